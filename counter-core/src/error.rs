@@ -22,7 +22,7 @@ pub enum ErrorKind {
     /// store.
     SpoolFailed,
     /// The store rejected the request.
-    Refused,
+    Rejected,
     /// The store did not confirm an increment. It may or may not have been counted, so a retry could count it
     /// again.
     Unconfirmed,
@@ -40,7 +40,7 @@ pub enum ErrorKind {
     /// The precision is not retained.
     UnknownPrecision {
         /// The requested precision.
-        asked: Precision,
+        requested: Precision,
         /// The available precisions, as a comma-separated list.
         kept: String,
     },
@@ -49,19 +49,19 @@ pub enum ErrorKind {
     /// The query covers too many buckets.
     TooManyBuckets {
         /// The requested number of buckets.
-        asked: u64,
+        requested: u64,
         /// The maximum number of buckets.
-        most: u64,
+        max: u64,
     },
     /// The query covers too many counters.
     TooManyCounters {
         /// The maximum number of counters.
-        most: u64,
+        max: u64,
     },
     /// The call covers too many items.
     TooManyItems {
         /// The maximum number of items.
-        most: u64,
+        max: u64,
     },
     /// The store already contains the maximum number of notes.
     TooManyNotes {
@@ -73,7 +73,7 @@ pub enum ErrorKind {
         /// The item length in bytes.
         bytes: usize,
         /// The maximum length in bytes.
-        most: usize,
+        max: usize,
     },
     /// A store, a log subscriber or a metrics recorder panicked.
     Panicked,
@@ -120,36 +120,36 @@ impl From<Panicked> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            ErrorKind::Unavailable => f.write_str("the store cannot be reached or does not answer in time"),
-            ErrorKind::SpoolFailed => f.write_str("the files of the spool cannot be read or written"),
-            ErrorKind::Refused => f.write_str("the store refused"),
+            ErrorKind::Unavailable => f.write_str("the store is unavailable or did not respond in time"),
+            ErrorKind::SpoolFailed => f.write_str("the spool files cannot be read or written"),
+            ErrorKind::Rejected => f.write_str("the store rejected the request"),
             ErrorKind::Unconfirmed => {
-                f.write_str("the store did not confirm the increment: it may have counted")
+                f.write_str("the store did not confirm the increment: it may or may not have been counted")
             }
             ErrorKind::WindowClosed { now } => {
-                write!(f, "nothing is counted in this window at {now}, which is the time of the store")
+                write!(f, "the window is closed: the store time is {now}")
             }
             ErrorKind::Malformed { key } => {
-                write!(f, "the store holds something unexpected under the key {key:?}")
+                write!(f, "the store contains unexpected data for the key {key:?}")
             }
-            ErrorKind::UnknownPrecision { asked, kept } => {
-                write!(f, "the precision {asked} is not kept; those that are: {kept}")
+            ErrorKind::UnknownPrecision { requested, kept } => {
+                write!(f, "the precision {requested} is not retained; available precisions: {kept}")
             }
-            ErrorKind::EmptyRange => f.write_str("the range ends where it begins, or before"),
-            ErrorKind::TooManyBuckets { asked, most } => {
-                write!(f, "{asked} buckets are more than one read may touch: {most}")
+            ErrorKind::EmptyRange => f.write_str("the range is empty"),
+            ErrorKind::TooManyBuckets { requested, max } => {
+                write!(f, "the query covers {requested} buckets, but the maximum is {max}")
             }
-            ErrorKind::TooManyCounters { most } => {
-                write!(f, "there are more counters than one read may look at: {most}")
+            ErrorKind::TooManyCounters { max } => {
+                write!(f, "the query covers more than {max} counters")
             }
-            ErrorKind::TooManyItems { most } => {
-                write!(f, "there are more items than one call may touch: {most}")
+            ErrorKind::TooManyItems { max } => {
+                write!(f, "the call covers more than {max} items")
             }
             ErrorKind::TooManyNotes { max } => {
                 write!(f, "there are {max} notes, which is the limit: remove one first")
             }
-            ErrorKind::ItemTooLong { bytes, most } => {
-                write!(f, "an item has {bytes} bytes, more than {most}")
+            ErrorKind::ItemTooLong { bytes, max } => {
+                write!(f, "the item has {bytes} bytes, but the maximum is {max}")
             }
             ErrorKind::Panicked => f.write_str("a call panicked"),
             ErrorKind::Unflushed { hits } => {

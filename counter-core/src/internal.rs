@@ -5,5 +5,5 @@ pub use crate::document::change::change_document;
 pub use crate::family::passes::{Passes, until};
 pub use crate::log::debug::debug_in_full;
 pub use crate::log::debug::in_full;
-pub use crate::log::unwind::{Panicked, caught, tell};
+pub use crate::log::unwind::{Panicked, catch_panic, emit};
 pub use crate::time::backoff::Backoff;

@@ -135,7 +135,7 @@
 
 #![cfg_attr(
     all(feature = "sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
-    allow(dead_code, unused_imports, unused_macros, reason = "only the driver of a database uses it")
+    allow(dead_code, unused_imports, unused_macros, reason = "only used by database drivers")
 )]
 
 mod log;
@@ -147,7 +147,7 @@ mod family;
 #[cfg(feature = "redis")]
 #[cfg_attr(
     not(all(feature = "entity", feature = "own-client", feature = "unique", feature = "window")),
-    allow(dead_code, unused_imports, reason = "each family needs another part of it")
+    allow(dead_code, unused_imports, reason = "the families use different parts of it")
 )]
 mod redis;
 #[cfg(feature = "sql")]

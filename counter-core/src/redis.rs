@@ -21,10 +21,12 @@ pub use server::RedisServer;
 
 pub(crate) use client::Client;
 pub(crate) use cluster::Cluster;
-pub(crate) use connection::{Command, Connection, answer_of, converted, explain, has_code, unavailable};
+pub(crate) use connection::{
+    Command, Connection, convert_reply, error_message, explain, has_code, unavailable,
+};
 pub(crate) use namespace::Prefix;
-pub(crate) use retry::{it_may_pass, nothing_was_done, retried};
-pub(crate) use scatter::{Group, all_at_once, in_order};
+pub(crate) use retry::{is_transient, was_not_executed, with_retries};
+pub(crate) use scatter::{Group, in_item_order, try_join_boxed};
 pub(crate) use script::{Call, Script, args};
 pub(crate) use topology::Topology;
 pub(crate) use transaction::{Queue, Transaction};

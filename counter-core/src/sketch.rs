@@ -25,7 +25,7 @@ const INDEX_BITS: u32 = 14;
 /// The maximum rank: the number of hash bits not used by the index, plus one.
 const MAX_RANK: u8 = 64 - 14 + 1;
 /// Maximum number of registers to store as a list. Above this, 16 KiB of plain registers are smaller.
-const SPARSE: usize = 4096;
+const MAX_SPARSE_REGISTERS: usize = 4096;
 
 /// The visitors in a bucket, as HyperLogLog registers of at most 16 KiB.
 ///
@@ -83,10 +83,10 @@ impl Sketch {
         match &mut self.0 {
             Registers::Dense(ranks) => raise(&mut ranks[usize::from(index)], rank),
             Registers::Sparse(set) => match set.binary_search_by_key(&index, |set| set.index) {
-                Ok(place) => raise(&mut set[place].rank, rank),
-                Err(place) => {
-                    set.insert(place, Register { index, rank });
-                    if set.len() > SPARSE {
+                Ok(position) => raise(&mut set[position].rank, rank),
+                Err(position) => {
+                    set.insert(position, Register { index, rank });
+                    if set.len() > MAX_SPARSE_REGISTERS {
                         self.0 = Registers::Dense(dense(set));
                     }
                     true
@@ -105,7 +105,7 @@ impl Sketch {
         } else {
             *set = merged(set, raised);
         }
-        if set.len() > SPARSE {
+        if set.len() > MAX_SPARSE_REGISTERS {
             self.0 = Registers::Dense(dense(set));
         }
     }
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_register_has_an_element_that_hashes_to_it() {
+    fn register_elements_hash_to_the_register() {
         for index in (0..16_384).step_by(97).chain([16_383]) {
             for rank in 1..=MAX_RANK {
                 let register = Register { index, rank };
@@ -343,7 +343,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_encodings_and_any_order_of_merging_are_one_sketch(
+        fn merging_is_independent_of_encoding_and_order(
             left in prop::collection::vec(any::<u64>(), 0..6000),
             right in prop::collection::vec(any::<u64>(), 0..3000),
         ) {

@@ -101,7 +101,7 @@ pub use redis::{ConnectError, RedisBuilder, RedisStore};
 #[cfg(feature = "sql")]
 pub use sql::{SqlBuilder, SqlConnectError, SqlStore};
 
-pub use crate::family::future::{Answer, BoxFuture};
+pub use crate::family::future::{BoxFuture, StoreFuture};
 pub use crate::family::shard::{Shard, Shards, ShardsError};
 pub use crate::family::writer::WriterId;
 #[cfg(feature = "redis")]

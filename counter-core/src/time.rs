@@ -14,4 +14,4 @@ pub use sample::Sample;
 pub use timestamp::Timestamp;
 
 #[cfg(feature = "redis")]
-pub(crate) use grid::SAMPLES;
+pub(crate) use grid::DEFAULT_SAMPLES;

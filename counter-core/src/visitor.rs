@@ -9,4 +9,4 @@ pub use id::{VisitorId, VisitorKey};
 pub use salt::{Salt, SaltError};
 pub use secret::{Secret, SecretError};
 
-pub(crate) use salt::{Salting, Salts, day_of};
+pub(crate) use salt::{Salting, Salts, default_epoch};

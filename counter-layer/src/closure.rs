@@ -14,14 +14,14 @@ use std::task::Poll;
 pub struct Closure<F: ?Sized> {
     /// Name for the log.
     name: &'static str,
-    told: AtomicBool,
+    logged: AtomicBool,
     closure: F,
 }
 
 impl<F> Closure<F> {
     /// Wraps a closure; `name` is used for the log.
     pub const fn new(name: &'static str, closure: F) -> Self {
-        Self { name, told: AtomicBool::new(false), closure }
+        Self { name, logged: AtomicBool::new(false), closure }
     }
 }
 
@@ -29,35 +29,40 @@ impl<F: ?Sized> Closure<F> {
     /// Calls the closure and returns the result, or `None` if it panics.
     // Kept out of the request path, because most requests have no closure.
     #[inline(never)]
-    pub fn ask<R>(&self, ask: impl FnOnce(&F) -> R) -> Option<R> {
-        let answer = caught(|| ask(&self.closure));
-        if answer.is_none() {
-            self.tell();
+    pub fn call<R>(&self, call: impl FnOnce(&F) -> R) -> Option<R> {
+        let result = catch_panic(|| call(&self.closure));
+        if result.is_none() {
+            self.log_panic();
         }
-        answer
+        result
     }
 
     /// Calls the closure, awaits the future and returns the result, or `None` if either panics.
-    pub async fn await_answer<A: Future>(&self, ask: impl FnOnce(&F) -> A) -> Option<A::Output> {
-        let answer = caught_future(self.ask(ask)?).await;
-        if answer.is_none() {
-            self.tell();
+    pub async fn call_async<A: Future>(&self, call: impl FnOnce(&F) -> A) -> Option<A::Output> {
+        let result = catch_panic_future(self.call(call)?).await;
+        if result.is_none() {
+            self.log_panic();
         }
-        answer
+        result
     }
 
     /// Logs the panic once, because the panic hook reports all panics with the location.
     #[cold]
-    fn tell(&self) {
-        if !self.told.swap(true, Ordering::Relaxed) {
+    fn log_panic(&self) {
+        if !self.logged.swap(true, Ordering::Relaxed) {
             // The log subscriber may panic as well.
-            caught(|| tracing::warn!(closure = self.name, "a closure panics; its requests go on without it"));
+            catch_panic(|| {
+                tracing::warn!(
+                    closure = self.name,
+                    "a closure panicked; requests are handled as if it was not set"
+                )
+            });
         }
     }
 }
 
 /// Runs a closure and returns the result, or `None` if it panics.
-pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn catch_panic<R>(run: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(returned) => Some(returned),
         Err(payload) => {
@@ -71,9 +76,9 @@ pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Option<R> {
 }
 
 /// Polls a future and returns the output, or `None` if it panics.
-pub(crate) async fn caught_future<F: Future>(future: F) -> Option<F::Output> {
+pub(crate) async fn catch_panic_future<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    let output = poll_fn(|context| match caught(|| future.as_mut().poll(context)) {
+    let output = poll_fn(|context| match catch_panic(|| future.as_mut().poll(context)) {
         Some(Poll::Pending) => Poll::Pending,
         Some(Poll::Ready(output)) => Poll::Ready(Some(output)),
         None => Poll::Ready(None),

@@ -4,7 +4,7 @@ mod head;
 mod forwarded;
 mod address;
 mod cookie;
-#[allow(clippy::module_inception, reason = "the `Identity` itself, beside what it may be made of")]
+#[allow(clippy::module_inception, reason = "the identity, next to the sources")]
 mod identity;
 #[cfg(feature = "limit")]
 mod limited;
@@ -20,7 +20,7 @@ pub use identity::{ClosureIdentity, Identity, IdentityError};
 pub(crate) use identity::{Reads, Visitors};
 
 /// A visitor, and the end of the epoch in which the id is valid.
-pub(crate) type Told = (VisitorId, Timestamp);
+pub(crate) type ExpiringVisitor = (VisitorId, Timestamp);
 
 /// The register raised by a visitor, and the end of the epoch. This is all we need for counting.
-pub(crate) type Marked = (Register, Timestamp);
+pub(crate) type ExpiringRegister = (Register, Timestamp);

@@ -9,7 +9,7 @@ use http::request::Parts;
 pub use crate::closure::Closure;
 use crate::identity::{Address, Forwarded, RequestHead};
 pub use crate::layer::{Counted, Decider, Logged};
-pub use crate::reserved::{AGENTS, HITS, STATUSES, is_of_a_facet, is_reserved};
+pub use crate::reserved::{AGENTS, HITS, STATUSES, is_facet_counter, is_reserved};
 
 /// Returns the significant bits of the client address, if it is known.
 pub fn client(address: &Address, parts: &Parts) -> Option<u128> {

@@ -69,7 +69,7 @@ use value::Value;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "it counts where a layer is given it"]
+#[must_use = "labels do nothing unless added to a layer"]
 pub struct Label {
     name: Cow<'static, str>,
     source: Source,
@@ -77,7 +77,7 @@ pub struct Label {
 
 /// The source of a label value.
 enum Source {
-    Referrer { own: Vec<Box<str>> },
+    Referrer { internal: Vec<Box<str>> },
     Campaign,
     Device,
     Browser,
@@ -95,7 +95,7 @@ pub(crate) struct Labels {
 }
 
 /// The label values of a request in progress.
-pub(crate) type Noted = [Option<NotedValue>; LABELS];
+pub(crate) type RequestLabels = [Option<NotedValue>; LABELS];
 
 /// Maximum number of labels of a recorder, and thus of label hits for a request.
 pub(crate) const LABELS: usize = 8;
@@ -107,17 +107,17 @@ impl Label {
     /// IP addresses and invalid hosts count as `(other)`. You should exclude the hosts of your site via
     /// [`internal_host`](Self::internal_host), because pages of a site link to each other.
     pub const fn referrer() -> Self {
-        Self { name: Cow::Borrowed("referrer"), source: Source::Referrer { own: Vec::new() } }
+        Self { name: Cow::Borrowed("referrer"), source: Source::Referrer { internal: Vec::new() } }
     }
 
     /// Ignores referrers with this host or a subdomain, e.g. `www.example.org` for `example.org`: these
     /// requests count as `(none)`. This does not affect other labels.
-    pub fn own_host(mut self, host: &str) -> Self {
-        if let Source::Referrer { own } = &mut self.source {
+    pub fn internal_host(mut self, host: &str) -> Self {
+        if let Source::Referrer { internal } = &mut self.source {
             let mut text = Text::new();
             match referrer::name(host.as_bytes(), &mut text) {
-                Some(host) => own.push(host.into()),
-                None => tracing::warn!(host, "this is no name of a host, and no referrer has it"),
+                Some(host) => internal.push(host.into()),
+                None => tracing::warn!(host, "not a valid host name: it will never match a referrer"),
             }
         }
         self
@@ -205,14 +205,14 @@ impl Labels {
         agent: Agent,
         at: Timestamp,
         weight: NonZeroU32,
-    ) -> Noted {
+    ) -> RequestLabels {
         let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
-        let mut noted = [None; LABELS];
-        for (noted, (values, source)) in noted.iter_mut().zip(&self.labels) {
+        let mut observed = [None; LABELS];
+        for (observed, (values, source)) in observed.iter_mut().zip(&self.labels) {
             let mut text = Text::new();
-            let note = |value: Value<'_>| values.note(value.noted(), at, weight);
-            *noted = Some(match source {
-                Source::Closure(closure) => match closure.ask(|closure| closure(head)) {
+            let note = |value: Value<'_>| values.note(value.observed(), at, weight);
+            *observed = Some(match source {
+                Source::Closure(closure) => match closure.call(|closure| closure(head)) {
                     Some(Some(value)) => {
                         values.note(Some(value.trim()).filter(|value| !value.is_empty()), at, weight)
                     }
@@ -222,20 +222,23 @@ impl Labels {
                 source => note(source.value(head, client, &mut text)),
             });
         }
-        noted
+        observed
     }
 
     /// Returns the counters for the label values of a request.
-    pub(crate) fn counters<'a>(&'a self, noted: &'a Noted) -> impl Iterator<Item = Counter> + 'a {
-        self.labels.iter().zip(noted.iter().flatten()).map(|((values, _), noted)| values.counter(*noted))
+    pub(crate) fn counters<'a>(&'a self, observed: &'a RequestLabels) -> impl Iterator<Item = Counter> + 'a {
+        self.labels
+            .iter()
+            .zip(observed.iter().flatten())
+            .map(|((values, _), observed)| values.counter(*observed))
     }
 }
 
 impl Source {
     fn value<'a>(&self, head: &RequestHead<'_>, client: Option<Client>, text: &'a mut Text) -> Value<'a> {
         match self {
-            Self::Referrer { own } => match referrer::host(header(head, &REFERER), text) {
-                Value::Text(host) if referrer::is_own(host, own) => Value::None,
+            Self::Referrer { internal } => match referrer::host(header(head, &REFERER), text) {
+                Value::Text(host) if referrer::is_internal(host, internal) => Value::None,
                 value => value,
             },
             Self::Campaign => campaign::campaign(head.uri.query(), text),

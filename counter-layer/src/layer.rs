@@ -11,7 +11,7 @@ mod counting;
 mod guard;
 mod future;
 mod service;
-#[allow(clippy::module_inception, reason = "the `Layer` itself, beside its service and its future")]
+#[allow(clippy::module_inception, reason = "the layer, next to the service and future")]
 mod layer;
 mod decider;
 

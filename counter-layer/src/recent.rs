@@ -11,55 +11,55 @@ use foldhash::quality::RandomState;
 #[derive(Debug)]
 pub(crate) struct Recent {
     hasher: RandomState,
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
 }
 
 /// A number, and the number combined with the hash of the text. If two threads write concurrently, the check
 /// will not match.
 #[derive(Debug)]
-struct Place {
+struct Slot {
     number: AtomicU64,
     check: AtomicU64,
 }
 
 /// Uses 64 KB. With a hundred texts, two or three share a slot, and will be recomputed if they alternate.
-const PLACES: usize = 4096;
+const SLOTS: usize = 4096;
 
 impl Default for Recent {
     fn default() -> Self {
         // A hash never maps to another slot, so an empty slot with 0 does not match. For the first slot a
         // hash of 0 would match, so it starts with an invalid check.
-        let empty = |place| Place {
+        let empty = |slot| Slot {
             number: AtomicU64::new(0),
-            check: AtomicU64::new(if place == 0 { u64::MAX } else { 0 }),
+            check: AtomicU64::new(if slot == 0 { u64::MAX } else { 0 }),
         };
-        Self { hasher: RandomState::default(), places: (0..PLACES).map(empty).collect() }
+        Self { hasher: RandomState::default(), slots: (0..SLOTS).map(empty).collect() }
     }
 }
 
 impl Recent {
     /// Returns the cached number of a text of this kind, or calls `compute`.
     #[inline]
-    pub(crate) fn number(&self, text: &[u8], kind: u64, look: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn number(&self, text: &[u8], kind: u64, compute: impl FnOnce() -> u64) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(text);
         // Include the kind in the hash to separate the slots.
         hasher.write_u64(kind);
         let hash = hasher.finish();
-        let place = &self.places[usize::try_from(hash >> 32).map_or(0, |high| high % PLACES)];
-        let number = place.number.load(Ordering::Relaxed);
-        if number ^ place.check.load(Ordering::Relaxed) == hash {
+        let slot = &self.slots[usize::try_from(hash >> 32).map_or(0, |high| high % SLOTS)];
+        let number = slot.number.load(Ordering::Relaxed);
+        if number ^ slot.check.load(Ordering::Relaxed) == hash {
             return number;
         }
-        let found = look();
-        place.keep(hash, found);
+        let found = compute();
+        slot.set(hash, found);
         found
     }
 }
 
-impl Place {
+impl Slot {
     #[cold]
-    fn keep(&self, hash: u64, number: u64) {
+    fn set(&self, hash: u64, number: u64) {
         self.number.store(number, Ordering::Relaxed);
         self.check.store(number ^ hash, Ordering::Relaxed);
     }
@@ -70,11 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_found_again_and_never_that_of_another() {
-        let (recent, mut looked) = (Recent::default(), 0);
+    fn a_cached_number_belongs_to_its_text_and_kind() {
+        let (recent, mut computed) = (Recent::default(), 0);
         let mut find = |n: u64, kind: u64| {
             recent.number(&n.to_le_bytes(), kind, || {
-                looked += 1;
+                computed += 1;
                 n << 1 | kind
             })
         };
@@ -82,6 +82,6 @@ mod tests {
             let found = [find(n, 0), find(n, 0), find(n / 2 * 2, 0), find(n, 1)];
             assert_eq!(found, [n << 1, n << 1, (n / 2 * 2) << 1, n << 1 | 1]);
         }
-        assert!(looked < 300_000, "{looked}");
+        assert!(computed < 300_000, "{computed}");
     }
 }

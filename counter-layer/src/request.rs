@@ -62,19 +62,22 @@ pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
 
 /// Number of leading headers to search. Most libraries, Firefox and Go proxies send the user agent as the
 /// second header, Chromium as fifth to eighth, and as eleventh behind nginx.
-const IN_FRONT: usize = 12;
+const LEADING_HEADERS: usize = 12;
 
 /// Returns the first value of a header if it is among the leading headers. If it is not found, we still have
 /// to look further down.
 // A hash lookup takes as long as comparing seven names. The name is a closure, because comparing with an
 // argument would need to handle arbitrary names.
 #[inline]
-pub(crate) fn in_front(headers: &HeaderMap, is_name: impl Fn(&HeaderName) -> bool) -> Option<&HeaderValue> {
-    headers.iter().take(IN_FRONT).find(|(name, _)| is_name(name)).map(|(_, value)| value)
+pub(crate) fn leading_header(
+    headers: &HeaderMap,
+    is_name: impl Fn(&HeaderName) -> bool,
+) -> Option<&HeaderValue> {
+    headers.iter().take(LEADING_HEADERS).find(|(name, _)| is_name(name)).map(|(_, value)| value)
 }
 
 /// Returns `true` if there are more than the [leading headers](leading_header).
 #[inline]
-pub(crate) fn has_more(headers: &HeaderMap) -> bool {
-    headers.len() > IN_FRONT
+pub(crate) fn has_trailing_headers(headers: &HeaderMap) -> bool {
+    headers.len() > LEADING_HEADERS
 }

@@ -29,11 +29,11 @@ pub fn is_reserved(name: &str) -> bool {
     !name.starts_with('/')
         && ([HITS, CounterName::OTHER].contains(&name)
             || name.starts_with(CounterName::LABELS)
-            || is_of_a_facet(name))
+            || is_facet_counter(name))
 }
 
 /// Returns `true` for the counter of a facet or a gRPC status, i.e. for a breakdown of all requests.
-pub fn is_of_a_facet(name: &str) -> bool {
+pub fn is_facet_counter(name: &str) -> bool {
     let facets: [&[&str]; 3] = [&STATUSES, &METHODS, &AGENTS];
     name.starts_with("grpc:") || facets.iter().any(|names| names.contains(&name))
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_layer_feeds_is_reserved_and_nothing_beside_it() {
+    fn only_counters_of_the_layer_are_reserved() {
         for name in [
             "hits",
             "(other)",

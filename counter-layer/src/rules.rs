@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use http::Method;
 
 use crate::request::is_private;
-use path::Unusable;
+use path::PathError;
 use pattern::Pattern;
 use table::Table;
 
@@ -46,7 +46,7 @@ pub use rule::Rule;
 /// assert_eq!(counter(Method::GET, "/static/help.html"), None);
 /// assert_eq!(
 ///     rules.explain(&Method::GET, "/static/help.html", None).to_string(),
-///     r#"GET /static/help.html is excluded by the prefix pattern "/static/*", whatever the rules say"#,
+///     r#"GET /static/help.html is excluded by the prefix pattern "/static/*", which takes precedence over rules"#,
 /// );
 /// # Ok::<(), counter_layer::RulesError>(())
 /// ```
@@ -222,11 +222,11 @@ impl Rules {
         self.default_counter.as_deref()
     }
 
-    fn by_normal_path(&self, method: &Method, path: Result<&str, &Unusable>) -> Option<Match<'static>> {
+    fn by_normal_path(&self, method: &Method, path: Result<&str, &PathError>) -> Option<Match<'static>> {
         match path {
             Ok(path) => self.by_pattern(method, path),
-            Err(Unusable::NotAPath) => None,
-            Err(Unusable::TooLong(bytes)) => Some(Match::PathTooLong(*bytes)),
+            Err(PathError::NotAPath) => None,
+            Err(PathError::TooLong(bytes)) => Some(Match::PathTooLong(*bytes)),
         }
     }
 

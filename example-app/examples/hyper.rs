@@ -4,7 +4,7 @@
 //! ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example hyper
 //! ```
 
-#![expect(clippy::print_stdout, reason = "the address is what a person who starts it looks for")]
+#![expect(clippy::print_stdout, reason = "prints the address for the user")]
 
 use std::convert::Infallible;
 use std::env::var;
@@ -31,7 +31,7 @@ const ADMIN: &str = "/admin/stats";
 async fn page(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let (status, text) = match request.uri().path().strip_prefix("/articles/") {
         Some(id) => (StatusCode::OK, format!("This is article {id}.\n")),
-        None => (StatusCode::NOT_FOUND, "There is no such page.\n".to_owned()),
+        None => (StatusCode::NOT_FOUND, "Page not found.\n".to_owned()),
     };
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;

@@ -4,7 +4,7 @@
 //! REDIS_URL=redis://127.0.0.1:6379 ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example minimal
 //! ```
 
-#![expect(clippy::print_stdout, reason = "the address is what a person who starts it looks for")]
+#![expect(clippy::print_stdout, reason = "prints the address for the user")]
 
 use std::env::var;
 use std::error::Error;

@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep, timeout};
 pub const DAY: Duration = Duration::from_secs(240);
 
 /// Requests per second around noon. At night, this falls to a fifth.
-const NOON: f64 = 14.0;
+const NOON_RATE: f64 = 14.0;
 
 /// Number of people. Each has a distinct user agent.
-const PEOPLE: u64 = 400;
+const PERSON_COUNT: u64 = 400;
 
 /// Paths to request. A path that is listed more than once is more likely.
 const PATHS: [&str; 30] = [
@@ -77,7 +77,7 @@ const BROWSERS: [&str; 4] = [
 ];
 
 /// Actions of forum members.
-const DEEDS: [&str; 8] = [
+const ACTIONS: [&str; 8] = [
     "/posts/1/like",
     "/posts/2/like",
     "/posts/2/unlike",
@@ -89,7 +89,7 @@ const DEEDS: [&str; 8] = [
 ];
 
 /// Number of forum members.
-const MEMBERS: u64 = 12;
+const MEMBER_COUNT: u64 = 12;
 
 /// User agents of bots.
 const BOTS: [&str; 3] = [
@@ -100,13 +100,13 @@ const BOTS: [&str; 3] = [
 
 /// Sends requests to the site at this address until the future is dropped. Failed requests are ignored.
 pub async fn visit(site: SocketAddr) {
-    let (begin, mut dice) = (Instant::now(), Dice(0x9e37_79b9_7f4a_7c15));
+    let (start, mut dice) = (Instant::now(), Dice(0x9e37_79b9_7f4a_7c15));
     loop {
-        let rate = rate(begin.elapsed());
+        let rate = rate(start.elapsed());
         // Visits are independent of each other, so we need exponentially distributed pauses.
         sleep(Duration::from_secs_f64((-(1.0 - dice.fraction()).ln() / rate).min(5.0))).await;
         let request = choose(&mut dice).to_string();
-        drop(tokio::spawn(timeout(Duration::from_secs(10), ask(site, request))));
+        drop(tokio::spawn(timeout(Duration::from_secs(10), send(site, request))));
     }
 }
 
@@ -149,32 +149,32 @@ fn rate(since: Duration) -> f64 {
     let daylight = (1.0 - (hour * TAU).cos()) / 2.0;
     // Traffic should also fluctuate within the day.
     let wave = 1.0 + 0.25 * (hour * TAU * 9.0).sin();
-    NOON * (0.2 + 0.8 * daylight) * wave
+    NOON_RATE * (0.2 + 0.8 * daylight) * wave
 }
 
 fn choose(dice: &mut Dice) -> Visit {
     if dice.below(9) == 0 {
         // Some bots scan for vulnerabilities.
-        let path = if dice.below(6) == 0 { "/wp-login.php" } else { PATHS[dice.place(PATHS.len())] };
-        let agent = BOTS[dice.place(BOTS.len())].to_owned();
+        let path = if dice.below(6) == 0 { "/wp-login.php" } else { PATHS[dice.index(PATHS.len())] };
+        let agent = BOTS[dice.index(BOTS.len())].to_owned();
         return Visit { path, agent, referrer: "", language: "", member: None };
     }
     // This makes some people visit often, but most people rarely.
-    let person = dice.below(PEOPLE).min(dice.below(PEOPLE));
-    let member = (dice.below(15) == 0).then_some(person % MEMBERS + 1);
+    let person = dice.below(PERSON_COUNT).min(dice.below(PERSON_COUNT));
+    let member = (dice.below(15) == 0).then_some(person % MEMBER_COUNT + 1);
     let path = match member {
-        Some(_) => DEEDS[dice.place(DEEDS.len())],
+        Some(_) => ACTIONS[dice.index(ACTIONS.len())],
         None if dice.below(70) == 0 => "/fail",
-        None => PATHS[dice.place(PATHS.len())],
+        None => PATHS[dice.index(PATHS.len())],
     };
     let of = |person: u64, count: usize| usize::try_from(person).unwrap_or_default() % count;
     let agent = format!("{}{person}", BROWSERS[of(person, BROWSERS.len())]);
     let (referrer, language) =
-        (REFERRERS[dice.place(REFERRERS.len())], LANGUAGES[of(person / 4, LANGUAGES.len())]);
+        (REFERRERS[dice.index(REFERRERS.len())], LANGUAGES[of(person / 4, LANGUAGES.len())]);
     Visit { path, agent, referrer, language, member }
 }
 
-async fn ask(site: SocketAddr, request: String) -> io::Result<()> {
+async fn send(site: SocketAddr, request: String) -> io::Result<()> {
     let mut connection = TcpStream::connect(site).await?;
     connection.write_all(request.as_bytes()).await?;
     copy(&mut connection, &mut sink()).await?;
@@ -196,7 +196,7 @@ impl Dice {
         (self.next() >> 32) % end
     }
 
-    fn place(&mut self, length: usize) -> usize {
+    fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or_default()
     }
 
@@ -211,19 +211,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_a_night_and_a_noon() {
+    fn traffic_rises_by_day_and_falls_at_night() {
         let rates: Vec<_> = (0..240).map(|second| rate(Duration::from_secs(second))).collect();
-        let least = rates.iter().copied().fold(f64::MAX, f64::min);
-        let most = rates.iter().copied().fold(0.0, f64::max);
-        assert!((1.0..4.0).contains(&least) && (10.0..20.0).contains(&most), "{least} {most}");
+        let min = rates.iter().copied().fold(f64::MAX, f64::min);
+        let max = rates.iter().copied().fold(0.0, f64::max);
+        assert!((1.0..4.0).contains(&min) && (10.0..20.0).contains(&max), "{min} {max}");
         assert!((rate(DAY * 3) - rate(Duration::ZERO)).abs() < 0.001);
     }
 
     #[test]
-    fn most_are_people_and_few_of_them_see_an_error() {
+    fn most_visits_are_by_people_and_few_fail() {
         let mut dice = Dice(1);
         let visits: Vec<_> = (0..10_000).map(|_| choose(&mut dice)).collect();
-        let part = |wanted: fn(&Visit) -> bool| visits.iter().filter(|visit| wanted(visit)).count();
+        let part = |matches: fn(&Visit) -> bool| visits.iter().filter(|visit| matches(visit)).count();
         assert!((800..1500).contains(&part(|visit| BOTS.contains(&&*visit.agent))));
         assert!((50..300).contains(&part(|visit| visit.path == "/fail")));
         assert!((400..800).contains(&part(|visit| visit.member.is_some())));

@@ -44,7 +44,7 @@ type Count<K> = UncommittedCount<K, SqliteDatabase>;
 
 /// Something that a member can mark.
 #[derive(Clone, Copy, Debug)]
-pub enum Marked {
+pub enum MarkTarget {
     /// A member, to follow.
     Member,
     /// A group, to join.
@@ -79,7 +79,7 @@ impl Forum {
             groups: Entities::new(database.clone(), store.clone()),
             posts: Entities::new(database.clone(), store.clone()),
             messages: Entities::new(database.clone(), store.clone()),
-            readers: Readers::new(store, &Secret::of_this_process()),
+            readers: Readers::new(store, &Secret::process_local()),
             database,
         };
         forum.prepare().await?;
@@ -90,7 +90,7 @@ impl Forum {
     /// default, it is random, so a reader that visits another instance is counted once more.
     #[must_use]
     pub fn secret(mut self, secret: &Secret) -> Self {
-        self.readers = self.readers.under(secret);
+        self.readers = self.readers.with_secret(secret);
         self
     }
 
@@ -101,7 +101,7 @@ impl Forum {
     /// Returns an error if the member does not exist, if a text is empty or too long, or if the database
     /// can't be written.
     pub async fn publish(&self, author: u32, title: &str, text: &str) -> Result<u32, ForumError> {
-        let (title, text) = (checked(title)?, checked(text)?);
+        let (title, text) = (validate_text(title)?, validate_text(text)?);
         let mut change = self.change().await?;
         let (number, count) = self.publish_in(&mut change, author, title, text).await?;
         change.commit().await?;
@@ -116,7 +116,7 @@ impl Forum {
     /// Returns an error if the member or the post does not exist, if the text is empty or too long, or if the
     /// database can't be written.
     pub async fn comment(&self, post: u32, author: u32, text: &str) -> Result<(), ForumError> {
-        let text = checked(text)?;
+        let text = validate_text(text)?;
         let mut change = self.change().await?;
         rows::insert_comment(&mut change, post, author, text).await?;
         let count = self.posts.increment_in(&mut change, u64::from(post), Post::Comments, 1).await?;
@@ -131,10 +131,10 @@ impl Forum {
     ///
     /// Returns an error if the member or the group does not exist, if the text is empty or too long, or if
     /// the database can't be written.
-    pub async fn tell(&self, group: u32, author: u32, text: &str) -> Result<(), ForumError> {
-        let text = checked(text)?;
+    pub async fn post_message(&self, group: u32, author: u32, text: &str) -> Result<(), ForumError> {
+        let text = validate_text(text)?;
         let mut change = self.change().await?;
-        let count = self.tell_in(&mut change, group, author, text).await?;
+        let count = self.post_message_in(&mut change, group, author, text).await?;
         change.commit().await?;
         count.committed().await;
         Ok(())
@@ -145,12 +145,12 @@ impl Forum {
     /// # Errors
     ///
     /// Returns an error if the member or the target does not exist, or if the database can't be written.
-    pub async fn mark(&self, what: Marked, id: u32, member: u32, on: bool) -> Result<(), ForumError> {
-        match what {
-            Marked::Member => self.mark_in(&self.members, id, member, on).await,
-            Marked::Group => self.mark_in(&self.groups, id, member, on).await,
-            Marked::Post => self.mark_in(&self.posts, id, member, on).await,
-            Marked::Message => self.mark_in(&self.messages, id, member, on).await,
+    pub async fn mark(&self, target: MarkTarget, id: u32, member: u32, on: bool) -> Result<(), ForumError> {
+        match target {
+            MarkTarget::Member => self.mark_in(&self.members, id, member, on).await,
+            MarkTarget::Group => self.mark_in(&self.groups, id, member, on).await,
+            MarkTarget::Post => self.mark_in(&self.posts, id, member, on).await,
+            MarkTarget::Message => self.mark_in(&self.messages, id, member, on).await,
         }
     }
 
@@ -169,7 +169,7 @@ impl Forum {
         };
         if changed {
             let by = if on { 1 } else { -1 };
-            let count = entities.increment_in(&mut change, u64::from(id), K::MARKED, by).await?;
+            let count = entities.increment_in(&mut change, u64::from(id), K::MARK_COUNT, by).await?;
             change.commit().await?;
             count.committed().await;
         }
@@ -187,7 +187,7 @@ impl Forum {
         Ok((number, self.members.increment_in(change, u64::from(author), Member::Posts, 1).await?))
     }
 
-    async fn tell_in(
+    async fn post_message_in(
         &self,
         change: &mut SqliteConnection,
         group: u32,
@@ -254,11 +254,11 @@ fn numbers(ids: &[u32]) -> Vec<EntityId> {
 }
 
 /// Maximum length of a title or a text in bytes.
-const LONGEST: usize = 2000;
+const MAX_TEXT_BYTES: usize = 2000;
 
-fn checked(text: &str) -> Result<&str, ForumError> {
+fn validate_text(text: &str) -> Result<&str, ForumError> {
     match text.trim() {
-        text if (1..=LONGEST).contains(&text.len()) => Ok(text),
-        _ => Err(ForumError::NoText),
+        text if (1..=MAX_TEXT_BYTES).contains(&text.len()) => Ok(text),
+        _ => Err(ForumError::InvalidText),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Lines(SyncSender<Message>);
 
 /// Waits for the remaining lines on drop, but at most for a second.
 #[derive(Debug)]
-pub(crate) struct LastLines(SyncSender<Message>);
+pub(crate) struct FlushGuard(SyncSender<Message>);
 
 #[derive(Debug)]
 enum Message {
@@ -23,9 +23,9 @@ enum Message {
 }
 
 /// Maximum number of queued lines.
-const WAITING: usize = 4096;
+const MAX_QUEUED_MESSAGES: usize = 4096;
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Lines {
     /// Starts to write to `output`.
@@ -33,8 +33,8 @@ impl Lines {
     /// # Errors
     ///
     /// Returns an error if the thread can't be started.
-    pub(crate) fn to(mut output: impl Write + Send + 'static) -> io::Result<(Self, LastLines)> {
-        let (sender, messages) = sync_channel(WAITING);
+    pub(crate) fn to(mut output: impl Write + Send + 'static) -> io::Result<(Self, FlushGuard)> {
+        let (sender, messages) = sync_channel(MAX_QUEUED_MESSAGES);
         let write = move || {
             for message in messages {
                 match message {
@@ -45,7 +45,7 @@ impl Lines {
             }
         };
         thread::Builder::new().name("lines".to_owned()).spawn(write)?;
-        Ok((Self(sender.clone()), LastLines(sender)))
+        Ok((Self(sender.clone()), FlushGuard(sender)))
     }
 }
 
@@ -60,11 +60,11 @@ impl Write for Lines {
     }
 }
 
-impl Drop for LastLines {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
         let (sender, ended) = sync_channel(1);
         if self.0.try_send(Message::End(sender)).is_ok() {
-            let _ = ended.recv_timeout(PATIENCE);
+            let _ = ended.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }

@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "kafka")]
 use commands::consume;
 use commands::{dump, import, restore};
-use flags::store::in_full;
+use flags::store::error_chain;
 use lines::Lines;
 use serve::settings;
 use serve::site::serve;
@@ -42,7 +42,7 @@ enum Command {
 async fn main() -> ExitCode {
     let mut settings = Settings::parse();
     let outputs = Lines::to(stdout()).and_then(|output| Ok((output, Lines::to(stderr())?)));
-    let Ok(((output, _last_of_output), (mut log, _last_of_log))) = outputs else {
+    let Ok(((output, _output_guard), (mut log, _log_guard))) = outputs else {
         return ExitCode::FAILURE;
     };
     let lines = log.clone();
@@ -58,6 +58,6 @@ async fn main() -> ExitCode {
         None => serve(settings.site, output).await,
     };
     let Err(error) = result else { return ExitCode::SUCCESS };
-    let _ = writeln!(log, "example-app: {}", in_full(&*error));
+    let _ = writeln!(log, "example-app: {}", error_chain(&*error));
     ExitCode::FAILURE
 }

@@ -9,9 +9,9 @@ use axum::response::{Html, IntoResponse};
 use serde::Deserialize;
 
 const ARTICLES: [(u32, &str, &str); 3] = [
-    (1, "Counting", "Count each visit once, and none twice."),
-    (2, "Folding", "A thousand hits in a second are one number."),
-    (3, "Fencing", "Send it again as often as you like: it counts once."),
+    (1, "Counting", "Every visit is counted exactly once."),
+    (2, "Folding", "A thousand hits per second become a single number."),
+    (3, "Fencing", "Retry as often as you like: a hit is only counted once."),
 ];
 
 #[derive(Debug, Deserialize)]
@@ -31,7 +31,7 @@ pub(crate) async fn home() -> Html<String> {
          <li><a href=\"/download/notes.txt\">A download</a>\
          <li><a href=\"/slow\">A slow page</a>\
          <li><a href=\"/fail\">A page that fails</a>\
-         <li><a href=\"/nowhere\">A page that is not there</a>\
+         <li><a href=\"/nowhere\">A missing page</a>\
          </ul>",
     )
 }
@@ -43,14 +43,14 @@ pub(crate) async fn articles() -> Html<String> {
 pub(crate) async fn article(Path(id): Path<u32>) -> Result<Html<String>, impl IntoResponse> {
     match ARTICLES.iter().find(|(number, ..)| *number == id) {
         Some((_, title, text)) => Ok(page(title, &format!("<p>{text}</p>"))),
-        None => Err((StatusCode::NOT_FOUND, page("No such article", ""))),
+        None => Err((StatusCode::NOT_FOUND, page("Article not found", ""))),
     }
 }
 
 pub(crate) async fn search(Query(Search { q }): Query<Search>) -> Html<String> {
-    let wanted = q.to_lowercase();
+    let query = q.to_lowercase();
     let found = ARTICLES.iter().filter(|(_, title, text)| {
-        title.to_lowercase().contains(&wanted) || text.to_lowercase().contains(&wanted)
+        title.to_lowercase().contains(&query) || text.to_lowercase().contains(&query)
     });
     page("Search", &list(found))
 }
@@ -60,7 +60,7 @@ pub(crate) async fn download(Path(file): Path<String>) -> Result<impl IntoRespon
         return Err(StatusCode::NOT_FOUND);
     }
     let headers = [(CONTENT_TYPE, "text/plain"), (CONTENT_DISPOSITION, "attachment; filename=\"notes.txt\"")];
-    Ok((headers, "Visits are counted by the template of the route: /download/{file}\n"))
+    Ok((headers, "Visits are counted per route template: /download/{file}\n"))
 }
 
 pub(crate) async fn slow() -> Html<String> {
@@ -73,7 +73,7 @@ pub(crate) async fn fail() -> impl IntoResponse {
 }
 
 pub(crate) async fn not_found() -> impl IntoResponse {
-    (StatusCode::NOT_FOUND, page("There is no such page", ""))
+    (StatusCode::NOT_FOUND, page("Page not found", ""))
 }
 
 fn list<'a>(articles: impl Iterator<Item = &'a (u32, &'a str, &'a str)>) -> String {

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 use counter_core::ErrorKind;
 
 /// Maximum time to wait for an unavailable store.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Delay between attempts.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Tracks how long a store has been unavailable.
 #[derive(Debug, Default)]
-pub(crate) struct Patience(Option<Instant>);
+pub(crate) struct Retry(Option<Instant>);
 
-impl Patience {
+impl Retry {
     /// Records a successful attempt.
-    pub(crate) const fn renew(&mut self) {
+    pub(crate) const fn reset(&mut self) {
         self.0 = None;
     }
 
@@ -26,12 +26,12 @@ impl Patience {
     ///
     /// Returns the error if the store has been unavailable for a minute, or if this is a different kind of
     /// error.
-    pub(crate) async fn bear(&mut self, error: counter_core::Error) -> Result<(), counter_core::Error> {
+    pub(crate) async fn wait(&mut self, error: counter_core::Error) -> Result<(), counter_core::Error> {
         let since = *self.0.get_or_insert_with(Instant::now);
-        if *error.kind() != ErrorKind::Unavailable || since.elapsed() >= PATIENCE {
+        if *error.kind() != ErrorKind::Unavailable || since.elapsed() >= RETRY_TIMEOUT {
             return Err(error);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_DELAY).await;
         Ok(())
     }
 }

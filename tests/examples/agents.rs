@@ -23,7 +23,7 @@ struct Share {
 }
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+#[expect(clippy::print_stdout, reason = "the program prints its results")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let (folder, wrong) = match &*arguments.iter().map(String::as_str).collect::<Vec<_>>() {

@@ -4,16 +4,16 @@ use std::error::Error;
 use std::fs;
 
 use serde_json::Value;
-use tests::browser::{Page, Wanted, browse};
+use tests::browser::{BrowserSettings, Page, browse};
 
 /// Adds notes, so that the charts will show them.
-const NOTED: &str = r#"
+const ADD_NOTES: &str = r#"
 const add = (text) => fetch(`/admin/stats/api/notes?text=${text}`, { method: "POST" });
 Promise.all(["Version 1.4", "a rather long note about what was done to the service at that time, and why"].map(add)).then(() => done(true));
 "#;
 
 /// Calls `done` with the violations on a page, as a list with a string for each element.
-const RUN: &str = r#"
+const RUN_AXE: &str = r#"
 for (const details of document.querySelectorAll("details")) details.open = true;
 axe.run(document, { resultTypes: ["violations"] }).then(
   ({ violations }) => done(violations.flatMap(({ id, impact, help, nodes }) =>
@@ -36,11 +36,11 @@ const PAGES: [&str; 11] = [
 ];
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+#[expect(clippy::print_stdout, reason = "the program prints its results")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: axe axe.min.js")?;
     let axe = fs::read_to_string(file)?;
-    let mut against = 0;
+    let mut violations = 0;
     for (name, dark, width, height) in [
         ("light", false, 1180, 1300),
         ("dark", true, 1180, 1300),
@@ -48,46 +48,56 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ("dark phone", true, 390, 844),
     ] {
         let axe = axe.clone();
-        let said =
-            browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, |page| async move {
-                let mut said = Vec::new();
+        let findings = browse(
+            BrowserSettings { demo: true, dark, width, height, ..BrowserSettings::default() },
+            |page| async move {
+                let mut findings = Vec::new();
                 page.open("").await;
-                page.run_until_done(NOTED).await;
+                page.run_until_done(ADD_NOTES).await;
                 for path in PAGES {
                     page.open(path).await;
-                    said.extend(try_page(&page, &axe).await.iter().map(|what| format!("{path:?}: {what}")));
+                    findings.extend(
+                        try_page(&page, &axe).await.iter().map(|finding| format!("{path:?}: {finding}")),
+                    );
                 }
                 page.open("/counter/share?counter=%2Farticles&precision=1&span=30").await;
                 let link = page.text("#shared").await;
                 page.open(link.trim_start_matches("/admin/stats")).await;
-                said.extend(try_page(&page, &axe).await.iter().map(|what| format!("shared: {what}")));
+                findings
+                    .extend(try_page(&page, &axe).await.iter().map(|finding| format!("shared: {finding}")));
                 page.open("").await;
                 page.click(".logout button").await;
                 page.until_text("h1", |title| title == "Logged out").await;
-                said.extend(try_page(&page, &axe).await.iter().map(|what| format!("logged out: {what}")));
+                findings.extend(
+                    try_page(&page, &axe).await.iter().map(|finding| format!("logged out: {finding}")),
+                );
                 page.open("").await;
                 page.until_text("h1", |title| title == "Log in").await;
-                said.extend(try_page(&page, &axe).await.iter().map(|what| format!("log in: {what}")));
+                findings
+                    .extend(try_page(&page, &axe).await.iter().map(|finding| format!("log in: {finding}")));
                 // The browser complains about the page that doesn't exist. This is expected, so we discard
                 // the complaints.
-                page.complaints().await;
-                said
-            })
-            .await;
-        println!("{name}: {} against {} pages", said.len(), PAGES.len() + 3);
-        said.iter().for_each(|what| println!("{what}"));
-        against += said.len();
+                page.console_errors().await;
+                findings
+            },
+        )
+        .await;
+        println!("{name}: {} violations on {} pages", findings.len(), PAGES.len() + 3);
+        findings.iter().for_each(|finding| println!("{finding}"));
+        violations += findings.len();
     }
-    if against > 0 {
-        return Err(format!("axe-core has {against} things against them").into());
+    if violations > 0 {
+        return Err(format!("axe-core found {violations} violations").into());
     }
     Ok(())
 }
 
 async fn try_page(page: &Page, axe: &str) -> Vec<String> {
     page.run(axe).await;
-    match page.run_until_done(RUN).await {
-        Value::Array(against) => against.iter().map(|what| what.as_str().unwrap_or("?").to_owned()).collect(),
+    match page.run_until_done(RUN_AXE).await {
+        Value::Array(violations) => {
+            violations.iter().map(|finding| finding.as_str().unwrap_or("?").to_owned()).collect()
+        }
         other => vec![other.to_string()],
     }
 }

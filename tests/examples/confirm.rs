@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 const PRECISIONS: [u64; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+#[expect(clippy::print_stdout, reason = "the program prints its results")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).ok_or("usage: confirm redis://127.0.0.1:6379")?;
     let client = Client::new(Config::from_url(&url)?, None, None, None);

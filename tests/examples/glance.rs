@@ -25,7 +25,7 @@ const PAGES: [(&str, &str); 4] = [
     ("what moves", "/parts"),
 ];
 
-const YEARS: [(&str, &str); 7] = [
+const YEAR_PAGES: [(&str, &str); 7] = [
     ("first page", "/"),
     ("what moves", "/parts"),
     ("a year", "/?precision=86400&span=365"),
@@ -40,13 +40,13 @@ const YEARS: [(&str, &str); 7] = [
 
 /// Number of days in total, and with visitors.
 const DAYS: u32 = 3660;
-const VISITED: u64 = 730;
+const DAYS_WITH_VISITORS: u64 = 730;
 
 /// How often to request a page. The first request is only for warming up.
-const TIMES: usize = 21;
+const REQUESTS_PER_PAGE: usize = 21;
 
 /// Timeout for connecting to Redis.
-const LIMIT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = RedisServer::start();
     let store = RedisStore::connect(&redis.url(), Namespace::default()).await?;
     let hour = Precision::try_from(3600)?;
-    until("Redis is connected", LIMIT, async || store.known(&[hour], "", 1).await.is_ok()).await;
+    until("Redis is connected", CONNECT_TIMEOUT, async || store.known(&[hour], "", 1).await.is_ok()).await;
     measure("Redis", store).await?;
     measure_years().await
 }
@@ -74,10 +74,12 @@ async fn measure_years() -> Result<(), Box<dyn Error>> {
     let day = Precision::try_from(86_400)?;
     let days = Retention { precision: day, samples: DAYS.try_into()? };
     let hours = Retention { precision: Precision::try_from(3600)?, samples: 17_568.try_into()? };
-    let kept =
+    let precisions =
         || Precisions::new([Precision::try_from(60)?.into(), hours, days]).map_err(Box::<dyn Error>::from);
-    let mut counters =
-        Counters::builder(store).precisions(kept()?).visitor_precisions(Precisions::new([days])?).build()?;
+    let mut counters = Counters::builder(store)
+        .precisions(precisions()?)
+        .visitor_precisions(Precisions::new([days])?)
+        .build()?;
     visit(&counters);
     counters.flush().await?;
     let (recorder, now, key) = (counters.recorder(), Timestamp::now(), VisitorKey::new([7; 16]));
@@ -89,7 +91,7 @@ async fn measure_years() -> Result<(), Box<dyn Error>> {
             recorder.record_at(*counter, None, at, NonZeroU32::MIN);
         }
         // A sketch reaches its maximum size at about 2,000 visitors.
-        for person in 0..if ago < VISITED { 3000_u64 } else { 0 } {
+        for person in 0..if ago < DAYS_WITH_VISITORS { 3000_u64 } else { 0 } {
             let visitor = key.visitor(&[&(ago + person).to_le_bytes()]);
             recorder.record_at(all[0], Some(visitor), at, NonZeroU32::MIN);
         }
@@ -98,22 +100,23 @@ async fn measure_years() -> Result<(), Box<dyn Error>> {
         }
     }
     counters.flush().await?;
-    time("SQLite", &counter_admin::router(counters.stats(), Access::open()), &YEARS).await
+    time("SQLite", &counter_admin::router(counters.stats(), Access::open()), &YEAR_PAGES).await
 }
 
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+#[expect(clippy::print_stdout, reason = "the program prints its results")]
 async fn time(name: &str, router: &Router, pages: &[(&str, &str)]) -> Result<(), Box<dyn Error>> {
-    for (what, path) in pages {
-        let mut took = Vec::with_capacity(TIMES);
+    for (label, path) in pages {
+        let mut took = Vec::with_capacity(REQUESTS_PER_PAGE);
         let mut bytes = 0;
-        for _ in 0..TIMES {
-            let begin = Instant::now();
-            bytes = ask(router, path).await?;
-            took.push(begin.elapsed());
+        for _ in 0..REQUESTS_PER_PAGE {
+            let started = Instant::now();
+            bytes = fetch(router, path).await?;
+            took.push(started.elapsed());
         }
         took[1..].sort_unstable();
-        let (fastest, median, slowest) = (took[1], took[TIMES / 2 + 1], took[TIMES - 1]);
-        println!("{name:<7} {what:<14} {median:>9.1?} ({fastest:.1?} to {slowest:.1?}), {bytes} bytes");
+        let (fastest, median, slowest) =
+            (took[1], took[REQUESTS_PER_PAGE / 2 + 1], took[REQUESTS_PER_PAGE - 1]);
+        println!("{name:<7} {label:<14} {median:>9.1?} ({fastest:.1?} to {slowest:.1?}), {bytes} bytes");
     }
     Ok(())
 }
@@ -131,11 +134,11 @@ fn visit(counters: &Counters) {
     }
 }
 
-async fn ask(router: &Router, path: &str) -> Result<usize, Box<dyn Error>> {
+async fn fetch(router: &Router, path: &str) -> Result<usize, Box<dyn Error>> {
     let request = Request::get(path).body(Body::empty())?;
-    let answer = router.clone().oneshot(request).await?;
-    if !answer.status().is_success() {
-        return Err(format!("the answer is {}", answer.status()).into());
+    let response = router.clone().oneshot(request).await?;
+    if !response.status().is_success() {
+        return Err(format!("the response is {}", response.status()).into());
     }
-    Ok(answer.into_body().collect().await?.to_bytes().len())
+    Ok(response.into_body().collect().await?.to_bytes().len())
 }

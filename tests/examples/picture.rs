@@ -13,13 +13,13 @@ use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Bin, Measured};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Recorder, Timestamp};
-use tests::browser::{Page, Wanted, browse_at};
+use tests::browser::{BrowserSettings, Page, browse_at};
 use tests::noon_offset;
 
 /// Bucket width of the chart in seconds.
-const WIDTH: u32 = 900;
+const BUCKET_SECONDS: u32 = 900;
 
-const BUCKETS: u32 = 96;
+const BUCKETS_PER_DAY: u32 = 96;
 
 /// The counter to show.
 const COUNTER: &str = "/articles/{id}";
@@ -34,19 +34,27 @@ const LABELS: [(&str, &[&str]); 3] = [
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: picture FILE")?;
-    let kept = |width, samples| -> Result<_, Box<dyn Error>> {
+    let retention = |width, samples| -> Result<_, Box<dyn Error>> {
         let samples = NonZeroU32::new(samples).ok_or("no samples")?;
         Ok(Retention { precision: Precision::try_from(width)?, samples })
     };
-    let fine = [kept(60, 120)?, kept(WIDTH, 2 * BUCKETS)?, kept(3600, 24 * 30)?, kept(86_400, 120)?];
+    let fine = [
+        retention(60, 120)?,
+        retention(BUCKET_SECONDS, 2 * BUCKETS_PER_DAY)?,
+        retention(3600, 24 * 30)?,
+        retention(86_400, 120)?,
+    ];
     let store = MemoryStore::new();
     let mut counters = Counters::builder(store.clone())
         .precisions(Precisions::new(fine)?)
         .utc_offset(noon_offset())
-        .distributions(Precisions::new([kept(WIDTH, 2 * BUCKETS)?, kept(3600, 24 * 30)?])?)
+        .distributions(Precisions::new([
+            retention(BUCKET_SECONDS, 2 * BUCKETS_PER_DAY)?,
+            retention(3600, 24 * 30)?,
+        ])?)
         .build()?;
     let now = Timestamp::now();
-    make_up(&counters.recorder(), now)?;
+    generate_visits(&counters.recorder(), now)?;
     counters.flush().await?;
     let notes = Notes::new(store);
     for (hours, text) in [(7, "Version 1.4: articles from the cache"), (3, "The newsletter of November")] {
@@ -59,8 +67,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let link = format!("http://{}/admin/stats?token=a-token-for-tests", listener.local_addr()?);
     let serving =
         tokio::spawn(axum::serve(listener, Router::new().nest("/admin/stats", admin)).into_future());
-    let wanted = Wanted { width: 1080, ..Wanted::default() };
-    let picture = browse_at(link, wanted, |page| async move { take(&page).await }).await;
+    let settings = BrowserSettings { width: 1080, ..BrowserSettings::default() };
+    let picture = browse_at(link, settings, |page| async move { take(&page).await }).await;
     serving.abort();
     fs::write(file, picture)?;
     Ok(())
@@ -68,7 +76,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn take(page: &Page) -> Vec<u8> {
     page.open(&format!(
-        "/counter?counter=%2Farticles%2F%7Bid%7D&precision={WIDTH}&span={BUCKETS}&zone=utc&ago=86400"
+        "/counter?counter=%2Farticles%2F%7Bid%7D&precision={BUCKET_SECONDS}&span={BUCKETS_PER_DAY}&zone=utc&ago=86400"
     ))
     .await;
     page.until_text("#live", |live| live == "Live").await;
@@ -84,40 +92,41 @@ async fn take(page: &Page) -> Vec<u8> {
          });",
     )
     .await;
-    page.picture_of("body").await
+    page.screenshot_of("body").await
 }
 
 /// Generates visits for two days, similar to a magazine site.
 #[expect(clippy::cast_possible_truncation, reason = "some hundred visits, and sizes of pages")]
-fn make_up(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+fn generate_visits(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let key = VisitorKey::new([7; 16]);
     let (hits, articles) = (recorder.counter("hits"), recorder.counter(COUNTER));
-    let first = now.minus(u64::from(2 * BUCKETS * WIDTH));
-    for bucket in 0..2 * BUCKETS {
-        let at = first.plus(u64::from(bucket * WIDTH + WIDTH / 2));
-        let ago = f64::from(2 * BUCKETS - bucket) * f64::from(WIDTH) / 3600.0;
+    let first = now.minus(u64::from(2 * BUCKETS_PER_DAY * BUCKET_SECONDS));
+    for bucket in 0..2 * BUCKETS_PER_DAY {
+        let at = first.plus(u64::from(bucket * BUCKET_SECONDS + BUCKET_SECONDS / 2));
+        let ago = f64::from(2 * BUCKETS_PER_DAY - bucket) * f64::from(BUCKET_SECONDS) / 3600.0;
         let hour = 12.0 - ago;
         let daylight = (1.0 - ((hour - 3.0) / 24.0 * std::f64::consts::TAU).cos()) / 2.0;
         let newsletter = if ago < 3.0 { 1.0 + 0.9 * (ago / 3.0) } else { 1.0 };
-        let visits = (36.0 + 180.0 * daylight) * newsletter * (0.94 + 0.12 * dice.fraction());
+        let visits = (36.0 + 180.0 * daylight) * newsletter * (0.94 + 0.12 * random.fraction());
         for _ in 0..visits.round() as u32 {
-            let person = (dice.fraction() * dice.fraction() * 9000.0) as u64;
+            let person = (random.fraction() * random.fraction() * 9000.0) as u64;
             let visitor = key.visitor(&[&person.to_le_bytes()]);
             for counter in [hits, articles] {
                 recorder.record_at(counter, visitor, at, NonZeroU32::MIN);
             }
             // Requests are faster after the cache is introduced.
             let cached = if ago < 7.0 { 0.4 } else { 1.0 };
-            let ms =
-                9.0 * cached + 24.0 * cached * dice.fraction() + 3.0 * (4.2 * dice.fraction().powi(6)).exp();
-            let status = match dice.fraction() {
+            let ms = 9.0 * cached
+                + 24.0 * cached * random.fraction()
+                + 3.0 * (4.2 * random.fraction().powi(6)).exp();
+            let status = match random.fraction() {
                 ..0.012 => 404,
                 0.012..0.016 => 503,
                 0.016..0.08 => 304,
                 _ => 200,
             };
-            let size = if status == 200 { 9000.0 + 40_000.0 * dice.fraction() } else { 300.0 };
+            let size = if status == 200 { 9000.0 + 40_000.0 * random.fraction() } else { 300.0 };
             let bins = [
                 Bin::time(Duration::from_secs_f64(ms / 1000.0)),
                 Bin::body(Duration::from_secs_f64(ms / 1000.0 + 0.002)),
@@ -127,10 +136,10 @@ fn make_up(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
             recorder.measure_at(Measured { hits: &[articles.hit()], bins: &bins }, at);
             for (label, values) in LABELS {
                 let of_label = recorder.label_values(label)?;
-                let place = (dice.fraction().powi(2) * values.len() as f64) as usize;
-                let value = values.get(place).filter(|_| label != "referrer" || dice.fraction() < 0.6);
-                let noted = of_label.note(value.copied(), at, NonZeroU32::MIN);
-                recorder.record_at(of_label.counter(noted), None, at, NonZeroU32::MIN);
+                let place = (random.fraction().powi(2) * values.len() as f64) as usize;
+                let value = values.get(place).filter(|_| label != "referrer" || random.fraction() < 0.6);
+                let label_value = of_label.note(value.copied(), at, NonZeroU32::MIN);
+                recorder.record_at(of_label.counter(label_value), None, at, NonZeroU32::MIN);
             }
         }
     }
@@ -138,9 +147,9 @@ fn make_up(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Error>> {
 }
 
 /// Deterministic random numbers (xorshift).
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     /// Returns a number in [0, 1).
     fn fraction(&mut self) -> f64 {
         self.0 ^= self.0 << 13;

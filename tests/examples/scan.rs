@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+#[expect(clippy::print_stdout, reason = "the program prints its results")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let counters = Counters::builder(MemoryStore::new()).build()?;
     let recorder = counters.recorder();

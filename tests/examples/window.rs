@@ -15,63 +15,63 @@ use tokio::task::JoinSet;
 const TASKS: usize = 256;
 const COUNTERS: usize = 100;
 const TURNS: usize = 9;
-const TURN: Duration = Duration::from_secs(1);
+const TURN_TIME: Duration = Duration::from_secs(1);
 
 /// How to count.
 #[derive(Clone)]
-enum Way {
+enum Strategy {
     Awaited(WindowCounters),
     Folded(FoldingFront),
 }
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "this is what the program has to say to who starts it")]
+#[expect(clippy::print_stdout, reason = "the program prints its results")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = RedisServer::start();
     let store = RedisStore::connect(&server.url(), "bench:".parse()?).await?;
     let counters = WindowCounters::new(store, Window::DAY);
     let (front, worker) = counters.folding();
     tokio::spawn(worker.run());
-    let (awaited, folded) = (Way::Awaited(counters.clone()), Way::Folded(front));
+    let (awaited, folded) = (Strategy::Awaited(counters.clone()), Strategy::Folded(front));
     let mut counted = turn(&awaited).await + turn(&folded).await;
     let mut rates: [Vec<f64>; 2] = Default::default();
     for _ in 0..TURNS {
-        for (rates, way) in rates.iter_mut().zip([&awaited, &folded]) {
-            let began = Instant::now();
-            let increments = turn(way).await;
-            rates.push(increments as f64 / began.elapsed().as_secs_f64());
+        for (rates, strategy) in rates.iter_mut().zip([&awaited, &folded]) {
+            let started = Instant::now();
+            let increments = turn(strategy).await;
+            rates.push(increments as f64 / started.elapsed().as_secs_f64());
             counted += increments;
         }
     }
-    let mut kept = 0;
+    let mut stored = 0;
     for dimensions in all() {
-        kept += counters.current(&dimensions).await?;
+        stored += counters.current(&dimensions).await?;
     }
     let [awaited, folded] = rates.map(median);
-    println!("awaited: {awaited:.0} increments a second (median of {TURNS} turns)");
+    println!("awaited: {awaited:.0} increments per second (median of {TURNS} turns)");
     println!("folded:  {folded:.0}");
     println!("folded / awaited: {:.1}", folded / awaited);
-    println!("counted {kept} of {counted} answered");
+    println!("stored {stored} of {counted} acknowledged");
     Ok(())
 }
 
 /// Counts for a turn, and returns the number of increments.
-async fn turn(way: &Way) -> u64 {
-    let end = Instant::now() + TURN;
+async fn turn(strategy: &Strategy) -> u64 {
+    let end = Instant::now() + TURN_TIME;
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
-        let way = way.clone();
+        let strategy = strategy.clone();
         tasks.spawn(async move {
             let mut increments = 0;
             for dimensions in all().iter().cycle().skip(task) {
                 if Instant::now() >= end {
                     break;
                 }
-                let answer = match &way {
-                    Way::Awaited(counters) => counters.increment(dimensions, NonZeroU32::MIN).await,
-                    Way::Folded(front) => front.increment(dimensions, NonZeroU32::MIN).await,
+                let result = match &strategy {
+                    Strategy::Awaited(counters) => counters.increment(dimensions, NonZeroU32::MIN).await,
+                    Strategy::Folded(front) => front.increment(dimensions, NonZeroU32::MIN).await,
                 };
-                increments += u64::from(answer.is_ok());
+                increments += u64::from(result.is_ok());
             }
             increments
         });

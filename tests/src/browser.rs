@@ -27,18 +27,18 @@ use crate::until::until;
 const LIMIT: Duration = crate::until::LIMIT;
 
 /// Number of ports to try before we give up.
-const PORTS: usize = 5;
+const MAX_PORT_ATTEMPTS: usize = 5;
 
 /// User agent of the visitor.
-const SOMEBODY: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const USER_AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
 /// Paths that are requested before the dashboard is opened.
-const VISITED: [&str; 8] =
+const VISITED_PATHS: [&str; 8] =
     ["/", "/", "/", "/articles/1", "/articles/2", "/search?q=once", "/fail", "/articles"];
 
 /// Browser settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct BrowserSettings {
     /// Enables scripts.
     pub script: bool,
     /// Starts the site with simulated visits and alerts.
@@ -51,7 +51,7 @@ pub struct Wanted {
     pub height: u32,
 }
 
-impl Default for Wanted {
+impl Default for BrowserSettings {
     fn default() -> Self {
         Self { script: true, demo: false, dark: false, width: 1180, height: 1000 }
     }
@@ -72,11 +72,11 @@ pub struct Page {
 ///
 /// Panics if something can't be started or stopped, if the browser logs an error, or if `using` panics.
 pub async fn browse<F: Future<Output: 'static> + 'static>(
-    wanted: Wanted,
+    settings: BrowserSettings,
     using: impl FnOnce(Page) -> F + 'static,
 ) -> F::Output {
-    let (_example, link) = start_example(wanted.demo).await;
-    browse_at(link, wanted, using).await
+    let (_example, link) = start_example(settings.demo).await;
+    browse_at(link, settings, using).await
 }
 
 /// Like [`browse`], but for a site that is already running, with this link to the dashboard. The pages are
@@ -87,35 +87,35 @@ pub async fn browse<F: Future<Output: 'static> + 'static>(
 /// Panics like [`browse`].
 pub async fn browse_at<F: Future<Output: 'static> + 'static>(
     link: String,
-    wanted: Wanted,
+    settings: BrowserSettings,
     using: impl FnOnce(Page) -> F + 'static,
 ) -> F::Output {
     let site = Url::parse(&link).expect("a link").socket_addrs(|| None).expect("an address")[0];
     let (_driver, port) = start_driver().await;
     let profile = tempfile::tempdir().expect("a folder");
     let client = ClientBuilder::new(HttpConnector::new())
-        .capabilities(capabilities(wanted, profile.path().to_str().expect("text")))
+        .capabilities(capabilities(settings, profile.path().to_str().expect("text")))
         .connect(&format!("http://127.0.0.1:{port}"))
         .await
         .expect("the browser starts");
     let page = Page { client: client.clone(), site };
 
-    let used = async move {
-        page.prefer(if wanted.dark { "dark" } else { "light" }).await;
-        for path in VISITED {
+    let result = async move {
+        page.prefer(if settings.dark { "dark" } else { "light" }).await;
+        for path in VISITED_PATHS {
             page.visit(path).await;
         }
         page.client.goto(&link).await.expect("the link opens");
-        let came = using(page.clone()).await;
-        (came, page.complaints().await)
+        let output = using(page.clone()).await;
+        (output, page.console_errors().await)
     };
-    let used = LocalSet::new().run_until(async { spawn_local(used).await }).await;
+    let result = LocalSet::new().run_until(async { spawn_local(result).await }).await;
     // Also after a panic: if we kill the driver, the browser will keep running.
     client.close().await.expect("the browser ends");
-    match used {
-        Ok((came, complaints)) => {
-            assert!(complaints.is_empty(), "the browser complains: {complaints:?}");
-            came
+    match result {
+        Ok((output, console_errors)) => {
+            assert!(console_errors.is_empty(), "errors in the browser: {console_errors:?}");
+            output
         }
         Err(error) => resume_unwind(error.into_panic()),
     }
@@ -162,23 +162,23 @@ async fn start_driver() -> (Process, u16) {
         let port = line.strip_prefix("ChromeDriver was started successfully on port ")?;
         port.trim_end_matches('.').parse::<u16>().ok().map(Some)
     };
-    for _ in 0..PORTS {
+    for _ in 0..MAX_PORT_ATTEMPTS {
         let driver = Process::start(Command::new("chromedriver").arg("--port=0").env("TZ", "Asia/Tokyo"));
         if let Some(port) = driver.wait_line(started, LIMIT).await {
             return (driver, port);
         }
     }
-    panic!("chromedriver finds no port");
+    panic!("chromedriver does not find a port");
 }
 
-fn capabilities(wanted: Wanted, profile: &str) -> Map<String, Value> {
-    let Wanted { width, height, .. } = wanted;
+fn capabilities(settings: BrowserSettings, profile: &str) -> Map<String, Value> {
+    let BrowserSettings { width, height, .. } = settings;
     let mut chrome = json!({"args": [
         "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
         format!("--window-size={width},{height}"), format!("--user-data-dir={profile}"),
     ]});
-    if !wanted.script {
+    if !settings.script {
         chrome["prefs"] = json!({"profile.managed_default_content_settings.javascript": 2});
     }
     if width < 500 {
@@ -197,7 +197,7 @@ impl Page {
             let path = "/admin/stats/api/lifetimes?counter=hits";
             let answer = get(self.site, path, &[("Authorization", "Bearer a-token-for-tests")]).await;
             let hits: Value = serde_json::from_str(&answer.body).expect("JSON");
-            hits["lifetimes"][0]["total"].as_u64() >= Some(VISITED.len() as u64)
+            hits["lifetimes"][0]["total"].as_u64() >= Some(VISITED_PATHS.len() as u64)
         };
         until("the visits are counted", LIMIT, is_counted).await;
         let address = format!("http://{}/admin/stats{path}", self.site);
@@ -206,33 +206,33 @@ impl Page {
 
     /// Sends a request to the site as a visitor.
     pub async fn visit(&self, path: &str) {
-        get(self.site, path, &[("User-Agent", SOMEBODY)]).await;
+        get(self.site, path, &[("User-Agent", USER_AGENT)]).await;
     }
 
     /// Returns the page URL.
     pub async fn address(&self) -> String {
-        self.client.current_url().await.expect("there is one").to_string()
+        self.client.current_url().await.expect("the page has a URL").to_string()
     }
 
     /// Returns the visible text of an element, with white space collapsed.
     pub async fn text(&self, css: &str) -> String {
-        single_spaced(&self.element(css).await.text().await.expect("it has a text"))
+        single_spaced(&self.element(css).await.text().await.expect("the element has text"))
     }
 
     /// Waits for the text of an element to match.
-    pub async fn until_text(&self, css: &str, wanted: impl Fn(&str) -> bool) {
-        let is_wanted = async || {
+    pub async fn until_text(&self, css: &str, predicate: impl Fn(&str) -> bool) {
+        let is_match = async || {
             let Ok(element) = self.client.find(Locator::Css(css)).await else { return false };
             // The element may be replaced between these two commands.
             let Ok(text) = element.text().await else { return false };
-            wanted(&single_spaced(&text))
+            predicate(&single_spaced(&text))
         };
-        until(&format!("the text of {css} is as wanted"), LIMIT, is_wanted).await;
+        until(&format!("the text of {css} matches"), LIMIT, is_match).await;
     }
 
     /// Clicks on an element.
     pub async fn click(&self, css: &str) {
-        self.element(css).await.click().await.expect("it can be clicked");
+        self.element(css).await.click().await.expect("the element can be clicked");
     }
 
     /// Presses a key in an element.
@@ -242,11 +242,11 @@ impl Page {
 
     /// Types text into an element.
     pub async fn write(&self, css: &str, text: &str) {
-        self.element(css).await.send_keys(text).await.expect("it takes keys");
+        self.element(css).await.send_keys(text).await.expect("the element accepts keys");
     }
 
     async fn element(&self, css: &str) -> Element {
-        self.client.find(Locator::Css(css)).await.expect("it is there")
+        self.client.find(Locator::Css(css)).await.expect("the element exists")
     }
 
     /// Runs a script and returns the result.
@@ -262,14 +262,14 @@ impl Page {
 
     /// Waits until a live page has refreshed itself this number of times from now on.
     pub async fn until_refreshed(&self, times: usize) {
-        let asked = async || {
-            let asked = "return performance.getEntriesByType('resource')
+        let refreshes = async || {
+            let refreshes = "return performance.getEntriesByType('resource')
                 .filter((entry) => entry.name.includes('/parts') && entry.responseEnd).length";
-            usize::try_from(self.run(asked).await.as_u64().expect("a number")).expect("some")
+            usize::try_from(self.run(refreshes).await.as_u64().expect("a number")).expect("some")
         };
         // The page might not show the latest response yet.
-        let wanted = asked().await + times + 1;
-        until("the page has refreshed itself", LIMIT, async || asked().await >= wanted).await;
+        let target = refreshes().await + times + 1;
+        until("the page has refreshed itself", LIMIT, async || refreshes().await >= target).await;
     }
 
     async fn prefer(&self, scheme: &str) {
@@ -279,23 +279,23 @@ impl Page {
     }
 
     /// Takes the errors and policy violations from the browser log.
-    pub async fn complaints(&self) -> Vec<String> {
-        let said = self.driver("se/log", json!({"type": "browser"})).await;
-        said.as_array().expect("entries").iter().map(Value::to_string).collect()
+    pub async fn console_errors(&self) -> Vec<String> {
+        let entries = self.driver("se/log", json!({"type": "browser"})).await;
+        entries.as_array().expect("entries").iter().map(Value::to_string).collect()
     }
 
     /// Saves a screenshot to the folder `screenshots` in the target folder.
-    pub async fn picture(&self, name: &str) {
+    pub async fn save_screenshot(&self, name: &str) {
         let example = example().await;
         let folder: PathBuf =
             example.ancestors().nth(2).expect("target/debug/example-app").join("screenshots");
         fs::create_dir_all(&folder).expect("a folder");
-        let picture = self.client.screenshot().await.expect("a picture");
-        fs::write(folder.join(format!("{name}.png")), picture).expect("it is written");
+        let bytes = self.client.screenshot().await.expect("the browser takes a screenshot");
+        fs::write(folder.join(format!("{name}.png")), bytes).expect("it is written");
     }
 
     /// Returns a screenshot of the whole element as PNG bytes.
-    pub async fn picture_of(&self, css: &str) -> Vec<u8> {
+    pub async fn screenshot_of(&self, css: &str) -> Vec<u8> {
         // We need to grow the window, because the screenshot would otherwise be clipped to it.
         let script = format!(
             "const box = document.querySelector('{css}').getBoundingClientRect();
@@ -305,11 +305,11 @@ impl Page {
         let [width, height] =
             [0, 1].map(|place| u32::try_from(size[place].as_u64().expect("pixels")).expect("few"));
         self.client.set_window_size(width, height).await.expect("it grows");
-        self.element(css).await.screenshot().await.expect("a picture")
+        self.element(css).await.screenshot().await.expect("the browser takes a screenshot")
     }
 
     async fn driver(&self, path: &'static str, body: Value) -> Value {
-        self.client.issue_cmd(Asked { path, body }).await.expect("the driver knows that")
+        self.client.issue_cmd(DriverCommand { path, body }).await.expect("the driver supports the command")
     }
 }
 
@@ -319,12 +319,12 @@ fn single_spaced(text: &str) -> String {
 
 /// A command that only this driver supports.
 #[derive(Debug)]
-struct Asked {
+struct DriverCommand {
     path: &'static str,
     body: Value,
 }
 
-impl WebDriverCompatibleCommand for Asked {
+impl WebDriverCompatibleCommand for DriverCommand {
     fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
         base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
     }

@@ -20,7 +20,7 @@ impl OwnedChild {
 
     /// Returns the exit status, or `None` if the process has not exited yet.
     pub(crate) fn status(&mut self) -> Option<ExitStatus> {
-        self.0.try_wait().expect("a child of ours can be waited for")
+        self.0.try_wait().expect("we can wait for a child process")
     }
 
     /// Sends SIGTERM, unless the process has already exited.
@@ -40,14 +40,14 @@ impl OwnedChild {
             .arg(self.0.id().to_string())
             .arg(signal)
             .status()
-            .expect("there is a shell");
-        assert!(sent.success(), "SIG{signal} to a child of ours: {sent}");
+            .expect("sh is installed");
+        assert!(sent.success(), "failed to send SIG{signal}: {sent}");
     }
 
     /// Kills the process with SIGKILL and reaps it.
     pub(crate) fn kill(&mut self) -> ExitStatus {
-        self.0.kill().expect("a child of ours can be killed");
-        self.0.wait().expect("a child of ours can be waited for")
+        self.0.kill().expect("we can kill a child process");
+        self.0.wait().expect("we can wait for a child process")
     }
 }
 

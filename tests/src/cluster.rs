@@ -18,7 +18,7 @@ const NODES: usize = 3;
 const SLOTS: u16 = 16_384;
 
 /// Offset from the port of a node to the port of the cluster bus.
-const TO_BUS: u16 = 10_000;
+const BUS_PORT_OFFSET: u16 = 10_000;
 
 /// Three masters without replicas. Each is a [`RedisServer`] with a third of the slots.
 ///
@@ -54,7 +54,7 @@ impl RedisCluster {
         let cluster = Self::start_nodes(arguments);
         cluster.assign_slots();
         cluster.introduce();
-        cluster.until_whole();
+        cluster.until_healthy();
         cluster
     }
 
@@ -73,10 +73,15 @@ impl RedisCluster {
         let mut end = SLOTS;
         for (i, node) in self.nodes.iter().enumerate().rev() {
             let start = end - end / (u16::try_from(i).expect("few nodes") + 1);
-            done(&node.command(&["CLUSTER", "ADDSLOTSRANGE", &start.to_string(), &(end - 1).to_string()]));
+            assert_ok(&node.command(&[
+                "CLUSTER",
+                "ADDSLOTSRANGE",
+                &start.to_string(),
+                &(end - 1).to_string(),
+            ]));
             end = start;
             // With distinct epochs, the nodes do not need to resolve a conflict.
-            done(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]));
+            assert_ok(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]));
         }
     }
 
@@ -89,20 +94,20 @@ impl RedisCluster {
         let port = self.nodes[0].port().to_string();
         let meet = || {
             for node in &self.nodes[1..] {
-                done(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]));
+                assert_ok(&node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]));
             }
         };
         meet();
         block_until("the nodes know each other", LIMIT, || {
-            let views: Vec<_> = self.nodes.iter().map(view).collect();
-            if views.iter().any(|view| view.contains("handshake")) {
+            let views: Vec<_> = self.nodes.iter().map(cluster_nodes).collect();
+            if views.iter().any(|cluster_nodes| cluster_nodes.contains("handshake")) {
                 return false;
             }
-            let have_met = views.iter().all(|view| view.lines().count() == NODES);
-            if !have_met {
+            let all_met = views.iter().all(|cluster_nodes| cluster_nodes.lines().count() == NODES);
+            if !all_met {
                 meet();
             }
-            have_met
+            all_met
         });
     }
 
@@ -133,7 +138,7 @@ impl RedisCluster {
     /// Panics if no node is up.
     #[must_use]
     pub fn slot_of(&self, key: impl AsRef<[u8]>) -> u16 {
-        let slot = self.ask_any(&[b"CLUSTER", b"KEYSLOT", key.as_ref()]);
+        let slot = self.command_any(&[b"CLUSTER", b"KEYSLOT", key.as_ref()]);
         u16::try_from(int(&slot)).expect("a slot is small")
     }
 
@@ -144,8 +149,8 @@ impl RedisCluster {
     /// Panics if no node is up, or if the slot is not assigned.
     #[must_use]
     pub fn master_of(&self, slot: u16) -> usize {
-        let Value::Array(ranges) = self.ask_any(&["CLUSTER", "SLOTS"]) else {
-            panic!("CLUSTER SLOTS answers ranges");
+        let Value::Array(ranges) = self.command_any(&["CLUSTER", "SLOTS"]) else {
+            panic!("CLUSTER SLOTS replies with ranges");
         };
         let port = ranges
             .iter()
@@ -156,7 +161,7 @@ impl RedisCluster {
             })
             .unwrap_or_else(|| panic!("slot {slot} has no master"));
         let index = self.nodes.iter().position(|node| i64::from(node.port()) == port);
-        index.expect("the nodes know each other alone")
+        index.expect("the cluster only contains these nodes")
     }
 
     /// Returns the index of the node that owns the key, i.e. the [`master_of`](Self::master_of) the
@@ -176,13 +181,13 @@ impl RedisCluster {
     ///
     /// Panics if the reply can't be received.
     pub fn command_on_owner(&self, key: impl AsRef<[u8]>, words: &[impl AsRef<[u8]>]) -> Value {
-        let answer = self.nodes[self.owner_of(key)].command(words);
-        let Value::Error(text) = &answer else { return answer };
+        let reply = self.nodes[self.owner_of(key)].command(words);
+        let Value::Error(text) = &reply else { return reply };
         let Some(address) = text.strip_prefix("ASK ").and_then(|text| text.split(' ').nth(1)) else {
-            return answer;
+            return reply;
         };
-        let asked = self.nodes.iter().find(|node| node.address().to_string() == address);
-        asked.expect("the nodes know each other alone").command_asking(words)
+        let target = self.nodes.iter().find(|node| node.address().to_string() == address);
+        target.expect("the cluster only contains these nodes").command_asking(words)
     }
 
     /// Returns the sum of the integers that all nodes reply, e.g. to `DBSIZE`.
@@ -224,7 +229,7 @@ impl RedisCluster {
     /// Panics if this takes more than two minutes.
     pub fn restart_node(&mut self, i: usize) {
         self.nodes[i].restart();
-        self.until_whole();
+        self.until_healthy();
     }
 
     /// Waits until all other nodes mark this node as failed. This takes about two seconds.
@@ -232,10 +237,10 @@ impl RedisCluster {
     /// # Panics
     ///
     /// Panics if this takes more than two minutes.
-    pub fn until_missed(&self, i: usize) {
+    pub fn until_failed(&self, i: usize) {
         let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != i);
-        block_until("the dead node is missed", LIMIT, || {
-            others().all(|(_, node)| view(node).contains(&format!(":{} master,fail ", self.bus(i))))
+        block_until("the node is marked as failed", LIMIT, || {
+            others().all(|(_, node)| cluster_nodes(node).contains(&format!(":{} master,fail ", self.bus(i))))
         });
     }
 
@@ -244,8 +249,8 @@ impl RedisCluster {
     /// # Panics
     ///
     /// Panics if this takes more than two minutes.
-    pub fn until_whole(&self) {
-        block_until("the cluster is whole", LIMIT, || self.nodes.iter().all(sees_all_well));
+    pub fn until_healthy(&self) {
+        block_until("the cluster is healthy", LIMIT, || self.nodes.iter().all(is_healthy));
     }
 
     /// Starts to migrate a slot to a different node. This does not move any keys yet.
@@ -261,9 +266,9 @@ impl RedisCluster {
         let slot = slot.to_string();
         // In this order, so that the target is ready when the source redirects the first client.
         let from = &self.ids[migration.from];
-        done(&self.nodes[to].command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", from]));
+        assert_ok(&self.nodes[to].command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", from]));
         let to = &self.ids[to];
-        done(&self.nodes[migration.from].command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", to]));
+        assert_ok(&self.nodes[migration.from].command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", to]));
         migration
     }
 
@@ -277,8 +282,8 @@ impl RedisCluster {
         let mut words: Vec<&[u8]> =
             vec![b"MIGRATE", b"127.0.0.1", port.as_bytes(), b"", b"0", b"5000", b"KEYS"];
         words.extend(keys.iter().map(AsRef::as_ref));
-        let answer = self.nodes[migration.from].command(&words);
-        assert!(matches!(&answer, Value::Simple(text) if text == "OK" || text == "NOKEY"), "{answer:?}");
+        let reply = self.nodes[migration.from].command(&words);
+        assert!(matches!(&reply, Value::Simple(text) if text == "OK" || text == "NOKEY"), "{reply:?}");
     }
 
     /// Moves the rest of the keys, and assigns the slot to the target node.
@@ -299,7 +304,7 @@ impl RedisCluster {
         // The target first: no other node may redirect clients to it until it owns the slot.
         let others = (0..NODES).filter(|&i| i != to && i != from);
         for i in [to, from].into_iter().chain(others) {
-            done(&self.nodes[i].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]]));
+            assert_ok(&self.nodes[i].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]]));
         }
     }
 
@@ -313,14 +318,14 @@ impl RedisCluster {
     }
 
     /// Returns the reply of any node that is up.
-    fn ask_any(&self, words: &[impl AsRef<[u8]>]) -> Value {
+    fn command_any(&self, words: &[impl AsRef<[u8]>]) -> Value {
         self.nodes.iter().find_map(|node| node.try_command(words).ok()).expect("a node is up")
     }
 
     /// Returns the end of the node address, as it appears in `CLUSTER NODES`.
     fn bus(&self, i: usize) -> String {
         let port = self.nodes[i].port();
-        format!("{port}@{}", port + TO_BUS)
+        format!("{port}@{}", port + BUS_PORT_OFFSET)
     }
 }
 
@@ -336,7 +341,7 @@ pub struct Migration {
 }
 
 fn start_node(arguments: &[&str]) -> RedisServer {
-    let of_node = [
+    let node_arguments = [
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
@@ -349,7 +354,7 @@ fn start_node(arguments: &[&str]) -> RedisServer {
         "always",
     ];
     RedisServer::start_on(free_port_with_bus, |_, port| {
-        plain(port).chain(owned(&of_node)).chain(owned(arguments)).collect()
+        plain(port).chain(owned(&node_arguments)).chain(owned(arguments)).collect()
     })
 }
 
@@ -357,7 +362,7 @@ fn start_node(arguments: &[&str]) -> RedisServer {
 fn free_port_with_bus() -> u16 {
     loop {
         let port = free_port();
-        let bus = port.checked_add(TO_BUS);
+        let bus = port.checked_add(BUS_PORT_OFFSET);
         if bus.is_some_and(|bus| TcpListener::bind(address(bus)).is_ok()) {
             return port;
         }
@@ -365,21 +370,21 @@ fn free_port_with_bus() -> u16 {
 }
 
 fn id(node: &RedisServer) -> String {
-    node.command(&["CLUSTER", "MYID"]).text().expect("an id is text")
+    node.command(&["CLUSTER", "MYID"]).text().expect("CLUSTER MYID replies with text")
 }
 
 /// Returns `CLUSTER NODES` as seen by this node, with one line per node.
-fn view(node: &RedisServer) -> String {
-    node.command(&["CLUSTER", "NODES"]).text().expect("a view is text")
+fn cluster_nodes(node: &RedisServer) -> String {
+    node.command(&["CLUSTER", "NODES"]).text().expect("CLUSTER NODES replies with text")
 }
 
-fn sees_all_well(node: &RedisServer) -> bool {
-    let facts = node.command(&["CLUSTER", "INFO"]).text().expect("facts are text");
-    let is = |fact: String| facts.lines().any(|line| line == fact);
+fn is_healthy(node: &RedisServer) -> bool {
+    let info = node.command(&["CLUSTER", "INFO"]).text().expect("CLUSTER INFO replies with text");
+    let is = |fact: String| info.lines().any(|line| line == fact);
     let all_slots_served = is("cluster_state:ok".to_owned()) && is(format!("cluster_slots_ok:{SLOTS}"));
-    let view = view(node);
-    let all_linked = view.lines().filter(|line| line.contains(" connected")).count() == NODES;
-    all_slots_served && all_linked && !view.contains("fail") && !view.contains("handshake")
+    let cluster_nodes = cluster_nodes(node);
+    let all_linked = cluster_nodes.lines().filter(|line| line.contains(" connected")).count() == NODES;
+    all_slots_served && all_linked && !cluster_nodes.contains("fail") && !cluster_nodes.contains("handshake")
 }
 
 fn int(value: &Value) -> i64 {
@@ -387,8 +392,8 @@ fn int(value: &Value) -> i64 {
     *number
 }
 
-fn done(answer: &Value) {
-    assert_eq!(answer, &Value::Simple("OK".to_owned()));
+fn assert_ok(reply: &Value) {
+    assert_eq!(reply, &Value::Simple("OK".to_owned()));
 }
 
 #[cfg(test)]
@@ -399,23 +404,23 @@ mod tests {
     use super::{RedisCluster, Value, id};
     use crate::resp::encode;
 
-    fn error(answer: &Value) -> &str {
-        let Value::Error(text) = answer else { panic!("no error: {answer:?}") };
+    fn error(reply: &Value) -> &str {
+        let Value::Error(text) = reply else { panic!("no error: {reply:?}") };
         text
     }
 
     #[test]
-    fn a_node_that_misses_a_handshake_is_introduced_again() {
+    fn a_missed_handshake_is_retried() {
         let cluster = RedisCluster::start_nodes(&["--enable-debug-command", "yes"]);
         cluster.assign_slots();
         let mut client = UnixStream::connect(cluster.node(0).socket()).expect("it accepts");
         client.write_all(&encode(&["DEBUG", "SLEEP", "3"])).expect("it is sent");
         cluster.introduce();
-        cluster.until_whole();
+        cluster.until_healthy();
     }
 
     #[test]
-    fn every_key_has_one_node_and_the_others_know_it() {
+    fn keys_are_distributed_and_other_nodes_redirect() {
         let cluster = RedisCluster::start();
         assert_eq!(cluster.url().matches("127.0.0.1:").count(), 3);
         for n in 0..300 {
@@ -435,30 +440,30 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_dies_takes_its_keys_along_and_brings_them_back() {
+    fn a_restarted_node_has_the_same_keys() {
         let mut cluster = RedisCluster::start();
-        let (there, gone) = (cluster.owner_of("a"), cluster.owner_of("b"));
-        assert_ne!(there, gone);
+        let (alive, dead) = (cluster.owner_of("a"), cluster.owner_of("b"));
+        assert_ne!(alive, dead);
         let set = |cluster: &RedisCluster, key: &str| {
             cluster.command_on_owner(key, &["SET", key, "1"]);
         };
         set(&cluster, "a");
         set(&cluster, "b");
-        cluster.kill_node(gone);
-        cluster.until_missed(gone);
-        assert_eq!(cluster.owner_of("b"), gone);
+        cluster.kill_node(dead);
+        cluster.until_failed(dead);
+        assert_eq!(cluster.owner_of("b"), dead);
         assert_eq!(cluster.command_on_owner("a", &["INCR", "a"]), Value::Int(2));
-        let name = cluster.ids[gone].clone();
-        cluster.restart_node(gone);
-        assert_eq!(id(cluster.node(gone)), name);
+        let name = cluster.ids[dead].clone();
+        cluster.restart_node(dead);
+        assert_eq!(id(cluster.node(dead)), name);
         assert_eq!(cluster.command_on_owner("b", &["INCR", "b"]), Value::Int(2));
-        cluster.stop_node(gone);
-        cluster.restart_node(gone);
+        cluster.stop_node(dead);
+        cluster.restart_node(dead);
         assert_eq!(cluster.command_on_owner("b", &["GET", "b"]), Value::Bulk(b"2".to_vec()));
     }
 
     #[test]
-    fn a_slot_may_be_held_half_way() {
+    fn a_migration_can_be_paused_halfway() {
         let cluster = RedisCluster::start();
         let (here, moved) = ("{slot}:here", "{slot}:moved");
         let slot = cluster.slot_of(here);
@@ -473,18 +478,18 @@ mod tests {
         assert_eq!(cluster.node(from).int(&both), 2);
         cluster.move_keys(migration, &[moved, "{slot}:unknown"]);
         assert_eq!(cluster.master_of(slot), from);
-        let answer = cluster.node(from).command(&both);
-        assert!(error(&answer).starts_with("TRYAGAIN"), "{answer:?}");
-        let answer = cluster.node(from).command(&["INCR", moved]);
-        assert!(error(&answer).starts_with(&format!("ASK {slot} ")), "{answer:?}");
+        let reply = cluster.node(from).command(&both);
+        assert!(error(&reply).starts_with("TRYAGAIN"), "{reply:?}");
+        let reply = cluster.node(from).command(&["INCR", moved]);
+        assert!(error(&reply).starts_with(&format!("ASK {slot} ")), "{reply:?}");
         assert_eq!(cluster.command_on_owner(moved, &["INCR", moved]), Value::Int(2));
         assert_eq!(cluster.command_on_owner(here, &["INCR", here]), Value::Int(3));
         cluster.end_migration(migration);
         assert_eq!(cluster.node(to).int(&both), 4);
         assert_eq!(cluster.node(from).int(&["DBSIZE"]), 0);
         for node in cluster.nodes() {
-            let answer = node.command(&["GET", moved]);
-            assert!(answer == Value::Bulk(b"2".to_vec()) || error(&answer).starts_with("MOVED "));
+            let reply = node.command(&["GET", moved]);
+            assert!(reply == Value::Bulk(b"2".to_vec()) || error(&reply).starts_with("MOVED "));
         }
         cluster.migrate_slot(slot, from);
         assert_eq!(cluster.node(from).int(&both), 5);

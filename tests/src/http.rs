@@ -42,7 +42,7 @@ impl Response {
 ///
 /// Panics if the response is not complete within two minutes.
 pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Response {
-    ask(address, Method::GET, path, headers, "").await
+    request_once(address, Method::GET, path, headers, "").await
 }
 
 /// Sends a form, e.g. `name=value&other=more`, over a new connection.
@@ -52,10 +52,10 @@ pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> R
 /// Panics like [`get`].
 pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], form: &str) -> Response {
     let form_header = [("Content-Type", "application/x-www-form-urlencoded")];
-    ask(address, Method::POST, path, &[headers, &form_header].concat(), form).await
+    request_once(address, Method::POST, path, &[headers, &form_header].concat(), form).await
 }
 
-async fn ask(
+async fn request_once(
     address: SocketAddr,
     method: Method,
     path: &str,
@@ -67,11 +67,11 @@ async fn ask(
         request = request.header(*name, *value);
     }
     let request = request.body(body.to_owned()).expect("a path and headers");
-    let answer = async { send(&mut connect(address).await?, address, request).await };
-    match timeout(LIMIT, answer).await {
+    let reply = async { send(&mut connect(address).await?, address, request).await };
+    match timeout(LIMIT, reply).await {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => panic!("no complete answer to {method} {path}: {error}"),
-        Err(_) => panic!("no complete answer to {method} {path} in {LIMIT:?}"),
+        Ok(Err(error)) => panic!("incomplete response to {method} {path}: {error}"),
+        Err(_) => panic!("incomplete response to {method} {path} in {LIMIT:?}"),
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Load {
 /// Totals of all connections of a load.
 #[derive(Debug, Default)]
 struct Counts {
-    asked: AtomicU64,
+    requested: AtomicU64,
     received: AtomicU64,
 }
 
@@ -119,7 +119,7 @@ impl Load {
             let (stop, counts) = (Arc::clone(&stop), Arc::clone(&counts));
             tokio::spawn(async move {
                 // An error means that the server is stopping. The truncated response must not be counted.
-                drop(ask_until(&stop, &counts, address, paths.iter().cycle().skip(first)).await);
+                drop(request_until(&stop, &counts, address, paths.iter().cycle().skip(first)).await);
             })
         });
         let connections = connections.collect();
@@ -128,8 +128,8 @@ impl Load {
 
     /// Returns the number of requests so far, including those that are only partially sent.
     #[must_use]
-    pub fn asked(&self) -> u64 {
-        self.counts.asked.load(Ordering::Relaxed)
+    pub fn requested(&self) -> u64 {
+        self.counts.requested.load(Ordering::Relaxed)
     }
 
     /// Returns the number of complete responses so far.
@@ -156,12 +156,12 @@ impl Load {
                 connection.await.expect("a connection does not panic");
             }
         };
-        timeout(LIMIT, ends).await.expect("the last answers come soon");
+        timeout(LIMIT, ends).await.expect("pending responses arrive in time");
         self.counts.received.load(Ordering::Relaxed)
     }
 }
 
-async fn ask_until(
+async fn request_until(
     stop: &AtomicBool,
     counts: &Counts,
     address: SocketAddr,
@@ -174,7 +174,7 @@ async fn ask_until(
             break;
         }
         let request = Request::get(*path).body(String::new())?;
-        counts.asked.fetch_add(1, Ordering::Relaxed);
+        counts.requested.fetch_add(1, Ordering::Relaxed);
         send(&mut server, address, request).await?;
         counts.received.fetch_add(1, Ordering::Relaxed);
     }
@@ -193,42 +193,42 @@ mod tests {
 
     /// Starts a server that replies to the initial request on a connection with these bytes, and then closes
     /// it.
-    async fn serve(answer: &'static str) -> SocketAddr {
+    async fn serve(reply: &'static str) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let mut request = [0; 1024];
                 drop(client.read(&mut request).await);
-                drop(client.write_all(answer.as_bytes()).await);
+                drop(client.write_all(reply.as_bytes()).await);
             }
         });
         address
     }
 
-    async fn check(answer: &'static str) {
-        let response = get(serve(answer).await, "/", &[]).await;
-        assert_eq!((response.status, response.body.as_str()), (404, "no\r\nway"), "{answer:?}");
+    async fn check(reply: &'static str) {
+        let response = get(serve(reply).await, "/", &[]).await;
+        assert_eq!((response.status, response.body.as_str()), (404, "no\r\nway"), "{reply:?}");
         assert_eq!(response.header("x-name"), Some("value: more"));
     }
 
     #[tokio::test]
-    async fn a_body_ends_by_its_length_by_its_last_chunk_or_with_the_connection() {
+    async fn bodies_end_by_length_last_chunk_or_close() {
         check("HTTP/1.1 404 Not Found\r\nX-Name: value: more\r\nContent-Length: 7\r\n\r\nno\r\nwayXX").await;
         check("HTTP/1.1 404 No\r\nX-Name:value: more\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nno\r\n\r\n3\r\nway\r\n0\r\n\r\n").await;
         check("HTTP/1.1 404 No\r\nx-name: value: more \r\n\r\nno\r\nway").await;
     }
 
     #[tokio::test]
-    async fn a_load_counts_complete_responses_only() {
+    async fn a_load_only_counts_complete_responses() {
         let complete = Load::start(serve("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await, 3, &["/"]);
         let cut = Load::start(serve("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok").await, 3, &["/"]);
         for load in [&complete, &cut] {
             until("the server closed all connections", super::LIMIT, async || load.has_ended()).await;
         }
         // A connection might send a second request just before it is closed.
-        assert!((3..=6).contains(&complete.asked()), "{}", complete.asked());
-        assert_eq!(cut.asked(), 3);
+        assert!((3..=6).contains(&complete.requested()), "{}", complete.requested());
+        assert_eq!(cut.requested(), 3);
         assert_eq!((complete.stop().await, cut.stop().await), (3, 0));
     }
 }

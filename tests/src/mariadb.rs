@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
-use crate::redis::{PORTS, free_port};
+use crate::redis::{MAX_PORT_ATTEMPTS, free_port};
 use crate::shared::{Shared, new_name};
 use crate::until::block_until;
 
@@ -18,7 +18,7 @@ use crate::until::block_until;
 const SERVER: &str = "/usr/sbin/mariadbd";
 
 /// Disables native asynchronous I/O, because the kernel only has capacity for a few servers that use it.
-const SLOWER: &str = "--innodb-use-native-aio=0";
+const NO_NATIVE_AIO: &str = "--innodb-use-native-aio=0";
 
 /// Upper bound for the time that the server may take to start.
 const LIMIT: Duration = crate::until::LIMIT;
@@ -54,16 +54,16 @@ impl MariaDb {
     #[must_use]
     pub fn start_with(arguments: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
-        let made = Command::new("mariadb-install-db")
+        let created = Command::new("mariadb-install-db")
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
-            .args(["--skip-name-resolve", "--user=root", SLOWER])
+            .args(["--skip-name-resolve", "--user=root", NO_NATIVE_AIO])
             .arg(format!("--datadir={}", folder.path().join("data").display()))
             // With a shared folder, the files of servers that start in parallel would collide.
             .arg(format!("--tmpdir={}", folder.path().display()))
             .output()
             .expect("mariadb-install-db is on the PATH: tests/run installs it");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        for _ in 0..PORTS {
+        assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let port = free_port();
             if let Some(child) = launch(folder.path(), port, arguments) {
                 return Self { child, folder, port, arguments };
@@ -100,8 +100,8 @@ impl MariaDb {
     #[must_use]
     pub fn database(&self) -> String {
         let name = new_name();
-        let made = statement(self.folder.path(), &format!("CREATE DATABASE {name}")).status();
-        assert!(made.expect("mariadb is on the PATH").success(), "{}", log(self.folder.path()));
+        let created = statement(self.folder.path(), &format!("CREATE DATABASE {name}")).status();
+        assert!(created.expect("mariadb is on the PATH").success(), "{}", log(self.folder.path()));
         self.url_of(&name)
     }
 
@@ -151,7 +151,7 @@ fn launch(folder: &Path, port: u16, arguments: &[&str]) -> Option<OwnedChild> {
     let mut child = OwnedChild::spawn(
         Command::new(SERVER)
             .args(["--no-defaults", "--user=root", "--bind-address=127.0.0.1", "--skip-name-resolve"])
-            .args(["--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=2", SLOWER])
+            .args(["--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=2", NO_NATIVE_AIO])
             .arg(format!("--port={port}"))
             .arg(format!("--datadir={}", folder.join("data").display()))
             .arg(format!("--tmpdir={}", folder.display()))
@@ -164,9 +164,9 @@ fn launch(folder: &Path, port: u16, arguments: &[&str]) -> Option<OwnedChild> {
     .expect("mariadbd is there: tests/run installs it");
     block_until("mariadbd answers", LIMIT, || {
         child.status().is_some() || {
-            let asked =
+            let status =
                 statement(folder, "CREATE DATABASE IF NOT EXISTS access").stderr(Stdio::null()).status();
-            asked.expect("mariadb is on the PATH: tests/run installs it").success()
+            status.expect("mariadb is on the PATH: tests/run installs it").success()
         }
     });
     child.status().is_none().then_some(child)

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
-use crate::redis::{PORTS, free_port};
-use crate::until::settles;
+use crate::redis::{MAX_PORT_ATTEMPTS, free_port};
+use crate::until::becomes_true;
 
 /// Upper bound for the time that the server may take to start.
 const LIMIT: Duration = crate::until::LIMIT;
@@ -45,7 +45,7 @@ impl Nginx {
     #[must_use]
     pub fn start_with(directives: &str, locations: &str) -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
             if let Some(child) = launch(folder.path(), address, directives, locations) {
                 return Self { _child: child, folder, address };
@@ -84,7 +84,7 @@ fn launch(folder: &Path, address: SocketAddr, directives: &str, locations: &str)
     )
     .expect("nginx is installed: tests/run does it");
     let listens = || TcpStream::connect(address).is_ok();
-    settles(LIMIT, || child.status().is_some() || listens());
+    becomes_true(LIMIT, || child.status().is_some() || listens());
     (child.status().is_none() && listens()).then_some(child)
 }
 

@@ -4,14 +4,14 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds to the end of the hour at which we wait for the next hour. Longer than almost any test takes.
-const SOON: u64 = 10;
+const MIN_SECONDS_LEFT: u64 = 10;
 
 /// Blocks until the next hour if the current hour is about to end.
 ///
 /// This keeps hourly counts, and hits recorded with the salt of a day, from being split across two buckets.
-pub(crate) fn let_an_hour_end() {
+pub(crate) fn wait_if_hour_ends_soon() {
     let left = || 3600 - since_1970().as_secs() % 3600;
-    while left() <= SOON {
+    while left() <= MIN_SECONDS_LEFT {
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -32,5 +32,5 @@ pub fn noon_offset() -> i32 {
 }
 
 fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is right")
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970")
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
-use crate::redis::{PORTS, free_port};
+use crate::redis::{MAX_PORT_ATTEMPTS, free_port};
 use crate::shared::{Shared, new_name};
-use crate::until::{block_until, settles};
+use crate::until::{becomes_true, block_until};
 
 /// Upper bound for the time that the server may take to start or to stop.
 const LIMIT: Duration = crate::until::LIMIT;
@@ -42,8 +42,8 @@ impl Postgres {
     pub fn start() -> Self {
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         if is_root() {
-            let given = Command::new("chown").arg("postgres").arg(folder.path()).status();
-            assert!(given.expect("there is chown").success(), "there is a user of this name");
+            let changed = Command::new("chown").arg("postgres").arg(folder.path()).status();
+            assert!(changed.expect("chown is installed").success(), "the user postgres exists");
         }
         let made = program("initdb")
             .args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"])
@@ -52,7 +52,7 @@ impl Postgres {
             .output()
             .expect("initdb is installed: tests/run does it");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let port = free_port();
             if let Some(child) = launch(folder.path(), port) {
                 return Self { child, folder, port };
@@ -146,7 +146,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.child.signal("QUIT");
-        settles(LIMIT, || self.child.status().is_some());
+        becomes_true(LIMIT, || self.child.status().is_some());
     }
 }
 
@@ -167,9 +167,9 @@ fn launch(folder: &Path, port: u16) -> Option<OwnedChild> {
     .expect("postgres is installed: tests/run does it");
     block_until("postgres answers", LIMIT, || {
         child.status().is_some() || {
-            let asked =
+            let result =
                 program("pg_isready").args(["-p", &port, "-h"]).arg(folder).stdout(Stdio::null()).status();
-            asked.expect("pg_isready comes with the server").success()
+            result.expect("pg_isready comes with the server").success()
         }
     });
     child.status().is_none().then_some(child)
@@ -195,6 +195,6 @@ fn program(name: &str) -> Command {
 }
 
 fn is_root() -> bool {
-    let asked = Command::new("id").arg("-u").output().expect("there is id");
-    OsStr::new("0\n") == OsStr::new(&*String::from_utf8_lossy(&asked.stdout))
+    let result = Command::new("id").arg("-u").output().expect("id is installed");
+    OsStr::new("0\n") == OsStr::new(&*String::from_utf8_lossy(&result.stdout))
 }

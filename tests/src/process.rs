@@ -11,13 +11,13 @@ use tokio::sync::OnceCell;
 use tokio::time::{self, Instant};
 
 use crate::child::OwnedChild;
-use crate::until::PAUSE;
+use crate::until::POLL_INTERVAL;
 
 /// Upper bound for a full build on a slow machine.
-const BUILD: Duration = Duration::from_secs(600);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum number of lines that are collected from an output. Additional lines are read but discarded.
-pub const LINES: usize = 10_000;
+pub const MAX_LINES: usize = 10_000;
 
 /// Returns the path to the `example-app` program.
 ///
@@ -57,9 +57,9 @@ pub async fn hyper() -> PathBuf {
 /// Builds the programs. We need to do this here because Cargo only builds the programs of the package under
 /// test, and these belong to a different package.
 async fn build_example() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows where it is");
+    let test = std::env::current_exe().expect("the path of the test is known");
     // target/debug/deps/suite-0123456789abcdef
-    let built = test.ancestors().nth(2).expect("a test lies in a folder of its profile");
+    let built = test.ancestors().nth(2).expect("the test is in the folder of a profile");
     let profile = match built.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
         profile => profile.expect("a profile has a name"),
@@ -69,9 +69,9 @@ async fn build_example() -> PathBuf {
             .args(["build", "--locked", "--package", "example-app", "--bins"])
             .args(["--example", "minimal", "--example", "hyper"])
             .args(["--profile", profile, "--target-dir"])
-            .arg(built.parent().expect("profiles lie in a folder")),
+            .arg(built.parent().expect("the profile is in a target folder")),
     );
-    let status = build.wait(BUILD).await;
+    let status = build.wait(BUILD_TIMEOUT).await;
     assert!(status.success(), "the example does not build\n{build}");
     built.join("example-app")
 }
@@ -129,8 +129,8 @@ impl Process {
 
     /// Returns whether the standard output is closed and all lines are collected.
     #[must_use]
-    pub fn has_said_all(&self) -> bool {
-        self.output.have_ended()
+    pub fn output_is_closed(&self) -> bool {
+        self.output.is_closed()
     }
 
     /// Waits for a line of the standard output for which `find` returns a value, and returns this value. This
@@ -141,27 +141,27 @@ impl Process {
     /// Panics after `limit`, or if the output ends without such a line.
     pub async fn wait_line<T>(&self, find: impl Fn(&str) -> Option<T>, limit: Duration) -> T {
         let deadline = Instant::now() + limit;
-        let mut seen = 0;
+        let mut checked = 0;
         loop {
             // This must be read first, because a line might be added just before the end.
-            let ended = self.output.have_ended();
+            let ended = self.output.is_closed();
             let found = self.output.read(|lines| {
-                let unseen = &lines[seen..];
-                seen = lines.len();
-                unseen.iter().find_map(|line| find(line))
+                let new_lines = &lines[checked..];
+                checked = lines.len();
+                new_lines.iter().find_map(|line| find(line))
             });
             if let Some(found) = found {
                 return found;
             }
             if ended {
                 // A different thread collects the errors, so these might arrive a bit later.
-                while !self.errors.have_ended() && Instant::now() < deadline {
-                    time::sleep(PAUSE).await;
+                while !self.errors.is_closed() && Instant::now() < deadline {
+                    time::sleep(POLL_INTERVAL).await;
                 }
-                panic!("the output ended without the line\n{self}");
+                panic!("the output ended without a matching line\n{self}");
             }
-            assert!(Instant::now() < deadline, "no such line in {limit:?}\n{self}");
-            time::sleep(PAUSE).await;
+            assert!(Instant::now() < deadline, "no matching line in {limit:?}\n{self}");
+            time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -176,8 +176,8 @@ impl Process {
             if let Some(found) = self.errors.read(|lines| lines.iter().find_map(|line| find(line))) {
                 return found;
             }
-            assert!(Instant::now() < deadline, "no such line in {limit:?}\n{self}");
-            time::sleep(PAUSE).await;
+            assert!(Instant::now() < deadline, "no matching line in {limit:?}\n{self}");
+            time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -207,8 +207,8 @@ impl Process {
             if let Some(status) = self.child.status() {
                 return status;
             }
-            assert!(Instant::now() < deadline, "still runs after {limit:?}\n{self}");
-            time::sleep(PAUSE).await;
+            assert!(Instant::now() < deadline, "still running after {limit:?}\n{self}");
+            time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -217,7 +217,7 @@ impl Process {
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, lines) in [("output", &self.output), ("errors", &self.errors)] {
-            writeln!(f, "--- its {name}:")?;
+            writeln!(f, "--- {name}:")?;
             lines.read(|lines| lines.iter().try_for_each(|line| writeln!(f, "{line}")))?;
         }
         Ok(())
@@ -234,12 +234,12 @@ struct Lines {
 impl Lines {
     fn collect(output: impl Read + Send + 'static) -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&lines);
+        let collected = Arc::clone(&lines);
         let reader = thread::spawn(move || {
             for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.len() < LINES {
-                    kept.push(String::from_utf8_lossy(&line).into_owned());
+                let mut collected = collected.lock().unwrap_or_else(PoisonError::into_inner);
+                if collected.len() < MAX_LINES {
+                    collected.push(String::from_utf8_lossy(&line).into_owned());
                 }
             }
         });
@@ -251,7 +251,7 @@ impl Lines {
         reading(&self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn have_ended(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.reader.is_finished()
     }
 }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_is_waited_for_and_its_value_returned() {
+    async fn wait_line_returns_the_parsed_value() {
         let process = shell("echo first; echo listening on $PORT; exec sleep 60");
         let port =
             process.wait_line(|line| line.strip_prefix("listening on ")?.parse::<u16>().ok(), LIMIT).await;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_terminated_program_may_still_say_goodbye() {
+    async fn output_after_sigterm_is_collected() {
         let mut process = shell("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done");
         process.wait_line(|line| (line == "up").then_some(()), LIMIT).await;
         process.terminate();
@@ -289,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "the reason")]
-    async fn a_program_that_ends_too_early_is_told_with_its_errors() {
+    async fn an_early_exit_panics_with_the_standard_error() {
         let process = shell("echo the reason >&2");
         process.wait_line(|_| None::<()>, LIMIT).await;
     }

@@ -111,8 +111,8 @@ impl FaultProxy {
     ///
     /// This replaces an earlier limit.
     pub fn reply_with(&self, calls: u64, error: &str) {
-        self.faults.set_answer(format!("-{error}\r\n").into_bytes());
-        self.faults.to_answer.set(calls);
+        self.faults.set_canned_reply(format!("-{error}\r\n").into_bytes());
+        self.faults.to_reply.set(calls);
     }
 
     /// Holds the next `calls` calls until [`release`](Self::release). These will then be forwarded even if
@@ -161,15 +161,15 @@ impl FaultProxy {
     /// Freezes open connections: data is dropped but both ends stay open, like after a NAT timeout. New
     /// connections work. Frozen connections are closed by [`refuse`](Self::refuse), or when the proxy is
     /// dropped.
-    pub fn forget(&self) {
-        let there = self.connections();
-        self.faults.conduct.send_modify(|conduct| conduct.forgotten = there);
+    pub fn freeze(&self) {
+        let existing = self.connections();
+        self.faults.conduct.send_modify(|conduct| conduct.frozen = existing);
     }
 
     /// Replies `OK` to everything on open connections, like a peer that is out of sync. New connections work.
     pub fn desynchronize(&self) {
-        let there = self.connections();
-        self.faults.conduct.send_modify(|conduct| conduct.desynchronized = there);
+        let existing = self.connections();
+        self.faults.conduct.send_modify(|conduct| conduct.desynchronized = existing);
     }
 
     /// Delays replies. Replies that arrive at the same time are also sent at the same time.
@@ -191,13 +191,13 @@ impl FaultProxy {
 
     /// Returns the number of calls the proxy has replied to so far.
     #[must_use]
-    pub fn answered(&self) -> u64 {
-        self.faults.to_answer.spent()
+    pub fn replied(&self) -> u64 {
+        self.faults.to_reply.spent()
     }
 
     /// Only forwards replies if there was no request for this time, i.e. when all clients are waiting.
-    pub fn await_silence(&self, silence: Duration) {
-        self.faults.conduct.send_modify(|conduct| conduct.silence = silence);
+    pub fn reply_when_idle(&self, idle_time: Duration) {
+        self.faults.conduct.send_modify(|conduct| conduct.idle_time = idle_time);
     }
 
     /// Returns the number of requests that followed a reply. With [`reply_when_idle`](Self::reply_when_idle),

@@ -14,22 +14,22 @@ use std::{env, thread};
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
-use crate::noon::let_an_hour_end;
+use crate::noon::wait_if_hour_ends_soon;
 use crate::resp::{self, Value};
 
 /// Upper bound for the time that the server may take to start, to stop, or to reply.
 const LIMIT: Duration = crate::until::LIMIT;
 
 /// Interval at which we check if the server has started or stopped.
-const PAUSE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Number of ports to try before we give up.
-pub(crate) const PORTS: usize = 5;
+pub(crate) const MAX_PORT_ATTEMPTS: usize = 5;
 
 /// Range of the ports for servers. The bus ports of a cluster are above this range, and the ephemeral ports
 /// of the kernel are above those.
 const FIRST_PORT: u16 = 12_000;
-const FREE_PORTS: u16 = 10_000;
+const PORT_COUNT: u16 = 10_000;
 
 /// A `redis-server` process on a free loopback port, with a temporary folder for the data.
 ///
@@ -70,9 +70,9 @@ impl RedisServer {
 
     /// Starts a server on the port that `port` returns. `arguments` is called with the folder and the port.
     pub(crate) fn start_on(port: impl Fn() -> u16, arguments: impl Fn(&Path, u16) -> Vec<String>) -> Self {
-        let_an_hour_end();
+        wait_if_hour_ends_soon();
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let port = port();
             let arguments = arguments(folder.path(), port);
             // The port might be taken by a different process before the server can bind to it.
@@ -123,7 +123,7 @@ impl RedisServer {
         let deadline = Instant::now() + LIMIT;
         while self.child.status().is_none() {
             assert!(Instant::now() < deadline, "redis-server did not stop:\n{}", log(self.folder.path()));
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -159,12 +159,8 @@ impl RedisServer {
                 self.child = child;
                 return;
             }
-            assert!(
-                Instant::now() < deadline,
-                "redis-server did not start again:\n{}",
-                log(self.folder.path())
-            );
-            thread::sleep(PAUSE);
+            assert!(Instant::now() < deadline, "redis-server did not restart:\n{}", log(self.folder.path()));
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -174,19 +170,19 @@ impl RedisServer {
     ///
     /// Panics if the reply can't be received.
     pub fn command(&self, words: &[impl AsRef<[u8]>]) -> Value {
-        self.try_command(words).expect("a server that runs answers")
+        self.try_command(words).expect("the server replies")
     }
 
     /// Like [`command`](Self::command), but returns an error if the server can't be reached.
     pub(crate) fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Value> {
-        ask(&self.socket(), &resp::encode(words), 1)
+        send_commands(&self.socket(), &resp::encode(words), 1)
     }
 
     /// Like [`command`](Self::command), but sends `ASKING` first. This is needed if the slot is being
     /// migrated to this node.
     pub(crate) fn command_asking(&self, words: &[impl AsRef<[u8]>]) -> Value {
         let both = [resp::encode(&["ASKING"]), resp::encode(words)].concat();
-        ask(&self.socket(), &both, 2).expect("a server that runs answers")
+        send_commands(&self.socket(), &both, 2).expect("the server replies")
     }
 
     /// Sends a command that replies with an integer, or with a string that contains a decimal integer.
@@ -195,11 +191,8 @@ impl RedisServer {
     ///
     /// Panics on any other reply.
     pub fn int(&self, words: &[impl AsRef<[u8]>]) -> i64 {
-        let answer = self.command(words);
-        answer
-            .text()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_else(|| panic!("not an integer: {answer:?}"))
+        let reply = self.command(words);
+        reply.text().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("not an integer: {reply:?}"))
     }
 
     /// Sends a command that replies with an array of strings. Integers are converted to strings.
@@ -208,12 +201,12 @@ impl RedisServer {
     ///
     /// Panics on any other reply, or if a string is not UTF-8.
     pub fn strings(&self, words: &[impl AsRef<[u8]>]) -> Vec<String> {
-        let answer = self.command(words);
-        let Value::Array(values) = &answer else {
-            panic!("not an array: {answer:?}");
+        let reply = self.command(words);
+        let Value::Array(values) = &reply else {
+            panic!("not an array: {reply:?}");
         };
-        let texts: Option<Vec<String>> = values.iter().map(Value::text).collect();
-        texts.unwrap_or_else(|| panic!("not strings alone: {answer:?}"))
+        let values: Option<Vec<String>> = values.iter().map(Value::text).collect();
+        values.unwrap_or_else(|| panic!("not an array of strings: {reply:?}"))
     }
 
     /// Sends a command that replies with a string. Returns `None` for nil.
@@ -225,7 +218,7 @@ impl RedisServer {
         match self.command(words) {
             Value::Bulk(bytes) => Some(bytes),
             Value::Nil => None,
-            answer => panic!("not a string: {answer:?}"),
+            reply => panic!("not a string: {reply:?}"),
         }
     }
 
@@ -235,12 +228,12 @@ impl RedisServer {
     /// This does not count `INFO`, so that calling this method does not change the result.
     pub fn command_calls(&self) -> u64 {
         let statistics = self.command(&["INFO", "commandstats"]);
-        let statistics = statistics.text().expect("INFO answers text");
+        let statistics = statistics.text().expect("INFO replies with text");
         statistics
             .lines()
             .filter(|line| line.starts_with("cmdstat_") && !line.starts_with("cmdstat_info:"))
             .filter_map(|line| line.split_once(":calls=")?.1.split_once(','))
-            .map(|(calls, _)| calls.parse::<u64>().expect("calls are counted in integers"))
+            .map(|(calls, _)| calls.parse::<u64>().expect("the number of calls is an integer"))
             .sum()
     }
 }
@@ -262,10 +255,10 @@ pub(crate) fn owned(words: &[&str]) -> impl Iterator<Item = String> {
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // A different test process should start at a different port.
-    let first = u16::try_from(process::id() % 100).expect("less than 100") * (FREE_PORTS / 100);
+    let first = u16::try_from(process::id() % 100).expect("less than 100") * (PORT_COUNT / 100);
     loop {
         let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = FIRST_PORT + number % FREE_PORTS;
+        let port = FIRST_PORT + number % PORT_COUNT;
         if TcpListener::bind(address(port)).is_ok() {
             return port;
         }
@@ -282,8 +275,8 @@ fn program() -> OsString {
     env::var_os("COUNTER_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-fn is_pong(answer: &Value) -> bool {
-    matches!(answer, Value::Simple(answer) if answer == "PONG")
+fn is_pong(reply: &Value) -> bool {
+    matches!(reply, Value::Simple(reply) if reply == "PONG")
 }
 
 /// Starts a server and waits until the reply to `PING` satisfies `ready`. Returns `None` if the server exits
@@ -305,25 +298,25 @@ fn launch(folder: &Path, arguments: &[String], ready: fn(&Value) -> bool) -> Opt
     let deadline = Instant::now() + LIMIT;
     while child.status().is_none() {
         // Only this server can use the socket, and if it replies, it has already bound the port.
-        if ask(&socket(folder), &resp::encode(&["PING"]), 1).is_ok_and(|answer| ready(&answer)) {
+        if send_commands(&socket(folder), &resp::encode(&["PING"]), 1).is_ok_and(|reply| ready(&reply)) {
             return Some(child);
         }
-        assert!(Instant::now() < deadline, "redis-server does not answer:\n{}", log(folder));
-        thread::sleep(PAUSE);
+        assert!(Instant::now() < deadline, "redis-server does not reply:\n{}", log(folder));
+        thread::sleep(POLL_INTERVAL);
     }
     None
 }
 
 /// Sends `count` commands over a new connection and returns the reply to the last one.
-fn ask(socket: &Path, commands: &[u8], count: usize) -> io::Result<Value> {
+fn send_commands(socket: &Path, commands: &[u8], count: usize) -> io::Result<Value> {
     let mut server = UnixStream::connect(socket)?;
     server.set_read_timeout(Some(LIMIT))?;
     server.write_all(commands)?;
-    let mut answers = Vec::new();
-    let mut left = count;
-    let mut piece = [0; 16 * 1024];
+    let mut received = Vec::new();
+    let mut remaining = count;
+    let mut chunk = [0; 16 * 1024];
     loop {
-        let length = match server.read(&mut piece) {
+        let length = match server.read(&mut chunk) {
             // If the machine is suspended and resumed, a read with a timeout may be interrupted.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             length => length?,
@@ -331,13 +324,13 @@ fn ask(socket: &Path, commands: &[u8], count: usize) -> io::Result<Value> {
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        answers.extend_from_slice(&piece[..length]);
-        while let Some((value, length)) = resp::decode(&answers).map_err(io::Error::other)? {
-            left -= 1;
-            if left == 0 {
+        received.extend_from_slice(&chunk[..length]);
+        while let Some((value, length)) = resp::decode(&received).map_err(io::Error::other)? {
+            remaining -= 1;
+            if remaining == 0 {
                 return Ok(value);
             }
-            answers.drain(..length);
+            received.drain(..length);
         }
     }
 }
@@ -361,7 +354,7 @@ mod tests {
     use super::{RedisServer, Value};
 
     #[test]
-    fn a_command_is_answered_by_its_value() {
+    fn commands_return_the_reply() {
         let redis = RedisServer::start();
         assert_eq!(redis.url(), format!("redis://127.0.0.1:{}", redis.port()));
         assert_eq!(redis.socket_url(), format!("redis+unix://{}", redis.socket().display()));
@@ -377,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_counted_with_those_inside_of_scripts() {
+    fn command_calls_include_calls_in_scripts() {
         let redis = RedisServer::start();
         let before = redis.command_calls();
         assert_eq!(redis.command_calls(), before);
@@ -386,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_only_server_keeps_its_keys_over_a_restart() {
+    fn an_append_only_server_keeps_keys_across_a_restart() {
         let mut redis = RedisServer::start_with(&["--appendonly", "yes"]);
         redis.command(&["SET", "key", "stopped"]);
         redis.restart();
@@ -398,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_persistence_forgets_over_a_restart() {
+    fn a_server_without_persistence_loses_keys_on_restart() {
         let mut redis = RedisServer::start();
         redis.command(&["SET", "key", "value"]);
         redis.stop();
@@ -407,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_server_is_gone() {
+    fn dropping_a_server_stops_it() {
         let redis = RedisServer::start();
         let (address, folder) = (redis.address(), redis.folder.path().to_owned());
         drop(redis);

@@ -155,7 +155,7 @@ fn number(digits: &[u8]) -> Result<i64, Halt> {
     std::str::from_utf8(digits)
         .ok()
         .and_then(|digits| digits.parse().ok())
-        .ok_or(Halt::Malformed("a number that is none"))
+        .ok_or(Halt::Malformed("not a number"))
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_ends_where_it_ends_and_is_incomplete_before() {
+    fn frames_are_decoded_only_when_complete() {
         let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
         check(b"+OK\r\n", &Value::Simple("OK".to_owned()));
         check(b"-ERR no\r\n", &Value::Error("ERR no".to_owned()));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_apart_from_an_incomplete_frame() {
+    fn malformed_frames_are_errors() {
         for bytes in ["PING\r\n", "\r\n", ":x\r\n", "$-2\r\n", "$1\r\nabc\r\n"] {
             assert!(decode(bytes.as_bytes()).is_err(), "{bytes:?}");
         }

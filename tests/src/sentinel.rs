@@ -40,7 +40,7 @@ impl RedisSentinel {
         servers[1].command(&["REPLICAOF", "127.0.0.1", &port]);
         // We wait for this before we start the sentinel: it queries the replicas on startup, but only rarely
         // after that.
-        block_until("the replica is in step", LIMIT, || is_in_step(&servers[1]));
+        block_until("the replica is in sync", LIMIT, || is_in_sync(&servers[1]));
         let group = Self { sentinel: start_sentinel(&port), servers };
         group.until_replicated();
         group
@@ -91,7 +91,7 @@ impl RedisSentinel {
         let old = self.master();
         block_until("the master has changed", LIMIT, || {
             // This must be read first: if a failover has just finished, the master has already changed.
-            let in_progress = self.facts("MASTER").contains("failover_in_progress");
+            let in_progress = self.info("MASTER").contains("failover_in_progress");
             if self.master() != old {
                 return true;
             }
@@ -131,9 +131,9 @@ impl RedisSentinel {
     ///
     /// Panics if this takes more than two minutes.
     pub fn until_replicated(&self) {
-        block_until("the replica is known and in step", LIMIT, || {
-            let replicas = self.facts("REPLICAS");
-            is_in_step(self.other_server())
+        block_until("the replica is known and in sync", LIMIT, || {
+            let replicas = self.info("REPLICAS");
+            is_in_sync(self.other_server())
                 && replicas.contains("\"slave\"")
                 && replicas.contains("\"master-link-status\" \"ok\"")
         });
@@ -143,20 +143,20 @@ impl RedisSentinel {
         let address = self.sentinel.strings(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]);
         let port = address.get(1).expect("an address has a port");
         let index = self.servers.iter().position(|server| server.port().to_string() == *port);
-        index.expect("the sentinel knows these servers alone")
+        index.expect("the sentinel only monitors these servers")
     }
 
     /// Returns the information of the sentinel about the `MASTER` or the `REPLICAS` as quoted words.
-    fn facts(&self, about: &str) -> String {
-        fn write(value: &Value, facts: &mut String) {
+    fn info(&self, about: &str) -> String {
+        fn write(value: &Value, info: &mut String) {
             match value {
-                Value::Array(values) => values.iter().for_each(|value| write(value, facts)),
-                value => facts.push_str(&format!("{:?} ", value.text().unwrap_or_default())),
+                Value::Array(values) => values.iter().for_each(|value| write(value, info)),
+                value => info.push_str(&format!("{:?} ", value.text().unwrap_or_default())),
             }
         }
-        let mut facts = String::new();
-        write(&self.sentinel.command(&["SENTINEL", about, SERVICE]), &mut facts);
-        facts
+        let mut info = String::new();
+        write(&self.sentinel.command(&["SENTINEL", about, SERVICE]), &mut info);
+        info
     }
 }
 
@@ -182,10 +182,10 @@ fn start_sentinel(master: &str) -> RedisServer {
 }
 
 /// Returns whether the server is a replica that is connected to the master and fully synchronized.
-fn is_in_step(server: &RedisServer) -> bool {
-    let Ok(facts) = server.try_command(&["INFO", "replication"]) else { return false };
-    let facts = facts.text().expect("INFO answers text");
-    facts.contains("role:slave\r\n") && facts.contains("master_link_status:up\r\n")
+fn is_in_sync(server: &RedisServer) -> bool {
+    let Ok(info) = server.try_command(&["INFO", "replication"]) else { return false };
+    let info = info.text().expect("INFO replies with text");
+    info.contains("role:slave\r\n") && info.contains("master_link_status:up\r\n")
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failover_on_command_changes_the_roles_and_keeps_the_keys() {
+    fn a_manual_failover_swaps_roles_and_keeps_keys() {
         let group = RedisSentinel::start();
         assert_eq!(group.master(), group.servers()[0].address());
         assert!(group.url().contains(&group.sentinel().port().to_string()));
@@ -211,14 +211,14 @@ mod tests {
         assert_eq!(group.master_server().int(&["INCR", "key"]), 2);
         group.until_replicated();
         until_copied(&group, "key", "2");
-        let refused = group.other_server().command(&["SET", "key", "3"]);
-        assert!(matches!(&refused, Value::Error(text) if text.starts_with("READONLY")), "{refused:?}");
+        let rejected = group.other_server().command(&["SET", "key", "3"]);
+        assert!(matches!(&rejected, Value::Error(text) if text.starts_with("READONLY")), "{rejected:?}");
         group.failover();
         assert_eq!(group.master(), group.servers()[0].address());
     }
 
     #[test]
-    fn a_master_that_dies_is_replaced_and_comes_back_as_a_replica() {
+    fn a_killed_master_is_replaced_and_returns_as_a_replica() {
         let mut group = RedisSentinel::start();
         group.master_server().command(&["SET", "key", "1"]);
         until_copied(&group, "key", "1");

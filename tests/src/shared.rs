@@ -40,7 +40,7 @@ mod tests {
     use super::Shared;
 
     #[test]
-    fn one_is_there_as_long_as_somebody_has_it() {
+    fn a_shared_server_lives_as_long_as_it_is_used() {
         let shared = Shared::new();
         let one = shared.get(|| 1);
         let other = shared.get(|| 2);

@@ -90,7 +90,7 @@ impl Certificates {
     #[must_use]
     pub fn make() -> Self {
         let made = Self(tempfile::tempdir().expect("the folder for temporary files is writable"));
-        let mut authority = params(&[], "the authority of a test");
+        let mut authority = params(&[], "test authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = key();
         write(&made.authority(), &authority.self_signed(&key).expect("good parameters").pem());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_tls_takes_those_who_trust_its_authority() {
+    fn clients_that_trust_the_authority_can_connect() {
         let mut redis = TlsRedis::start();
         assert_eq!(redis.url(), format!("rediss://127.0.0.1:{}", redis.server().port()));
         assert_eq!(ping(&redis, "127.0.0.1", false), "PONG\n");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_mutual_tls_wants_a_certificate_of_its_authority() {
+    fn mutual_tls_requires_a_client_certificate() {
         let redis = TlsRedis::start_mutual();
         assert_eq!(ping(&redis, "127.0.0.1", false), "");
         assert_eq!(ping(&redis, "127.0.0.1", true), "PONG\n");

@@ -10,7 +10,7 @@ use tokio::time;
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Interval at which conditions are polled.
-pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until `condition` returns `true`. Tests should use this instead of sleeping.
 ///
@@ -20,21 +20,21 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 pub async fn until(what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !condition().await {
-            time::sleep(PAUSE).await;
+            time::sleep(POLL_INTERVAL).await;
         }
     };
     if time::timeout(limit, waiting).await.is_err() {
-        panic!("waited {limit:?} in vain until {what}");
+        panic!("timed out after {limit:?} waiting until {what}");
     }
 }
 
 /// Like [`until`], but blocks the thread.
 pub(crate) fn block_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
-    assert!(settles(limit, condition), "waited {limit:?} in vain until {what}");
+    assert!(becomes_true(limit, condition), "timed out after {limit:?} waiting until {what}");
 }
 
 /// Returns whether the condition becomes true within `limit`. Used in destructors, which must not panic.
-pub(crate) fn settles(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+pub(crate) fn becomes_true(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     loop {
         if condition() {
@@ -43,7 +43,7 @@ pub(crate) fn settles(limit: Duration, mut condition: impl FnMut() -> bool) -> b
         if Instant::now() >= deadline {
             return false;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -54,25 +54,25 @@ mod tests {
     use super::{block_until, until};
 
     #[tokio::test]
-    async fn it_asks_again_until_the_answer_is_yes() {
-        let mut asked = 0;
+    async fn until_polls_until_the_condition_is_true() {
+        let mut polls = 0;
         until("the third time", super::LIMIT, async || {
-            asked += 1;
-            asked == 3
+            polls += 1;
+            polls == 3
         })
         .await;
-        assert_eq!(asked, 3);
+        assert_eq!(polls, 3);
     }
 
     #[tokio::test]
-    #[should_panic(expected = "waited 20ms in vain until pigs fly")]
-    async fn it_says_what_never_came() {
+    #[should_panic(expected = "timed out after 20ms waiting until pigs fly")]
+    async fn until_panics_with_the_description_after_the_limit() {
         until("pigs fly", Duration::from_millis(20), async || false).await;
     }
 
     #[test]
-    #[should_panic(expected = "waited 20ms in vain until pigs fly")]
-    fn it_says_so_to_those_who_block() {
+    #[should_panic(expected = "timed out after 20ms waiting until pigs fly")]
+    fn block_until_panics_with_the_description_after_the_limit() {
         block_until("pigs fly", Duration::from_millis(20), || false);
     }
 }

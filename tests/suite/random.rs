@@ -25,8 +25,8 @@ impl Random {
 
     /// Returns `COUNTER_STORM_SEED`, which is used to repeat a storm, or a random seed.
     pub(crate) fn storm_seed() -> u64 {
-        let said = std::env::var("COUNTER_STORM_SEED").ok();
-        said.map_or_else(Self::seed, |seed| seed.parse().expect("COUNTER_STORM_SEED is a whole number"))
+        let value = std::env::var("COUNTER_STORM_SEED").ok();
+        value.map_or_else(Self::seed, |seed| seed.parse().expect("COUNTER_STORM_SEED is a whole number"))
     }
 
     /// Creates an independent generator for a task.
@@ -51,8 +51,8 @@ impl Random {
     }
 
     pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        let place = self.next() % all.len() as u64;
-        all[usize::try_from(place).expect("a place in a slice")]
+        let index = self.next() % all.len() as u64;
+        all[usize::try_from(index).expect("an index")]
     }
 }
 
@@ -61,19 +61,19 @@ impl Random {
 #[derive(Debug)]
 pub(crate) struct Rounds {
     count: u64,
-    left: Vec<u64>,
+    remaining: Vec<u64>,
 }
 
 impl Rounds {
     pub(crate) fn of(count: u64) -> Self {
-        Self { count, left: Vec::new() }
+        Self { count, remaining: Vec::new() }
     }
 
     pub(crate) fn next(&mut self, random: &mut Random) -> u64 {
-        if self.left.is_empty() {
-            self.left = (0..self.count).collect();
+        if self.remaining.is_empty() {
+            self.remaining = (0..self.count).collect();
         }
-        let place = random.among(0..self.left.len() as u64);
-        self.left.swap_remove(usize::try_from(place).expect("a place in a list"))
+        let index = random.among(0..self.remaining.len() as u64);
+        self.remaining.swap_remove(usize::try_from(index).expect("an index"))
     }
 }

@@ -26,19 +26,19 @@ use crate::support::store;
 /// `then function;` before the list, this function will check the servers after each test.
 macro_rules! on {
     ([$($kind:ident)*] $facts:tt) => {
-        crate::stores::on! { [$($kind)*] then crate::stores::leave; $facts }
+        crate::stores::on! { [$($kind)*] then crate::stores::check_nothing; $facts }
     };
-    ([$($kind:ident)*] then $look:path; $facts:tt) => {
-        $( crate::stores::on! { @ $kind $look; $facts } )*
+    ([$($kind:ident)*] then $check:path; $facts:tt) => {
+        $( crate::stores::on! { @ $kind $check; $facts } )*
     };
-    (@ $kind:ident $look:path; { $($fact:ident)* }) => {
+    (@ $kind:ident $check:path; { $($fact:ident)* }) => {
         mod $kind {
             $(
                 #[tokio::test]
                 async fn $fact() {
                     let (servers, store) = crate::stores::$kind().await;
                     super::$fact(store).await;
-                    $look(&servers);
+                    $check(&servers);
                 }
             )*
         }
@@ -116,38 +116,38 @@ pub(crate) fn databases() -> (impl Sized, [String; 3]) {
 
 /// The servers that a store depends on.
 pub(crate) trait Servers {
-    fn each(&self) -> &[RedisServer];
+    fn redis_servers(&self) -> &[RedisServer];
 }
 
 /// Checks nothing.
-pub(crate) const fn leave(_: &impl Servers) {}
+pub(crate) const fn check_nothing(_: &impl Servers) {}
 
 impl Servers for () {
-    fn each(&self) -> &[RedisServer] {
+    fn redis_servers(&self) -> &[RedisServer] {
         &[]
     }
 }
 
 impl Servers for TempDir {
-    fn each(&self) -> &[RedisServer] {
+    fn redis_servers(&self) -> &[RedisServer] {
         &[]
     }
 }
 
 impl<T> Servers for Arc<T> {
-    fn each(&self) -> &[RedisServer] {
+    fn redis_servers(&self) -> &[RedisServer] {
         &[]
     }
 }
 
 impl Servers for RedisServer {
-    fn each(&self) -> &[RedisServer] {
+    fn redis_servers(&self) -> &[RedisServer] {
         std::slice::from_ref(self)
     }
 }
 
 impl Servers for RedisCluster {
-    fn each(&self) -> &[RedisServer] {
+    fn redis_servers(&self) -> &[RedisServer] {
         self.nodes()
     }
 }

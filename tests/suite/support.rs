@@ -20,8 +20,8 @@ use tower::Service;
 
 /// Returns the duration of a storm in seconds: `COUNTER_STORM_SECONDS`, or 4 in order to keep the gate fast.
 pub(crate) fn storm_seconds() -> u64 {
-    let said = std::env::var("COUNTER_STORM_SECONDS").ok();
-    said.map_or(4, |seconds| seconds.parse().expect("COUNTER_STORM_SECONDS is a whole number"))
+    let value = std::env::var("COUNTER_STORM_SECONDS").ok();
+    value.map_or(4, |seconds| seconds.parse().expect("COUNTER_STORM_SECONDS is a whole number"))
 }
 
 /// A browser's user agent.
@@ -64,7 +64,7 @@ pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timest
     let grid = Arc::new(Grid::default());
     let finest = grid.counts.iter().next().expect("a precision").precision;
     for shard in store.shards().iter() {
-        let of_shard = counters.iter().filter(|counter| store.shards().of(counter) == shard);
+        let shard_counters = counters.iter().filter(|counter| store.shards().of(counter) == shard);
         let cell = |counter: &String| Cell { counter: name(counter), start: at, finest, count: 1 };
         let fence = Fence {
             writer: WriterId::random(),
@@ -72,7 +72,7 @@ pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timest
             sequence: 1,
             after: 0,
         };
-        let (cells, grid) = (of_shard.map(cell).collect(), Arc::clone(&grid));
+        let (cells, grid) = (shard_counters.map(cell).collect(), Arc::clone(&grid));
         let batch = Batch {
             shard,
             fence,
@@ -99,8 +99,8 @@ pub(crate) async fn store(url: &str) -> RedisStore {
 
 pub(crate) async fn store_in(url: &str, namespace: Namespace) -> RedisStore {
     let store = RedisStore::connect(url, namespace).await.expect("an address");
-    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
-    until("the store is connected", tests::LIMIT, there).await;
+    let is_connected = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    until("the store is connected", tests::LIMIT, is_connected).await;
     store
 }
 
@@ -207,7 +207,10 @@ fn content(redis: &RedisServer, key: &str) -> Content {
 }
 
 /// Asserts that both namespaces have the same contents.
-pub(crate) fn assert_same(one: &BTreeMap<String, (i64, Content)>, other: &BTreeMap<String, (i64, Content)>) {
+pub(crate) fn assert_same_contents(
+    one: &BTreeMap<String, (i64, Content)>,
+    other: &BTreeMap<String, (i64, Content)>,
+) {
     for key in one.keys().chain(other.keys()) {
         assert_eq!(one.get(key), other.get(key), "{key}");
     }

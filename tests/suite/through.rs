@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
-use counter_core::stores::{Answer, Shard, Shards};
+use counter_core::stores::{Shard, Shards, StoreFuture};
 use counter_core::time::{Bucket, Grid};
 use counter_core::visits::{
     ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unreadable,
@@ -14,7 +14,7 @@ use counter_core::visits::{
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Timestamp};
 
 /// Hooks for the calls of an [`InterceptedStore`].
-pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Hooks: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn shards(&self) -> Shards {
         Shards::ONE
     }
@@ -24,11 +24,11 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
     }
 
     /// Called before a write. An error will be returned instead of calling the store.
-    fn pass(&self) -> Result<(), Error> {
+    fn before_write(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         store.apply(batch)
     }
 
@@ -47,66 +47,76 @@ pub(crate) trait Hand: Clone + std::fmt::Debug + Send + Sync + 'static {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Through<H> {
+pub(crate) struct InterceptedStore<H> {
     pub(crate) inner: MemoryStore,
-    pub(crate) hand: H,
+    pub(crate) hooks: H,
 }
 
-impl<H: Hand> Through<H> {
-    pub(crate) fn new(hand: H) -> Self {
-        Self { inner: MemoryStore::new(), hand }
+impl<H: Hooks> InterceptedStore<H> {
+    pub(crate) fn new(hooks: H) -> Self {
+        Self { inner: MemoryStore::new(), hooks }
     }
 }
 
-impl<H: Hand> Write for Through<H> {
+impl<H: Hooks> Write for InterceptedStore<H> {
     fn batch_samples(&self) -> usize {
-        self.hand.batch_samples()
+        self.hooks.batch_samples()
     }
 
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
-            self.hand.pass()?;
-            self.hand.apply(&self.inner, batch).await
+            self.hooks.before_write()?;
+            self.hooks.apply(&self.inner, batch).await
         })
     }
 
-    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
+    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>> {
         Box::pin(async move {
-            self.hand.pass()?;
-            Ok(self.hand.witness(writer))
+            self.hooks.before_write()?;
+            Ok(self.hooks.witness(writer))
         })
     }
 
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
         Box::pin(async move {
-            self.hand.pass()?;
+            self.hooks.before_write()?;
             self.inner.clean(shard, now, kept).await
         })
     }
 
-    fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
+    fn adopt<'a>(
+        &'a self,
+        _: Shard,
+        _: Option<String>,
+        _: &'a Precisions,
+    ) -> StoreFuture<'a, Option<String>> {
         Box::pin(ready(Ok(None)))
     }
 
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> StoreFuture<'a, ()> {
         self.inner.forget(counter, grid, now)
     }
 
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> StoreFuture<'a, [u8; 16]> {
         Box::pin(async move {
-            self.hand.pass()?;
+            self.hooks.before_write()?;
             self.inner.salt(epoch, candidate, expiry).await
         })
     }
 }
 
-impl<H: Hand> Read for Through<H> {
+impl<H: Hooks> Read for InterceptedStore<H> {
     fn shards(&self) -> Shards {
-        self.hand.shards()
+        self.hooks.shards()
     }
 
     fn reach(&self) -> Option<&Grid> {
-        self.hand.reach()
+        self.hooks.reach()
     }
 
     fn samples<'a>(
@@ -115,18 +125,18 @@ impl<H: Hand> Read for Through<H> {
         precision: Precision,
         range: Range<Timestamp>,
         kept: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
-            self.hand.read(precision, &range).await;
+            self.hooks.read(precision, &range).await;
             self.inner.samples(counters, precision, range, kept).await
         })
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         self.inner.lifetimes(counters)
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
         self.inner.visitors(counters, buckets)
     }
 
@@ -135,7 +145,7 @@ impl<H: Hand> Read for Through<H> {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Answer<'a, Vec<BinReading>> {
+    ) -> StoreFuture<'a, Vec<BinReading>> {
         self.inner.bins(counters, precision, range)
     }
 
@@ -144,11 +154,11 @@ impl<H: Hand> Read for Through<H> {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         self.inner.known(precisions, from, limit)
     }
 
-    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {
         self.inner.counted(shard, cursor)
     }
 }

@@ -70,7 +70,7 @@ impl Alert {
             start: now.as_unix(),
             value: 0.0,
             bound: 0.0,
-            reason: "messages arrive, and nothing else has happened".to_owned(),
+            reason: "message delivery works".to_owned(),
         }
     }
 }

@@ -12,7 +12,7 @@ mod shifts;
 mod silence;
 mod stillness;
 mod judgement;
-#[allow(clippy::module_inception, reason = "the `Detector` itself, beside what it is made of")]
+#[allow(clippy::module_inception, reason = "the main type of this module")]
 mod detector;
 
 pub use detector::Detector;

@@ -9,7 +9,7 @@ mod smoothing;
 mod band;
 mod backtest;
 mod model;
-#[allow(clippy::module_inception, reason = "the `Forecast` itself, beside what it is made by")]
+#[allow(clippy::module_inception, reason = "the main type of this module")]
 mod forecast;
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_isolated_if_it_can_change_the_direction() {
+    fn names_that_can_change_the_direction_are_isolated() {
         for (name, expected) in [
             ("/größe/日本", "/größe/日本"),
             ("/אבג", "\u{2068}/אבג\u{2069}"),

@@ -26,7 +26,7 @@
 //! All notes are stored in a single [document](counter_core::document). If there are already
 //! [1,000](Notes::MAX) notes, a new note will be rejected, and you need to remove old notes first.
 
-#[allow(clippy::module_inception, reason = "the `Note` itself, beside those that are kept")]
+#[allow(clippy::module_inception, reason = "the main type of this module")]
 mod note;
 mod notes;
 

@@ -10,6 +10,6 @@ mod judge;
 pub(crate) mod delivery;
 mod progress;
 pub(crate) mod alerts;
-#[allow(clippy::module_inception, reason = "the `Watch` itself, beside what it is made of")]
+#[allow(clippy::module_inception, reason = "the main type of this module")]
 pub(crate) mod watch;
 pub(crate) mod builder;

@@ -33,7 +33,7 @@
 
 mod secret;
 mod body;
-#[allow(clippy::module_inception, reason = "the `Webhook` itself, beside what it sends")]
+#[allow(clippy::module_inception, reason = "the main type of this module")]
 mod webhook;
 
 pub use body::WebhookBody;

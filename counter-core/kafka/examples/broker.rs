@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 cluster.partition_leader(&topic, partition.parse()?, Some(broker.parse()?))?;
             }
             ["fence"] => cluster.request_errors(RDKafkaApiKey::Heartbeat, &[FENCED]),
-            _ => return Err(format!("not a command: {line}").into()),
+            _ => return Err(format!("unknown command: {line}").into()),
         }
         writeln!(stdout(), "done: {line}")?;
     }

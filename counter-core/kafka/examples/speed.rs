@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let server = RedisServer::start();
         let all = measure(&server, topic, visitor, records, NonZeroU32::MAX).await?;
         let awaited = measure(&server, topic, visitor, records / 100, NonZeroU32::MIN).await?;
-        writeln!(stdout(), "{topic}: {:.1} times as many as when each record is awaited", all / awaited)?;
+        writeln!(stdout(), "{topic}: {:.1} times the rate of individual commits", all / awaited)?;
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ async fn measure(
         .build(counters.sources(), decide)?;
     // Measure from the first record, because the group needs three seconds to start.
     let sources = counters.sources();
-    let (mut first, used) = (None, (own_seconds()?, redis_seconds(server)));
+    let (mut first, used) = (None, (process_seconds()?, redis_seconds(server)));
     let watch = async {
         loop {
             if sources.statuses().iter().any(|status| status.position > 0) {
@@ -78,23 +78,23 @@ async fn measure(
         ended = consumer.run(std::future::pending()) => ended?,
         () = watch => {}
     }
-    let seconds = first.ok_or("nothing was read")?.elapsed().as_secs_f64();
+    let seconds = first.ok_or("no records read")?.elapsed().as_secs_f64();
     let recorded: u64 = sources.statuses().iter().map(|status| status.ledger.records.recorded).sum();
     let rate = recorded as f64 / seconds;
     writeln!(
         stdout(),
-        "{topic}, at most {chunk} records a commit: {recorded} of {records} in {seconds:.2} s, {rate:.0} records/s; \
-         processor seconds: {:.2} with the brokers, {:.2} of Redis",
-        own_seconds()? - used.0,
+        "{topic}, max {chunk} records per commit: {recorded} of {records} in {seconds:.2} s, {rate:.0} records/s; \
+         CPU seconds: {:.2} with brokers, {:.2} for Redis",
+        process_seconds()? - used.0,
         redis_seconds(server) - used.1,
     )?;
     Ok(rate)
 }
 
 /// Returns the CPU time of this process in seconds, with a resolution of 10 ms.
-fn own_seconds() -> Result<f64, Box<dyn Error>> {
+fn process_seconds() -> Result<f64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = text.rsplit_once(')').ok_or("not what Linux says")?;
+    let (_, fields) = text.rsplit_once(')').ok_or("unexpected format of /proc/self/stat")?;
     let ticks: Result<Vec<f64>, _> = fields.split_whitespace().skip(11).take(2).map(str::parse).collect();
     Ok(ticks?.iter().sum::<f64>() / 100.0)
 }
@@ -123,9 +123,9 @@ fn produce(brokers: &str, topic: &str, visitor: &str, records: u64) -> Result<()
         );
         let partition = i32::try_from(number % PARTITIONS.unsigned_abs() as u64)?;
         let mut record = BaseRecord::<(), str>::to(topic).partition(partition).payload(&value);
-        while let Err((_, again)) = producer.send(record) {
+        while let Err((_, rejected)) = producer.send(record) {
             std::thread::sleep(Duration::from_millis(5));
-            record = again;
+            record = rejected;
         }
     }
     Ok(producer.flush(Duration::from_secs(120))?)

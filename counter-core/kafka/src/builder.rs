@@ -203,7 +203,7 @@ pub(crate) fn source_name(cluster: &str, topic: &str, partition: i32) -> Result<
 }
 
 /// Returns the name of a source that marks the topic as started at the end.
-pub(crate) fn begun_name(cluster: &str, topic: &str) -> Result<SourceName, BuildError> {
+pub(crate) fn start_marker_name(cluster: &str, topic: &str) -> Result<SourceName, BuildError> {
     SourceName::new(&format!("kafka:{cluster}:{topic}:begun")).map_err(BuildError::Name)
 }
 

@@ -37,7 +37,7 @@ pub struct KafkaConsumer<F> {
     joining: Vec<i32>,
     partitions: Partitions,
     /// Time for which we need to fetch a visitor key in order to continue.
-    wanted_key: Option<Timestamp>,
+    missing_key: Option<Timestamp>,
     /// True if a broker reported that a position is out of range.
     is_out_of_range: bool,
     /// Number of consecutive checks in which a log ended before the position in the store.
@@ -115,7 +115,7 @@ where
             decider: Decider::new(decide),
             joining: Vec::new(),
             partitions: Partitions::default(),
-            wanted_key: None,
+            missing_key: None,
             is_out_of_range: false,
             truncated: 0,
             outage: Outage::default(),
@@ -155,7 +155,7 @@ where
     async fn consume(&mut self) -> Result<(), RunError> {
         loop {
             while let Some(change) = self.client.membership().next_change() {
-                self.follow(change).await?;
+                self.handle_change(change).await?;
             }
             if self.outage.may_try() {
                 self.prepare().await?;
@@ -175,10 +175,10 @@ where
         }
     }
 
-    async fn follow(&mut self, change: Change) -> Result<(), RunError> {
+    async fn handle_change(&mut self, change: Change) -> Result<(), RunError> {
         match change {
             Change::Assigned(partitions) => {
-                info!(topic = self.settings.topic, ?partitions, "partitions were assigned");
+                info!(topic = self.settings.topic, ?partitions, "partitions assigned");
                 self.partitions.clear();
                 self.joining = partitions;
                 self.joined = true;
@@ -188,7 +188,7 @@ where
             }
             Change::Revoked => {
                 if let Err(error) = self.close(REVOKE_TIMEOUT).await {
-                    warn!(%error, "partitions were revoked before all records were counted; their next member reads these again");
+                    warn!(%error, "partitions revoked with uncounted records; these will be read again by the next member");
                 }
                 if self.outage.is_on() {
                     // A paused partition would still be paused on reassignment.
@@ -209,11 +209,11 @@ where
         if !self.joining.is_empty() {
             self.open().await?;
         }
-        if let Some(at) = self.wanted_key {
+        if let Some(at) = self.missing_key {
             match self.sources.visitor_key(at).await {
                 Ok((key, epoch)) => {
                     self.decider.keys.insert(epoch.start..epoch.end(), key);
-                    self.wanted_key = None;
+                    self.missing_key = None;
                 }
                 Err(error) => self.fail(&error)?,
             }
@@ -226,7 +226,7 @@ where
 
     /// Opens the assigned partitions and fetches them from the positions in the store.
     async fn open(&mut self) -> Result<(), RunError> {
-        self.opener.learn_cluster(&self.client).await?;
+        self.opener.resolve_cluster(&self.client).await?;
         while let Some(&number) = self.joining.last() {
             match self.opener.open(&self.client, number).await {
                 Ok(source) => self.partitions.insert(number, Partition::new(source)),
@@ -267,7 +267,7 @@ where
                 None if self.client.membership().has_changes() => return Ok(Read::Some),
                 None => return Ok(Read::Idle),
                 Some(Err(error)) => {
-                    self.note(&error)?;
+                    self.handle_error(&error)?;
                     continue;
                 }
                 Some(Ok(message)) => message,
@@ -289,7 +289,7 @@ where
             let (decision, hits) = self.decider.decide(&message);
             if let Decision::NeedsKey(at) = decision {
                 drop(message);
-                self.wanted_key = Some(at);
+                self.missing_key = Some(at);
                 // The record is either at the position or, across a gap, after the position. This refetches
                 // prefetched records, but just once per epoch.
                 partition.source.advance_to(offset);
@@ -305,7 +305,7 @@ where
         Ok(Read::Some)
     }
 
-    fn note(&mut self, error: &KafkaError) -> Result<(), RunError> {
+    fn handle_error(&mut self, error: &KafkaError) -> Result<(), RunError> {
         if is_out_of_range(error) {
             self.is_out_of_range = true;
             return Ok(());
@@ -322,7 +322,7 @@ where
                 let code = error.rdkafka_error_code();
                 // librdkafka will repeat an error until it is resolved.
                 if self.last_error != code {
-                    warn!(topic = self.settings.topic, %error, "a broker reported an error");
+                    warn!(topic = self.settings.topic, %error, "broker error");
                     self.last_error = code;
                 }
                 Ok(())
@@ -349,7 +349,7 @@ where
             let Some(partition) = self.partitions.get_mut(number) else { continue };
             if position < beginning && position > 0 {
                 let (name, lost) = (partition.source.name(), beginning - position);
-                error!(source = %name, lost, "retention removed records before they were counted");
+                error!(source = %name, lost, "records were removed by retention before they were counted");
                 partition.source.lose(position..beginning);
                 partition.is_dirty = true;
             }
@@ -376,7 +376,7 @@ where
             self.publish_positions();
         }
         for (number, read) in commits.moved {
-            self.follow_store(number, read)?;
+            self.seek_to_store(number, read)?;
         }
         match commits.failed {
             Some(error) => self.fail(&error),
@@ -394,7 +394,7 @@ where
     }
 
     /// Continues at the position in the store, which is different from our position.
-    fn follow_store(&mut self, number: i32, read: u64) -> Result<(), RunError> {
+    fn seek_to_store(&mut self, number: i32, read: u64) -> Result<(), RunError> {
         if let Some(partition) = self.partitions.get_mut(number) {
             let source = &partition.source;
             info!(source = %source.name(), read, position = source.position(), "continuing at the position in the store");
@@ -437,11 +437,11 @@ where
     /// Waits for an event from librdkafka or the next timer.
     async fn wait(&self) {
         let tick = Instant::now() + MAX_IDLE;
-        let until = self.outage.until().map_or(tick, |until| until.min(tick));
-        _ = timeout_at(until, self.client.woken()).await;
+        let retry_at = self.outage.retry_at().map_or(tick, |retry_at| retry_at.min(tick));
+        _ = timeout_at(retry_at, self.client.woken()).await;
         if self.outage.is_on() {
             // Events must not shorten the retry delay.
-            sleep_until(until).await;
+            sleep_until(retry_at).await;
         }
     }
 

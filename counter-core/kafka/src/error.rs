@@ -42,7 +42,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reserved(setting) => write!(f, "the setting `{setting}` is reserved for the consumer"),
-            Self::Name(_) => write!(f, "the names of cluster and topic do not form a valid source name"),
+            Self::Name(_) => write!(f, "the cluster and topic names are not a valid source name"),
             Self::Settings(reason) => write!(f, "librdkafka rejected the settings: {reason}"),
         }
     }
@@ -62,12 +62,12 @@ impl fmt::Display for RunError {
         match self {
             Self::LogReplaced { partition, position, end } => write!(
                 f,
-                "partition {partition} ends at offset {end}, but is counted up to {position}: the topic was \
-                 created again, or has lost records"
+                "partition {partition} ends at offset {end}, but the store position is {position}: the topic was \
+                 recreated, or the partition lost records"
             ),
-            Self::NoClusterId => write!(f, "the brokers did not report the id of their cluster"),
+            Self::NoClusterId => write!(f, "the brokers did not report a cluster id"),
             Self::Client(reason) => write!(f, "the Kafka client failed: {reason}"),
-            Self::Store(_) => write!(f, "the store did not acknowledge the last records"),
+            Self::Store(_) => write!(f, "the store did not acknowledge the final records"),
         }
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::builder::{Builder, Start};
 use super::error::RunError;
-use crate::builder::{begun_name, source_name};
+use crate::builder::{source_name, start_marker_name};
 use crate::client::Client;
 
 /// Opens partitions as sources, and starts the topic at the end if configured.
@@ -31,7 +31,7 @@ impl Opener {
     }
 
     /// Waits until librdkafka knows the cluster id, unless there is a configured name.
-    pub(crate) async fn learn_cluster(&mut self, client: &Client) -> Result<(), RunError> {
+    pub(crate) async fn resolve_cluster(&mut self, client: &Client) -> Result<(), RunError> {
         let limit = Instant::now() + CLUSTER_ID_TIMEOUT;
         while self.cluster.is_none() {
             self.cluster = client.cluster_id();
@@ -72,7 +72,7 @@ impl Opener {
         client: &Client,
         cluster: &str,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let mut started = self.sources.open(begun_name(cluster, &self.topic)?).await?;
+        let mut started = self.sources.open(start_marker_name(cluster, &self.topic)?).await?;
         if started.position() > 0 {
             return Ok(());
         }

@@ -17,8 +17,8 @@ impl Outage {
 
     /// Records a failed attempt. Returns `true` if this starts an outage.
     pub(crate) fn fail(&mut self) -> bool {
-        let pause = self.0.map_or(MIN_RETRY_DELAY, |(pause, _)| (pause * 2).min(MAX_RETRY_DELAY));
-        self.0.replace((pause, Instant::now() + pause)).is_none()
+        let delay = self.0.map_or(MIN_RETRY_DELAY, |(delay, _)| (delay * 2).min(MAX_RETRY_DELAY));
+        self.0.replace((delay, Instant::now() + delay)).is_none()
     }
 
     /// Ends the outage. Returns `false` if there isn't an outage.
@@ -27,12 +27,12 @@ impl Outage {
     }
 
     /// Returns the time of the next attempt during an outage.
-    pub(crate) fn until(&self) -> Option<Instant> {
-        self.0.map(|(_, until)| until)
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.0.map(|(_, retry_at)| retry_at)
     }
 
     pub(crate) fn may_try(&self) -> bool {
-        self.until().is_none_or(|until| until <= Instant::now())
+        self.retry_at().is_none_or(|retry_at| retry_at <= Instant::now())
     }
 }
 
@@ -44,11 +44,11 @@ mod tests {
     async fn delays_double_up_to_a_maximum_and_start_over_after_an_outage() {
         let mut outage = Outage::default();
         assert!(outage.may_try() && !outage.end());
-        for (number, pause) in [50, 100, 200, 400, 800, 1600, 2000, 2000].into_iter().enumerate() {
+        for (number, delay) in [50, 100, 200, 400, 800, 1600, 2000, 2000].into_iter().enumerate() {
             assert_eq!(outage.fail(), number == 0);
             assert!(!outage.may_try());
-            assert_eq!(outage.until(), Some(Instant::now() + Duration::from_millis(pause)));
-            tokio::time::sleep(Duration::from_millis(pause)).await;
+            assert_eq!(outage.retry_at(), Some(Instant::now() + Duration::from_millis(delay)));
+            tokio::time::sleep(Duration::from_millis(delay)).await;
             assert!(outage.may_try() && outage.is_on());
         }
         assert!(outage.end() && outage.fail());

@@ -37,7 +37,7 @@ impl Partition {
                 let malformed = self.source.ledger().records.malformed;
                 // Log at most 64 times.
                 if malformed.is_power_of_two() {
-                    warn!(source = %self.source.name(), offset, malformed, "a record is malformed");
+                    warn!(source = %self.source.name(), offset, malformed, "malformed record");
                 }
             }
         }

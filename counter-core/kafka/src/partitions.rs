@@ -74,8 +74,8 @@ impl Partitions {
     /// Commits the batches of all partitions concurrently. With `checks`, this also compares the positions of
     /// idle partitions with the store.
     pub(crate) async fn commit(&mut self, checks: bool) -> Commits {
-        let concerned = self.0.iter_mut().filter(|(_, partition)| partition.is_dirty || checks);
-        let commits = concerned.map(async |(&number, partition)| {
+        let selected = self.0.iter_mut().filter(|(_, partition)| partition.is_dirty || checks);
+        let commits = selected.map(async |(&number, partition)| {
             let read = partition.source.position();
             let commit = if partition.is_dirty {
                 partition.source.commit().await
@@ -102,12 +102,12 @@ impl Partitions {
         let mut failed = None;
         let closing = async {
             for partition in self.0.values_mut() {
-                let mut pause = MIN_RETRY_DELAY;
+                let mut delay = MIN_RETRY_DELAY;
                 // On a position mismatch, a different reader has taken over, so we are done.
                 while let Err(error) = partition.source.close().await {
                     failed = Some(error);
-                    sleep(pause).await;
-                    pause = (pause * 2).min(MAX_RETRY_DELAY);
+                    sleep(delay).await;
+                    delay = (delay * 2).min(MAX_RETRY_DELAY);
                 }
                 failed = None;
             }

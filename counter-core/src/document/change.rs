@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn changes_of_several_processes_are_all_made() {
+    async fn concurrent_changes_are_all_applied() {
         let store = MemoryStore::new();
         let changes = (0..10).map(|_| increment(&store));
         let mut numbers = futures_util::future::join_all(changes).await;
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_given_up_if_other_processes_are_always_first() {
+    async fn a_change_fails_after_too_many_conflicts() {
         let store = MemoryStore::new();
         let lost = change_document(&store, "number", |_| {
             futures_util::FutureExt::now_or_never(increment(&store)).expect("memory does not wait");

@@ -3,7 +3,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::store::{Document, DocumentStore};
 use super::version::random;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 
 /// In-memory documents.
 #[derive(Debug, Default)]
@@ -16,11 +16,11 @@ impl MemoryDocuments {
 }
 
 impl DocumentStore for MemoryDocuments {
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+    fn read<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Document> {
         Box::pin(async move { Ok(self.all().get(name).cloned().unwrap_or_default()) })
     }
 
-    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> StoreFuture<'a, Document> {
         Box::pin(async move {
             let all = self.all();
             let found = all.get(name).filter(|document| document.version != version);
@@ -28,7 +28,7 @@ impl DocumentStore for MemoryDocuments {
         })
     }
 
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> StoreFuture<'a, Option<u64>> {
         Box::pin(async move {
             let mut all = self.all();
             let document = all.entry(name.to_owned()).or_default();

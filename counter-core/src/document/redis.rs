@@ -10,9 +10,9 @@ use futures_util::future::try_join;
 use super::store::{Document, DocumentStore};
 use super::version::random;
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::shard::Shard;
-use crate::redis::{Call, Client, Queue, Script, it_may_pass, retried, unavailable};
+use crate::redis::{Call, Client, Queue, Script, is_transient, unavailable, with_retries};
 
 /// The documents in a namespace.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ impl RedisDocuments {
     }
 
     async fn document(&self, key: &str) -> Result<Document, Error> {
-        let asked = vec![Value::from(key), "version".into(), "content".into()];
-        let found = self.client.call::<(Option<String>, Option<Bytes>)>("HMGET", key, asked);
+        let arguments = vec![Value::from(key), "version".into(), "content".into()];
+        let found = self.client.call::<(Option<String>, Option<Bytes>)>("HMGET", key, arguments);
         // Pipelined, so that this only takes a single round trip.
         let ((version, content), now) = try_join(found, self.client.time(key)).await?;
         Ok(Document {
@@ -71,8 +71,8 @@ impl RedisDocuments {
         let server = self.client.server(key).await?;
         let exchanged = async {
             let transaction = server.watch_in(Queue::Calls, key).await?;
-            let asked = vec![Value::from(key), "version".into()];
-            if number(key, transaction.call("HGET", asked).await?)? != version {
+            let arguments = vec![Value::from(key), "version".into()];
+            if number(key, transaction.call("HGET", arguments).await?)? != version {
                 transaction.abandon().await?;
                 return Ok(None);
             }
@@ -88,28 +88,28 @@ impl RedisDocuments {
         match self.client.learn(exchanged.await)?.as_deref() {
             None => Ok(false),
             Some([None]) => Ok(true),
-            Some([Some(refusal), ..]) => Err(Error::new(ErrorKind::Refused).caused_by(refusal.clone())),
-            Some(_) => Err(unavailable("no answer to HSET")),
+            Some([Some(error), ..]) => Err(Error::new(ErrorKind::Rejected).caused_by(error.clone())),
+            Some(_) => Err(unavailable("missing reply to HSET")),
         }
     }
 }
 
 impl DocumentStore for RedisDocuments {
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+    fn read<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Document> {
         Box::pin(async move {
             let key = self.key(name);
-            retried(it_may_pass, || self.document(&key)).await
+            with_retries(is_transient, || self.document(&key)).await
         })
     }
 
-    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> StoreFuture<'a, Document> {
         Box::pin(async move {
             let key = self.key(name);
-            retried(it_may_pass, || self.newer(&key, version)).await
+            with_retries(is_transient, || self.newer(&key, version)).await
         })
     }
 
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> StoreFuture<'a, Option<u64>> {
         // We can't retry this. If the outcome is unknown, the caller needs to read the document.
         Box::pin(async move {
             let key = self.key(name);

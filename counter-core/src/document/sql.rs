@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::store::{Document, DocumentStore};
 use super::version::random;
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::sql::{Database, Failure, Value};
 use crate::time::Timestamp;
 
@@ -22,12 +22,12 @@ impl SqlDocuments {
 }
 
 impl DocumentStore for SqlDocuments {
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+    fn read<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Document> {
         // Documents never have this version.
         self.read_newer(name, u64::MAX)
     }
 
-    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> StoreFuture<'a, Document> {
         Box::pin(async move {
             // This always returns the time, even if the document does not exist.
             let now = self.database.dialect().now;
@@ -36,8 +36,8 @@ impl DocumentStore for SqlDocuments {
                  CASE WHEN access_documents.version = ? THEN NULL ELSE access_documents.content END \
                  FROM (SELECT 1 AS one) AS one LEFT JOIN access_documents ON access_documents.name = ?"
             );
-            let seen = Value::Int(i64::try_from(version).unwrap_or(-1));
-            let rows = self.database.fetch(&text, &[seen, Value::Bytes(name.as_bytes())]).await?;
+            let known = Value::Int(i64::try_from(version).unwrap_or(-1));
+            let rows = self.database.fetch(&text, &[known, Value::Bytes(name.as_bytes())]).await?;
             let malformed = || Error::new(ErrorKind::Malformed { key: format!("access_documents: {name}") });
             let row = rows.first().ok_or_else(malformed)?;
             let number = |number: i64| u64::try_from(number).map_err(|_| malformed());
@@ -49,7 +49,7 @@ impl DocumentStore for SqlDocuments {
         })
     }
 
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> StoreFuture<'a, Option<u64>> {
         Box::pin(self.database.attempt(move || replace(&self.database, name, version, content)))
     }
 }

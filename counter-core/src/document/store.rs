@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::time::Timestamp;
 
@@ -12,7 +12,7 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document>;
+    fn read<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Document>;
 
     /// Returns the document with this name, but without the content if the version has not changed.
     ///
@@ -20,7 +20,7 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document>;
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> StoreFuture<'a, Document>;
 
     /// Replaces the document with this name if the version has not changed. Returns the new version, or
     /// `None` if it has been replaced by another process.
@@ -31,7 +31,7 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the document can't be replaced, or if the outcome is unknown. In this case you
     /// should read the document again.
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>>;
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> StoreFuture<'a, Option<u64>>;
 }
 
 /// A document, as read from the store.
@@ -47,7 +47,7 @@ pub struct Document {
 }
 
 for_handles!(DocumentStore {
-    fn read(name: &'a str) -> Answer<'a, Document>;
-    fn read_newer(name: &'a str, version: u64) -> Answer<'a, Document>;
-    fn replace(name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>>;
+    fn read(name: &'a str) -> StoreFuture<'a, Document>;
+    fn read_newer(name: &'a str, version: u64) -> StoreFuture<'a, Document>;
+    fn replace(name: &'a str, version: u64, content: &'a [u8]) -> StoreFuture<'a, Option<u64>>;
 });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::id::EntityId;
 use super::versioned::Versioned;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 
 /// A cache for entity counts: see [`Entities`](crate::entity::Entities) for usage.
@@ -29,7 +29,7 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> Answer<'a, Vec<EntityFound>>;
+    ) -> StoreFuture<'a, Vec<EntityFound>>;
 
     /// Stores each copy for its TTL if the lease is still valid, and ends the lease. Returns the number of
     /// stored copies.
@@ -41,51 +41,51 @@ pub trait EntityCache: fmt::Debug + Send + Sync + 'static {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> Answer<'a, u64>;
+    ) -> StoreFuture<'a, u64>;
 
     /// Reports changed rows: ends their leases, and updates the fields in existing copies. This doesn't
     /// create copies.
     ///
     /// # Errors
     /// Fails if it is not known whether the cache received the change. You should retry with the same rows.
-    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> StoreFuture<'a, ()>;
 
     /// Removes copies that differ from these rows, together with the leases. If a copy has a larger version,
     /// the row may have changed since it was read, so the copy is returned instead.
     ///
     /// # Errors
     /// Fails if it is not known which copies remain.
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit>;
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> StoreFuture<'a, EntityAudit>;
 
     /// Removes these copies and their leases.
     ///
     /// # Errors
     /// Fails if it is not known which copies remain.
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()>;
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> StoreFuture<'a, ()>;
 
     /// Acquires or extends a lock for work on the whole kind. Returns `true` if the caller now holds the lock
     /// for `lease.ttl`.
     ///
     /// # Errors
     /// Fails if it is not known which caller holds the lock.
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool>;
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, bool>;
 
     /// Releases the lock if the caller holds it.
     ///
     /// # Errors
     /// Fails if it is not known whether the lock is released. In this case it will expire.
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, ()>;
 }
 
 for_handles!(EntityCache {
     fn read(kind: &'static str, ids: &'a [EntityId], fields: &'static [&'static str], lease: EntityLease)
-        -> Answer<'a, Vec<EntityFound>>;
-    fn store(kind: &'static str, copies: &'a [EntityCopy], lease: EntityLease) -> Answer<'a, u64>;
-    fn update(kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()>;
-    fn audit(kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit>;
-    fn invalidate(kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()>;
-    fn lock(kind: &'static str, lease: EntityLease) -> Answer<'a, bool>;
-    fn unlock(kind: &'static str, lease: EntityLease) -> Answer<'a, ()>;
+        -> StoreFuture<'a, Vec<EntityFound>>;
+    fn store(kind: &'static str, copies: &'a [EntityCopy], lease: EntityLease) -> StoreFuture<'a, u64>;
+    fn update(kind: &'static str, changes: &'a [EntityRow]) -> StoreFuture<'a, ()>;
+    fn audit(kind: &'static str, rows: &'a [EntityRow]) -> StoreFuture<'a, EntityAudit>;
+    fn invalidate(kind: &'static str, ids: &'a [EntityId]) -> StoreFuture<'a, ()>;
+    fn lock(kind: &'static str, lease: EntityLease) -> StoreFuture<'a, bool>;
+    fn unlock(kind: &'static str, lease: EntityLease) -> StoreFuture<'a, ()>;
 });
 
 /// Permission for a reader to store a copy, valid until the lease is ended or expires.

@@ -52,7 +52,7 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         batch: &EntityBatch,
     ) -> impl Future<Output = Result<EntityApplyOutcome, EntityError>> + Send;
 
-    /// Sets a count if the row version is still `seen`, where 0 means that the row does not exist. Returns
+    /// Sets a count if the row version is still `version`, where 0 means that the row does not exist. Returns
     /// `None` on a version mismatch.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub trait EntityDatabase: Clone + Send + Sync + 'static {
         kind: &'static str,
         id: EntityId,
         field: &'static str,
-        seen: u64,
+        version: u64,
         value: i64,
     ) -> impl Future<Output = Result<Option<Versioned>, EntityError>> + Send;
 

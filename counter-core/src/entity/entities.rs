@@ -23,7 +23,7 @@ use crate::family::operations::measured;
 use crate::log::log_limit::LogLimit;
 use abandoned::AbandonedLeases;
 use invalidations::PendingInvalidations;
-use patience::Patience;
+use patience::CircuitBreaker;
 use single_flight::SingleFlight;
 
 /// The counts of all entities of a kind, e.g. views and likes of posts.
@@ -61,7 +61,7 @@ pub(super) struct Inner<K, D> {
     pub(super) cache: Arc<dyn EntityCache>,
     pub(super) ttl: Duration,
     pub(super) negative_ttl: Duration,
-    pub(super) patience: Patience,
+    pub(super) patience: CircuitBreaker,
     pub(super) log_limit: LogLimit,
     pub(super) queries: SingleFlight,
     pub(super) leases: AbandonedLeases,
@@ -91,7 +91,7 @@ pub struct EntityCounts<K> {
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// The maximum number of entities per [`counts`](Self::counts) call.
-    pub const MOST: usize = 1000;
+    pub const MAX_ENTITIES: usize = 1000;
 
     /// Creates entity counts with default settings. The database must already have the
     /// [tables](EntityDatabase::create_tables).
@@ -142,8 +142,11 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// Fails if there are more than [`MAX_ENTITIES`](Self::MAX_ENTITIES) entities, or if the database is
     /// needed but can't be read. A cache failure or timeout is not an error, but costs a query.
     pub async fn counts(&self, ids: &[EntityId]) -> Result<Vec<EntityCounts<K>>, EntityError> {
-        if ids.len() > Self::MOST {
-            return Err(EntityError::new(EntityErrorKind::TooMany { asked: ids.len(), most: Self::MOST }));
+        if ids.len() > Self::MAX_ENTITIES {
+            return Err(EntityError::new(EntityErrorKind::TooMany {
+                requested: ids.len(),
+                max: Self::MAX_ENTITIES,
+            }));
         }
         let found = measured("entity_counts", self.0.read(ids)).await?;
         let counts = |id: &EntityId| found.get(id).cloned().unwrap_or_default();
@@ -156,7 +159,7 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// Fails if the database is needed but can't be read.
     pub async fn counts_of(&self, id: impl Into<EntityId>) -> Result<EntityCounts<K>, EntityError> {
         let counts = self.counts(&[id.into()]).await?;
-        Ok(counts.into_iter().next().expect("one for each that is asked for"))
+        Ok(counts.into_iter().next().expect("one result per entity"))
     }
 
     /// Returns the database.
@@ -200,7 +203,7 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
     pub fn build(self) -> Entities<K, D> {
         operations::describe();
         let Self { database, cache, ttl, negative_ttl, cache_timeout, kind } = self;
-        let patience = Patience::new(cache_timeout);
+        let patience = CircuitBreaker::new(cache_timeout);
         let (queries, leases) = (SingleFlight::default(), AbandonedLeases::default());
         let invalidations = PendingInvalidations::default();
         Entities(Arc::new(Inner {
@@ -250,16 +253,16 @@ impl<K: Entity, D: fmt::Debug> fmt::Debug for Entities<K, D> {
 impl<K: Entity, D> Inner<K, D> {
     /// Calls the cache. Returns `None` if the call fails or times out, or if the cache is currently
     /// unavailable.
-    pub(super) async fn ask_cache<T>(
+    pub(super) async fn call_cache<T>(
         &self,
-        without: &'static str,
-        asking: impl Future<Output = Result<T, Error>>,
+        message: &'static str,
+        call: impl Future<Output = Result<T, Error>>,
     ) -> Option<T> {
         let patience = &self.patience;
-        if !patience.may_ask() {
+        if !patience.allows_call() {
             return None;
         }
-        let answer = timeout(patience.timeout, asking).await;
+        let answer = timeout(patience.timeout, call).await;
         patience.learn(match &answer {
             // On any other error, the cache is available: the error might be limited to an entity.
             Ok(Err(error)) => *error.kind() != ErrorKind::Unavailable,
@@ -270,8 +273,8 @@ impl<K: Entity, D> Inner<K, D> {
             Ok(Err(error)) => format!("{error:?}"),
             Err(late) => late.to_string(),
         };
-        if self.log_limit.admits(without) {
-            tracing::warn!(error, kind = K::NAME, "{without}");
+        if self.log_limit.admits(message) {
+            tracing::warn!(error, kind = K::NAME, "{message}");
         }
         None
     }

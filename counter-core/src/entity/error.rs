@@ -23,7 +23,7 @@ pub enum EntityErrorKind {
     /// retry.
     Busy,
     /// The database rejected the call. No data was written.
-    Refused,
+    Rejected,
     /// The database did not respond to a write, which may or may not have been executed.
     Unconfirmed,
     /// The count would overflow an `i64`. No data was written.
@@ -33,14 +33,14 @@ pub enum EntityErrorKind {
     /// The call requests more entities than the maximum per call.
     TooMany {
         /// Requested number of entities.
-        asked: usize,
+        requested: usize,
         /// Maximum number of entities.
-        most: usize,
+        max: usize,
     },
     /// The cache failed in an operation that depends on it.
     Cache,
     /// A different instance is currently recounting this kind.
-    Elsewhere,
+    AlreadyRunning,
     /// The source of the recount failed.
     Source,
     /// The source of the recount did not return all entities. A missing entity is not treated as 0.
@@ -95,12 +95,12 @@ impl Outcome for EntityError {
         match self.kind {
             EntityErrorKind::Unavailable => "unavailable",
             EntityErrorKind::Busy => "busy",
-            EntityErrorKind::Refused => "refused",
+            EntityErrorKind::Rejected => "refused",
             EntityErrorKind::Unconfirmed => "unconfirmed",
             EntityErrorKind::Malformed => "malformed",
             EntityErrorKind::OutOfRange | EntityErrorKind::TooMany { .. } => "invalid",
             EntityErrorKind::Cache => "cache",
-            EntityErrorKind::Elsewhere => "elsewhere",
+            EntityErrorKind::AlreadyRunning => "elsewhere",
             EntityErrorKind::Source | EntityErrorKind::Partial { .. } => "source",
             EntityErrorKind::Panicked => "panicked",
             EntityErrorKind::Unflushed { .. } => "unflushed",
@@ -111,28 +111,22 @@ impl Outcome for EntityError {
 impl fmt::Display for EntityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            EntityErrorKind::Unavailable => {
-                f.write_str("the database cannot be reached: nothing was written")
-            }
-            EntityErrorKind::Busy => {
-                f.write_str("the database gave way to another transaction: nothing was written")
-            }
-            EntityErrorKind::Refused => f.write_str("the database refused: nothing was written"),
+            EntityErrorKind::Unavailable => f.write_str("the database can't be reached: nothing was written"),
+            EntityErrorKind::Busy => f.write_str("transaction conflict: nothing was written"),
+            EntityErrorKind::Rejected => f.write_str("the database rejected the call: nothing was written"),
             EntityErrorKind::Unconfirmed => {
-                f.write_str("the database did not answer: it may or may not have counted")
+                f.write_str("the database did not respond: the call may or may not be counted")
             }
-            EntityErrorKind::OutOfRange => {
-                f.write_str("the count would be out of range: nothing was written")
+            EntityErrorKind::OutOfRange => f.write_str("the count would overflow: nothing was written"),
+            EntityErrorKind::Malformed => f.write_str("the database contains an unexpected value"),
+            EntityErrorKind::TooMany { requested, max } => {
+                write!(f, "{requested} entities exceed the maximum per call: {max}")
             }
-            EntityErrorKind::Malformed => f.write_str("the database holds something unexpected"),
-            EntityErrorKind::TooMany { asked, most } => {
-                write!(f, "{asked} entities are more than one call may ask for: {most}")
-            }
-            EntityErrorKind::Cache => f.write_str("the cache cannot be reached, or refused"),
-            EntityErrorKind::Elsewhere => f.write_str("another instance is recounting this kind"),
-            EntityErrorKind::Source => f.write_str("the true counts cannot be read"),
+            EntityErrorKind::Cache => f.write_str("the cache can't be reached or rejected the call"),
+            EntityErrorKind::AlreadyRunning => f.write_str("another instance is recounting this kind"),
+            EntityErrorKind::Source => f.write_str("the source of the recount failed"),
             EntityErrorKind::Partial { missing } => {
-                write!(f, "the true counts of {missing} entities are missing")
+                write!(f, "the source of the recount did not return {missing} entities")
             }
             EntityErrorKind::Panicked => f.write_str("a call panicked"),
             EntityErrorKind::Unflushed { additions } => {

@@ -57,7 +57,7 @@ impl Deref for EntityId {
 
     fn deref(&self) -> &str {
         let text = self.bytes.get(..self.length.into()).and_then(|bytes| std::str::from_utf8(bytes).ok());
-        text.expect("it was made of a text")
+        text.expect("created from text")
     }
 }
 
@@ -75,8 +75,8 @@ impl fmt::Display for EntityId {
 
 impl fmt::Display for EntityIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = EntityId::MAX_BYTES;
-        write!(f, "an id has 1 to {most} bytes and no control characters, unlike {:?}", self.0)
+        let max = EntityId::MAX_BYTES;
+        write!(f, "an id must have 1 to {max} bytes without control characters, but is {:?}", self.0)
     }
 }
 
@@ -89,19 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_ordered_and_shown_as_their_texts() {
-        let texts = ["1", "10", "2", "a", "a ", "aa", "é"];
-        let ids = texts.map(|text| text.parse::<EntityId>().expect("a good id"));
+    fn ids_are_ordered_and_displayed_as_text() {
+        let strings = ["1", "10", "2", "a", "a ", "aa", "é"];
+        let ids = strings.map(|text| text.parse::<EntityId>().expect("a good id"));
         assert!(ids.is_sorted());
-        assert_eq!(ids.map(|id| id.to_string()), texts);
+        assert_eq!(ids.map(|id| id.to_string()), strings);
         assert_eq!(&*EntityId::from(u64::MAX), "18446744073709551615");
     }
 
     #[test]
-    fn what_is_no_id_is_refused() {
+    fn invalid_ids_are_rejected() {
         for text in ["", "a\nb", "\0", &"é".repeat(32)] {
-            let refused = text.parse::<EntityId>().expect_err(text);
-            assert!(refused.to_string().len() < 300, "{refused}");
+            let error = text.parse::<EntityId>().expect_err(text);
+            assert!(error.to_string().len() < 300, "{error}");
         }
     }
 }

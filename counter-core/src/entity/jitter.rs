@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_shortened_by_a_tenth_at_most() {
+    fn jitter_shortens_a_duration_by_up_to_a_tenth() {
         for time in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(30), Duration::MAX] {
             for _ in 0..100 {
                 let shorter = jitter(time);

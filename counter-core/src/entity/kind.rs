@@ -93,7 +93,7 @@ mod tests {
     use super::is_entity_name;
 
     #[test]
-    fn names_are_short_and_plain() {
+    fn names_are_short_and_lowercase() {
         for (name, fine) in
             [("post_2", true), ("", false), ("Post", false), ("a:b", false), (&"x".repeat(33), false)]
         {

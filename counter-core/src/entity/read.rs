@@ -17,20 +17,20 @@ use super::kind::Entity;
 use super::versioned::Versioned;
 
 /// Time for a reader to query the database and store a copy.
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE_TTL: Duration = Duration::from_secs(3);
 
 /// Delays in milliseconds while a different process holds the lease. After this, the database is queried
 /// anyway.
-const PAUSES: [u64; 8] = [5, 10, 20, 40, 80, 160, 320, 640];
+const RETRY_DELAYS: [u64; 8] = [5, 10, 20, 40, 80, 160, 320, 640];
 
 type Found = HashMap<EntityId, Vec<i64>>;
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     /// Returns the counts of these entities, without duplicates.
     pub(super) async fn read(self: &Arc<Self>, ids: &[EntityId]) -> Result<Found, EntityError> {
-        let (mut ids, mut found) = (once(ids), Found::new());
-        for pause in PAUSES {
-            let queries = self.look(&mut ids, &mut found).await?;
+        let (mut ids, mut found) = (deduplicated(ids), Found::new());
+        for pause in RETRY_DELAYS {
+            let queries = self.lookup(&mut ids, &mut found).await?;
             for result in try_join_all(queries).await? {
                 found.extend(result.iter().map(|(id, counts)| (*id, counts.clone())));
             }
@@ -47,20 +47,21 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
 
     /// Returns warm copies, and joins or starts queries for other entities. The remaining `ids` are being
     /// read by another process.
-    async fn look(
+    async fn lookup(
         self: &Arc<Self>,
         ids: &mut Vec<EntityId>,
         found: &mut Found,
     ) -> Result<Vec<InFlightQuery>, EntityError> {
-        let lease = EntityLease { token: super::jitter::random(), ttl: LEASE };
+        let lease = EntityLease { token: super::jitter::random(), ttl: LEASE_TTL };
         let copies = async {
             self.flush_invalidations().await?;
             let guard = self.leases.guard(lease, ids.clone());
             let copies = self.cache.read(K::NAME, ids, K::FIELDS, lease).await?;
             Ok((copies, guard))
         };
-        let copies = self.ask_cache("counts are read without the cache", copies).await;
-        let (mut joined, mut leased, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+        let copies =
+            self.call_cache("failed to read the cache; reading counts from the database", copies).await;
+        let (mut joined, mut leased, mut uncached) = (Vec::new(), Vec::new(), Vec::new());
         let mut join = |id: EntityId| {
             let query = self.queries.find(id);
             let known = query.is_some();
@@ -87,21 +88,21 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
                 let guards = guards.filter(|guard| !guard.ids().is_empty());
                 joined.extend(guards.map(|guard| self.start_query(guard.ids().to_vec(), Some(guard))));
             }
-            None => alone.extend(std::mem::take(ids).into_iter().filter(|id| !join(*id))),
+            None => uncached.extend(std::mem::take(ids).into_iter().filter(|id| !join(*id))),
         }
-        joined.extend((!alone.is_empty()).then(|| self.start_query(alone, None)));
+        joined.extend((!uncached.is_empty()).then(|| self.start_query(uncached, None)));
         Ok(joined)
     }
 
     /// Starts a query. If we hold a lease, the result will be cached.
     fn start_query(self: &Arc<Self>, ids: Vec<EntityId>, lease: Option<LeaseGuard>) -> InFlightQuery {
-        let (inner, asked) = (Arc::clone(self), ids.clone());
+        let (inner, queried) = (Arc::clone(self), ids.clone());
         let query = async move {
             let result = inner.query(&ids, lease).await;
             inner.queries.end(ids);
             result
         };
-        self.queries.begin(&asked, query.boxed())
+        self.queries.begin(&queried, query.boxed())
     }
 
     async fn query(&self, ids: &[EntityId], lease: Option<LeaseGuard>) -> QueryResult {
@@ -109,8 +110,8 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         let copies = self.copies(ids, &rows);
         if let Some(lease) = lease {
             // On failure, the next caller takes over the lease and queries the database again.
-            let keeping = self.cache.store(K::NAME, &copies, lease.lease());
-            if self.ask_cache("counts are not kept in the cache", keeping).await.is_some() {
+            let storing = self.cache.store(K::NAME, &copies, lease.lease());
+            if self.call_cache("failed to store counts in the cache", storing).await.is_some() {
                 lease.disarm();
             }
         }
@@ -133,7 +134,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
 }
 
 /// Removes duplicate ids.
-fn once(ids: &[EntityId]) -> Vec<EntityId> {
+fn deduplicated(ids: &[EntityId]) -> Vec<EntityId> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.iter().copied().filter(|id| seen.insert(*id)).collect()
 }

@@ -13,7 +13,7 @@ use super::id::EntityId;
 use super::kind::Entity;
 use super::versioned::Versioned;
 use crate::family::operations::measured;
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 
 /// A source of actual counts, i.e. the tables that the counts summarize.
 ///
@@ -79,20 +79,20 @@ pub struct Drift {
 }
 
 /// Number of entities to check per page.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Number of suspects that triggers a recheck.
-const SUSPECTS: usize = 5000;
+const MAX_SUSPECTS: usize = 5000;
 
 /// Lock timeout in case that a recount hangs.
-const LOCK: Duration = Duration::from_secs(60);
+const LOCK_TTL: Duration = Duration::from_secs(60);
 
 /// A count that differs in the initial check.
 struct Suspect<K> {
     id: EntityId,
     field: K,
     row: Versioned,
-    truth: i64,
+    actual: i64,
 }
 
 impl<K: Entity, D: EntityDatabase> Entities<K, D> {
@@ -116,11 +116,11 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// posts.increment(42, Post::Likes, 5).await?;
     ///
     /// // Usually, this is a query on the table of likes that returns 0 for posts without likes.
-    /// let truth = async |field: Post, ids: Vec<EntityId>| {
+    /// let actual = async |field: Post, ids: Vec<EntityId>| {
     ///     assert_eq!(field, Post::Likes);
     ///     Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, 3)).collect::<HashMap<_, _>>())
     /// };
-    /// let drift = posts.reconcile(&truth, Duration::from_millis(1)).await?;
+    /// let drift = posts.reconcile(&actual, Duration::from_millis(1)).await?;
     /// assert_eq!((drift.corrected, drift.distance), (1, 2));
     /// assert_eq!(posts.counts_of(42).await?.of(Post::Likes), 3);
     /// # Ok(())
@@ -136,24 +136,24 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// If the future is dropped, corrections up to this point are kept, and other instances are locked out
     /// for up to a minute.
     pub async fn reconcile(&self, source: &impl Recount<K>, settle: Duration) -> Result<Drift, EntityError> {
-        let lease = EntityLease { token: super::jitter::random(), ttl: LOCK.saturating_add(settle) };
-        self.0.hold(lease).await?;
+        let lease = EntityLease { token: super::jitter::random(), ttl: LOCK_TTL.saturating_add(settle) };
+        self.0.acquire_lock(lease).await?;
         let mut drift = Drift::default();
-        let recount = caught(self.0.recount_all(source, settle, lease, &mut drift));
+        let recount = catch_panic(self.0.recount_all(source, settle, lease, &mut drift));
         let done = measured("entity_reconcile", recount).await;
         // If this fails, the lock will expire.
         drop(self.0.cache.unlock(K::NAME, lease).await);
-        tell(|| drift.report(K::NAME));
+        emit(|| drift.report(K::NAME));
         done.map(|()| drift)
     }
 }
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     /// Acquires or extends the lock.
-    async fn hold(&self, lease: EntityLease) -> Result<(), EntityError> {
+    async fn acquire_lock(&self, lease: EntityLease) -> Result<(), EntityError> {
         match self.cache.lock(K::NAME, lease).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(EntityError::new(EntityErrorKind::Elsewhere)),
+            Ok(false) => Err(EntityError::new(EntityErrorKind::AlreadyRunning)),
             Err(error) => Err(cache(error)),
         }
     }
@@ -167,32 +167,32 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     ) -> Result<(), EntityError> {
         self.flush_invalidations().await.map_err(cache)?;
         let mut suspects: Vec<Suspect<K>> = Vec::new();
-        let (mut after, mut named) = (None, true);
+        let (mut after, mut from_source) = (None, true);
         loop {
-            self.hold(lease).await?;
-            let page = if named {
-                source.entities(after).await.map_err(unknown)?
+            self.acquire_lock(lease).await?;
+            let page = if from_source {
+                source.entities(after).await.map_err(source_error)?
             } else {
-                self.database.entities(K::NAME, after, PAGE).await?
+                self.database.entities(K::NAME, after, PAGE_SIZE).await?
             };
             after = page.last().copied();
-            for ids in page.chunks(PAGE) {
-                self.look_at(source, ids, &mut suspects, drift).await?;
+            for ids in page.chunks(PAGE_SIZE) {
+                self.check(source, ids, &mut suspects, drift).await?;
             }
-            if !suspects.is_empty() && (suspects.len() >= SUSPECTS || (after.is_none() && !named)) {
+            if !suspects.is_empty() && (suspects.len() >= MAX_SUSPECTS || (after.is_none() && !from_source)) {
                 // Entities that are also returned by the source have been checked for both.
                 suspects.sort_unstable_by_key(|suspect| (suspect.id, suspect.field.index()));
                 suspects.dedup_by_key(|suspect| (suspect.id, suspect.field.index()));
-                self.hold(lease).await?;
+                self.acquire_lock(lease).await?;
                 sleep(settle).await;
-                for suspects in suspects.chunks(PAGE) {
-                    self.hold(lease).await?;
+                for suspects in suspects.chunks(PAGE_SIZE) {
+                    self.acquire_lock(lease).await?;
                     self.settle(source, suspects, drift).await?;
                 }
                 suspects.clear();
             }
-            match (after, named) {
-                (None, true) => named = false,
+            match (after, from_source) {
+                (None, true) => from_source = false,
                 (None, false) => return Ok(()),
                 _ => {}
             }
@@ -200,7 +200,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 
     /// Compares rows with actual counts, and copies with rows.
-    async fn look_at(
+    async fn check(
         &self,
         source: &impl Recount<K>,
         ids: &[EntityId],
@@ -210,10 +210,10 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         let rows = self.rows(ids).await?;
         drift.entities += ids.len() as u64;
         for &field in K::ALL {
-            let truth = truth_of(source, field, ids).await?;
+            let actual = actual_counts(source, field, ids).await?;
             suspects.extend(ids.iter().filter_map(|&id| {
-                let (row, truth) = (rows.get(&(id, field.name())).copied().unwrap_or_default(), truth[&id]);
-                (row.value != truth).then_some(Suspect { id, field, row, truth })
+                let (row, actual) = (rows.get(&(id, field.name())).copied().unwrap_or_default(), actual[&id]);
+                (row.value != actual).then_some(Suspect { id, field, row, actual })
             }));
         }
         let rows: Vec<_> = rows.into_iter().map(|((id, field), row)| EntityRow { id, field, row }).collect();
@@ -257,13 +257,13 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
                 continue;
             }
             let ids: Vec<_> = suspects.iter().map(|suspect| suspect.id).collect();
-            let truth = truth_of(source, field, &ids).await?;
+            let actual = actual_counts(source, field, &ids).await?;
             for suspect in suspects {
                 let row = rows.get(&(suspect.id, field.name())).copied().unwrap_or_default();
-                let same = row == suspect.row && truth[&suspect.id] == suspect.truth;
+                let same = row == suspect.row && actual[&suspect.id] == suspect.actual;
                 if same && self.correct(suspect).await? {
                     drift.corrected += 1;
-                    let distance = suspect.truth.abs_diff(suspect.row.value);
+                    let distance = suspect.actual.abs_diff(suspect.row.value);
                     drift.distance = drift.distance.saturating_add(distance);
                 } else {
                     drift.unsettled += 1;
@@ -275,14 +275,14 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
 
     /// Corrects a count if the row has not changed. Returns `true` if it was corrected.
     async fn correct(&self, suspect: &Suspect<K>) -> Result<bool, EntityError> {
-        let Suspect { id, field, row, truth } = *suspect;
+        let Suspect { id, field, row, actual } = *suspect;
         let guard = InvalidationGuard::new(&self.invalidations, vec![id]);
-        let corrected = self.database.correct(K::NAME, id, field.name(), row.version, truth).await?;
+        let corrected = self.database.correct(K::NAME, id, field.name(), row.version, actual).await?;
         let Some(row) = corrected else {
             guard.disarm();
             return Ok(false);
         };
-        self.tell(guard, &[EntityRow { id, field: field.name(), row }]).await;
+        self.emit(guard, &[EntityRow { id, field: field.name(), row }]).await;
         Ok(true)
     }
 
@@ -296,19 +296,19 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
 }
 
 /// Returns the actual counts, or an error if any entity is missing.
-async fn truth_of<K>(
+async fn actual_counts<K>(
     source: &impl Recount<K>,
     field: K,
     ids: &[EntityId],
 ) -> Result<HashMap<EntityId, i64>, EntityError> {
-    let truth = source.count(field, ids).await.map_err(unknown)?;
-    match ids.iter().filter(|id| !truth.contains_key(id)).count() {
-        0 => Ok(truth),
+    let actual = source.count(field, ids).await.map_err(source_error)?;
+    match ids.iter().filter(|id| !actual.contains_key(id)).count() {
+        0 => Ok(actual),
         missing => Err(EntityError::new(EntityErrorKind::Partial { missing })),
     }
 }
 
-fn unknown(error: Box<dyn StdError + Send + Sync>) -> EntityError {
+fn source_error(error: Box<dyn StdError + Send + Sync>) -> EntityError {
     EntityError::new(EntityErrorKind::Source).caused_by(error)
 }
 
@@ -327,7 +327,7 @@ impl Drift {
                 distance,
                 unsettled,
                 copies,
-                "counts differed from the truth"
+                "recount found differences"
             );
         }
         #[cfg(feature = "metrics")]

@@ -31,11 +31,11 @@ pub struct SqlDatabase<D: sqlx::Database> {
     pool: sqlx::Pool<D>,
     dialect: &'static Dialect,
     erase: fn(&mut D::Connection) -> &mut dyn Connection,
-    place: Option<Arc<dyn Place<D>>>,
+    location: Option<Arc<dyn Location<D>>>,
 }
 
 /// The location of a database that can be replaced during use, e.g. a file.
-trait Place<D: sqlx::Database>: Send + Sync {
+trait Location<D: sqlx::Database>: Send + Sync {
     /// Prepares the pool for a call by closing idle connections to a previous database.
     fn check<'a>(&'a self, pool: &'a sqlx::Pool<D>) -> BoxFuture<'a, Result<(), EntityError>>;
 
@@ -44,11 +44,11 @@ trait Place<D: sqlx::Database>: Send + Sync {
 }
 
 impl<D: sqlx::Database> SqlDatabase<D> {
-    fn over(pool: sqlx::Pool<D>, place: Option<Arc<dyn Place<D>>>) -> Self
+    fn over(pool: sqlx::Pool<D>, location: Option<Arc<dyn Location<D>>>) -> Self
     where
         D: Driver,
     {
-        Self { pool, dialect: D::DIALECT, erase: |connection| connection, place }
+        Self { pool, dialect: D::DIALECT, erase: |connection| connection, location }
     }
 
     /// Returns the connection pool.
@@ -58,8 +58,8 @@ impl<D: sqlx::Database> SqlDatabase<D> {
     }
 
     async fn check(&self) -> Result<(), EntityError> {
-        match &self.place {
-            Some(place) => place.check(&self.pool).await,
+        match &self.location {
+            Some(location) => location.check(&self.pool).await,
             None => Ok(()),
         }
     }
@@ -74,7 +74,7 @@ impl<D: sqlx::Database> SqlDatabase<D> {
     }
 
     fn confirm(&self) -> Result<(), EntityError> {
-        self.place.as_ref().map_or(Ok(()), |place| place.confirm())
+        self.location.as_ref().map_or(Ok(()), |location| location.confirm())
     }
 }
 
@@ -116,9 +116,9 @@ impl<D: sqlx::Database> EntityDatabase for SqlDatabase<D> {
         let mut connection = self.pool.acquire().await.map_err(failure)?;
         if batch.sequence == 1 {
             // On failure, the next writer will retry this on startup.
-            if let Err(failure) = self.tables(&mut connection).forget_silent().await {
+            if let Err(failure) = self.tables(&mut connection).remove_stale_fences().await {
                 let error = unwritten(failure);
-                tracing::warn!(?error, "fences of silent writers could not be removed");
+                tracing::warn!(?error, "failed to remove fences of inactive writers");
             }
         }
         let mut transaction = sqlx::Connection::begin(&mut *connection).await.map_err(failure)?;
@@ -135,14 +135,14 @@ impl<D: sqlx::Database> EntityDatabase for SqlDatabase<D> {
         kind: &'static str,
         id: EntityId,
         field: &'static str,
-        seen: u64,
+        version: u64,
         value: i64,
     ) -> Result<Option<Versioned>, EntityError> {
         let mut connection = self.connection().await?;
-        let corrected = self.tables(&mut connection).correct(kind, id, field, seen, value).await;
+        let corrected = self.tables(&mut connection).correct(kind, id, field, version, value).await;
         let is_corrected = corrected.map_err(unconfirmed)?;
         self.confirm()?;
-        Ok(is_corrected.then_some(Versioned { version: seen + 1, value }))
+        Ok(is_corrected.then_some(Versioned { version: version + 1, value }))
     }
 
     async fn entities(
@@ -175,8 +175,8 @@ impl<D: sqlx::Database> EntityTransactions for SqlDatabase<D> {
 
 impl<D: sqlx::Database> Clone for SqlDatabase<D> {
     fn clone(&self) -> Self {
-        let Self { pool, dialect, erase, place } = self;
-        Self { pool: pool.clone(), dialect, erase: *erase, place: place.clone() }
+        let Self { pool, dialect, erase, location } = self;
+        Self { pool: pool.clone(), dialect, erase: *erase, location: location.clone() }
     }
 }
 
@@ -192,7 +192,7 @@ impl From<Class> for EntityErrorKind {
             Class::Busy => Self::Busy,
             Class::OutOfRange => Self::OutOfRange,
             Class::Unconfirmed => Self::Unconfirmed,
-            Class::Full | Class::NoTable | Class::Refused => Self::Refused,
+            Class::Full | Class::NoTable | Class::Rejected => Self::Rejected,
         }
     }
 }
@@ -200,7 +200,7 @@ impl From<Class> for EntityErrorKind {
 /// Converts a failure of a read-only call, which can't be unconfirmed.
 fn unwritten(failure: Failure) -> EntityError {
     let is_malformed =
-        matches!(&failure, Failure::Silence(SqlError::ColumnDecode { .. } | SqlError::Decode(_)));
+        matches!(&failure, Failure::NoResponse(SqlError::ColumnDecode { .. } | SqlError::Decode(_)));
     match unconfirmed(failure) {
         error if *error.kind() != EntityErrorKind::Unconfirmed => error,
         error if is_malformed => error.with_kind(EntityErrorKind::Malformed),
@@ -211,8 +211,8 @@ fn unwritten(failure: Failure) -> EntityError {
 /// Converts a write failure: if the database returned an error, no data was written.
 fn unconfirmed(failure: Failure) -> EntityError {
     match failure {
-        Failure::Answer(class, error) => EntityError::new(class.into()).caused_by(error),
-        Failure::Silence(error) => EntityError::new(EntityErrorKind::Unconfirmed).caused_by(error),
+        Failure::Database(class, error) => EntityError::new(class.into()).caused_by(error),
+        Failure::NoResponse(error) => EntityError::new(EntityErrorKind::Unconfirmed).caused_by(error),
         failure => {
             EntityError::new(EntityErrorKind::Unconfirmed).caused_by(crate::error::Error::from(failure))
         }

@@ -15,7 +15,7 @@ use crate::family::operations::measured;
 ///
 /// If this is dropped without the call, e.g. because the caller is canceled, the cached copy will be removed
 /// before this process uses the cache again. So this is safe for both commit and rollback.
-#[must_use = "the cache is to hear of it when the transaction is committed"]
+#[must_use = "call `committed` after the commit to update the cache"]
 pub struct UncommittedCount<K, D> {
     inner: Arc<Inner<K, D>>,
     guard: InvalidationGuard,
@@ -89,7 +89,7 @@ impl<K: Entity, D: EntityTransactions> UncommittedCount<K, D> {
 
     /// Updates the cache after the commit. Cache failures are not errors, like for [`Entities::increment`].
     pub async fn committed(self) {
-        self.inner.tell(self.guard, &[self.row]).await;
+        self.inner.emit(self.guard, &[self.row]).await;
     }
 }
 

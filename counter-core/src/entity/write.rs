@@ -13,7 +13,7 @@ use super::versioned::Versioned;
 use crate::error::Error;
 
 /// Retry delays in milliseconds, used when the previous attempt is known to have failed.
-const PAUSES: [u64; 4] = [5, 20, 80, 200];
+const RETRY_DELAYS: [u64; 4] = [5, 20, 80, 200];
 
 impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     pub(super) async fn increment(&self, id: EntityId, field: K, by: i64) -> Result<i64, EntityError> {
@@ -28,7 +28,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
                 return Err(error);
             }
         };
-        self.tell(guard, &[EntityRow { id, field: field.name(), row }]).await;
+        self.emit(guard, &[EntityRow { id, field: field.name(), row }]).await;
         Ok(row.value)
     }
 
@@ -38,10 +38,10 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
         field: &'static str,
         by: i64,
     ) -> Result<Versioned, EntityError> {
-        for pause in PAUSES {
+        for delay in RETRY_DELAYS {
             match self.database.increment(K::NAME, id, field, by).await {
                 Err(error) if *error.kind() == EntityErrorKind::Busy => {
-                    sleep(super::jitter::jitter(Duration::from_millis(pause))).await;
+                    sleep(super::jitter::jitter(Duration::from_millis(delay))).await;
                 }
                 done => return done,
             }
@@ -50,11 +50,11 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 
     /// Reports changed rows to this process and the cache.
-    pub(super) async fn tell(&self, mut guard: InvalidationGuard, changes: &[EntityRow]) {
+    pub(super) async fn emit(&self, mut guard: InvalidationGuard, changes: &[EntityRow]) {
         guard.written();
         self.queries.end(changes.iter().map(|change| change.id));
-        let telling = self.cache.update(K::NAME, changes);
-        if self.ask_cache("the cache was not told of a change", telling).await.is_some() {
+        let updating = self.cache.update(K::NAME, changes);
+        if self.call_cache("failed to update the cache", updating).await.is_some() {
             guard.disarm();
         }
     }

@@ -16,7 +16,7 @@ use super::kind::Entity;
 use crate::family::operations::measured;
 use crate::family::passes::until;
 use crate::family::writer::WriterId;
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 use crate::time::later::later;
 
 /// A handle for in-memory additions that don't need to be in the database immediately, e.g. views.
@@ -71,11 +71,11 @@ pub struct EntityFlusher<K, D> {
 }
 
 /// Maximum number of rows per batch, which takes about 10 ms of database time.
-const ROWS: usize = 1000;
+const MAX_ROWS: usize = 1000;
 
 #[derive(Debug)]
 struct Shared {
-    most: usize,
+    max: usize,
     waiting: Mutex<Waiting>,
     /// Notified when more than half of the slots are in use.
     filling: Notify,
@@ -121,9 +121,9 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// # }
     /// ```
     #[must_use]
-    pub fn write_behind(&self, most: usize) -> (WriteBehind<K>, EntityFlusher<K, D>) {
+    pub fn write_behind(&self, max: usize) -> (WriteBehind<K>, EntityFlusher<K, D>) {
         let (waiting, filling) = (Mutex::default(), Notify::new());
-        let shared = Arc::new(Shared { most, waiting, filling });
+        let shared = Arc::new(Shared { max, waiting, filling });
         let flusher = EntityFlusher {
             entities: self.clone(),
             shared: Arc::clone(&shared),
@@ -145,14 +145,14 @@ impl<K: Entity> WriteBehind<K> {
     pub fn add(&self, id: impl Into<EntityId>, field: K, by: i64) -> Result<(), AddError> {
         let (added, taken) = {
             let waiting = &mut *self.shared.waiting();
-            let added = waiting.add((id.into(), field.name()), by, self.shared.most);
+            let added = waiting.add((id.into(), field.name()), by, self.shared.max);
             match added {
                 Ok(()) => waiting.ledger.recorded += 1,
                 Err(_) => waiting.ledger.refused += 1,
             }
             (added, waiting.sums.len() + waiting.outgoing)
         };
-        if 2 * taken > self.shared.most {
+        if 2 * taken > self.shared.max {
             self.shared.filling.notify_one();
         }
         added
@@ -177,8 +177,8 @@ impl Shared {
 }
 
 impl Waiting {
-    fn add(&mut self, key: (EntityId, &'static str), by: i64, most: usize) -> Result<(), AddError> {
-        let full = self.sums.len() + self.outgoing >= most;
+    fn add(&mut self, key: (EntityId, &'static str), by: i64, max: usize) -> Result<(), AddError> {
+        let full = self.sums.len() + self.outgoing >= max;
         if full && !self.sums.contains_key(&key) {
             return Err(AddError::Full);
         }
@@ -189,7 +189,7 @@ impl Waiting {
     }
 
     fn take(&mut self) -> Vec<EntityAddition> {
-        let rest = self.sums.keys().nth(ROWS).copied();
+        let rest = self.sums.keys().nth(MAX_ROWS).copied();
         let rest = rest.map(|first| self.sums.split_off(&first)).unwrap_or_default();
         let taken = std::mem::replace(&mut self.sums, rest);
         self.outgoing = taken.len();
@@ -209,9 +209,9 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
     /// Cancel safe: if the future is dropped, additions are neither lost nor duplicated.
     pub async fn flush(&mut self) -> Result<(), EntityError> {
         // Additions during the write are left for the next flush.
-        let mut batches = 1 + self.shared.waiting().sums.len().div_ceil(ROWS);
+        let mut batches = 1 + self.shared.waiting().sums.len().div_ceil(MAX_ROWS);
         while batches > 0 && self.load() {
-            caught(measured("entity_flush", self.send())).await?;
+            catch_panic(measured("entity_flush", self.send())).await?;
             batches -= 1;
         }
         Ok(())
@@ -250,14 +250,10 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         let mut guard = InvalidationGuard::new(&inner.invalidations, ids.clone());
         guard.written();
         if dropped > 0 {
-            tracing::error!(
-                calls = dropped,
-                kind = K::NAME,
-                "additions that would overflow their counts are dropped"
-            );
+            tracing::error!(calls = dropped, kind = K::NAME, "dropped additions that would overflow a count");
         }
         match outcome.rows {
-            Some(rows) => inner.tell(guard, &rows).await,
+            Some(rows) => inner.emit(guard, &rows).await,
             // The resulting rows are not known, so dropping the guard removes these copies.
             None => inner.queries.end(ids),
         }
@@ -276,9 +272,9 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
     /// # Cancel safety
     /// Cancel safe like [`flush`](Self::flush). You can call `run` again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), EntityError> {
-        until(shutdown, self.flush_for_ever()).await;
+        until(shutdown, self.flush_forever()).await;
         let deadline = later(Instant::now(), self.shutdown_timeout);
-        let mut pause = FIRST_PAUSE;
+        let mut delay = MIN_RETRY_DELAY;
         loop {
             let cause = match timeout_at(deadline, self.flush()).await {
                 Ok(Ok(())) => None,
@@ -294,18 +290,18 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
                 return Err(cause.into_iter().fold(unflushed, EntityError::caused_by));
             }
             if cause.is_some() {
-                sleep_until(deadline.min(Instant::now() + super::jitter::jitter(pause))).await;
-                pause = (2 * pause).min(LAST_PAUSE);
+                sleep_until(deadline.min(Instant::now() + super::jitter::jitter(delay))).await;
+                delay = (2 * delay).min(MAX_RETRY_DELAY);
             }
         }
     }
 
-    async fn flush_for_ever(&mut self) {
-        let (shared, mut pause) = (Arc::clone(&self.shared), FIRST_PAUSE);
+    async fn flush_forever(&mut self) {
+        let (shared, mut delay) = (Arc::clone(&self.shared), MIN_RETRY_DELAY);
         loop {
             match self.flush().await {
                 Ok(()) => {
-                    pause = FIRST_PAUSE;
+                    delay = MIN_RETRY_DELAY;
                     tokio::select! {
                         () = sleep(self.interval) => {}
                         () = shared.filling.notified() => {}
@@ -313,20 +309,20 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
                 }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    const REFUSED: &str = "the database does not accept counts";
+                    const REFUSED: &str = "failed to write counts to the database; retrying";
                     if self.entities.0.log_limit.admits(REFUSED) {
-                        tell(|| tracing::warn!(%error, cause, kind = K::NAME, "{REFUSED}"));
+                        emit(|| tracing::warn!(%error, cause, kind = K::NAME, "{REFUSED}"));
                     }
-                    sleep(super::jitter::jitter(pause)).await;
-                    pause = (2 * pause).min(LAST_PAUSE);
+                    sleep(super::jitter::jitter(delay)).await;
+                    delay = (2 * delay).min(MAX_RETRY_DELAY);
                 }
             }
         }
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 impl<K> Clone for WriteBehind<K> {
     fn clone(&self) -> Self {
@@ -345,8 +341,8 @@ impl<K: Entity, D> fmt::Debug for EntityFlusher<K, D> {
 impl fmt::Display for AddError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "no more counts of entities can wait for the database",
-            Self::OutOfRange => "the sum that waits for this count would be out of range",
+            Self::Full => "the limit of pending entity counts is reached",
+            Self::OutOfRange => "the pending sum of this count would overflow",
         })
     }
 }

@@ -10,4 +10,4 @@ use crate::error::Error;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The future returned by store methods: a boxed future that resolves to the result, or an [`Error`].
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;

@@ -14,21 +14,21 @@ use crate::sketch::{Sketch, hash};
 pub(crate) const FORMAT: &str = "access-counter";
 
 /// The maximum line length in bytes.
-pub(crate) const LINE: usize = 64 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Maximum number of characters to quote from untrusted input.
-pub(crate) const REPEATED: usize = 500;
+pub(crate) const MAX_QUOTED_CHARS: usize = 500;
 
 /// Parses a line. The error contains the expected format.
-pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], what: &str) -> Result<T, String> {
-    if bytes.len() > LINE {
-        return Err(format!("a line of at most {LINE} bytes"));
+pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], expected: &str) -> Result<T, String> {
+    if bytes.len() > MAX_LINE_BYTES {
+        return Err(format!("a line of at most {MAX_LINE_BYTES} bytes"));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let text = error.to_string();
         // serde_json also reports the line, but this is always line 1 here.
         let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
-        format!("{what} ({} at byte {})", unquoted(reason), error.column())
+        format!("{expected} ({} at byte {})", unquoted(reason), error.column())
     })
 }
 
@@ -155,7 +155,7 @@ impl<'a> Sealed<'a> {
     fn follow(&self, before: Option<u64>, is_first: bool) -> Result<Option<u64>, String> {
         match (before, self.sum) {
             (Some(before), Some(sum)) if sum_after(before, &self.text) == sum => Ok(Some(sum)),
-            (Some(_), Some(_)) => Err("the checksum of the line: the file is damaged".to_owned()),
+            (Some(_), Some(_)) => Err("a matching checksum: the file is corrupt".to_owned()),
             (Some(_), None) if is_first => Ok(None),
             (Some(_), None) => Err("a checksum at the end of the line".to_owned()),
             (None, None) => Ok(None),
@@ -174,12 +174,12 @@ fn unquoted(reason: &str) -> String {
 
 /// Truncates untrusted input.
 pub(crate) fn cut(text: &str) -> String {
-    text.chars().take(REPEATED).collect()
+    text.chars().take(MAX_QUOTED_CHARS).collect()
 }
 
 /// Parses a counter name. The error contains the expected format.
 pub(crate) fn name(text: &str) -> Result<CounterName, String> {
-    CounterName::new(text).map_err(|error| format!("the name of a counter ({error})"))
+    CounterName::new(text).map_err(|error| format!("a counter name ({error})"))
 }
 
 /// Encodes registers in Redis format, as base64.

@@ -114,12 +114,12 @@ impl fmt::Display for CounterName {
 impl fmt::Display for CounterNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("a counter's name is empty"),
+            Self::Empty => f.write_str("the counter name is empty"),
             Self::TooLong(bytes) => {
-                write!(f, "a counter's name has {bytes} bytes, more than {}", CounterName::MAX_BYTES)
+                write!(f, "the counter name has {bytes} bytes, but the maximum is {}", CounterName::MAX_BYTES)
             }
             Self::ControlCharacter(at) => {
-                write!(f, "a counter's name has a control character at byte {at}")
+                write!(f, "the counter name contains a control character at byte {at}")
             }
         }
     }

@@ -3,9 +3,9 @@
 use crate::error::{Error, ErrorKind};
 
 #[cfg(feature = "metrics")]
-const OPERATIONS: &str = "access_counter_operations_total";
+const OPERATIONS_TOTAL: &str = "access_counter_operations_total";
 #[cfg(feature = "metrics")]
-const SECONDS: &str = "access_counter_operation_seconds";
+const OPERATION_SECONDS: &str = "access_counter_operation_seconds";
 
 /// The outcome of a failed operation, used as a label value.
 pub(crate) trait Outcome {
@@ -17,8 +17,8 @@ pub(crate) fn describe() {
     #[cfg(feature = "metrics")]
     {
         use metrics::{Unit, describe_counter, describe_histogram};
-        describe_counter!(OPERATIONS, Unit::Count, "Operations of counters by outcome");
-        describe_histogram!(SECONDS, Unit::Seconds, "How long operations of counters took");
+        describe_counter!(OPERATIONS_TOTAL, Unit::Count, "Counter operations by outcome");
+        describe_histogram!(OPERATION_SECONDS, Unit::Seconds, "Duration of counter operations");
     }
 }
 
@@ -26,16 +26,16 @@ pub(crate) fn describe() {
 /// dropped early.
 pub(crate) async fn measured<T, E: Outcome>(
     operation: &'static str,
-    doing: impl Future<Output = Result<T, E>>,
+    future: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     #[cfg(feature = "metrics")]
-    let begun = std::time::Instant::now();
-    let answer = doing.await;
+    let started = std::time::Instant::now();
+    let answer = future.await;
     #[cfg(feature = "metrics")]
     {
         let outcome = answer.as_ref().map_or_else(Outcome::outcome, |_| "ok");
-        metrics::counter!(OPERATIONS, "operation" => operation, "outcome" => outcome).increment(1);
-        metrics::histogram!(SECONDS, "operation" => operation).record(begun.elapsed());
+        metrics::counter!(OPERATIONS_TOTAL, "operation" => operation, "outcome" => outcome).increment(1);
+        metrics::histogram!(OPERATION_SECONDS, "operation" => operation).record(started.elapsed());
     }
     #[cfg(not(feature = "metrics"))]
     let _ = (operation, answer.as_ref().err().map(Outcome::outcome));
@@ -47,7 +47,7 @@ impl Outcome for Error {
         match self.kind() {
             ErrorKind::Unavailable => "unavailable",
             ErrorKind::Unconfirmed => "unconfirmed",
-            ErrorKind::Refused => "refused",
+            ErrorKind::Rejected => "refused",
             ErrorKind::WindowClosed { .. } => "closed",
             ErrorKind::Malformed { .. } => "malformed",
             _ => "invalid",

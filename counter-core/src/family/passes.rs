@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::error::Error;
-use crate::family::future::{Answer, BoxFuture};
-use crate::log::unwind::{caught, tell};
+use crate::family::future::{BoxFuture, StoreFuture};
+use crate::log::unwind::{catch_panic, emit};
 
 /// Runs a background loop until `shutdown` completes.
 pub async fn until(shutdown: impl Future<Output = ()>, background: impl Future<Output = ()>) {
@@ -22,14 +22,14 @@ pub async fn until(shutdown: impl Future<Output = ()>, background: impl Future<O
 /// The passes of a background loop. Logs a message when passes start to fail, and when they succeed again.
 #[derive(Debug)]
 pub struct Passes {
-    what: &'static str,
+    name: &'static str,
     failing: bool,
 }
 
 impl Passes {
     /// Creates the passes. The name is used in log messages.
-    pub const fn of(what: &'static str) -> Self {
-        Self { what, failing: false }
+    pub const fn of(name: &'static str) -> Self {
+        Self { name, failing: false }
     }
 
     /// Runs passes forever. This always sleeps for `interval` before a pass, because the store may still be
@@ -38,7 +38,7 @@ impl Passes {
         mut self,
         interval: Duration,
         state: &'a mut S,
-        pass: impl Fn(&mut S) -> Answer<'_, ()> + Send + 'a,
+        pass: impl Fn(&mut S) -> StoreFuture<'_, ()> + Send + 'a,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             loop {
@@ -50,17 +50,17 @@ impl Passes {
 
     /// Runs a single pass. Returns `None` if it fails or panics.
     pub async fn make<T>(&mut self, pass: impl Future<Output = Result<T, Error>> + Send) -> Option<T> {
-        let Self { what, failing } = self;
-        match caught(pass).await {
+        let Self { name, failing } = self;
+        match catch_panic(pass).await {
             Ok(made) => {
                 if std::mem::replace(failing, false) {
-                    tell(|| tracing::info!("{what} works again"));
+                    emit(|| tracing::info!("{name} succeeded again"));
                 }
                 Some(made)
             }
             Err(error) => {
                 if !std::mem::replace(failing, true) {
-                    tell(|| tracing::warn!(?error, "{what} failed; the next pass tries again"));
+                    emit(|| tracing::warn!(?error, "{name} failed; the next pass will retry"));
                 }
                 None
             }

@@ -33,7 +33,7 @@ impl Shards {
     /// A single shard, i.e. the store is not sharded.
     pub const ONE: Self = Self(NonZeroU16::MIN);
 
-    const MOST: u16 = 1024;
+    const MAX_SHARDS: u16 = 1024;
 
     /// Returns the number of shards.
     #[must_use]
@@ -50,8 +50,8 @@ impl Shards {
     /// [label](crate::visits::LabelValues).
     #[must_use]
     pub fn of(self, counter: &str) -> Shard {
-        let place = sketch::hash(sharded_part(counter).as_bytes()) % u64::from(self.0.get());
-        Shard(u16::try_from(place).expect("less than a u16"))
+        let index = sketch::hash(sharded_part(counter).as_bytes()) % u64::from(self.0.get());
+        Shard(u16::try_from(index).expect("less than a u16"))
     }
 }
 
@@ -67,7 +67,10 @@ impl TryFrom<u16> for Shards {
     type Error = ShardsError;
 
     fn try_from(count: u16) -> Result<Self, ShardsError> {
-        NonZeroU16::new(count).filter(|count| count.get() <= Self::MOST).map(Self).ok_or(ShardsError(count))
+        NonZeroU16::new(count)
+            .filter(|count| count.get() <= Self::MAX_SHARDS)
+            .map(Self)
+            .ok_or(ShardsError(count))
     }
 }
 
@@ -79,7 +82,7 @@ impl fmt::Display for Shard {
 
 impl fmt::Display for ShardsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} shards are not between 1 and 1024", self.0)
+        write!(f, "the number of shards must be between 1 and 1024, not {}", self.0)
     }
 }
 
@@ -92,15 +95,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_of_a_name_is_the_same_in_every_version() {
+    fn the_shard_of_a_name_never_changes() {
         let shards = Shards::try_from(16).expect("a good number");
-        let places = ["hits", "(other)", "/articles/{id}", ""].map(|name| shards.of(name).index());
-        assert_eq!(places, [2, 13, 0, 2]);
+        let indices = ["hits", "(other)", "/articles/{id}", ""].map(|name| shards.of(name).index());
+        assert_eq!(indices, [2, 13, 0, 2]);
         assert!(Shards::ONE.iter().eq([Shards::ONE.of("hits")]));
     }
 
     #[test]
-    fn all_values_of_a_label_have_one_place() {
+    fn all_values_of_a_label_share_a_shard() {
         let shards = Shards::try_from(16).expect("a good number");
         let of = |name| shards.of(name).index();
         let values = ["label:referrer:example.com", "label:referrer:(other)", "label:referrer:a:b"];
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_spread_evenly() {
+    fn names_are_distributed_evenly_over_shards() {
         let shards = Shards::try_from(16).expect("a good number");
         let mut counts = [0_u32; 16];
         for n in 0..16_000 {

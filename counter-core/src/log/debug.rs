@@ -34,9 +34,9 @@ mod tests {
     use crate::error::{Error, ErrorKind};
 
     #[test]
-    fn an_error_that_main_returns_is_printed_with_its_causes() {
-        let inner = Error::new(ErrorKind::Refused).caused_by("the disk is full");
+    fn debug_output_of_an_error_includes_the_sources() {
+        let inner = Error::new(ErrorKind::Rejected).caused_by("the disk is full");
         let error: Box<dyn std::error::Error> = Error::new(ErrorKind::Panicked).caused_by(inner).into();
-        assert_eq!(format!("{error:?}"), "a call panicked: the store refused: the disk is full");
+        assert_eq!(format!("{error:?}"), "a call panicked: the store rejected the request: the disk is full");
     }
 }

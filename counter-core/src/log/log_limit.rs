@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_cause_is_logged_once_a_second() {
+    async fn causes_are_logged_once_per_second() {
         let limit = LogLimit::default();
         let admitted = |cause| (0..100).filter(|_| limit.admits(cause)).count();
         assert_eq!((admitted("one"), admitted("another")), (1, 1));

@@ -14,7 +14,7 @@ pub struct Panicked(String);
 /// Runs a future, but returns panics as errors.
 ///
 /// The data used by the future must be consistent at any point where it might panic.
-pub fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
+pub fn catch_panic<'a, T: 'a, E: From<Panicked> + 'a>(
     future: impl Future<Output = Result<T, E>> + Send + 'a,
 ) -> impl Future<Output = Result<T, E>> + Send + 'a {
     // Boxed because store futures are deeply nested, and rustc has a recursion limit of 128.
@@ -26,8 +26,8 @@ pub fn caught<'a, T: 'a, E: From<Panicked> + 'a>(
 }
 
 /// Calls a logger or a metrics recorder, ignoring panics.
-pub fn tell(telling: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(telling)) {
+pub fn emit(call: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
         discard(panic);
     }
 }
@@ -36,7 +36,7 @@ impl Panicked {
     fn of(panic: Box<dyn Any + Send>) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        let panicked = Self(text.unwrap_or("a panic without a text").to_owned());
+        let panicked = Self(text.unwrap_or("unknown panic").to_owned());
         discard(panic);
         panicked
     }

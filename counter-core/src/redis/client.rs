@@ -4,14 +4,14 @@ use fred::error::Error as FredError;
 use fred::types::{FromValue, Value};
 use tokio::time::Instant;
 
-use super::connection::{Command, Connection, converted, has_code, unavailable};
+use super::connection::{Command, Connection, convert_reply, has_code, unavailable};
 use super::namespace::{Namespace, Prefix};
 use super::probed::Probed;
-use super::refusal::Refusal;
+use super::refusal::ScriptRejection;
 use super::script::{Call, Script};
 use super::topology::Topology;
 use crate::error::Error;
-use crate::family::future::{Answer, BoxFuture};
+use crate::family::future::{BoxFuture, StoreFuture};
 use crate::family::shard::{Shard, Shards};
 
 /// A client for a single namespace, used by all counter families to send commands.
@@ -21,7 +21,7 @@ pub(crate) struct Client {
     shards: Shards,
     /// Key prefixes, by shard.
     prefixes: Box<[Prefix]>,
-    pub(super) refusal: Refusal,
+    pub(super) refusal: ScriptRejection,
     pub(super) probed: Probed,
 }
 
@@ -36,7 +36,7 @@ impl Client {
             topology,
             shards: shards.unwrap_or(Shards::ONE),
             prefixes,
-            refusal: Refusal::default(),
+            refusal: ScriptRejection::default(),
             probed: Probed::default(),
         }
     }
@@ -69,9 +69,9 @@ impl Client {
         without_scripts: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         if self.refusal.runs_scripts(Instant::now()) {
-            let answer = by_script.await;
-            if !self.refusal.learn(&answer, Instant::now()) {
-                return answer;
+            let reply = by_script.await;
+            if !self.refusal.learn(&reply, Instant::now()) {
+                return reply;
             }
         }
         without_scripts.await
@@ -79,35 +79,40 @@ impl Client {
 
     pub(crate) async fn run<R: FromValue>(&self, script: &Script, call: Call) -> Result<R, Error> {
         let (first, args) = call.args(script);
-        let answer = self.evaluate(script, &first, args).await?;
-        match answer.convert() {
-            Ok(answer) => Ok(answer),
+        let reply = self.evaluate(script, &first, args).await?;
+        match reply.convert() {
+            Ok(reply) => Ok(reply),
             // The type that a script returns does not depend on the data, so this can't be the reply to our
             // script.
-            Err(error) => Err(self.distrust(&first, error).await),
+            Err(error) => Err(self.reject_reply(&first, error).await),
         }
     }
 
-    fn evaluate<'a>(&'a self, script: &'a Script, first: &'a str, mut args: Vec<Value>) -> Answer<'a, Value> {
+    fn evaluate<'a>(
+        &'a self,
+        script: &'a Script,
+        first: &'a str,
+        mut args: Vec<Value>,
+    ) -> StoreFuture<'a, Value> {
         Box::pin(async move {
-            match self.ask("EVALSHA", first, &args).await {
+            match self.request("EVALSHA", first, &args).await {
                 Err(error) if has_code(&error, "NOSCRIPT") => {
                     args[0] = script.source();
-                    self.ask("EVAL", first, &args).await
+                    self.request("EVAL", first, &args).await
                 }
-                answer => answer,
+                reply => reply,
             }
         })
     }
 
     /// Replaces the connection because a reply does not match the command. The command may have been
     /// executed.
-    pub(super) fn distrust<'a>(&'a self, key: &'a str, error: FredError) -> BoxFuture<'a, Error> {
+    pub(super) fn reject_reply<'a>(&'a self, key: &'a str, error: FredError) -> BoxFuture<'a, Error> {
         Box::pin(async move {
             if let Ok(connection) = self.connection(key).await {
-                connection.distrust();
+                connection.reject_reply();
             }
-            unavailable(format!("the answer does not fit the command: {error}"))
+            unavailable(format!("unexpected reply to the command: {error}"))
         })
     }
 
@@ -118,12 +123,17 @@ impl Client {
         key: &str,
         args: Vec<Value>,
     ) -> Result<R, Error> {
-        converted(self.ask(command, key, &args).await)
+        convert_reply(self.request(command, key, &args).await)
     }
 
     /// Sends the command for [`call`](Self::call). This is not generic, so that only the conversion is
     /// compiled for different reply types.
-    fn ask<'a>(&'a self, command: &'static str, key: &'a str, args: &'a [Value]) -> Answer<'a, Value> {
+    fn request<'a>(
+        &'a self,
+        command: &'static str,
+        key: &'a str,
+        args: &'a [Value],
+    ) -> StoreFuture<'a, Value> {
         Box::pin(async move {
             let send =
                 |server: Arc<Connection>| async move { server.call(command, key, args.to_vec()).await };
@@ -142,7 +152,7 @@ impl Client {
         &'a self,
         key: &'a str,
         calls: Vec<Command>,
-    ) -> Answer<'a, Vec<Result<Value, Error>>> {
+    ) -> StoreFuture<'a, Vec<Result<Value, Error>>> {
         Box::pin(async move {
             let send = |server: Arc<Connection>| {
                 let calls = calls.clone();
@@ -163,7 +173,7 @@ impl Client {
     }
 
     /// Updates the slot map if this reply shows that it is stale.
-    pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        self.topology.learn(answer)
+    pub(crate) fn learn<T>(&self, reply: Result<T, Error>) -> Result<T, Error> {
+        self.topology.learn(reply)
     }
 }

@@ -11,7 +11,7 @@ impl Client {
     pub(crate) async fn time(&self, key: &str) -> Result<Timestamp, Error> {
         match seconds(self.call("TIME", key, Vec::new()).await?) {
             Ok(time) => Ok(time),
-            Err(error) => Err(self.distrust(key, error).await),
+            Err(error) => Err(self.reject_reply(key, error).await),
         }
     }
 }
@@ -19,15 +19,15 @@ impl Client {
 impl Transaction<'_> {
     /// Queries the server clock. This must be called before the transaction is executed.
     pub(crate) async fn time(&self) -> Result<Timestamp, Error> {
-        let answer = self.call("TIME", Vec::new()).await?;
-        seconds(answer).map_err(|error| self.distrust(error))
+        let reply = self.call("TIME", Vec::new()).await?;
+        seconds(reply).map_err(|error| self.reject_reply(error))
     }
 }
 
 /// Parses the seconds from the reply to `TIME`.
-fn seconds(answer: Value) -> Result<Timestamp, FredError> {
-    let parts: Vec<String> = answer.convert()?;
+fn seconds(reply: Value) -> Result<Timestamp, FredError> {
+    let parts: Vec<String> = reply.convert()?;
     let seconds = parts.first().and_then(|seconds| seconds.parse().ok());
-    let no_time = || FredError::new(FredKind::Parse, "TIME returned no number");
+    let no_time = || FredError::new(FredKind::Parse, "TIME did not return a number");
     seconds.map(Timestamp::from_unix).ok_or_else(no_time)
 }

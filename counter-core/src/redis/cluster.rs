@@ -15,9 +15,9 @@ use fred::types::config::{Config, Server, ServerConfig};
 use fred::util::redis_keyslot;
 use futures_util::future::{join_all, select_ok};
 
-use super::connection::{Connection, converted, explain, has_code, unavailable};
+use super::connection::{Connection, convert_reply, explain, has_code, unavailable};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::{Answer, BoxFuture};
+use crate::family::future::{BoxFuture, StoreFuture};
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
@@ -27,19 +27,19 @@ pub(crate) struct Cluster {
     seeds: Vec<Server>,
     map: Mutex<Map>,
     /// Held while the map is being refreshed, so that only a single caller does this at a time.
-    asking: tokio::sync::Mutex<()>,
+    refreshing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Map {
     nodes: HashMap<Server, Arc<Connection>>,
     /// The number of connections made to nodes that have been removed since.
-    gone: u64,
+    closed: u64,
     masters: Vec<(RangeInclusive<u16>, Server)>,
     /// True if a reply shows that the map is out of date.
     stale: bool,
     /// The number of times the nodes have been queried for the map, including failed attempts.
-    asked: u64,
+    queried: u64,
 }
 
 impl Cluster {
@@ -50,7 +50,7 @@ impl Cluster {
         for seed in &seeds {
             map.nodes.insert(seed.clone(), connection(&config, seed)?);
         }
-        Ok(Self { config, seeds, map: Mutex::new(map), asking: tokio::sync::Mutex::default() })
+        Ok(Self { config, seeds, map: Mutex::new(map), refreshing: tokio::sync::Mutex::default() })
     }
 
     /// Waits a few seconds at most for the initial map and the connections to the masters.
@@ -64,7 +64,7 @@ impl Cluster {
 
     pub(crate) fn connections(&self) -> u64 {
         let map = self.map();
-        map.gone + map.nodes.values().map(|node| node.connections()).sum::<u64>()
+        map.closed + map.nodes.values().map(|node| node.connections()).sum::<u64>()
     }
 
     /// Returns the connection to the master for this key.
@@ -81,29 +81,29 @@ impl Cluster {
         let map = self.map();
         let master = map.masters.iter().find(|(slots, _)| slots.contains(&slot));
         let node = master.and_then(|(_, server)| map.nodes.get(server)).cloned();
-        node.ok_or_else(|| unavailable(format!("no node of the cluster has the slot {slot}")))
+        node.ok_or_else(|| unavailable(format!("no cluster node serves the slot {slot}")))
     }
 
     /// Marks the map as stale if a node is unavailable or redirects a command.
-    pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        answer.inspect_err(|error| self.doubt(error))
+    pub(crate) fn learn<T>(&self, reply: Result<T, Error>) -> Result<T, Error> {
+        reply.inspect_err(|error| self.mark_stale(error))
     }
 
-    fn doubt(&self, error: &Error) {
-        let redirected = ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|word| has_code(error, word));
+    fn mark_stale(&self, error: &Error) {
+        let redirected = ["MOVED", "ASK", "CLUSTERDOWN", "READONLY"].iter().any(|code| has_code(error, code));
         if redirected || *error.kind() == ErrorKind::Unavailable {
             self.map().stale = true;
         }
     }
 
     /// Queries all nodes for the map concurrently and uses the reply that arrives first.
-    fn refresh(&self) -> Answer<'_, ()> {
-        Box::pin(self.refresh_now())
+    fn refresh(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.refresh_map())
     }
 
-    async fn refresh_now(&self) -> Result<(), Error> {
-        let asked = self.map().asked;
-        let _asking = self.asking.lock().await;
+    async fn refresh_map(&self) -> Result<(), Error> {
+        let queried = self.map().queried;
+        let _refreshing = self.refreshing.lock().await;
         let nodes: Vec<_> = {
             let map = self.map();
             if !map.stale {
@@ -111,23 +111,23 @@ impl Cluster {
             }
             // A query might take seconds, so callers that have been waiting for this lock should not repeat
             // it in turn.
-            if map.asked != asked {
-                return Err(unavailable("no node of the cluster has answered"));
+            if map.queried != queried {
+                return Err(unavailable("no cluster node responded"));
             }
             map.nodes.iter().map(|(server, node)| (server.clone(), Arc::clone(node))).collect()
         };
-        let answer = select_ok(nodes.iter().map(|(server, node)| Box::pin(ask(server, node)))).await;
+        let reply = select_ok(nodes.iter().map(|(server, node)| Box::pin(query_slots(server, node)))).await;
         let mut map = self.map();
-        map.asked += 1;
-        let (masters, _) = answer?;
-        let mut wanted: Vec<_> = masters.iter().map(|(_, server)| server.clone()).collect();
-        wanted.extend(self.seeds.iter().cloned());
-        map.gone += map
+        map.queried += 1;
+        let (masters, _) = reply?;
+        let mut servers: Vec<_> = masters.iter().map(|(_, server)| server.clone()).collect();
+        servers.extend(self.seeds.iter().cloned());
+        map.closed += map
             .nodes
-            .extract_if(|server, _| !wanted.contains(server))
+            .extract_if(|server, _| !servers.contains(server))
             .map(|(_, node)| node.connections())
             .sum::<u64>();
-        for server in wanted {
+        for server in servers {
             if let Entry::Vacant(place) = map.nodes.entry(server) {
                 let node = connection(&self.config, place.key());
                 place.insert(node.map_err(explain)?);
@@ -143,24 +143,27 @@ impl Cluster {
     }
 }
 
-async fn ask(server: &Server, node: &Connection) -> Result<Vec<(RangeInclusive<u16>, Server)>, Error> {
+async fn query_slots(
+    server: &Server,
+    node: &Connection,
+) -> Result<Vec<(RangeInclusive<u16>, Server)>, Error> {
     // A new node needs some time to connect.
     node.wait().await;
-    let slots: Vec<Value> = converted(node.call("CLUSTER", "", vec!["SLOTS".into()]).await)?;
+    let slots: Vec<Value> = convert_reply(node.call("CLUSTER", "", vec!["SLOTS".into()]).await)?;
     let masters: Option<Vec<_>> = slots.into_iter().map(|range| master(range, server)).collect();
     let masters = masters.filter(|masters| !masters.is_empty());
-    masters.ok_or_else(|| unavailable("the cluster does not know its slots"))
+    masters.ok_or_else(|| unavailable("the cluster did not report any slots"))
 }
 
 /// Parses an entry of the reply to `CLUSTER SLOTS`: start slot, end slot, master, replicas.
-fn master(range: Value, asked: &Server) -> Option<(RangeInclusive<u16>, Server)> {
+fn master(range: Value, queried: &Server) -> Option<(RangeInclusive<u16>, Server)> {
     let range = range.into_array();
     let slot = |at: usize| range.get(at)?.as_u64().and_then(|slot| u16::try_from(slot).ok());
     let node = range.get(2)?.clone().into_array();
     let port = node.get(1)?.as_u64().and_then(|port| u16::try_from(port).ok())?;
     // If a node does not report a hostname, it is reachable via the host that we queried.
     let name = node.first()?.as_string().filter(|name| !name.is_empty() && name != "?");
-    let server = Server::new(name.map_or_else(|| asked.host.clone(), Into::into), port);
+    let server = Server::new(name.map_or_else(|| queried.host.clone(), Into::into), port);
     Some((slot(0)?..=slot(1)?, server))
 }
 

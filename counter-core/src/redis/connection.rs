@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::family::future::BoxFuture;
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 use client_handle::{ClientHandle, is_code};
 use dialer::{Dialer, Link};
 use queues::Queues;
@@ -48,9 +48,9 @@ pub(crate) type Command = (&'static str, Vec<Value>);
 
 /// The timeout for a command, from the call to the reply. This must be longer than the time after which the
 /// client considers an unresponsive server dead.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
-const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+const FIRST_CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// Starts to connect.
@@ -69,7 +69,7 @@ impl Connection {
     }
 
     fn new(config: Option<Config>, link: Arc<Link>, dialer: Option<AbortHandle>) -> Self {
-        let options = Options { fail_fast: true, timeout: Some(TIMEOUT), ..Options::default() };
+        let options = Options { fail_fast: true, timeout: Some(COMMAND_TIMEOUT), ..Options::default() };
         let (renewals, transactions) = (Renewals::default(), Queues::default());
         Self { config, link, dialer: Mutex::new(dialer), renewals, transactions, options }
     }
@@ -77,7 +77,7 @@ impl Connection {
     /// Waits for the connection for a second at most, so that a service should not start with failures if the
     /// server is reachable.
     pub(crate) fn wait(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.link.wait(FIRST_CONNECTION))
+        Box::pin(self.link.wait(FIRST_CONNECTION_TIMEOUT))
     }
 
     /// Returns the number of connections made.
@@ -102,8 +102,8 @@ impl Connection {
         arguments: Vec<Value>,
     ) -> Result<Value, Error> {
         let handle = self.handle_or_yield().await?;
-        let answer = handle.call(&self.options, self::command(command, key), arguments).await;
-        answer.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.answered())
+        let reply = handle.call(&self.options, self::command(command, key), arguments).await;
+        reply.map_err(|error| self.explain(&handle, error)).inspect(|_| handle.replied())
     }
 
     /// Sends commands in a pipeline, and returns the replies in the same order. If a key holds the wrong type
@@ -113,20 +113,20 @@ impl Connection {
         key: &str,
         calls: Vec<Command>,
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let (handle, asked) = (self.handle_or_yield().await?, calls.len());
+        let (handle, expected) = (self.handle_or_yield().await?, calls.len());
         let calls = calls.into_iter().map(|(name, arguments)| (command(name, key), arguments)).collect();
-        let answers = handle.call_each(&self.options, calls).await;
-        let answers = answers.map_err(|error| self.explain(&handle, error))?;
-        let each = |answer: Result<Value, FredError>| match answer {
-            Err(error) if is_of_the_key(&error) => Ok(Err(explain(error))),
-            answer => answer.map(Ok).map_err(|error| self.explain(&handle, error)),
+        let replies = handle.call_each(&self.options, calls).await;
+        let replies = replies.map_err(|error| self.explain(&handle, error))?;
+        let each = |reply: Result<Value, FredError>| match reply {
+            Err(error) if is_key_error(&error) => Ok(Err(explain(error))),
+            reply => reply.map(Ok).map_err(|error| self.explain(&handle, error)),
         };
-        let answers = answers.into_iter().map(each).collect::<Result<Vec<_>, _>>()?;
-        if answers.len() != asked {
-            return Err(unavailable("there are not as many answers as commands"));
+        let replies = replies.into_iter().map(each).collect::<Result<Vec<_>, _>>()?;
+        if replies.len() != expected {
+            return Err(unavailable("the number of replies does not match the number of commands"));
         }
-        handle.answered();
-        Ok(answers)
+        handle.replied();
+        Ok(replies)
     }
 
     /// Opens a connection to the same address as the current connection. It will not reconnect if it breaks.
@@ -138,23 +138,23 @@ impl Connection {
 
     /// Returns the configuration used to create the client.
     pub(crate) fn config(&self) -> Config {
-        let of_the_client =
+        let client_config =
             || self.link.client().map(|client| client.client.client_config()).unwrap_or_default();
-        self.config.clone().unwrap_or_else(of_the_client)
+        self.config.clone().unwrap_or_else(client_config)
     }
 
     /// Replaces the connection because of an invalid reply: replies may have been assigned to the wrong
     /// commands, or the peer may not be a Redis server.
-    pub(crate) fn distrust(&self) {
+    pub(crate) fn reject_reply(&self) {
         if let Ok(handle) = self.link.client() {
-            self.renew(&handle, "the server answers nonsense");
+            self.renew(&handle, "the server sent an invalid reply");
         }
     }
 
     fn renew(&self, handle: &ClientHandle, reason: &'static str) {
         if !handle.has_ended() && self.config.is_some() && self.renewals.allow(Instant::now()) {
-            handle.end_because(reason);
-            tell(|| tracing::warn!(reason, "the connection to the store is being replaced"));
+            handle.end_with_reason(reason);
+            emit(|| tracing::warn!(reason, "the connection to the store is being replaced"));
         }
     }
 
@@ -182,17 +182,17 @@ impl Connection {
     }
 
     fn explain(&self, handle: &ClientHandle, error: FredError) -> Error {
-        if handle.hangs_after(&error) {
-            handle.end_because("several calls in a row had no answer");
-            tell(|| tracing::warn!("the connection to the store hangs and is being replaced"));
+        if handle.is_unresponsive_after(&error) {
+            handle.end_with_reason("too many consecutive timeouts");
+            emit(|| tracing::warn!("the connection to the store hangs and will be replaced"));
         } else if is_code(error.details(), "READONLY") {
             // The master has been demoted to a replica. The next connection will find the new master by
             // sentinel or by name.
             self.renew(handle, "the server is a replica");
         }
         let error = explain(error);
-        match handle.latest_trouble() {
-            Some(trouble) if *error.kind() == ErrorKind::Unavailable => error.caused_by(trouble),
+        match handle.latest_error() {
+            Some(last_error) if *error.kind() == ErrorKind::Unavailable => error.caused_by(last_error),
             _ => error,
         }
     }
@@ -214,13 +214,13 @@ impl fmt::Debug for Connection {
 }
 
 /// Returns the message from the server or the client if this error has been created by [`explain`].
-pub(crate) fn answer_of(error: &Error) -> Option<&str> {
+pub(crate) fn error_message(error: &Error) -> Option<&str> {
     std::error::Error::source(error)?.downcast_ref::<FredError>().map(FredError::details)
 }
 
 /// Returns `true` if this error is a server reply with the given error code.
-pub(crate) fn has_code(error: &Error, word: &str) -> bool {
-    answer_of(error).is_some_and(|answer| is_code(answer, word))
+pub(crate) fn has_code(error: &Error, code: &str) -> bool {
+    error_message(error).is_some_and(|reply| is_code(reply, code))
 }
 
 /// Creates a command. Cluster clients will route it to the server for this key.
@@ -228,8 +228,8 @@ pub(crate) fn command(name: &'static str, key: &str) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::Custom(redis_keyslot(key.as_bytes())), false)
 }
 
-pub(crate) fn unavailable(words: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Unknown, words.into()))
+pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Unavailable).caused_by(FredError::new(FredKind::Unknown, message.into()))
 }
 
 pub(crate) fn explain(error: FredError) -> Error {
@@ -240,27 +240,27 @@ pub(crate) fn explain(error: FredError) -> Error {
         | FredKind::Routing
         | FredKind::Backpressure => true,
         // Used for most server errors, but also for errors from the client.
-        FredKind::Unknown => !is_answer(error.details()),
+        FredKind::Unknown => !is_server_error(error.details()),
         _ => false,
     };
-    let kind = if unreachable { ErrorKind::Unavailable } else { ErrorKind::Refused };
+    let kind = if unreachable { ErrorKind::Unavailable } else { ErrorKind::Rejected };
     Error::new(kind).caused_by(error)
 }
 
 /// Converts a server reply into the type that the caller expects.
-pub(crate) fn converted<R: FromValue>(answer: Result<Value, Error>) -> Result<R, Error> {
-    answer?.convert().map_err(explain)
+pub(crate) fn convert_reply<R: FromValue>(reply: Result<Value, Error>) -> Result<R, Error> {
+    reply?.convert().map_err(explain)
 }
 
 /// Returns `true` if the key holds the wrong type for the command. Other commands in the pipeline may still
 /// succeed.
-fn is_of_the_key(error: &FredError) -> bool {
+fn is_key_error(error: &FredError) -> bool {
     ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| is_code(error.details(), code))
 }
 
 /// Returns `true` if a message is a server error: they start with a code such as `ERR` or `READONLY`.
-fn is_answer(words: &str) -> bool {
-    let code = words.split(' ').next().unwrap_or_default();
+fn is_server_error(message: &str) -> bool {
+    let code = message.split(' ').next().unwrap_or_default();
     !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
@@ -269,13 +269,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_refuses_is_not_what_the_client_could_not_send() {
-        let kind = |words: &'static str| explain(FredError::new(FredKind::Unknown, words)).kind().clone();
-        for words in ["ERR no", "READONLY You can't write against a read only replica.", "OOM"] {
-            assert_eq!(kind(words), ErrorKind::Refused, "{words}");
+    fn server_errors_are_distinguished_from_client_errors() {
+        let kind = |message: &'static str| explain(FredError::new(FredKind::Unknown, message)).kind().clone();
+        for message in ["ERR no", "READONLY You can't write against a read only replica.", "OOM"] {
+            assert_eq!(kind(message), ErrorKind::Rejected, "{message}");
         }
-        for words in ["Failed to route command.", "Client is not initialized.", ""] {
-            assert_eq!(kind(words), ErrorKind::Unavailable, "{words}");
+        for message in ["Failed to route command.", "Client is not initialized.", ""] {
+            assert_eq!(kind(message), ErrorKind::Unavailable, "{message}");
         }
     }
 }

@@ -49,8 +49,8 @@ impl Namespace {
     /// Returns an error if the prefix is longer than 64 bytes, or contains a brace or a control character.
     pub fn without_separator(prefix: &str) -> Result<Self, NamespaceError> {
         // Braces would be taken as a hash tag, but the shard must choose the cluster slot.
-        let odd = prefix.chars().any(|c| c.is_control() || c == '{' || c == '}');
-        if odd || prefix.len() > 64 {
+        let invalid = prefix.chars().any(|c| c.is_control() || c == '{' || c == '}');
+        if invalid || prefix.len() > 64 {
             Err(NamespaceError::Malformed(prefix.to_owned()))
         } else {
             Ok(Self(prefix.to_owned()))
@@ -87,12 +87,12 @@ impl fmt::Display for NamespaceError {
         match self {
             Self::Malformed(prefix) => write!(
                 f,
-                "a namespace has at most 64 bytes and no braces or control characters, unlike {prefix:?}"
+                "invalid namespace {prefix:?}: use at most 64 bytes and no braces or control characters"
             ),
             Self::NoSeparator(prefix) => write!(
                 f,
-                "the namespace {prefix:?} has no separator at its end: write {:?}, or \
-                 `Namespace::without_separator` for keys that are there already",
+                "the namespace {prefix:?} must end with a separator: write {:?}, or use \
+                 `Namespace::without_separator` for existing keys",
                 format!("{prefix}:")
             ),
         }
@@ -143,15 +143,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_without_a_separator_is_refused_with_what_to_write() {
+    fn a_namespace_must_end_with_a_separator() {
         for good in ["", "shop:", "shop/", "a-b_", "é."] {
             assert_eq!(good.parse::<Namespace>().map(|namespace| namespace.to_string()), Ok(good.to_owned()));
         }
         for bad in ["shop", "shop:1", "é"] {
             let error = bad.parse::<Namespace>().expect_err("no separator").to_string();
             assert!(error.contains(&format!("write \"{bad}:\"")), "{error}");
-            let there = Namespace::without_separator(bad).expect("it may be there already");
-            assert_eq!(there.to_string(), bad);
+            let existing = Namespace::without_separator(bad).expect("it may be there already");
+            assert_eq!(existing.to_string(), bad);
         }
         assert!("{shop}:".parse::<Namespace>().is_err() && Namespace::without_separator("{shop}").is_err());
     }

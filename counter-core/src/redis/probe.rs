@@ -5,7 +5,7 @@ use super::server::RedisServer;
 use super::topology::Topology;
 use super::transaction::Queue;
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::shard::Shard;
 
 impl Client {
@@ -18,9 +18,7 @@ impl Client {
             && matches!(self.topology, Topology::One(_))
             && !self.prefix(Shard::default()).is_tagged()
         {
-            tracing::error!(
-                "this server is a node of a cluster: its address must begin with redis-cluster://"
-            );
+            tracing::error!("this server is a cluster node: use a redis-cluster:// address");
         }
         if let Some(version) = &server.version {
             tracing::info!(version, scripts = server.scripts, "connected to the store");
@@ -28,7 +26,7 @@ impl Client {
     }
 
     /// Probes the server if the previous probe has expired.
-    pub(crate) async fn probe_now_and_then(&self) {
+    pub(crate) async fn probe_if_due(&self) {
         if self.probed.is_due(self.topology.connections()) {
             // If this fails, the next call will retry.
             drop(self.probe_and_warn().await);
@@ -45,17 +43,17 @@ impl Client {
     }
 
     /// Queries the server properties. For a cluster, this queries the server for shard 0.
-    pub(crate) fn probe(&self) -> Answer<'_, RedisServer> {
+    pub(crate) fn probe(&self) -> StoreFuture<'_, RedisServer> {
         Box::pin(async move {
             let key = &self.prefix(Shard::default()).scratch;
             let script = vec!["return 1".into(), "1".into(), key.into()];
-            let answer = self.call::<i64>("EVAL", key, script).await;
-            let refused = self.refusal.learn(&answer, Instant::now());
-            if !refused {
-                answer?;
+            let reply = self.call::<i64>("EVAL", key, script).await;
+            let rejected = self.refusal.learn(&reply, Instant::now());
+            if !rejected {
+                reply?;
                 self.refusal.end();
             }
-            let transactions = !refused || self.executes_transactions(key).await?;
+            let transactions = !rejected || self.executes_transactions(key).await?;
             let info: Option<String> = self.call("INFO", key, Vec::new()).await.ok();
             let line = |name: &str| {
                 let mut lines = info.as_deref()?.lines();
@@ -65,7 +63,7 @@ impl Client {
             Ok(RedisServer {
                 version: version.map(str::to_owned),
                 cluster: line("redis_mode").map(|mode| mode == "cluster"),
-                scripts: !refused,
+                scripts: !rejected,
                 transactions,
                 max_memory: line("maxmemory").and_then(|bytes| bytes.parse().ok()),
                 eviction: line("maxmemory_policy").map(str::to_owned),
@@ -79,7 +77,7 @@ impl Client {
         let executed = async { server.watch_in(Queue::Upkeep, key).await?.execute(Vec::new()).await };
         match executed.await {
             Ok(_) => Ok(true),
-            Err(error) if *error.kind() == ErrorKind::Refused => Ok(false),
+            Err(error) if *error.kind() == ErrorKind::Rejected => Ok(false),
             Err(error) => Err(error),
         }
     }

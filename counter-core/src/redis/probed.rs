@@ -17,14 +17,14 @@ struct Probe {
 
 /// A probe is valid for this time if the connection does not change. It expires because settings can be
 /// changed on a running server.
-const PERIOD: Duration = Duration::from_secs(600);
+const PROBE_TTL: Duration = Duration::from_secs(600);
 
 impl Probed {
     /// Returns `true` if the probe has expired, or if it belongs to an earlier connection: the new connection
     /// might lead to a different server.
     pub(super) fn is_due(&self, connections: u64) -> bool {
         let last = self.lock();
-        last.as_ref().is_none_or(|last| last.connections != connections || last.at.elapsed() >= PERIOD)
+        last.as_ref().is_none_or(|last| last.connections != connections || last.at.elapsed() >= PROBE_TTL)
     }
 
     /// Stores the probe result and returns the warnings that are new.

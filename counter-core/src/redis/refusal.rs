@@ -3,62 +3,62 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::connection::answer_of;
+use super::connection::error_message;
 use crate::error::Error;
 
 /// Interval for retrying scripts while transactions are used instead: permissions can be granted as well as
 /// revoked, and a failover might lead to a server with different permissions.
-const PERIOD: Duration = Duration::from_secs(60);
+const SCRIPT_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Tracks whether the server rejects scripts.
 #[derive(Debug, Default)]
-pub(crate) struct Refusal(Mutex<Option<Refused>>);
+pub(crate) struct ScriptRejection(Mutex<Option<Rejected>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Refused {
+struct Rejected {
     /// The time of the latest rejection.
     at: Instant,
     /// The time at which a script should be tried again.
     next: Instant,
 }
 
-impl Refusal {
+impl ScriptRejection {
     /// Returns `true` if a script should be sent. If scripts are rejected, this returns `true` from time to
     /// time in order to retry.
     pub(crate) fn runs_scripts(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let Some(refused) = &mut *state else { return true };
-        if now < refused.next {
+        let Some(rejected) = &mut *state else { return true };
+        if now < rejected.next {
             return false;
         }
         // Only this caller should retry.
-        refused.next = now + PERIOD;
+        rejected.next = now + SCRIPT_RETRY_INTERVAL;
         true
     }
 
     /// Records the result of a script. Returns `true` if the server rejects all scripts.
-    pub(crate) fn learn<T>(&self, answer: &Result<T, Error>, now: Instant) -> bool {
-        match answer {
+    pub(crate) fn learn<T>(&self, reply: &Result<T, Error>, now: Instant) -> bool {
+        match reply {
             Ok(_) => {
                 // If the script was sent concurrently to the rejected script, it may have been sent to a
                 // different node.
-                if self.lock().is_some_and(|refused| now >= refused.at + PERIOD) {
+                if self.lock().is_some_and(|rejected| now >= rejected.at + SCRIPT_RETRY_INTERVAL) {
                     self.end();
                 }
                 false
             }
-            Err(error) if are_refused(error) => {
-                self.begin(answer_of(error).unwrap_or_default(), now);
+            Err(error) if rejects_scripts(error) => {
+                self.start(error_message(error).unwrap_or_default(), now);
                 true
             }
             Err(_) => false,
         }
     }
 
-    fn begin(&self, words: &str, now: Instant) {
-        let before = self.lock().replace(Refused { at: now, next: now + PERIOD });
+    fn start(&self, error: &str, now: Instant) {
+        let before = self.lock().replace(Rejected { at: now, next: now + SCRIPT_RETRY_INTERVAL });
         if before.is_none() {
-            tracing::warn!(words, "the server refuses scripts: transactions replace them, at a higher cost");
+            tracing::warn!(error, "the server rejects scripts: using transactions instead, which are slower");
         }
     }
 
@@ -70,28 +70,28 @@ impl Refusal {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Refused>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Rejected>> {
         self.0.lock().expect("nothing panics under this lock")
     }
 }
 
 /// Returns `true` if the server rejects all scripts. Errors for a command or key inside of a script can look
 /// similar, but should not match.
-fn are_refused(error: &Error) -> bool {
-    answer_of(error)
-        .and_then(refused_command)
+fn rejects_scripts(error: &Error) -> bool {
+    error_message(error)
+        .and_then(rejected_command)
         .is_some_and(|command| ["eval", "evalsha"].iter().any(|script| command.eq_ignore_ascii_case(script)))
 }
 
 /// Returns the name of the command that is not permitted or does not exist, according to the server.
-fn refused_command(words: &str) -> Option<&str> {
-    if words.starts_with("NOPERM") {
+fn rejected_command(error: &str) -> Option<&str> {
+    if error.starts_with("NOPERM") {
         // … run the 'eval' command
-        let (before, _) = words.split_once("' command")?;
+        let (before, _) = error.split_once("' command")?;
         return before.rsplit('\'').next();
     }
     // 'EVAL', with args …; the quotation marks vary between Redis versions.
-    let rest = words.strip_prefix("ERR unknown command ")?;
+    let rest = error.strip_prefix("ERR unknown command ")?;
     rest.split([',', ' ']).next().map(|name| name.trim_matches(['\'', '`', '"']))
 }
 
@@ -102,13 +102,13 @@ mod tests {
     use super::*;
     use crate::redis::connection::explain;
 
-    fn said(words: &'static str) -> Error {
-        explain(FredError::new(FredKind::Unknown, words))
+    fn server_error(error: &'static str) -> Error {
+        explain(FredError::new(FredKind::Unknown, error))
     }
 
     #[test]
-    fn only_that_scripts_are_refused_is_a_refusal_of_scripts() {
-        for (words, expected) in [
+    fn script_rejections_are_recognized_by_the_error_message() {
+        for (error, expected) in [
             ("NOPERM this user has no permissions to run the 'eval' command or its subcommand", true),
             ("NOPERM this user has no permissions to run the 'evalsha' command", true),
             ("NOPERM User plain has no permissions to run the 'evalsha' command", true),
@@ -122,24 +122,25 @@ mod tests {
             ("NOSCRIPT No matching script. Please use EVAL.", false),
             ("OOM command not allowed when used memory > 'maxmemory'.", false),
         ] {
-            assert_eq!(are_refused(&said(words)), expected, "{words}");
+            assert_eq!(rejects_scripts(&server_error(error)), expected, "{error}");
         }
     }
 
     #[test]
-    fn scripts_that_are_refused_are_tried_once_a_minute_until_one_runs() {
-        let (refusal, start) = (Refusal::default(), Instant::now());
+    fn rejected_scripts_are_retried_once_a_minute() {
+        let (refusal, start) = (ScriptRejection::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let refused = || Err::<(), _>(said("NOPERM User x has no permissions to run the 'eval' command"));
+        let rejected =
+            || Err::<(), _>(server_error("NOPERM User x has no permissions to run the 'eval' command"));
         assert!(refusal.runs_scripts(at(0)));
-        assert!(refusal.learn(&refused(), at(0)));
+        assert!(refusal.learn(&rejected(), at(0)));
         assert!(!refusal.learn(&Ok(()), at(1)), "it was on its way");
         assert!(!refusal.runs_scripts(at(59)));
         assert!(refusal.runs_scripts(at(60)) && !refusal.runs_scripts(at(60)), "one of them tries");
-        assert!(refusal.learn(&refused(), at(61)));
+        assert!(refusal.learn(&rejected(), at(61)));
         assert!(!refusal.runs_scripts(at(120)));
         // Commands that did not reach the server don't change the state.
-        assert!(!refusal.learn(&Err::<(), _>(said("")), at(120)));
+        assert!(!refusal.learn(&Err::<(), _>(server_error("")), at(120)));
         assert!(!refusal.runs_scripts(at(120)));
         assert!(refusal.runs_scripts(at(121)));
         assert!(!refusal.learn(&Ok(()), at(121)));

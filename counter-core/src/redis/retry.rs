@@ -7,42 +7,42 @@ use crate::error::{Error, ErrorKind};
 use crate::time::backoff::Backoff;
 
 /// New attempts are only started within this time.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Error codes for commands that have not been executed, but that might succeed in a moment.
-const NOT_NOW: [&str; 9] =
+const TRANSIENT_CODES: [&str; 9] =
     ["LOADING", "BUSY", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "ASK", "MOVED"];
 
 /// Retries an operation with exponential backoff if `may_repeat` returns `true` for the error, until the
 /// timeout elapses.
-pub(crate) async fn retried<T, F>(
+pub(crate) async fn with_retries<T, F>(
     may_repeat: fn(&Error) -> bool,
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + RETRY_TIMEOUT;
     let mut backoff = Backoff::new();
     loop {
-        let answer = attempt().await;
+        let reply = attempt().await;
         let next = Instant::now() + backoff.next();
-        match answer {
+        match reply {
             Err(error) if next < deadline && may_repeat(&error) => sleep_until(next).await,
-            answer => return answer,
+            reply => return reply,
         }
     }
 }
 
 /// Returns `true` if the server reports that the command has not been executed. Used for calls that are not
 /// idempotent.
-pub(crate) fn nothing_was_done(error: &Error) -> bool {
-    NOT_NOW.iter().any(|word| has_code(error, word))
+pub(crate) fn was_not_executed(error: &Error) -> bool {
+    TRANSIENT_CODES.iter().any(|code| has_code(error, code))
 }
 
 /// Returns `true` if an error is transient. Used for calls that are idempotent.
-pub(crate) fn it_may_pass(error: &Error) -> bool {
-    *error.kind() == ErrorKind::Unavailable || nothing_was_done(error)
+pub(crate) fn is_transient(error: &Error) -> bool {
+    *error.kind() == ErrorKind::Unavailable || was_not_executed(error)
 }
 
 #[cfg(test)]
@@ -52,12 +52,12 @@ mod tests {
     use super::*;
     use crate::redis::connection::explain;
 
-    fn said(words: &'static str) -> Error {
-        explain(FredError::new(FredKind::Unknown, words))
+    fn server_error(message: &'static str) -> Error {
+        explain(FredError::new(FredKind::Unknown, message))
     }
 
     fn lost() -> Error {
-        explain(FredError::new(FredKind::IO, "the connection broke"))
+        explain(FredError::new(FredKind::IO, "the connection was lost"))
     }
 
     /// Returns the number of attempts, and whether the call succeeds, if the initial two attempts fail.
@@ -67,31 +67,31 @@ mod tests {
             made += 1;
             std::future::ready(if made > 2 { Ok(()) } else { Err(failure()) })
         };
-        let answer = retried(may_repeat, attempt).await;
-        (made, answer.is_ok())
+        let reply = with_retries(may_repeat, attempt).await;
+        (made, reply.is_ok())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_done_is_tried_again_and_what_may_have_been_done_only_where_it_does_not_matter() {
-        let loading = || said("LOADING Redis is loading the dataset in memory");
-        let wrong = || said("WRONGTYPE Operation against a key holding the wrong kind of value");
+    async fn ambiguous_failures_are_only_retried_for_idempotent_calls() {
+        let loading = || server_error("LOADING Redis is loading the dataset in memory");
+        let wrong = || server_error("WRONGTYPE Operation against a key holding the wrong kind of value");
         for (may_repeat, failure, expected) in [
-            (nothing_was_done as fn(&Error) -> bool, loading as fn() -> Error, (3, true)),
-            (nothing_was_done, lost, (1, false)),
-            (nothing_was_done, wrong, (1, false)),
-            (it_may_pass, loading, (3, true)),
-            (it_may_pass, lost, (3, true)),
-            (it_may_pass, wrong, (1, false)),
+            (was_not_executed as fn(&Error) -> bool, loading as fn() -> Error, (3, true)),
+            (was_not_executed, lost, (1, false)),
+            (was_not_executed, wrong, (1, false)),
+            (is_transient, loading, (3, true)),
+            (is_transient, lost, (3, true)),
+            (is_transient, wrong, (1, false)),
         ] {
             assert_eq!(attempts(may_repeat, failure).await, expected, "{:?}", failure());
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trying_again_ends_after_two_seconds() {
-        let begun = Instant::now();
-        let answer: Result<(), _> = retried(it_may_pass, || std::future::ready(Err(lost()))).await;
-        assert!(answer.is_err());
-        assert!((PATIENCE / 4..PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    async fn retries_stop_after_two_seconds() {
+        let started = Instant::now();
+        let reply: Result<(), _> = with_retries(is_transient, || std::future::ready(Err(lost()))).await;
+        assert!(reply.is_err());
+        assert!((RETRY_TIMEOUT / 4..RETRY_TIMEOUT).contains(&started.elapsed()), "{:?}", started.elapsed());
     }
 }

@@ -2,7 +2,7 @@ use futures_util::future::try_join_all;
 
 use super::client::Client;
 use crate::error::Error;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::shard::Shard;
 
 /// The items that belong to a shard, with their positions in the input.
@@ -34,10 +34,10 @@ impl Client {
 
 impl<T> Group<T> {
     /// Splits the group into groups of no more than this number of items.
-    pub(crate) fn cut(mut self, most: usize) -> Vec<Self> {
+    pub(crate) fn cut(mut self, max: usize) -> Vec<Self> {
         let mut groups = Vec::new();
-        while self.items.len() > most {
-            let at = self.items.len() - most;
+        while self.items.len() > max {
+            let at = self.items.len() - max;
             let (items, positions) = (self.items.split_off(at), self.positions.split_off(at));
             groups.push(Self { items, positions, ..self });
         }
@@ -47,20 +47,20 @@ impl<T> Group<T> {
 }
 
 /// Merges the replies for all groups in item order.
-pub(crate) fn in_order<T, A>(groups: &[Group<T>], answers: Vec<Vec<A>>) -> Vec<A> {
+pub(crate) fn in_item_order<T, A>(groups: &[Group<T>], replies: Vec<Vec<A>>) -> Vec<A> {
     let positions = groups.iter().flat_map(|group| &group.positions);
-    let mut answers: Vec<_> = positions.zip(answers.into_iter().flatten()).collect();
-    answers.sort_unstable_by_key(|(position, _)| **position);
-    answers.into_iter().map(|(_, answer)| answer).collect()
+    let mut replies: Vec<_> = positions.zip(replies.into_iter().flatten()).collect();
+    replies.sort_unstable_by_key(|(position, _)| **position);
+    replies.into_iter().map(|(_, reply)| reply).collect()
 }
 
 /// Runs all futures concurrently, and returns the results in the same order, or the first error.
 ///
 /// The futures are boxed, so that `try_join_all` is only compiled for a small number of types instead of for
 /// all callers.
-pub(crate) fn all_at_once<'a, T: Send + 'a>(
-    asked: impl IntoIterator<Item = impl Future<Output = Result<T, Error>> + Send + 'a>,
-) -> Answer<'a, Vec<T>> {
-    let asked = asked.into_iter().map(|asked| Box::pin(asked) as Answer<'a, T>);
-    Box::pin(try_join_all(asked))
+pub(crate) fn try_join_boxed<'a, T: Send + 'a>(
+    pending: impl IntoIterator<Item = impl Future<Output = Result<T, Error>> + Send + 'a>,
+) -> StoreFuture<'a, Vec<T>> {
+    let pending = pending.into_iter().map(|pending| Box::pin(pending) as StoreFuture<'a, T>);
+    Box::pin(try_join_all(pending))
 }

@@ -136,8 +136,8 @@ impl Write for Words {
 }
 
 /// Converts strings into command arguments.
-pub(crate) fn args<const N: usize>(texts: [&str; N]) -> Vec<Value> {
-    texts.map(Value::from).to_vec()
+pub(crate) fn args<const N: usize>(strings: [&str; N]) -> Vec<Value> {
+    strings.map(Value::from).to_vec()
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_first_and_lines_are_one_argument() {
+    fn keys_precede_arguments_and_lines_form_a_single_argument() {
         let mut call = Call::new(["key"]);
         for (name, number) in [("a", 0), ("b c", 10), ("é", u64::MAX)] {
             call.line(name);

@@ -3,7 +3,7 @@
 /// ```no_run
 /// # async fn show(store: counter_core::RedisStore) -> Result<(), counter_core::Error> {
 /// let server = store.server().await?;
-/// assert!(server.scripts, "batches go as transactions, which cost more");
+/// assert!(server.scripts, "batches use transactions, which are slower");
 /// for warning in server.warnings() {
 ///     eprintln!("{warning}");
 /// }
@@ -36,28 +36,27 @@ impl RedisServer {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.scripts && !self.transactions {
-            let words = "this user may run neither scripts (EVAL, EVALSHA) nor transactions (MULTI, EXEC), so \
-                         nothing can be written: permit one of them";
-            warnings.push(words.to_owned());
+            let message = "this user is not permitted to run scripts (EVAL, EVALSHA) or transactions (MULTI, EXEC), so \
+                         all writes will fail: permit either of them";
+            warnings.push(message.to_owned());
         }
         if let (Some(policy), Some(1..)) = (&self.eviction, self.max_memory)
-            && let Some(cost) = cost(policy)
+            && let Some(guarantee_loss) = guarantee_loss(policy)
         {
-            warnings
-                .push(format!("maxmemory-policy is {policy}: when memory is short, {cost}; use noeviction"));
+            warnings.push(format!(
+                "maxmemory-policy is {policy}: if memory runs out, {guarantee_loss}; use noeviction"
+            ));
         }
         warnings
     }
 }
 
 /// Returns the guarantees that an eviction policy breaks.
-fn cost(policy: &str) -> Option<&'static str> {
+fn guarantee_loss(policy: &str) -> Option<&'static str> {
     if policy.starts_with("allkeys-") {
-        Some(
-            "counts and totals that were acknowledged are lost, and so is what guards against counting twice",
-        )
+        Some("acknowledged counts and totals will be lost, as well as the protection against double counting")
     } else if policy.starts_with("volatile-") {
-        Some("visitors, salts and the counts of limits are lost before their time")
+        Some("visitors, salts and rate limit counts will be lost early")
     } else {
         None
     }
@@ -68,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_that_breaks_a_promise_is_told_where_memory_is_bounded() {
-        for (policy, max_memory, told) in [
+    fn an_unsafe_eviction_policy_with_a_memory_limit_causes_a_warning() {
+        for (policy, max_memory, expected) in [
             ("noeviction", 1_000_000, None),
             ("allkeys-lru", 1_000_000, Some("counts")),
             ("allkeys-random", 1_000_000, Some("counts")),
@@ -86,9 +85,9 @@ mod tests {
                 eviction: Some(policy.to_owned()),
             };
             let warnings = server.warnings();
-            assert_eq!(warnings.len(), usize::from(told.is_some()), "{policy}: {warnings:?}");
+            assert_eq!(warnings.len(), usize::from(expected.is_some()), "{policy}: {warnings:?}");
             assert!(
-                warnings.iter().all(|warning| warning.contains(told.unwrap_or_default())),
+                warnings.iter().all(|warning| warning.contains(expected.unwrap_or_default())),
                 "{warnings:?}"
             );
         }

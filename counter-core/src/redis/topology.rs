@@ -11,7 +11,7 @@ pub(crate) enum Topology {
     Cluster(Box<Cluster>),
     /// A cluster client created by the user. It routes commands by key, but transactions need to stay on the
     /// same server, so we create our own cluster on demand.
-    Own(Arc<Connection>, OnceLock<Box<Cluster>>),
+    UserClient(Arc<Connection>, OnceLock<Box<Cluster>>),
 }
 
 impl Topology {
@@ -23,13 +23,13 @@ impl Topology {
         send: impl Fn(Arc<Connection>) -> F,
     ) -> Result<T, Error> {
         match self {
-            Self::One(server) | Self::Own(server, _) => send(Arc::clone(server)).await,
+            Self::One(server) | Self::UserClient(server, _) => send(Arc::clone(server)).await,
             Self::Cluster(cluster) => match cluster.learn(send(cluster.owner(key).await?).await) {
                 // The command has not been executed, and the refreshed map will name the right server.
                 Err(error) if has_code(&error, "MOVED") => {
                     cluster.learn(send(cluster.owner(key).await?).await)
                 }
-                answer => answer,
+                reply => reply,
             },
         }
     }
@@ -37,7 +37,7 @@ impl Topology {
     /// Returns the connection used for commands on this key.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
-            Self::One(server) | Self::Own(server, _) => Ok(Arc::clone(server)),
+            Self::One(server) | Self::UserClient(server, _) => Ok(Arc::clone(server)),
             Self::Cluster(cluster) => cluster.owner(key).await,
         }
     }
@@ -47,7 +47,7 @@ impl Topology {
         match self {
             Self::One(server) => Ok(Arc::clone(server)),
             Self::Cluster(cluster) => cluster.owner(key).await,
-            Self::Own(client, cluster) => {
+            Self::UserClient(client, cluster) => {
                 let cluster = match cluster.get() {
                     Some(cluster) => cluster,
                     None => {
@@ -61,13 +61,13 @@ impl Topology {
     }
 
     /// Updates the slot map if this reply shows that it is stale.
-    pub(crate) fn learn<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn learn<T>(&self, reply: Result<T, Error>) -> Result<T, Error> {
         match self {
-            Self::One(_) => answer,
-            Self::Cluster(cluster) => cluster.learn(answer),
-            Self::Own(_, cluster) => match cluster.get() {
-                Some(cluster) => cluster.learn(answer),
-                None => answer,
+            Self::One(_) => reply,
+            Self::Cluster(cluster) => cluster.learn(reply),
+            Self::UserClient(_, cluster) => match cluster.get() {
+                Some(cluster) => cluster.learn(reply),
+                None => reply,
             },
         }
     }
@@ -75,7 +75,7 @@ impl Topology {
     /// Waits a few seconds at most for the initial connection.
     pub(crate) async fn wait(&self) {
         match self {
-            Self::One(server) | Self::Own(server, _) => server.wait().await,
+            Self::One(server) | Self::UserClient(server, _) => server.wait().await,
             Self::Cluster(cluster) => cluster.wait().await,
         }
     }
@@ -85,7 +85,7 @@ impl Topology {
         match self {
             Self::One(server) => server.connections(),
             Self::Cluster(cluster) => cluster.connections(),
-            Self::Own(client, cluster) => {
+            Self::UserClient(client, cluster) => {
                 client.connections() + cluster.get().map_or(0, |cluster| cluster.connections())
             }
         }

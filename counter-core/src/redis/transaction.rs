@@ -15,10 +15,10 @@ use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout};
 
 use super::connection::client_handle::{ClientHandle, is_code};
-use super::connection::queues::{Begun, Exclusive};
-use super::connection::{Command, Connection, TIMEOUT, answer_of, command, explain, unavailable};
+use super::connection::queues::{Exclusive, TransactionState};
+use super::connection::{COMMAND_TIMEOUT, Command, Connection, command, error_message, explain, unavailable};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 
 /// The queue for a transaction. Transactions in the same queue wait for one another.
 #[derive(Clone, Copy, Debug)]
@@ -49,26 +49,28 @@ impl Connection {
     }
 
     /// Starts a transaction that does not watch keys: it will be executed regardless of other clients.
-    pub(crate) fn begin_in(&self, queue: Queue) -> Answer<'_, Transaction<'_>> {
-        Box::pin(self.begun_in(queue))
+    pub(crate) fn begin_in(&self, queue: Queue) -> StoreFuture<'_, Transaction<'_>> {
+        Box::pin(self.begin_in_queue(queue))
     }
 
-    async fn begun_in(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
+    async fn begin_in_queue(&self, queue: Queue) -> Result<Transaction<'_>, Error> {
         // The timeout includes the wait for the lock, so that callers do not wait for the sum of all queued
         // transactions. A hanging connection is also closed in bounded time.
-        let begun = timeout(TIMEOUT, async {
+        let transaction = timeout(COMMAND_TIMEOUT, async {
             let queue = match queue {
                 Queue::Upkeep => &self.transactions.upkeep,
                 Queue::Calls => &self.transactions.calls,
             };
             let exclusive = queue.lock().await;
             let mut transaction = Transaction { exclusive, server: self };
-            transaction.make_ready().await?;
+            transaction.prepare_connection().await?;
             // From here on, replies may be pending if the caller is dropped.
-            transaction.set(Begun::Watch);
+            transaction.set(TransactionState::Watching);
             Ok(transaction)
         });
-        begun.await.unwrap_or_else(|_| Err(unavailable("there was no connection for a transaction in time")))
+        transaction
+            .await
+            .unwrap_or_else(|_| Err(unavailable("timed out waiting for a transaction connection")))
     }
 }
 
@@ -86,23 +88,23 @@ impl<'a> Transaction<'a> {
         arguments: Vec<Value>,
     ) -> Result<R, Error> {
         let handle = self.handle()?;
-        let answer = handle.call(&self.server.options, command(name, ""), arguments).await;
-        judged(handle, answer)?.convert().map_err(|error| self.distrust(error))
+        let reply = handle.call(&self.server.options, command(name, ""), arguments).await;
+        explained(handle, reply)?.convert().map_err(|error| self.reject_reply(error))
     }
 
     /// Closes the connection because of a reply that does not match the command.
-    pub(super) fn distrust(&self, error: impl Display) -> Error {
+    pub(super) fn reject_reply(&self, error: impl Display) -> Error {
         if let Ok(handle) = self.handle() {
             handle.end();
         }
-        unavailable(format!("the answer does not fit the command: {error}"))
+        unavailable(format!("unexpected reply to the command: {error}"))
     }
 
     /// Executes the commands atomically, and returns the server errors by command. Returns `None` if a
     /// watched key has been changed, in which case the commands are not executed.
     pub(crate) async fn execute(self, commands: Vec<Command>) -> Result<Option<Vec<Option<String>>>, Error> {
-        let answers = self.exchange(commands).await?;
-        Ok(answers.map(|answers| answers.iter().map(refusal).collect()))
+        let replies = self.exchange(commands).await?;
+        Ok(replies.map(|replies| replies.iter().map(error_of).collect()))
     }
 
     /// Like [`execute`](Self::execute), but returns the integer replies, or the server errors, by command.
@@ -110,155 +112,156 @@ impl<'a> Transaction<'a> {
         self,
         commands: Vec<Command>,
     ) -> Result<Option<Vec<Result<Option<i64>, String>>>, Error> {
-        let integer = |frame: &Resp3Frame| match (refusal(frame), frame) {
-            (Some(words), _) => Err(words),
+        let integer = |frame: &Resp3Frame| match (error_of(frame), frame) {
+            (Some(message), _) => Err(message),
             (None, Resp3Frame::Number { data, .. }) => Ok(Some(*data)),
             (None, _) => Ok(None),
         };
-        let answers = self.exchange(commands).await?;
-        Ok(answers.map(|answers| answers.iter().map(integer).collect()))
+        let replies = self.exchange(commands).await?;
+        Ok(replies.map(|replies| replies.iter().map(integer).collect()))
     }
 
-    fn exchange(self, commands: Vec<Command>) -> Answer<'a, Option<Vec<Resp3Frame>>> {
-        Box::pin(self.exchanged(commands))
+    fn exchange(self, commands: Vec<Command>) -> StoreFuture<'a, Option<Vec<Resp3Frame>>> {
+        Box::pin(self.exchange_commands(commands))
     }
 
-    async fn exchanged(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
-        self.set(Begun::Multi);
+    async fn exchange_commands(mut self, commands: Vec<Command>) -> Result<Option<Vec<Resp3Frame>>, Error> {
+        self.set(TransactionState::Queuing);
         // We need to wait for this reply in all transactions, because permissions can be revoked at any time:
         // if MULTI is rejected, commands sent along with it would be executed immediately, and only in part
         // if the connection breaks.
-        let multi: Value = self.call("MULTI", Vec::new()).await.map_err(no_transactions)?;
+        let multi: Value = self.call("MULTI", Vec::new()).await.map_err(explain_rejected_multi)?;
         if !is_ok(&multi) {
-            return Err(self.distrust("MULTI did not return OK"));
+            return Err(self.reject_reply("MULTI did not return OK"));
         }
         if !commands.is_empty() {
             self.queue(commands).await?;
         }
         let handle = self.handle()?;
-        let answer = handle.call_raw(&self.server.options, command("EXEC", ""), Vec::new()).await;
-        let answers = match judged(handle, answer)? {
+        let reply = handle.call_raw(&self.server.options, command("EXEC", ""), Vec::new()).await;
+        let replies = match explained(handle, reply)? {
             Resp3Frame::Null => None,
             Resp3Frame::Array { data, .. } => Some(data),
-            frame => match refusal(&frame) {
-                Some(words) => return Err(unavailable(words)),
-                None => return Err(self.distrust("EXEC returned no array")),
+            frame => match error_of(&frame) {
+                Some(message) => return Err(unavailable(message)),
+                None => return Err(self.reject_reply("EXEC returned no array")),
             },
         };
-        self.set(Begun::Nothing);
-        Ok(answers)
+        self.set(TransactionState::Idle);
+        Ok(replies)
     }
 
     async fn queue(&self, commands: Vec<Command>) -> Result<(), Error> {
         let handle = self.handle()?;
         let commands = commands.into_iter().map(|(name, arguments)| (command(name, ""), arguments)).collect();
-        let answers = handle.call_each(&self.server.options, commands).await;
-        let answers = answers.and_then(|answers| answers.into_iter().collect::<Result<Vec<_>, _>>());
-        let answers = judged(handle, answers)?;
-        if answers.iter().all(|answer| matches!(answer, Value::Queued)) {
+        let replies = handle.call_each(&self.server.options, commands).await;
+        let replies = replies.and_then(|replies| replies.into_iter().collect::<Result<Vec<_>, _>>());
+        let replies = explained(handle, replies)?;
+        if replies.iter().all(|reply| matches!(reply, Value::Queued)) {
             return Ok(());
         }
-        Err(self.distrust("a command of a transaction was not queued"))
+        Err(self.reject_reply("a command of a transaction was not queued"))
     }
 
     /// Ends the transaction without executing any commands.
     pub(crate) async fn abandon(mut self) -> Result<(), Error> {
         let _: Value = self.call("UNWATCH", Vec::new()).await?;
-        self.set(Begun::Nothing);
+        self.set(TransactionState::Idle);
         Ok(())
     }
 
     /// Resets the state left over from an earlier transaction, or connects.
-    async fn make_ready(&mut self) -> Result<(), Error> {
-        if !self.settles().await {
+    async fn prepare_connection(&mut self) -> Result<(), Error> {
+        if !self.try_reset().await {
             *self.exclusive = None;
         }
         if self.exclusive.is_none() {
             let handle = self.server.connect_once().await?;
-            *self.exclusive = Some(Exclusive { handle, begun: Begun::Nothing, since: Instant::now() });
+            *self.exclusive =
+                Some(Exclusive { handle, state: TransactionState::Idle, since: Instant::now() });
         }
         let handle = self.handle()?;
-        judged(handle, handle.connected().await)
+        explained(handle, handle.connected().await)
     }
 
     /// Resets the connection. Returns `false` if this fails, and the connection must be replaced.
-    async fn settles(&mut self) -> bool {
-        let Some(Exclusive { handle, begun, since }) = &*self.exclusive else { return true };
+    async fn try_reset(&mut self) -> bool {
+        let Some(Exclusive { handle, state, since }) = &*self.exclusive else { return true };
         // Without this check, we would only notice by a timeout, seconds later, that an idle connection is
         // broken.
         if handle.has_ended() {
             return false;
         }
-        if *begun == Begun::Nothing {
+        if *state == TransactionState::Idle {
             return true;
         }
         // The connection may hang, and the callers that would detect this may have been dropped.
-        if since.elapsed() >= TIMEOUT {
+        if since.elapsed() >= COMMAND_TIMEOUT {
             return false;
         }
-        if *begun == Begun::Multi {
+        if *state == TransactionState::Queuing {
             // This can fail if MULTI was not executed or DISCARD is not permitted, so only the next reply
             // counts.
             drop(self.call::<Value>("DISCARD", Vec::new()).await);
         }
         let ended: Result<Value, _> = self.call("UNWATCH", Vec::new()).await;
-        let settled = ended.is_ok_and(|answer| is_ok(&answer));
-        if settled {
-            self.set(Begun::Nothing);
+        let is_reset = ended.is_ok_and(|reply| is_ok(&reply));
+        if is_reset {
+            self.set(TransactionState::Idle);
         }
-        settled
+        is_reset
     }
 
-    fn set(&mut self, begun: Begun) {
+    fn set(&mut self, state: TransactionState) {
         if let Some(exclusive) = &mut *self.exclusive {
-            if exclusive.begun == Begun::Nothing {
+            if exclusive.state == TransactionState::Idle {
                 exclusive.since = Instant::now();
             }
-            exclusive.begun = begun;
+            exclusive.state = state;
         }
     }
 
     fn handle(&self) -> Result<&ClientHandle, Error> {
         let exclusive = self.exclusive.as_ref();
-        exclusive.map(|exclusive| &exclusive.handle).ok_or_else(|| unavailable("there is no connection"))
+        exclusive.map(|exclusive| &exclusive.handle).ok_or_else(|| unavailable("not connected"))
     }
 }
 
 /// Explains the error of a reply. If the reply is missing, the connection is closed because it can't be used
 /// any more.
-fn judged<T>(handle: &ClientHandle, answer: Result<T, FredError>) -> Result<T, Error> {
-    answer.map_err(|error| judge(handle, error))
+fn explained<T>(handle: &ClientHandle, reply: Result<T, FredError>) -> Result<T, Error> {
+    reply.map_err(|error| explain_and_close(handle, error))
 }
 
-fn judge(handle: &ClientHandle, error: FredError) -> Error {
+fn explain_and_close(handle: &ClientHandle, error: FredError) -> Error {
     let error = explain(error);
     if *error.kind() != ErrorKind::Unavailable {
         return error;
     }
     handle.end();
-    match handle.latest_trouble() {
-        Some(trouble) => error.caused_by(trouble),
+    match handle.latest_error() {
+        Some(last_error) => error.caused_by(last_error),
         None => error,
     }
 }
 
 /// Returns `true` if the reply is `OK`, but not `QUEUED`.
-fn is_ok(answer: &Value) -> bool {
-    answer.as_str().is_some_and(|answer| answer == "OK")
+fn is_ok(reply: &Value) -> bool {
+    reply.as_str().is_some_and(|reply| reply == "OK")
 }
 
 /// Explains why MULTI is rejected. Transactions are only used if scripts are rejected as well.
-fn no_transactions(error: Error) -> Error {
-    match answer_of(&error) {
-        Some(words) if is_code(words, "NOPERM") || words.starts_with("ERR unknown command") => {
-            let words = format!("neither scripts nor transactions (MULTI) are permitted: {words}");
-            Error::new(ErrorKind::Refused).caused_by(words)
+fn explain_rejected_multi(error: Error) -> Error {
+    match error_message(&error) {
+        Some(message) if is_code(message, "NOPERM") || message.starts_with("ERR unknown command") => {
+            let message = format!("neither scripts nor transactions (MULTI) are permitted: {message}");
+            Error::new(ErrorKind::Rejected).caused_by(message)
         }
         _ => error,
     }
 }
 
-fn refusal(frame: &Resp3Frame) -> Option<String> {
+fn error_of(frame: &Resp3Frame) -> Option<String> {
     match frame {
         Resp3Frame::SimpleError { data, .. } => Some(data.to_string()),
         Resp3Frame::BlobError { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),

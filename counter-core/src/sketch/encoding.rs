@@ -7,10 +7,10 @@
 
 use std::fmt;
 
-use super::{MAX_RANK, REGISTERS, Register, Registers, SPARSE, Sketch, dense};
+use super::{MAX_RANK, MAX_SPARSE_REGISTERS, REGISTERS, Register, Registers, Sketch, dense};
 
 const HEADER: usize = 16;
-const DENSE: usize = HEADER + REGISTERS * 6 / 8;
+const DENSE_BYTES: usize = HEADER + REGISTERS * 6 / 8;
 
 /// An error returned if bytes are not a Redis HyperLogLog value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum SketchError {
 }
 
 pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
-    let mut bytes = vec![0; DENSE];
+    let mut bytes = vec![0; DENSE_BYTES];
     bytes[..4].copy_from_slice(b"HYLL");
     bytes[HEADER - 1] = 0x80;
     for Register { index, rank } in registers {
@@ -43,7 +43,7 @@ pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
 
 /// Maximum length of the sparse encoding in Redis, in bytes, excluding the header.
 #[cfg(any(feature = "dump", feature = "sql"))]
-const SPARSE_BYTES: usize = 3000;
+const MAX_SPARSE_BYTES: usize = 3000;
 
 /// Writes registers as run lengths, which must be in ascending order. Returns `None` if the result is too
 /// long, or if a rank can't be encoded.
@@ -70,7 +70,7 @@ pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option
             (rank, run) = (register.rank, 1);
         }
         next = index + 1;
-        if bytes.len() > HEADER + SPARSE_BYTES {
+        if bytes.len() > HEADER + MAX_SPARSE_BYTES {
             return None;
         }
     }
@@ -100,7 +100,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Sketch, SketchError> {
 }
 
 fn decode_dense(bytes: &[u8]) -> Result<Sketch, SketchError> {
-    if bytes.len() != DENSE - HEADER {
+    if bytes.len() != DENSE_BYTES - HEADER {
         return Err(SketchError::Length);
     }
     let mut ranks = vec![0; REGISTERS].into_boxed_slice();
@@ -124,9 +124,9 @@ fn decode_sparse(bytes: &[u8]) -> Result<Sketch, SketchError> {
             1 => index += (low << 8 | usize::from(bytes.next().ok_or(SketchError::Length)?)) + 1,
             _ => {
                 for _ in 0..=code & 3 {
-                    let place = u16::try_from(index).ok().filter(|_| index < REGISTERS);
+                    let position = u16::try_from(index).ok().filter(|_| index < REGISTERS);
                     set.push(Register {
-                        index: place.ok_or(SketchError::Length)?,
+                        index: position.ok_or(SketchError::Length)?,
                         rank: (code >> 2 & 0x1f) + 1,
                     });
                     index += 1;
@@ -137,16 +137,20 @@ fn decode_sparse(bytes: &[u8]) -> Result<Sketch, SketchError> {
     if index != REGISTERS {
         return Err(SketchError::Length);
     }
-    Ok(Sketch(if set.len() > SPARSE { Registers::Dense(dense(&set)) } else { Registers::Sparse(set) }))
+    Ok(Sketch(if set.len() > MAX_SPARSE_REGISTERS {
+        Registers::Dense(dense(&set))
+    } else {
+        Registers::Sparse(set)
+    }))
 }
 
 impl fmt::Display for SketchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header => f.write_str("not a HyperLogLog: no `HYLL` header"),
-            Self::Encoding(encoding) => write!(f, "a HyperLogLog of the unknown encoding {encoding}"),
+            Self::Encoding(encoding) => write!(f, "unknown HyperLogLog encoding {encoding}"),
             Self::Length => f.write_str("a HyperLogLog with too few or too many registers"),
-            Self::Rank(rank) => write!(f, "a HyperLogLog register of the impossible rank {rank}"),
+            Self::Rank(rank) => write!(f, "invalid HyperLogLog register rank {rank}"),
         }
     }
 }
@@ -170,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_of_redis_is_refused() {
+    fn invalid_redis_values_are_rejected() {
         for (bytes, error) in [
             (b"HYLL".to_vec(), SketchError::Header),
-            (vec![b'x'; DENSE], SketchError::Header),
+            (vec![b'x'; DENSE_BYTES], SketchError::Header),
             (value(2, &[]), SketchError::Encoding(2)),
             (value(0, &[0; 12]), SketchError::Length),
-            (value(0, &[0xff; DENSE - HEADER]), SketchError::Rank(63)),
+            (value(0, &[0xff; DENSE_BYTES - HEADER]), SketchError::Rank(63)),
             (value(1, &[0x40]), SketchError::Length),
             (value(1, &[0x7f, 0xff, 0x80]), SketchError::Length),
             (value(1, &[0x7f, 0xff, 0x00]), SketchError::Length),
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_value_is_read_run_by_run() {
+    fn sparse_values_are_decoded() {
         // Two zeros, three registers with rank 5, then zeros up to the end.
         let runs = [0x01, 0x80 | 4 << 2 | 2, 0x40 | 0x3f, 0xfa];
         let sketch = decode(&value(1, &runs)).expect("well formed");
@@ -196,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(encoding in 0_u8..3, registers in prop::collection::vec(any::<u8>(), 0..14_000)) {
+        fn decoding_never_panics(encoding in 0_u8..3, registers in prop::collection::vec(any::<u8>(), 0..14_000)) {
             let _ = decode(&value(encoding, &registers));
         }
     }

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_inverse_undoes_the_hash() {
+    fn the_hash_of_the_inverse_is_the_input() {
         for h in (0..64).map(|bit| 1 << bit).chain([0, u64::MAX, 0x0123_4567_89ab_cdef]) {
             assert_eq!(hash(&inverse(h)), h);
         }

@@ -54,39 +54,39 @@ impl Database {
     }
 
     /// Runs an operation. If it conflicts with other transactions, this will retry for up to 5 s.
-    pub(crate) async fn attempt<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
+    pub(crate) async fn attempt<T, F>(&self, operation: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        Self::attempt_within(CALL_TIMEOUT, once).await
+        Self::attempt_within(CALL_TIMEOUT, operation).await
     }
 
     /// Runs a batch operation. It can take up to 60 s if the individual statements do not time out.
-    pub(crate) async fn attempt_batch<T, F>(&self, once: impl Fn() -> F) -> Result<T, Error>
+    pub(crate) async fn attempt_batch<T, F>(&self, operation: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        Self::attempt_within(BATCH_TIMEOUT, once).await
+        Self::attempt_within(BATCH_TIMEOUT, operation).await
     }
 
-    async fn attempt_within<T, F>(limit: Duration, once: impl Fn() -> F) -> Result<T, Error>
+    async fn attempt_within<T, F>(limit: Duration, operation: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let began = Instant::now();
-        let gave_way =
-            |failure: &Failure| failure.class() == Some(Class::Busy) && began.elapsed() < CALL_TIMEOUT;
+        let started = Instant::now();
+        let can_retry =
+            |failure: &Failure| failure.class() == Some(Class::Busy) && started.elapsed() < CALL_TIMEOUT;
         let attempts = async {
             let mut backoff = Backoff::new();
             loop {
-                match once().await {
-                    Err(failure) if gave_way(&failure) => sleep(backoff.next()).await,
-                    done => return done,
+                match operation().await {
+                    Err(failure) if can_retry(&failure) => sleep(backoff.next()).await,
+                    result => return result,
                 }
             }
         };
         match timeout(limit, attempts).await {
-            Ok(done) => done.map_err(Error::from),
+            Ok(result) => result.map_err(Error::from),
             Err(elapsed) => Err(Error::new(ErrorKind::Unavailable).caused_by(elapsed)),
         }
     }
@@ -134,14 +134,14 @@ impl Database {
 
     /// Checks whether the database settings are suitable.
     pub(crate) async fn check_settings(&self) -> Result<(), SchemaError> {
-        let unfit = self.dialect.unfit;
-        if unfit.is_empty() {
+        let unsuitable = self.dialect.unsuitable;
+        if unsuitable.is_empty() {
             return Ok(());
         }
-        let rows = self.fetch(unfit, &[]).await.map_err(SchemaError::Unknown)?;
+        let rows = self.fetch(unsuitable, &[]).await.map_err(SchemaError::Unknown)?;
         let reason =
             rows.first().map(|row| row.text(0).map_err(|failure| SchemaError::Unknown(failure.into())));
-        reason.transpose()?.map_or(Ok(()), |reason| Err(SchemaError::Unfit(reason)))
+        reason.transpose()?.map_or(Ok(()), |reason| Err(SchemaError::Unsuitable(reason)))
     }
 
     /// Checks whether the tables exist and have the right version.

@@ -38,7 +38,7 @@ pub(crate) struct Dialect {
     /// True if `DELETE` supports `LIMIT`.
     pub(super) limits_delete: bool,
     /// Selects the reason if the database is not suitable. Empty if there is nothing to check.
-    pub(super) unfit: &'static str,
+    pub(super) unsuitable: &'static str,
     /// Statements to set up a new connection. Can be empty.
     pub(super) settings: &'static str,
     /// The [schema](super::schema::Schema) steps.
@@ -55,8 +55,8 @@ impl Dialect {
     /// Converts an `sqlx` error into a failure.
     pub(crate) fn failure(&self, error: SqlError) -> Failure {
         match &error {
-            SqlError::Database(answer) => Failure::Answer((self.classify)(&**answer), error),
-            _ => Failure::Silence(error),
+            SqlError::Database(answer) => Failure::Database((self.classify)(&**answer), error),
+            _ => Failure::NoResponse(error),
         }
     }
 
@@ -91,38 +91,38 @@ impl Dialect {
             true => write!(text, "ON CONFLICT ({keys}) DO UPDATE SET ").expect("memory takes everything"),
             false => text.push_str("ON DUPLICATE KEY UPDATE "),
         }
-        for (place, (column, value)) in set.iter().enumerate() {
+        for (index, (column, value)) in set.iter().enumerate() {
             let (new, old) = match self.on_conflict {
                 true => (format!("excluded.{column}"), format!("{table}.{column}")),
                 false => (format!("VALUES({column})"), (*column).to_owned()),
             };
             let value = value.replace("{new}", &new).replace("{old}", &old);
-            let comma = if place == 0 { "" } else { ", " };
+            let comma = if index == 0 { "" } else { ", " };
             write!(text, "{comma}{column} = {value}").expect("memory takes everything");
         }
         text
     }
 
     /// Writes a `DELETE` with a row limit. `keys` must be the primary key columns.
-    pub(crate) fn delete_some(&self, table: &str, keys: &str, such: &str, most: i64) -> String {
+    pub(crate) fn delete_some(&self, table: &str, keys: &str, condition: &str, limit: i64) -> String {
         if self.limits_delete {
-            return format!("DELETE FROM {table} WHERE {such} LIMIT {most}");
+            return format!("DELETE FROM {table} WHERE {condition} LIMIT {limit}");
         }
         let skip_locked = self.skip_locked;
         format!(
             "DELETE FROM {table} WHERE ({keys}) IN \
-             (SELECT {keys} FROM {table} WHERE {such} LIMIT {most}{skip_locked})"
+             (SELECT {keys} FROM {table} WHERE {condition} LIMIT {limit}{skip_locked})"
         )
     }
 
     /// Writes an `UPDATE` using pairs. The table is aliased as `kept`. `value` can refer to `pair.n`, and the
     /// condition selects the rows.
-    pub(crate) fn update_by_pairs(&self, table: &str, column: &str, value: &str, such: &str) -> String {
+    pub(crate) fn update_by_pairs(&self, table: &str, column: &str, value: &str, condition: &str) -> String {
         let pairs = self.pairs;
         if self.updates_from {
-            format!("UPDATE {table} AS kept SET {column} = {value} FROM {pairs} WHERE {such}")
+            format!("UPDATE {table} AS kept SET {column} = {value} FROM {pairs} WHERE {condition}")
         } else {
-            format!("UPDATE {table} AS kept JOIN {pairs} SET kept.{column} = {value} WHERE {such}")
+            format!("UPDATE {table} AS kept JOIN {pairs} SET kept.{column} = {value} WHERE {condition}")
         }
     }
 }

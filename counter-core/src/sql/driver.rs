@@ -86,7 +86,7 @@ impl Row {
 
     /// Returns a number, or `None` for NULL.
     pub(crate) fn optional_int(&self, column: usize) -> Result<Option<i64>, Failure> {
-        self.0.int(column).map_err(Failure::Silence)
+        self.0.int(column).map_err(Failure::NoResponse)
     }
 
     pub(crate) fn text(&self, column: usize) -> Result<String, Failure> {
@@ -95,7 +95,7 @@ impl Row {
 
     /// Returns a string, or `None` for NULL.
     pub(crate) fn optional_text(&self, column: usize) -> Result<Option<String>, Failure> {
-        self.0.text(column).map_err(Failure::Silence)
+        self.0.text(column).map_err(Failure::NoResponse)
     }
 
     pub(crate) fn bytes(&self, column: usize) -> Result<Vec<u8>, Failure> {
@@ -104,13 +104,13 @@ impl Row {
 
     /// Returns bytes, or `None` for NULL.
     pub(crate) fn optional_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Failure> {
-        self.0.bytes(column).map_err(Failure::Silence)
+        self.0.bytes(column).map_err(Failure::NoResponse)
     }
 }
 
 fn not_null<T>(column: usize, value: Result<Option<T>, SqlError>) -> Result<T, Failure> {
     let null = || SqlError::ColumnDecode { index: column.to_string(), source: UnexpectedNullError.into() };
-    value.and_then(|value| value.ok_or_else(null)).map_err(Failure::Silence)
+    value.and_then(|value| value.ok_or_else(null)).map_err(Failure::NoResponse)
 }
 
 /// Implements [`Driver`] for an `sqlx` driver. The last arguments bind lists to a query.
@@ -118,7 +118,7 @@ fn not_null<T>(column: usize, value: Result<Option<T>, SqlError>) -> Result<T, F
 /// We use a macro because generic code would need longer bounds, and because `sqlx` has no trait for the
 /// number of affected rows.
 macro_rules! driver {
-    ($driver:ty, $connection:ty, $row:ty, $query:ident, $ints:ident => $bind_ints:expr, $texts:ident => $bind_texts:expr, $pairs:ident => $bind_pairs:expr) => {
+    ($driver:ty, $connection:ty, $row:ty, $query:ident, $ints:ident => $bind_ints:expr, $strings:ident => $bind_strings:expr, $pairs:ident => $bind_pairs:expr) => {
         const _: () = {
             use sqlx::{Error as SqlError, Executor, Row as _};
             use $crate::family::future::BoxFuture;
@@ -130,14 +130,14 @@ macro_rules! driver {
                 ($text:ident, $values:ident) => {{
                     let mut $query = sqlx::QueryBuilder::<$driver>::new("");
                     let mut values = $values.iter().copied();
-                    for (place, piece) in $text.split('?').enumerate() {
-                        if place > 0 {
+                    for (index, piece) in $text.split('?').enumerate() {
+                        if index > 0 {
                             match values.next() {
                                 Some(Value::Int(number)) => drop($query.push_bind(number)),
                                 Some(Value::Text(text)) => drop($query.push_bind(text)),
                                 Some(Value::Bytes(bytes)) => drop($query.push_bind(bytes)),
                                 Some(Value::Ints($ints)) => $bind_ints,
-                                Some(Value::Texts($texts)) => $bind_texts,
+                                Some(Value::Texts($strings)) => $bind_strings,
                                 Some(Value::Pairs($pairs)) => $bind_pairs,
                                 None => unreachable!("a statement has a value for each mark"),
                             }

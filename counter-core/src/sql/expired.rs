@@ -24,10 +24,10 @@ const TABLES: [(&str, &str, &str); 2] = [
 ];
 
 /// Maximum number of rows that a transaction removes from a table. Transactions never insert more than this.
-const ROWS: i64 = 1000;
+const MAX_ROWS: i64 = 1000;
 
 /// Condition for rows to remove. It applies to all tables.
-const OVER: &str = "expiry <= ?";
+const EXPIRED_CONDITION: &str = "expiry <= ?";
 
 /// Maximum difference in seconds between the stored and the trusted time. The stored time is only updated if
 /// this is exceeded.
@@ -93,20 +93,24 @@ impl Database {
     /// more rows to remove.
     pub(crate) async fn delete_expired(&self) -> Result<bool, Error> {
         let mut more = false;
-        for (table, keys, begins) in TABLES {
+        for (table, keys, starts_after) in TABLES {
             let delete = || async {
                 let mut session = self.begin().await?;
                 let expiry = self.expiry(&mut session, Timestamp::MAX).await?;
                 let mut more = false;
-                for Expired { begin_after, at } in expiry.expired() {
+                for Expired { start_after, at } in expiry.expired() {
                     // Passed as a value because PostgreSQL does not use an index if the condition contains a
                     // running clock.
                     let (at, after) =
-                        (Value::Int(unix(at)), begin_after.map(|after| Value::Int(unix(after))));
-                    let such = if after.is_some() { format!("{OVER} AND {begins}") } else { OVER.to_owned() };
-                    let text = self.dialect().delete_some(table, keys, &such, ROWS);
+                        (Value::Int(unix(at)), start_after.map(|after| Value::Int(unix(after))));
+                    let condition = if after.is_some() {
+                        format!("{EXPIRED_CONDITION} AND {starts_after}")
+                    } else {
+                        EXPIRED_CONDITION.to_owned()
+                    };
+                    let text = self.dialect().delete_some(table, keys, &condition, MAX_ROWS);
                     let values: Vec<_> = [Some(at), after].into_iter().flatten().collect();
-                    more |= session.execute(&text, &values).await? >= ROWS.unsigned_abs();
+                    more |= session.execute(&text, &values).await? >= MAX_ROWS.unsigned_abs();
                 }
                 session.commit().await?;
                 Ok(more)
@@ -140,11 +144,11 @@ mod tests {
     use crate::sql::sqlite::open_in_memory;
 
     #[tokio::test]
-    async fn sqlite_finds_what_has_expired_by_an_index() {
+    async fn sqlite_uses_an_index_to_find_expired_rows() {
         let database = open_in_memory(Settings::default()).await.expect("there is memory");
         database.create_tables().await.expect("there is memory");
         for (table, keys, _) in TABLES {
-            let text = database.dialect().delete_some(table, keys, OVER, ROWS);
+            let text = database.dialect().delete_some(table, keys, EXPIRED_CONDITION, MAX_ROWS);
             let plan = format!("EXPLAIN QUERY PLAN {text}");
             let rows = database.fetch(&plan, &[Value::Int(0)]).await.expect("the table is there");
             let steps: Vec<_> = rows.iter().map(|row| row.text(3).expect("a text")).collect();

@@ -20,16 +20,16 @@ pub(crate) enum Class {
     /// The table does not exist.
     NoTable,
     /// Any other error. The statement has not been executed.
-    Refused,
+    Rejected,
 }
 
 /// A failed statement.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The database returned an error of this class.
-    Answer(Class, SqlError),
+    Database(Class, SqlError),
     /// The database did not respond, or the response can't be decoded.
-    Silence(SqlError),
+    NoResponse(SqlError),
     /// The database contains unexpected data.
     Malformed(Error),
     /// The table version does not match. The statement has not been executed.
@@ -46,8 +46,8 @@ impl Failure {
     /// Returns the class if the database returned an error.
     pub(crate) const fn class(&self) -> Option<Class> {
         match self {
-            Self::Answer(class, _) => Some(*class),
-            Self::Silence(_) | Self::Malformed(_) | Self::Schema(_) | Self::File(_) => None,
+            Self::Database(class, _) => Some(*class),
+            Self::NoResponse(_) | Self::Malformed(_) | Self::Schema(_) | Self::File(_) => None,
         }
     }
 }
@@ -55,16 +55,16 @@ impl Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Answer(Class::Full, error) => {
-                Self::new(ErrorKind::Refused).caused_by(DatabaseFull(error))
+            Failure::Database(Class::Full, error) => {
+                Self::new(ErrorKind::Rejected).caused_by(DatabaseFull(error))
             }
-            Failure::Answer(Class::Refused | Class::NoTable | Class::OutOfRange, error) => {
-                Self::new(ErrorKind::Refused).caused_by(error)
+            Failure::Database(Class::Rejected | Class::NoTable | Class::OutOfRange, error) => {
+                Self::new(ErrorKind::Rejected).caused_by(error)
             }
-            Failure::Answer(Class::Busy | Class::Unconfirmed, error) => {
+            Failure::Database(Class::Busy | Class::Unconfirmed, error) => {
                 Self::new(ErrorKind::Unavailable).caused_by(error)
             }
-            Failure::Silence(error) => match &error {
+            Failure::NoResponse(error) => match &error {
                 SqlError::ColumnDecode { index, .. } => {
                     let key = format!("column {index}");
                     Self::new(ErrorKind::Malformed { key }).caused_by(error)
@@ -72,7 +72,7 @@ impl From<Failure> for Error {
                 _ => Self::new(ErrorKind::Unavailable).caused_by(error),
             },
             Failure::Malformed(error) => error,
-            Failure::Schema(error) => Self::new(ErrorKind::Refused).caused_by(error),
+            Failure::Schema(error) => Self::new(ErrorKind::Rejected).caused_by(error),
             Failure::File(error) => Self::new(ErrorKind::Unavailable).caused_by(error),
         }
     }
@@ -80,7 +80,7 @@ impl From<Failure> for Error {
 
 impl fmt::Display for DatabaseFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the disk of the database is full")
+        f.write_str("the database disk is full")
     }
 }
 

@@ -34,8 +34,8 @@ const DIALECT: &Dialect = &Dialect {
     updates_from: false,
     on_conflict: false,
     limits_delete: true,
-    unfit: "SELECT 'the server replicates by statements, which transactions that do not lock gaps cannot be written \
-            as: set binlog_format to MIXED or ROW' \
+    unsuitable: "SELECT 'the server uses statement-based replication, which does not support READ COMMITTED \
+            transactions: set binlog_format to MIXED or ROW' \
             FROM DUAL WHERE @@log_bin = 1 AND @@binlog_format = 'STATEMENT'",
     // Transactions read committed rows and do not lock the gaps between rows. A process that stops in the
     // middle of a transaction can block others for ten seconds at most. Long name lists must not be converted
@@ -56,9 +56,9 @@ driver! {
             list.push_bind(*number);
         }
     },
-    texts => {
+    strings => {
         let mut list = query.separated(", ");
-        for text in texts {
+        for text in strings {
             list.push_bind(*text);
         }
     },
@@ -81,6 +81,6 @@ fn classify(answer: &dyn DatabaseError) -> Class {
         // Server shutting down, or connection or query killed.
         Some(1053 | 1317 | 1927) => Class::Unconfirmed,
         Some(1146) => Class::NoTable,
-        _ => Class::Refused,
+        _ => Class::Rejected,
     }
 }

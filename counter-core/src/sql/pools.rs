@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 use super::driver::{Connection, Driver, Pool};
 use super::failure::Failure;
 use super::schema::{Schema, Settings};
-use super::session::{Place, Session};
+use super::session::{Location, Session};
 use crate::family::future::BoxFuture;
 
 /// Timeout for a call, including all retries. Also used as the timeout for acquiring a connection.
@@ -23,15 +23,15 @@ pub(super) struct Pools {
     /// Connections for writing. SQLite supports no more than one writer.
     write: Arc<dyn Pool>,
     read: Arc<dyn Pool>,
-    place: Option<Arc<dyn Place>>,
+    location: Option<Arc<dyn Location>>,
 }
 
 impl Pools {
-    /// Creates the pools. `place` must be set if the database can be replaced while it is in use.
+    /// Creates the pools. `location` must be set if the database can be replaced while it is in use.
     pub(super) fn new<D: Driver>(
         write: sqlx::Pool<D>,
         read: sqlx::Pool<D>,
-        place: Option<Arc<dyn Place>>,
+        location: Option<Arc<dyn Location>>,
         settings: Settings,
     ) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Pools {
             schema: Schema { steps: D::DIALECT.schema, later_steps: settings.later_steps },
             write: Arc::new(write),
             read: Arc::new(read),
-            place,
+            location,
         }
     }
 
@@ -55,11 +55,11 @@ impl Pools {
 
     async fn session(&self, pool: &dyn Pool) -> Result<Session, Failure> {
         let connection = pool.acquire().await.map_err(|error| self.dialect.failure(error))?;
-        if let Some(place) = &self.place {
+        if let Some(location) = &self.location {
             // The connection may be new.
-            place.confirm().map_err(Failure::File)?;
+            location.confirm().map_err(Failure::File)?;
         }
-        Ok(Session::new(connection, self.dialect, self.place.clone()))
+        Ok(Session::new(connection, self.dialect, self.location.clone()))
     }
 }
 

@@ -33,8 +33,8 @@ const DIALECT: &Dialect = &Dialect {
     updates_from: true,
     on_conflict: true,
     limits_delete: false,
-    unfit: "SELECT 'the database has the encoding ' || getdatabaseencoding() || ', in which not every name of a \
-            counter can be written: create it with UTF8' WHERE getdatabaseencoding() <> 'UTF8'",
+    unsuitable: "SELECT 'the database has the encoding ' || getdatabaseencoding() || ', which cannot store all \
+            counter names: create it with UTF8' WHERE getdatabaseencoding() <> 'UTF8'",
     // A process that stops in the middle of a transaction can block others for ten seconds at most.
     settings: "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '4s'; SET statement_timeout = '10s'",
     schema: &[include_str!("postgres/1.sql")],
@@ -47,7 +47,7 @@ const DIALECT: &Dialect = &Dialect {
 driver! {
     Postgres, sqlx::PgConnection, sqlx::postgres::PgRow, query,
     numbers => drop(query.push_bind(numbers)),
-    texts => drop(query.push_bind(texts)),
+    strings => drop(query.push_bind(strings)),
     pairs => {
         let (ids, numbers): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
         query.push_bind(ids).push(", ").push_bind(numbers);
@@ -64,6 +64,6 @@ fn classify(answer: &dyn DatabaseError) -> Class {
         Some("53100") => Class::Full,
         // The server is shutting down or has crashed, either before or after the commit.
         Some(code) if code.starts_with("57P") || code.starts_with("08") => Class::Unconfirmed,
-        _ => Class::Refused,
+        _ => Class::Rejected,
     }
 }

@@ -45,7 +45,7 @@ impl Schema {
     /// `found` is the stored version, or `None` if it does not exist.
     pub(super) fn check(&self, found: Option<&str>) -> Result<(), SchemaError> {
         let Some(found) = found else { return Err(SchemaError::Missing) };
-        let Ok(found) = found.parse::<u32>() else { return Err(SchemaError::Odd) };
+        let Ok(found) = found.parse::<u32>() else { return Err(SchemaError::InvalidVersion) };
         let known = self.version();
         match found {
             found if found < known => Err(SchemaError::Older { found, known }),
@@ -65,9 +65,9 @@ pub(crate) enum SchemaError {
     /// The table version is newer than the current version.
     Newer { found: u32, known: u32 },
     /// The stored version is not a number.
-    Odd,
+    InvalidVersion,
     /// The database settings are not suitable, for the given reason.
-    Unfit(String),
+    Unsuitable(String),
     /// The version can't be read.
     Unknown(Error),
 }
@@ -75,16 +75,16 @@ pub(crate) enum SchemaError {
 impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("the database has no tables for counters"),
+            Self::Missing => f.write_str("the database has no counter tables"),
             Self::Older { found, known } => {
-                write!(f, "the tables are of version {found} and not yet of {known}")
+                write!(f, "the tables have version {found}, but version {known} is required")
             }
             Self::Newer { found, known } => write!(
                 f,
-                "the tables are of version {found}, and this program knows none after {known}: update it"
+                "the tables have version {found}, but this program only supports version {known}: update it"
             ),
-            Self::Odd => f.write_str("the tables have no version"),
-            Self::Unfit(reason) => f.write_str(reason),
+            Self::InvalidVersion => f.write_str("the table version is not a number"),
+            Self::Unsuitable(reason) => f.write_str(reason),
             Self::Unknown(_) => f.write_str("the tables cannot be read"),
         }
     }

@@ -15,7 +15,7 @@ use super::statement::Value;
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The location of a database that can be replaced while it is in use, e.g. a file.
-pub(super) trait Place: fmt::Debug + Send + Sync {
+pub(super) trait Location: fmt::Debug + Send + Sync {
     /// Checks if connections lead to the database at this location. This must be called after opening a
     /// connection, and after a commit.
     fn confirm(&self) -> Result<(), Box<dyn StdError + Send + Sync>>;
@@ -30,27 +30,27 @@ pub(super) trait Place: fmt::Debug + Send + Sync {
 pub(crate) struct Session {
     connection: Option<Box<dyn Pooled>>,
     dialect: &'static Dialect,
-    place: Option<Arc<dyn Place>>,
+    location: Option<Arc<dyn Location>>,
 }
 
 impl Session {
     pub(super) fn new(
         connection: Box<dyn Pooled>,
         dialect: &'static Dialect,
-        place: Option<Arc<dyn Place>>,
+        location: Option<Arc<dyn Location>>,
     ) -> Self {
-        Self { connection: Some(connection), dialect, place }
+        Self { connection: Some(connection), dialect, location }
     }
 
     /// Executes a statement, and returns the number of affected rows.
     pub(crate) async fn execute(&mut self, text: &str, values: &[Value<'_>]) -> Result<u64, Failure> {
-        let done = in_time(self.connection().execute(text, values)).await;
-        done.map_err(|error| self.dialect.failure(error))
+        let result = with_timeout(self.connection().execute(text, values)).await;
+        result.map_err(|error| self.dialect.failure(error))
     }
 
     /// Executes a query.
     pub(crate) async fn fetch(&mut self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Failure> {
-        let rows = in_time(self.connection().fetch(text, values)).await;
+        let rows = with_timeout(self.connection().fetch(text, values)).await;
         rows.map_err(|error| self.dialect.failure(error))
     }
 
@@ -64,9 +64,9 @@ impl Session {
     /// database returned an error.
     pub(crate) async fn commit(mut self) -> Result<(), Failure> {
         self.end_transaction("COMMIT").await?;
-        if let Some(place) = &self.place {
+        if let Some(location) = &self.location {
             // If the file has been replaced since the transaction began, the commit is lost.
-            place.confirm().map_err(Failure::File)?;
+            location.confirm().map_err(Failure::File)?;
         }
         self.end();
         Ok(())
@@ -80,8 +80,8 @@ impl Session {
     }
 
     async fn end_transaction(&mut self, text: &'static str) -> Result<(), Failure> {
-        let done = in_time(self.connection().fetch_text(text)).await;
-        done.map(drop).map_err(|error| self.dialect.failure(error))
+        let result = with_timeout(self.connection().fetch_text(text)).await;
+        result.map(drop).map_err(|error| self.dialect.failure(error))
     }
 
     /// Returns the connection to the pool. This must not be called while a statement is running.
@@ -104,7 +104,7 @@ impl Drop for Session {
 
 /// Applies the timeout to a statement. Without it, a batch would only fail when the batch timeout elapses,
 /// even if the database never responds.
-async fn in_time<T>(statement: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
-    let late = |_| SqlError::Io(io::ErrorKind::TimedOut.into());
-    timeout(STATEMENT_TIMEOUT, statement).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
+async fn with_timeout<T>(statement: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
+    let timed_out = |_| SqlError::Io(io::ErrorKind::TimedOut.into());
+    timeout(STATEMENT_TIMEOUT, statement).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
 }

@@ -59,7 +59,7 @@ const DIALECT: &Dialect = &Dialect {
     updates_from: true,
     on_conflict: true,
     limits_delete: false,
-    unfit: "",
+    unsuitable: "",
     settings: "",
     schema: &[include_str!("sqlite/1.sql")],
     // Write transactions are always exclusive.
@@ -69,20 +69,23 @@ const DIALECT: &Dialect = &Dialect {
 };
 
 /// Timeout for waiting until other processes have finished writing.
-const BUSY: Duration = Duration::from_secs(4);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Applies the connection settings.
 ///
 /// With a write-ahead log, readers and writers do not block each other. `FULL` syncs the log on commit, so
 /// that acknowledged batches survive a power failure. This costs a single disk write per flush.
-pub(super) fn settled(options: SqliteConnectOptions) -> SqliteConnectOptions {
-    options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full).busy_timeout(BUSY)
+pub(super) fn with_settings(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    options
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
 }
 
 driver! {
     Sqlite, sqlx::SqliteConnection, sqlx::sqlite::SqliteRow, query,
     numbers => drop(query.push_bind(json(numbers, ['[', ']'], |text, number| write!(text, "{number}")))),
-    texts => drop(query.push_bind(json(texts, ['[', ']'], json_text))),
+    strings => drop(query.push_bind(json(strings, ['[', ']'], json_text))),
     pairs => drop(query.push_bind(json_object(pairs)))
 }
 
@@ -135,7 +138,7 @@ fn classify(answer: &dyn DatabaseError) -> Class {
         (_, 10) => Class::Unconfirmed,
         // SQLITE_ERROR. There is no specific code for this.
         (1, _) if answer.message().starts_with("no such table") => Class::NoTable,
-        _ => Class::Refused,
+        _ => Class::Rejected,
     }
 }
 
@@ -144,8 +147,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_commit_is_on_the_disk_before_it_is_acknowledged() {
-        let options = settled("sqlite::memory:".parse().expect("an address"));
+    async fn commits_are_synced_to_disk() {
+        let options = with_settings("sqlite::memory:".parse().expect("an address"));
         let mut connection = options.connect().await.expect("memory");
         let synchronous: i64 =
             sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut connection).await.expect("a setting");

@@ -21,11 +21,11 @@ pub(super) fn json<T>(
 ) -> String {
     let mut text = String::with_capacity(16 * all.len() + 2);
     text.push(open);
-    for (place, one) in all.iter().enumerate() {
-        if place > 0 {
+    for (index, item) in all.iter().enumerate() {
+        if index > 0 {
             text.push(',');
         }
-        write(&mut text, one).expect("a `String` accepts any text");
+        write(&mut text, item).expect("a `String` accepts any text");
     }
     text.push(close);
     text

@@ -29,7 +29,7 @@ pub enum AnyStore {
     Sql(super::sql::SqlStore),
 }
 
-macro_rules! offers {
+macro_rules! impl_families {
     (() $(#[cfg($is_built:meta)] $family:ident: $trait:path [$($types:tt)*])*) => {
         $(
             #[cfg($is_built)]
@@ -48,7 +48,7 @@ macro_rules! offers {
     };
 }
 
-families!(offers!());
+families!(impl_families!());
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {

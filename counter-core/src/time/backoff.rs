@@ -10,8 +10,8 @@ pub struct Backoff {
     next: Duration,
 }
 
-const FIRST: Duration = Duration::from_millis(50);
-const MOST: Duration = Duration::from_secs(2);
+const MIN_DELAY: Duration = Duration::from_millis(50);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 #[expect(
     clippy::new_without_default,
@@ -21,21 +21,21 @@ const MOST: Duration = Duration::from_secs(2);
 impl Backoff {
     /// Creates a backoff, starting with the shortest delay.
     pub const fn new() -> Self {
-        Self { next: FIRST }
+        Self { next: MIN_DELAY }
     }
 
     /// Resets the backoff to the shortest delay.
     pub fn reset(&mut self) {
-        self.next = FIRST;
+        self.next = MIN_DELAY;
     }
 
     /// Returns the next delay.
     pub fn next(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = (2 * pause).min(MOST);
+        let delay = self.next;
+        self.next = (2 * delay).min(MAX_DELAY);
         // A new `RandomState` is random enough for jitter.
-        let random = RandomState::new().hash_one(pause) % 512;
-        pause.mul_f64(1.0 - random as f64 / 1024.0)
+        let random = RandomState::new().hash_one(delay) % 512;
+        delay.mul_f64(1.0 - random as f64 / 1024.0)
     }
 }
 
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_two_seconds_and_no_further_and_begin_again_after_a_success() {
+    fn delays_grow_to_two_seconds_and_can_be_reset() {
         let mut backoff = Backoff::new();
         let pauses: Vec<_> = (0..20).map(|_| backoff.next()).collect();
-        assert!(pauses[0] <= FIRST && pauses[19] >= MOST / 2, "{pauses:?}");
-        assert!(pauses.iter().all(|pause| (FIRST / 2..=MOST).contains(pause)), "{pauses:?}");
+        assert!(pauses[0] <= MIN_DELAY && pauses[19] >= MAX_DELAY / 2, "{pauses:?}");
+        assert!(pauses.iter().all(|delay| (MIN_DELAY / 2..=MAX_DELAY).contains(delay)), "{pauses:?}");
         backoff.reset();
-        assert!(backoff.next() <= FIRST);
+        assert!(backoff.next() <= MIN_DELAY);
     }
 }

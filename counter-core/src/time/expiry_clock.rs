@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::timestamp::Timestamp;
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 
 /// The rate at which the trusted time can catch up with the clock, i.e. four hours per hour. If a service has
 /// been stopped for a month, it takes ten days to remove the data that expired in the meantime.
@@ -15,7 +15,7 @@ const STEP_TOLERANCE: u64 = 900;
 
 /// The lead in seconds at which we start to warn, which is more than a night, in case no process runs at
 /// night.
-const REPORTED_LEAD: u64 = 25 * 3600;
+const REPORT_THRESHOLD: u64 = 25 * 3600;
 
 /// A clock for deciding what to delete, used if a store depends on the clock of a machine.
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Expiry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
     /// `None` if the start does not matter.
-    pub(crate) begin_after: Option<Timestamp>,
+    pub(crate) start_after: Option<Timestamp>,
     pub(crate) at: Timestamp,
 }
 
@@ -74,19 +74,19 @@ impl ExpiryClock {
 
     /// Returns `true` if the clock is far ahead, and we need to warn about it.
     pub(crate) const fn is_ahead(&self) -> bool {
-        self.lead > REPORTED_LEAD
+        self.lead > REPORT_THRESHOLD
     }
 }
 
 fn report(before: u64, lead: u64) {
-    match (before > REPORTED_LEAD, lead > REPORTED_LEAD) {
-        (false, true) => tell(|| {
+    match (before > REPORT_THRESHOLD, lead > REPORT_THRESHOLD) {
+        (false, true) => emit(|| {
             tracing::warn!(
                 ahead = ?Duration::from_secs(lead),
-                "the clock jumped ahead, or no process ran for long: history is deleted only as fast as time passes"
+                "the clock jumped ahead, or no process has run for a long time: expired data is deleted more slowly"
             );
         }),
-        (true, false) => tell(|| tracing::info!("the clock is trusted again: history is deleted by it")),
+        (true, false) => emit(|| tracing::info!("the clock is trusted again")),
         (false, false) | (true, true) => {}
     }
 }
@@ -99,14 +99,14 @@ impl Expiry {
 
     /// Returns the conditions for data that can be deleted.
     pub(crate) fn expired(self) -> impl Iterator<Item = Expired> {
-        let doubtful = Expired { begin_after: Some(self.trusted), at: self.clock };
-        let is_doubtful = self.clock > self.trusted;
-        std::iter::once(Expired { begin_after: None, at: self.trusted })
-            .chain(is_doubtful.then_some(doubtful))
+        let untrusted = Expired { start_after: Some(self.trusted), at: self.clock };
+        let is_untrusted = self.clock > self.trusted;
+        std::iter::once(Expired { start_after: None, at: self.trusted })
+            .chain(is_untrusted.then_some(untrusted))
     }
 
     /// Returns `true` if data with this start and expiry can be deleted.
-    pub(crate) fn is_over(self, start: Timestamp, expiry: Timestamp) -> bool {
+    pub(crate) fn is_expired(self, start: Timestamp, expiry: Timestamp) -> bool {
         self.expired().any(|expired| expired.contains(start) && expiry <= expired.at)
     }
 }
@@ -114,7 +114,7 @@ impl Expiry {
 impl Expired {
     /// Returns `true` if the condition applies to data with this start.
     pub(crate) fn contains(self, start: Timestamp) -> bool {
-        self.begin_after.is_none_or(|after| start > after)
+        self.start_after.is_none_or(|after| start > after)
     }
 }
 
@@ -125,60 +125,60 @@ mod tests {
     const DAY: u64 = 86_400;
     const START: Timestamp = Timestamp::from_unix(10_000 * DAY);
 
-    fn expiry(clock: &mut ExpiryClock, at: Instant, shown: Timestamp) -> Expiry {
-        clock.expiry(shown, shown, at)
+    fn expiry(clock: &mut ExpiryClock, at: Instant, reading: Timestamp) -> Expiry {
+        clock.expiry(reading, reading, at)
     }
 
     #[test]
-    fn a_clock_that_advances_with_time_is_trusted() {
-        let (mut clock, begin) = (ExpiryClock::default(), Instant::now());
+    fn a_clock_in_step_with_monotonic_time_is_trusted() {
+        let (mut clock, start) = (ExpiryClock::default(), Instant::now());
         for minute in 0..100 {
-            let shown = START.plus(60 * minute);
-            let found = expiry(&mut clock, begin + Duration::from_secs(60 * minute), shown);
-            assert_eq!(found, Expiry { trusted: shown, clock: shown });
+            let reading = START.plus(60 * minute);
+            let found = expiry(&mut clock, start + Duration::from_secs(60 * minute), reading);
+            assert_eq!(found, Expiry { trusted: reading, clock: reading });
             assert_eq!(found.expired().count(), 1);
         }
     }
 
     #[test]
-    fn a_jump_deletes_no_history_and_ends_with_the_clock() {
-        let (mut clock, begin) = (ExpiryClock::default(), Instant::now());
-        expiry(&mut clock, begin, START);
+    fn a_clock_jump_does_not_delete_history() {
+        let (mut clock, start) = (ExpiryClock::default(), Instant::now());
+        expiry(&mut clock, start, START);
         let mut jumped = Expiry { trusted: START, clock: START };
         for second in 1..=100 {
-            let shown = START.plus(200 * DAY + second);
-            jumped = expiry(&mut clock, begin + Duration::from_secs(second), shown);
+            let reading = START.plus(200 * DAY + second);
+            jumped = expiry(&mut clock, start + Duration::from_secs(second), reading);
         }
         assert!(clock.is_ahead());
         assert_eq!(jumped.trusted, START.plus(400));
         let history = START.minus(100 * DAY);
-        assert!(!jumped.is_over(history, START.plus(20 * DAY)), "history is kept");
-        assert!(jumped.is_over(history, START), "what expired without the jump is deleted");
+        assert!(!jumped.is_expired(history, START.plus(20 * DAY)), "history is kept");
+        assert!(jumped.is_expired(history, START), "what expired without the jump is deleted");
         let during = START.plus(200 * DAY);
-        assert!(jumped.is_over(during, during.plus(100)), "what was written during the jump expires");
+        assert!(jumped.is_expired(during, during.plus(100)), "what was written during the jump expires");
 
-        let right = expiry(&mut clock, begin + Duration::from_secs(101), START.plus(101));
+        let right = expiry(&mut clock, start + Duration::from_secs(101), START.plus(101));
         assert_eq!(right, Expiry { trusted: START.plus(101), clock: START.plus(101) });
         assert!(!clock.is_ahead());
     }
 
     #[test]
-    fn time_without_a_process_is_caught_up_with() {
-        let begin = Instant::now();
-        let mut clock = ExpiryClock::since(START.minus(30 * DAY), begin);
-        let after = |days: u64| (begin + Duration::from_secs(days * DAY), START.plus(days * DAY));
-        let (at, shown) = after(1);
-        assert_eq!(expiry(&mut clock, at, shown).trusted, START.minus(26 * DAY));
-        let (at, shown) = after(10);
-        assert_eq!(expiry(&mut clock, at, shown).trusted, shown);
+    fn trusted_time_catches_up_after_downtime() {
+        let start = Instant::now();
+        let mut clock = ExpiryClock::since(START.minus(30 * DAY), start);
+        let after = |days: u64| (start + Duration::from_secs(days * DAY), START.plus(days * DAY));
+        let (at, reading) = after(1);
+        assert_eq!(expiry(&mut clock, at, reading).trusted, START.minus(26 * DAY));
+        let (at, reading) = after(10);
+        assert_eq!(expiry(&mut clock, at, reading).trusted, reading);
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_trusted() {
-        let (mut clock, begin) = (ExpiryClock::default(), Instant::now());
-        expiry(&mut clock, begin, START);
-        for shown in [START.minus(DAY), START.minus(DAY).plus(1)] {
-            assert_eq!(expiry(&mut clock, begin + Duration::from_secs(1), shown).trusted, shown);
+    fn a_clock_set_back_is_trusted() {
+        let (mut clock, start) = (ExpiryClock::default(), Instant::now());
+        expiry(&mut clock, start, START);
+        for reading in [START.minus(DAY), START.minus(DAY).plus(1)] {
+            assert_eq!(expiry(&mut clock, start + Duration::from_secs(1), reading).trusted, reading);
         }
     }
 }

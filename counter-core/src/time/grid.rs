@@ -33,13 +33,13 @@ pub struct Retention {
 /// use counter_core::{Precision, Precisions};
 ///
 /// let set = Precisions::new([60, 3600].map(|s| Precision::try_from(s).unwrap()))?;
-/// assert_eq!(set.iter().map(|kept| kept.precision.as_seconds()).collect::<Vec<_>>(), [60, 3600]);
+/// assert_eq!(set.iter().map(|retained| retained.precision.as_seconds()).collect::<Vec<_>>(), [60, 3600]);
 /// assert_eq!(Precisions::default().iter().count(), 7);
 /// # Ok::<(), counter_core::time::PrecisionsError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precisions {
-    kept: Vec<Retention>,
+    retained: Vec<Retention>,
     base: Precision,
 }
 
@@ -66,7 +66,7 @@ pub struct Grid {
 }
 
 /// The default number of samples to retain per precision.
-pub(crate) const SAMPLES: NonZeroU32 = NonZeroU32::new(120).expect("120 is not 0");
+pub(crate) const DEFAULT_SAMPLES: NonZeroU32 = NonZeroU32::new(120).expect("120 is not 0");
 
 impl Retention {
     /// Returns the time at which a bucket expires: `samples` widths after `start`.
@@ -82,20 +82,20 @@ impl Retention {
         self.precision.bucket(now).start.minus(width * u64::from(self.samples.get() - 1))
     }
 
-    fn wants(self, at: Timestamp, now: Timestamp) -> bool {
+    fn retains(self, at: Timestamp, now: Timestamp) -> bool {
         self.expiry(self.precision.bucket(at).start) > now
     }
 }
 
 impl Grid {
     /// Returns this grid, but with the longer retention if a width is also contained in the other grid.
-    pub(crate) fn reaching(&self, further: &Self) -> Self {
+    pub(crate) fn with_longest_retention(&self, other: &Self) -> Self {
         Self {
-            counts: self.counts.reaching(&further.counts),
-            visitors: self.visitors.reaching(&further.visitors),
-            distributions: self.distributions.as_ref().map(|own| match &further.distributions {
-                Some(further) => own.reaching(further),
-                None => own.clone(),
+            counts: self.counts.with_longest_retention(&other.counts),
+            visitors: self.visitors.with_longest_retention(&other.visitors),
+            distributions: self.distributions.as_ref().map(|ours| match &other.distributions {
+                Some(other) => ours.with_longest_retention(other),
+                None => ours.clone(),
             }),
         }
     }
@@ -104,7 +104,7 @@ impl Grid {
 impl From<Precision> for Retention {
     /// Retains 120 samples.
     fn from(precision: Precision) -> Self {
-        Self { precision, samples: SAMPLES }
+        Self { precision, samples: DEFAULT_SAMPLES }
     }
 }
 
@@ -128,19 +128,19 @@ impl Precisions {
     /// # Errors
     /// Returns an error if there are zero or more than 16 precisions, or if two precisions have the same
     /// width but different offsets.
-    pub fn new(kept: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
-        let mut kept: Vec<Retention> = kept.into_iter().map(Into::into).collect();
-        kept.sort_unstable_by_key(|kept| (kept.precision, std::cmp::Reverse(kept.samples)));
-        kept.dedup_by_key(|kept| kept.precision);
-        let precisions = || kept.iter().map(|kept| kept.precision);
+    pub fn new(retained: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
+        let mut retained: Vec<Retention> = retained.into_iter().map(Into::into).collect();
+        retained.sort_unstable_by_key(|retained| (retained.precision, std::cmp::Reverse(retained.samples)));
+        retained.dedup_by_key(|retained| retained.precision);
+        let precisions = || retained.iter().map(|retained| retained.precision);
         for (one, other) in precisions().zip(precisions().skip(1)) {
             if one.as_seconds() == other.as_seconds() {
                 return Err(PrecisionsError::Offsets(one, other));
             }
         }
         match base(precisions()) {
-            Some(base) if kept.len() <= 16 => Ok(Self { kept, base }),
-            _ => Err(PrecisionsError::Number(kept.len())),
+            Some(base) if retained.len() <= 16 => Ok(Self { retained, base }),
+            _ => Err(PrecisionsError::Number(retained.len())),
         }
     }
 
@@ -152,14 +152,15 @@ impl Precisions {
 
     /// Returns this set with a different number of samples for each precision.
     pub(crate) fn with_samples(&self, mut samples: impl FnMut(Retention) -> NonZeroU32) -> Self {
-        let kept = self.iter().map(|kept| Retention { samples: samples(kept), ..kept }).collect();
-        Self { kept, base: self.base }
+        let retained =
+            self.iter().map(|retained| Retention { samples: samples(retained), ..retained }).collect();
+        Self { retained, base: self.base }
     }
 
-    fn reaching(&self, further: &Self) -> Self {
-        self.with_samples(|kept| {
-            let further = further.of_width(kept.precision.as_seconds());
-            further.map_or(kept.samples, |further| further.samples.max(kept.samples))
+    fn with_longest_retention(&self, other: &Self) -> Self {
+        self.with_samples(|retained| {
+            let other = other.of_width(retained.precision.as_seconds());
+            other.map_or(retained.samples, |other| other.samples.max(retained.samples))
         })
     }
 
@@ -175,20 +176,23 @@ impl Precisions {
     /// ```
     #[must_use]
     pub fn utc_offset(self, seconds: i32) -> Self {
-        let moved = |kept: &Retention| Retention { precision: kept.precision.utc_offset(seconds), ..*kept };
+        let moved = |retained: &Retention| Retention {
+            precision: retained.precision.utc_offset(seconds),
+            ..*retained
+        };
         // Boundaries shared by all precisions are shifted along with them.
-        Self { kept: self.kept.iter().map(moved).collect(), base: self.base.utc_offset(seconds) }
+        Self { retained: self.retained.iter().map(moved).collect(), base: self.base.utc_offset(seconds) }
     }
 
     /// Returns the precisions and retentions, ordered from finest to coarsest.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Retention> + Clone {
-        self.kept.iter().copied()
+        self.retained.iter().copied()
     }
 
     /// Returns the retention for a precision in this set.
     #[must_use]
     pub fn retention(&self, precision: Precision) -> Option<Retention> {
-        self.iter().find(|kept| kept.precision == precision)
+        self.iter().find(|retained| retained.precision == precision)
     }
 
     /// Returns the precision with this width, regardless of the offset, and its retention.
@@ -202,13 +206,14 @@ impl Precisions {
     /// ```
     #[must_use]
     pub fn of_width(&self, seconds: u32) -> Option<Retention> {
-        self.iter().find(|kept| kept.precision.as_seconds() == seconds)
+        self.iter().find(|retained| retained.precision.as_seconds() == seconds)
     }
 
     /// Returns the retention for any precision, based on the width, or 120 samples if the set does not
     /// contain this width. This way, samples with an old offset are retained as before if the offset changes.
     pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
-        let samples = self.of_width(precision.as_seconds()).map_or(SAMPLES, |kept| kept.samples);
+        let samples =
+            self.of_width(precision.as_seconds()).map_or(DEFAULT_SAMPLES, |retained| retained.samples);
         Retention { precision, samples }
     }
 
@@ -219,7 +224,7 @@ impl Precisions {
 
     /// Returns the precision with this index, or [`Precision::COARSEST`] if out of bounds.
     pub(crate) fn precision(&self, place: usize) -> Precision {
-        self.kept.get(place).map_or(Precision::COARSEST, |kept| kept.precision)
+        self.retained.get(place).map_or(Precision::COARSEST, |retained| retained.precision)
     }
 
     /// Returns the index of a precision in this set. For [`Precision::COARSEST`], this is the number of
@@ -227,9 +232,9 @@ impl Precisions {
     #[cfg(feature = "spool")]
     pub(crate) fn place(&self, precision: Precision) -> Option<usize> {
         if precision == Precision::COARSEST {
-            return Some(self.kept.len());
+            return Some(self.retained.len());
         }
-        self.iter().position(|kept| kept.precision == precision)
+        self.iter().position(|retained| retained.precision == precision)
     }
 
     /// Returns the coarsest precision that divides all precisions in this set.
@@ -238,8 +243,8 @@ impl Precisions {
     }
 
     /// Returns the index of the finest precision that still retains a hit at `at`, starting from `finest`.
-    pub(crate) fn finest_wanted(&self, finest: usize, at: Timestamp, now: Timestamp) -> Option<usize> {
-        self.from(finest).find(|(_, kept)| kept.wants(at, now)).map(|(place, _)| place)
+    pub(crate) fn finest_retained(&self, finest: usize, at: Timestamp, now: Timestamp) -> Option<usize> {
+        self.from(finest).find(|(_, retained)| retained.retains(at, now)).map(|(place, _)| place)
     }
 
     /// Returns the earliest start that is in the same bucket as `at`, for all precisions starting from
@@ -247,14 +252,14 @@ impl Precisions {
     ///
     /// If `finest` is out of bounds, there are no buckets, and the start is always the same.
     pub(crate) fn start(&self, finest: usize, at: Timestamp) -> Timestamp {
-        let Some(Retention { precision: first, .. }) = self.kept.get(finest).copied() else {
+        let Some(Retention { precision: first, .. }) = self.retained.get(finest).copied() else {
             return Timestamp::MIN;
         };
         if first == self.base {
             // All other precisions consist of whole base buckets, so their buckets can't start later.
             return first.bucket(at).start;
         }
-        self.from(finest).map(|(_, kept)| kept.precision.bucket(at).start).max().unwrap_or(at)
+        self.from(finest).map(|(_, retained)| retained.precision.bucket(at).start).max().unwrap_or(at)
     }
 }
 
@@ -273,8 +278,8 @@ impl Default for Grid {
 
 impl fmt::Display for Precisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, kept) in self.from(0) {
-            write!(f, "{}{}", if place == 0 { "" } else { ", " }, kept.precision)?;
+        for (place, retained) in self.from(0) {
+            write!(f, "{}{}", if place == 0 { "" } else { ", " }, retained.precision)?;
         }
         Ok(())
     }
@@ -284,12 +289,11 @@ impl fmt::Display for PrecisionsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => {
-                write!(f, "a set of precisions has between 1 and 16 of them, not {number}")
+                write!(f, "expected 1 to 16 precisions, not {number}")
             }
-            Self::Offsets(one, other) => write!(
-                f,
-                "the precisions {one} and {other} have the same width: a set has one offset for each width"
-            ),
+            Self::Offsets(one, other) => {
+                write!(f, "the precisions {one} and {other} have the same width but different offsets")
+            }
         }
     }
 }
@@ -309,7 +313,7 @@ fn base(mut precisions: impl Iterator<Item = Precision>) -> Option<Precision> {
         gcd(gcd(width, other.as_seconds()), first.offset().abs_diff(other.offset()))
     });
     let first = Timestamp::from_unix(first.offset().into());
-    Some(Precision::new(NonZeroU32::new(width)?).beginning_at(first))
+    Some(Precision::new(NonZeroU32::new(width)?).starting_at(first))
 }
 
 const fn gcd(a: u32, b: u32) -> u32 {
@@ -324,8 +328,8 @@ mod tests {
 
     /// Arbitrary widths, or typical widths, with any offsets.
     fn sets() -> impl Strategy<Value = Precisions> {
-        let usual = prop::sample::select(vec![1, 5, 60, 300, 3600, 18_000, 86_400]);
-        let widths = prop::collection::btree_set(prop_oneof![1_u32..100_000, usual], 1..8);
+        let typical = prop::sample::select(vec![1, 5, 60, 300, 3600, 18_000, 86_400]);
+        let widths = prop::collection::btree_set(prop_oneof![1_u32..100_000, typical], 1..8);
         let offsets = prop::collection::vec(prop_oneof![any::<i32>(), -50..50_i32, Just(19_800)], 8);
         (widths, offsets).prop_map(|(widths, offsets)| {
             let moved =
@@ -335,49 +339,50 @@ mod tests {
     }
 
     #[test]
-    fn none_and_seventeen_precisions_are_refused() {
+    fn zero_or_seventeen_precisions_are_rejected() {
         assert_eq!(Precisions::new([0_u8; 0].map(|_| whole(1))), Err(PrecisionsError::Number(0)));
         assert_eq!(Precisions::new((1..=17).map(whole)), Err(PrecisionsError::Number(17)));
     }
 
     #[test]
-    fn two_offsets_of_one_width_are_refused_and_the_error_names_them() {
+    fn different_offsets_for_the_same_width_are_rejected() {
         let (day, hour) = (whole(86_400), whole(3600));
         let error = Precisions::new([day.utc_offset(3600), hour, day]).expect_err("two kinds of days");
         assert_eq!(error, PrecisionsError::Offsets(day, day.utc_offset(3600)));
         let words = error.to_string();
-        assert!(words.contains("86400 and 86400@82800") && words.contains("one offset"), "{words}");
+        assert!(words.contains("86400 and 86400@82800") && words.contains("different offsets"), "{words}");
         assert!(Precisions::new([day.utc_offset(3600), hour, day.utc_offset(3600)]).is_ok());
     }
 
     #[test]
-    fn each_precision_has_its_own_retention_and_the_longer_of_two() {
+    fn the_longest_retention_of_a_duplicate_precision_is_used() {
         let keep = |seconds, samples| Retention {
             precision: whole(seconds),
             samples: NonZeroU32::new(samples).expect("not 0"),
         };
         let set = Precisions::new([keep(86_400, 7), keep(60, 30), keep(86_400, 400)]).expect("a set");
-        let kept: Vec<_> = set.iter().map(|kept| (kept.precision.as_seconds(), kept.samples.get())).collect();
-        assert_eq!(kept, [(60, 30), (86_400, 400)]);
+        let retained: Vec<_> =
+            set.iter().map(|retained| (retained.precision.as_seconds(), retained.samples.get())).collect();
+        assert_eq!(retained, [(60, 30), (86_400, 400)]);
     }
 
     #[test]
-    fn retention_keeps_exactly_its_samples() {
+    fn retention_covers_exactly_the_configured_samples() {
         for offset in [0, 19, 20, 59] {
-            let kept = Retention { precision: whole(60).utc_offset(-offset), samples: SAMPLES };
+            let retained = Retention { precision: whole(60).utc_offset(-offset), samples: DEFAULT_SAMPLES };
             for now in [1_000_000, 1_000_019, 1_000_020, 1_000_021].map(Timestamp::from_unix) {
-                let starts: Vec<_> = kept.precision.starts(kept.oldest(now)..now.plus(1)).collect();
+                let starts: Vec<_> = retained.precision.starts(retained.oldest(now)..now.plus(1)).collect();
                 assert_eq!(starts.len(), 120);
-                assert!(starts.iter().all(|start| kept.expiry(*start) > now));
-                assert!(kept.expiry(kept.oldest(now).minus(1)) <= now.plus(60));
-                assert!(!kept.wants(kept.oldest(now).minus(1), now));
+                assert!(starts.iter().all(|start| retained.expiry(*start) > now));
+                assert!(retained.expiry(retained.oldest(now).minus(1)) <= now.plus(60));
+                assert!(!retained.retains(retained.oldest(now).minus(1), now));
             }
         }
     }
 
     proptest! {
         #[test]
-        fn a_start_finds_every_coarser_bucket_again(
+        fn a_start_identifies_all_coarser_buckets(
             set in sets(),
             at in prop_oneof![0_u64..200_000, 0_u64..4_000_000_000],
         ) {
@@ -387,30 +392,30 @@ mod tests {
                 let start = set.start(finest, at);
                 prop_assert_eq!(set.start(finest, start), start);
                 prop_assert!(start <= at);
-                for (_, kept) in set.from(finest) {
-                    prop_assert_eq!(kept.precision.bucket(start), kept.precision.bucket(at));
-                    prop_assert_eq!(kept.precision.bucket(base), kept.precision.bucket(at));
+                for (_, retained) in set.from(finest) {
+                    prop_assert_eq!(retained.precision.bucket(start), retained.precision.bucket(at));
+                    prop_assert_eq!(retained.precision.bucket(base), retained.precision.bucket(at));
                 }
             }
         }
 
         #[test]
-        fn the_base_divides_every_precision_and_nothing_coarser_does(set in sets(), seconds: i32) {
-            let divides_all = |base: Precision| set.iter().all(|kept| base.divides(kept.precision));
+        fn the_base_is_the_coarsest_common_divisor(set in sets(), seconds: i32) {
+            let divides_all = |base: Precision| set.iter().all(|retained| base.divides(retained.precision));
             prop_assert!(divides_all(set.base()));
             let coarser = set.base().as_seconds() + 1..=set.base().as_seconds().saturating_mul(7);
             for width in coarser.step_by(set.base().as_seconds().div_ceil(100) as usize) {
                 let first = set.precision(0).offset();
-                let base = whole(width).beginning_at(Timestamp::from_unix(first.into()));
+                let base = whole(width).starting_at(Timestamp::from_unix(first.into()));
                 prop_assert!(!divides_all(base), "{base} divides {set}");
             }
             let moved = set.clone().utc_offset(seconds);
-            let precisions = moved.iter().map(|kept| kept.precision);
+            let precisions = moved.iter().map(|retained| retained.precision);
             prop_assert_eq!(base(precisions), Some(moved.base()));
         }
 
         #[test]
-        fn no_outage_makes_more_starts_than_samples_are_kept(
+        fn the_number_of_starts_is_bounded_by_retained_samples(
             seconds in 1_u64..40_000,
             offsets in prop::array::uniform4(0_i32..60),
         ) {
@@ -420,7 +425,7 @@ mod tests {
             let now = Timestamp::from_unix(1_000_000 + seconds);
             let starts: std::collections::HashSet<_> = (1_000_000..=now.as_unix())
                 .map(Timestamp::from_unix)
-                .filter_map(|at| set.finest_wanted(0, at, now).map(|finest| (finest, set.start(finest, at))))
+                .filter_map(|at| set.finest_retained(0, at, now).map(|finest| (finest, set.start(finest, at))))
                 .collect();
             prop_assert!(starts.len() <= 4 * 10 * 2, "{}", starts.len());
         }

@@ -81,8 +81,8 @@ impl Precision {
         let part = seconds.unsigned_abs() % width;
         let later = if seconds > 0 { (width - part) % width } else { part };
         // Written this way because the sum might overflow.
-        let room = width - self.offset;
-        self.offset = if later < room { self.offset + later } else { later - room };
+        let remaining = width - self.offset;
+        self.offset = if later < remaining { self.offset + later } else { later - remaining };
         self
     }
 
@@ -93,12 +93,12 @@ impl Precision {
     ///
     /// // Multiples of a week are Thursdays, because 1970-01-01 is a Thursday.
     /// let monday = Timestamp::from_unix(1_585_526_400);
-    /// let week = Precision::try_from(604_800)?.beginning_at(monday);
+    /// let week = Precision::try_from(604_800)?.starting_at(monday);
     /// assert_eq!(week.bucket(monday.plus(86_400)).start, monday);
     /// # Ok::<(), counter_core::time::PrecisionError>(())
     /// ```
     #[must_use]
-    pub fn beginning_at(self, at: Timestamp) -> Self {
+    pub fn starting_at(self, at: Timestamp) -> Self {
         let offset = at.as_unix() % u64::from(self.width.get());
         Self { offset: u32::try_from(offset).expect("smaller than the width"), ..self }
     }
@@ -210,8 +210,8 @@ impl fmt::Display for PrecisionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a precision is a whole number of seconds from 1 to {}, or such a number, `@` and the smaller \
-             number of seconds by which buckets begin later, not {:?}",
+            "expected a number of seconds from 1 to {}, optionally followed by `@` and a smaller \
+             offset in seconds, not {:?}",
             u32::MAX,
             self.0
         )
@@ -231,12 +231,12 @@ mod tests {
     fn precisions() -> impl Strategy<Value = Precision> {
         let widths = prop_oneof![1_u32..100, 1_u32..100_000, Just(86_400), Just(u32::MAX), 1..=u32::MAX];
         (widths, any::<u32>()).prop_map(|(width, at)| {
-            Precision::try_from(width).expect("not 0").beginning_at(Timestamp::from_unix(at.into()))
+            Precision::try_from(width).expect("not 0").starting_at(Timestamp::from_unix(at.into()))
         })
     }
 
     #[test]
-    fn without_an_offset_the_text_is_the_width() {
+    fn a_zero_offset_is_omitted_from_the_text() {
         for (text, width, offset, canonical) in [
             ("86400", 86_400, 0, "86400"),
             ("86400@82800", 86_400, 82_800, "86400@82800"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_width_or_no_smaller_offset_is_refused() {
+    fn invalid_widths_and_offsets_are_rejected() {
         for text in ["", "0", "-1", "x", "60@", "@5", "60@60", "60@-1", "60@5@5", "60:5", "4294967296", "0@0"]
         {
             let error = text.parse::<Precision>().expect_err(text);
@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_instant_is_in_the_one_bucket_that_begins_at_the_offset(
+        fn buckets_start_at_the_offset_and_contain_the_timestamp(
             precision in precisions(),
             at in prop_oneof![0_u64..10_000, 0_u64..4_000_000_000],
         ) {
@@ -279,12 +279,12 @@ mod tests {
         }
 
         #[test]
-        fn text_and_precision_are_the_same(precision in precisions()) {
+        fn precisions_survive_a_text_round_trip(precision in precisions()) {
             prop_assert_eq!(precision.to_string().parse(), Ok(precision));
         }
 
         #[test]
-        fn so_far_ahead_of_utc_buckets_begin_so_much_earlier(
+        fn a_utc_offset_shifts_bucket_starts(
             precision in precisions(),
             seconds in -i32::MAX..=i32::MAX,
             at in 8_000_000_000_u64..100_000_000_000,
@@ -298,12 +298,12 @@ mod tests {
         }
 
         #[test]
-        fn a_precision_divides_another_when_their_buckets_begin_and_end_together(
+        fn divides_is_true_if_coarser_buckets_start_at_finer_buckets(
             fine in (1_u32..20, 0_u64..20),
             coarse in (1_u32..60, 0_u64..60),
         ) {
             let [fine, coarse] = [fine, coarse].map(|(width, at)| {
-                Precision::try_from(width).expect("not 0").beginning_at(Timestamp::from_unix(at))
+                Precision::try_from(width).expect("not 0").starting_at(Timestamp::from_unix(at))
             });
             let begins = |start: Timestamp| fine.bucket(start).start == start;
             let all = Timestamp::from_unix(1000)..Timestamp::from_unix(4000);

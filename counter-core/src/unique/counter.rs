@@ -4,15 +4,15 @@ use crate::error::{Error, ErrorKind};
 use crate::family::operations::measured;
 
 /// Maximum number of items per call.
-pub(super) const ITEMS: usize = 500;
+pub(super) const MAX_ITEMS: usize = 500;
 /// Maximum item length in bytes, which limits a call with 500 items to 128 KB.
-pub(super) const ITEM_BYTES: usize = 256;
+pub(super) const MAX_ITEM_BYTES: usize = 256;
 /// Maximum number of counters in a union or merge.
-const COUNTERS: usize = 32;
+const MAX_COUNTERS: usize = 32;
 /// Maximum number of counters in an intersection, which needs to compute the union of every combination.
-const INTERSECTED: usize = 5;
+const MAX_INTERSECTED: usize = 5;
 /// Maximum number of set items to read for a union, intersection or merge (25 MB).
-const READ: usize = 100_000;
+const MAX_ITEMS_READ: usize = 100_000;
 
 /// A counter of distinct items that sends every call to the store.
 ///
@@ -111,7 +111,7 @@ pub trait UniqueCounter: Sync {
     /// can't be read.
     fn union(&self, others: &[&UniqueKey]) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_union", async move {
-            let all = contents(self.store(), Some(self.key()), others, COUNTERS).await?;
+            let all = contents(self.store(), Some(self.key()), others, MAX_COUNTERS).await?;
             Ok(union(all).count())
         })
     }
@@ -128,7 +128,7 @@ pub trait UniqueCounter: Sync {
     /// can't be read.
     fn intersection(&self, others: &[&UniqueKey]) -> impl Future<Output = Result<Distinct, Error>> + Send {
         measured("unique_intersection", async move {
-            Ok(intersection(contents(self.store(), Some(self.key()), others, INTERSECTED).await?))
+            Ok(intersection(contents(self.store(), Some(self.key()), others, MAX_INTERSECTED).await?))
         })
     }
 
@@ -168,11 +168,11 @@ where
     let mut checked = Vec::new();
     for item in items {
         let bytes = item.as_ref();
-        if bytes.len() > ITEM_BYTES {
-            return Err(Error::new(ErrorKind::ItemTooLong { bytes: bytes.len(), most: ITEM_BYTES }));
+        if bytes.len() > MAX_ITEM_BYTES {
+            return Err(Error::new(ErrorKind::ItemTooLong { bytes: bytes.len(), max: MAX_ITEM_BYTES }));
         }
-        if checked.len() == ITEMS {
-            return Err(Error::new(ErrorKind::TooManyItems { most: ITEMS as u64 }));
+        if checked.len() == MAX_ITEMS {
+            return Err(Error::new(ErrorKind::TooManyItems { max: MAX_ITEMS as u64 }));
         }
         checked.push(bytes.to_vec());
     }
@@ -184,17 +184,17 @@ async fn contents(
     store: &dyn UniqueStore,
     first: Option<&UniqueKey>,
     others: &[&UniqueKey],
-    most: usize,
+    max: usize,
 ) -> Result<Vec<Contents>, Error> {
     let counters: Vec<_> = first.into_iter().chain(others.iter().copied()).collect();
-    if counters.len() > most {
-        return Err(Error::new(ErrorKind::TooManyCounters { most: most as u64 }));
+    if counters.len() > max {
+        return Err(Error::new(ErrorKind::TooManyCounters { max: max as u64 }));
     }
-    let (mut all, mut left) = (Vec::with_capacity(counters.len()), READ);
+    let (mut all, mut left) = (Vec::with_capacity(counters.len()), MAX_ITEMS_READ);
     for counter in counters {
         let contents = match store.contents(counter, left).await {
             Err(error) if matches!(error.kind(), ErrorKind::TooManyItems { .. }) => {
-                return Err(Error::new(ErrorKind::TooManyItems { most: READ as u64 }));
+                return Err(Error::new(ErrorKind::TooManyItems { max: MAX_ITEMS_READ as u64 }));
             }
             contents => contents?,
         };
@@ -216,14 +216,14 @@ pub(super) async fn merge(
     into: &UniqueKey,
     others: &[&UniqueKey],
 ) -> Result<(), Error> {
-    match union(contents(store, None, others, COUNTERS).await?) {
+    match union(contents(store, None, others, MAX_COUNTERS).await?) {
         Contents::Items(items) => {
             let items: Vec<_> = items.into_iter().collect();
-            for items in items.chunks(ITEMS) {
+            for items in items.chunks(MAX_ITEMS) {
                 store.include(into, items).await?;
             }
             Ok(())
         }
-        Contents::Registers(sketch) => store.absorb(into, &sketch).await,
+        Contents::Registers(sketch) => store.merge_registers(into, &sketch).await,
     }
 }

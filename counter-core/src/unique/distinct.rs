@@ -138,9 +138,9 @@ pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
         Some(common) if common.is_empty() || sketches.is_empty() => Distinct::Exact(common.len() as u64),
         Some(common) => {
             sketches.push((Distinct::Exact(common.len() as u64), sketch_of(&common)));
-            by_inclusion_and_exclusion(&sketches)
+            inclusion_exclusion(&sketches)
         }
-        None => by_inclusion_and_exclusion(&sketches),
+        None => inclusion_exclusion(&sketches),
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn intersection(all: Vec<Contents>) -> Distinct {
 /// The errors of these terms are correlated, because each item always raises the same register. For two
 /// unions S and T, the correlation is |S ∩ T| / |S ∪ T|. If we treat them as independent, the resulting error
 /// is up to five times too large.
-fn by_inclusion_and_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
+fn inclusion_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
     // Unions, indexed by a bit set of counters.
     let mut unions = vec![Sketch::new()];
     for (_, sketch) in all {
@@ -161,8 +161,8 @@ fn by_inclusion_and_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
         }
     }
     let mut counts: Vec<_> = unions.iter().map(|union| Distinct::estimated(union.estimate())).collect();
-    for (n, (alone, _)) in all.iter().enumerate() {
-        counts[1 << n] = *alone;
+    for (n, (single, _)) in all.iter().enumerate() {
+        counts[1 << n] = *single;
     }
     let items = |choice: usize| counts[choice].items() as f64;
     let sign = |choice: usize| if choice.count_ones() % 2 == 1 { 1.0 } else { -1.0 };
@@ -171,16 +171,16 @@ fn by_inclusion_and_exclusion(all: &[(Distinct, Sketch)]) -> Distinct {
         sum += sign(one) * items(one);
         for other in 1..counts.len() {
             let both = items(one | other).max(1.0);
-            let alike = (items(one) + items(other) - both).max(0.0) / both;
+            let overlap = (items(one) + items(other) - both).max(0.0) / both;
             let errors = counts[one].standard_error() * counts[other].standard_error();
-            variance += sign(one) * sign(other) * errors * alike;
+            variance += sign(one) * sign(other) * errors * overlap;
         }
     }
-    let most = all.iter().map(|(alone, _)| alone.items()).min().unwrap_or_default();
-    Distinct::Estimated { items: rounded(sum).min(most), standard_error: f64::sqrt(variance.max(0.0)) }
+    let max = all.iter().map(|(single, _)| single.items()).min().unwrap_or_default();
+    Distinct::Estimated { items: rounded(sum).min(max), standard_error: f64::sqrt(variance.max(0.0)) }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the cast saturates, at 0 as well")]
+#[expect(clippy::cast_possible_truncation, reason = "the cast saturates, including at 0")]
 fn rounded(sum: f64) -> u64 {
     sum.round() as u64
 }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_is_exact_until_registers_come_in() {
+    fn unions_are_exact_without_registers() {
         assert_eq!(items(0..10).union(items(5..15)).count(), Distinct::Exact(15));
         assert_eq!(items(0..10).union(Contents::default()), items(0..10));
         let mixed = items(0..1000).union(registers(500..1500));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sets_have_in_common_is_exact() {
+    fn intersections_of_sets_are_exact() {
         for (all, common) in [
             (vec![items(0..10), items(5..15)], 5),
             (vec![items(0..10), items(5..15), items(7..8)], 1),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_of_an_intersection_is_within_its_error_as_often_as_it_should_be() {
+    fn intersection_estimates_match_the_standard_error() {
         // The items are the same on every run, so this test is deterministic. We expect 41 of 60 and 57 of
         // 60.
         for (sizes, common) in [([10_000, 10_000], 3500), ([10_000, 10_000], 9000), ([10_000, 1000], 500)] {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intersection_of_several_is_an_estimate_with_its_error() {
+    fn intersections_of_up_to_five_sketches_are_estimated() {
         let all = |n: u32| (0..n).map(|k| registers(k * 1000..k * 1000 + 10_000)).collect::<Vec<_>>();
         for n in 1..=5 {
             let (estimate, common) = (intersection(all(n)), u64::from(11 - n) * 1000);

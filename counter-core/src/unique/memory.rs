@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::distinct::{Contents, Distinct};
 use super::store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 
@@ -23,7 +23,7 @@ impl MemoryUnique {
 }
 
 impl UniqueStore for MemoryUnique {
-    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included> {
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> StoreFuture<'a, Included> {
         Box::pin(async move {
             let mut counters = self.counters();
             let contents = counters.entry(counter.to_string()).or_insert_with(|| empty(counter.kind));
@@ -44,7 +44,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64> {
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             let mut counters = self.counters();
             let key = UniqueKey { name: set.clone(), kind: UniqueKind::Set }.to_string();
@@ -57,7 +57,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct> {
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, Distinct> {
         Box::pin(async move {
             let counters = self.counters();
             let contents = counters.get(&counter.to_string());
@@ -65,19 +65,19 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, max: usize) -> StoreFuture<'a, Contents> {
         Box::pin(async move {
             let counters = self.counters();
             match counters.get(&counter.to_string()) {
-                Some(Contents::Items(items)) if items.len() > most => {
-                    Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }))
+                Some(Contents::Items(items)) if items.len() > max => {
+                    Err(Error::new(ErrorKind::TooManyItems { max: max as u64 }))
                 }
                 contents => Ok(contents.cloned().unwrap_or_else(|| empty(counter.kind))),
             }
         })
     }
 
-    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList> {
+    fn list(&self, cursor: Option<Vec<u8>>) -> StoreFuture<'_, UniqueList> {
         Box::pin(async move {
             let last = String::from_utf8(cursor.unwrap_or_default()).unwrap_or_default();
             let counters = self.counters();
@@ -91,17 +91,17 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn part<'a>(&'a self, counter: &'a UniqueKey, _: Option<Vec<u8>>) -> Answer<'a, UniquePart> {
+    fn part<'a>(&'a self, counter: &'a UniqueKey, _: Option<Vec<u8>>) -> StoreFuture<'a, UniquePart> {
         // Returned as a single part, because the items are in memory anyway.
         Box::pin(
             async move { Ok(UniquePart { contents: self.contents(counter, usize::MAX).await?, next: None }) },
         )
     }
 
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
+    fn merge_registers<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             if counter.kind == UniqueKind::Set {
-                return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
+                return Err(Error::new(ErrorKind::Rejected).caused_by("a set doesn't have registers"));
             }
             if sketch.is_empty() {
                 return Ok(());
@@ -113,7 +113,7 @@ impl UniqueStore for MemoryUnique {
         })
     }
 
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             self.counters().remove(&counter.to_string());
             Ok(())

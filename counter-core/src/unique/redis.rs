@@ -10,22 +10,22 @@ use fred::types::{FromValue, Value};
 use super::distinct::{Contents, Distinct};
 use super::store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::redis::{
-    Call, Client, Connection, Script, answer_of, converted, it_may_pass, nothing_was_done, retried,
-    unavailable,
+    Call, Client, Connection, Script, convert_reply, error_message, is_transient, unavailable,
+    was_not_executed, with_retries,
 };
 use crate::sketch::Sketch;
 
 /// Number of registers to raise per call, which takes the server up to 5 ms while the registers are sparse.
-const REGISTERS: usize = 1000;
+const REGISTERS_PER_CALL: usize = 1000;
 
 /// `COUNT` argument for scans of keys and set items.
-const PAGE: &str = "1000";
+const SCAN_COUNT: &str = "1000";
 
 /// Maximum number of attempts to read a set from the start.
-const READINGS: u32 = 3;
+const MAX_READ_ATTEMPTS: u32 = 3;
 
 /// Unique counters of a namespace.
 #[derive(Debug)]
@@ -35,43 +35,42 @@ pub(crate) struct RedisUnique {
 }
 
 impl UniqueStore for RedisUnique {
-    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included> {
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> StoreFuture<'a, Included> {
         Box::pin(async move {
             let key = self.unique(counter);
-            let most = match counter.kind {
+            let max = match counter.kind {
                 UniqueKind::Set => {
                     let add = || self.on_items("SADD", &key, items);
-                    let new = retried(nothing_was_done, add).await.map_err(|error| of_key(error, &key))?;
+                    let new =
+                        with_retries(was_not_executed, add).await.map_err(|error| of_key(error, &key))?;
                     return Ok(Included { new, exact: true });
                 }
                 UniqueKind::Sketch => None,
                 UniqueKind::Adaptive(threshold) => Some(threshold.items()),
             };
-            let include = || self.include(&key, most, items);
-            retried(nothing_was_done, include).await.map_err(|error| of_key(error, &key))
+            let include = || self.include(&key, max, items);
+            with_retries(was_not_executed, include).await.map_err(|error| of_key(error, &key))
         })
     }
 
-    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64> {
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             let key = self.unique(&UniqueKey { name: set.clone(), kind: UniqueKind::Set });
             let remove = || self.on_items("SREM", &key, items);
-            retried(nothing_was_done, remove).await.map_err(|error| of_key(error, &key))
+            with_retries(was_not_executed, remove).await.map_err(|error| of_key(error, &key))
         })
     }
 
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct> {
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, Distinct> {
         Box::pin(async move {
             let key = self.unique(counter);
             let key = &key;
-            let count = |command| retried(it_may_pass, move || self.on_key::<u64>(command, key));
+            let count = |command| with_retries(is_transient, move || self.on_key::<u64>(command, key));
             let answer = match counter.kind {
                 UniqueKind::Set => count("SCARD").await.map(Distinct::Exact),
                 UniqueKind::Sketch => count("PFCOUNT").await.map(Distinct::estimated),
                 UniqueKind::Adaptive(_) => match count("SCARD").await {
-                    Err(error) if is_of_another_type(&error) => {
-                        count("PFCOUNT").await.map(Distinct::estimated)
-                    }
+                    Err(error) if is_wrong_type(&error) => count("PFCOUNT").await.map(Distinct::estimated),
                     items => items.map(Distinct::Exact),
                 },
             };
@@ -79,14 +78,14 @@ impl UniqueStore for RedisUnique {
         })
     }
 
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, max: usize) -> StoreFuture<'a, Contents> {
         Box::pin(async move {
             let key = self.unique(counter);
             let answer = match counter.kind {
-                UniqueKind::Set => self.items(&key, most).await,
+                UniqueKind::Set => self.items(&key, max).await,
                 UniqueKind::Sketch => self.registers(&key).await,
-                UniqueKind::Adaptive(_) => match self.items(&key, most).await {
-                    Err(error) if is_of_another_type(&error) => self.registers(&key).await,
+                UniqueKind::Adaptive(_) => match self.items(&key, max).await {
+                    Err(error) if is_wrong_type(&error) => self.registers(&key).await,
                     items => items,
                 },
             };
@@ -94,37 +93,37 @@ impl UniqueStore for RedisUnique {
         })
     }
 
-    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList> {
+    fn list(&self, cursor: Option<Vec<u8>>) -> StoreFuture<'_, UniqueList> {
         Box::pin(pages::list(self, cursor))
     }
 
-    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart> {
+    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> StoreFuture<'a, UniquePart> {
         Box::pin(pages::part(self, counter, cursor))
     }
 
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
+    fn merge_registers<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let key = self.unique(counter);
-            let most = match counter.kind {
+            let max = match counter.kind {
                 UniqueKind::Set => {
-                    return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
+                    return Err(Error::new(ErrorKind::Rejected).caused_by("a set doesn't have registers"));
                 }
                 UniqueKind::Sketch => None,
                 UniqueKind::Adaptive(_) => Some(0),
             };
             let elements: Vec<_> = sketch.registers().map(|register| register.element().to_vec()).collect();
-            for elements in elements.chunks(REGISTERS) {
-                let include = || self.include(&key, most, elements);
-                retried(it_may_pass, include).await.map_err(|error| of_key(error, &key))?;
+            for elements in elements.chunks(REGISTERS_PER_CALL) {
+                let include = || self.include(&key, max, elements);
+                with_retries(is_transient, include).await.map_err(|error| of_key(error, &key))?;
             }
             Ok(())
         })
     }
 
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let key = self.unique(counter);
-            let _: u64 = retried(it_may_pass, || self.on_key("DEL", &key)).await?;
+            let _: u64 = with_retries(is_transient, || self.on_key("DEL", &key)).await?;
             Ok(())
         })
     }
@@ -148,45 +147,45 @@ impl RedisUnique {
         self.client.call(command, key, with_items(key, items)).await
     }
 
-    /// Adds items to a counter with registers, or converts a set into registers if it exceeds `most` items.
-    async fn include(&self, key: &str, most: Option<u16>, items: &[Vec<u8>]) -> Result<Included, Error> {
+    /// Adds items to a counter with registers, or converts a set into registers if it exceeds `max` items.
+    async fn include(&self, key: &str, max: Option<u16>, items: &[Vec<u8>]) -> Result<Included, Error> {
         let by_script = async {
             let mut call = Call::new([key]);
-            call.push(most.map_or_else(String::new, |most| most.to_string()));
+            call.push(max.map_or_else(String::new, |max| max.to_string()));
             for item in items {
                 call.push(Bytes::copy_from_slice(item));
             }
             let (new, exact): (u64, u64) = self.client.run(&self.include, call).await?;
             Ok(Included { new, exact: exact == 1 })
         };
-        let without_scripts = without_scripts::include(&self.client, key, most, items);
+        let without_scripts = without_scripts::include(&self.client, key, max, items);
         self.client.scripted(by_script, without_scripts).await
     }
 
-    async fn items(&self, key: &str, most: usize) -> Result<Contents, Error> {
-        let mut readings = 1;
+    async fn items(&self, key: &str, max: usize) -> Result<Contents, Error> {
+        let mut attempts = 1;
         loop {
-            match self.reading(key, most).await {
-                Err(error) if readings < READINGS && it_may_pass(&error) => readings += 1,
+            match self.read_set(key, max).await {
+                Err(error) if attempts < MAX_READ_ATTEMPTS && is_transient(&error) => attempts += 1,
                 items => return items.map(Contents::Items),
             }
         }
     }
 
     /// Reads a set page by page over a single connection.
-    async fn reading(&self, key: &str, most: usize) -> Result<HashSet<Vec<u8>>, Error> {
+    async fn read_set(&self, key: &str, max: usize) -> Result<HashSet<Vec<u8>>, Error> {
         let begin = async || {
             let server = self.client.connection(key).await?;
             let made = server.connections();
             let first = self.page(&server, made, key, "0").await?;
             Ok((server, made, first))
         };
-        let (server, made, (mut cursor, mut page)) = retried(it_may_pass, begin).await?;
+        let (server, made, (mut cursor, mut page)) = with_retries(is_transient, begin).await?;
         let mut items = HashSet::new();
         loop {
             items.extend(page.into_iter().map(Vec::from));
-            if items.len() > most {
-                return Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }));
+            if items.len() > max {
+                return Err(Error::new(ErrorKind::TooManyItems { max: max as u64 }));
             }
             if cursor == "0" {
                 return Ok(items);
@@ -204,8 +203,8 @@ impl RedisUnique {
         key: &str,
         cursor: &str,
     ) -> Result<(String, Vec<Bytes>), Error> {
-        let args = [key, cursor, "COUNT", PAGE].map(Value::from).to_vec();
-        let page = converted(self.client.learn(server.call("SSCAN", key, args).await))?;
+        let args = [key, cursor, "COUNT", SCAN_COUNT].map(Value::from).to_vec();
+        let page = convert_reply(self.client.learn(server.call("SSCAN", key, args).await))?;
         if server.connections() == made {
             return Ok(page);
         }
@@ -213,7 +212,7 @@ impl RedisUnique {
     }
 
     async fn registers(&self, key: &str) -> Result<Contents, Error> {
-        let value: Option<Bytes> = retried(it_may_pass, || self.on_key("GET", key)).await?;
+        let value: Option<Bytes> = with_retries(is_transient, || self.on_key("GET", key)).await?;
         value.map_or_else(|| Ok(Sketch::new()), |value| sketch(&value, key)).map(Contents::Registers)
     }
 }
@@ -232,11 +231,11 @@ fn malformed(key: &str) -> Error {
 }
 
 /// Within a script, the error code of the command can be preceded by other text.
-fn is_of_another_type(error: &Error) -> bool {
-    answer_of(error).is_some_and(|answer| answer.contains("WRONGTYPE") || answer.contains("INVALIDOBJ"))
+fn is_wrong_type(error: &Error) -> bool {
+    error_message(error).is_some_and(|answer| answer.contains("WRONGTYPE") || answer.contains("INVALIDOBJ"))
 }
 
 /// Replaces a type error with an error that names the key.
 fn of_key(error: Error, key: &str) -> Error {
-    if is_of_another_type(&error) { malformed(key).caused_by(error) } else { error }
+    if is_wrong_type(&error) { malformed(key).caused_by(error) } else { error }
 }

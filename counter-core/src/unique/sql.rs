@@ -9,17 +9,17 @@ use sqlx::Error as SqlError;
 use super::distinct::{Contents, Distinct};
 use super::store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Class, Database, Failure, Session, Value};
 
 /// Maximum number of items to delete per transaction.
-const PAGE: i64 = 10_000;
+const MAX_DELETED: i64 = 10_000;
 
 /// Number of counters on a list page, and of items in a part.
-const LISTED: i64 = 1000;
+const LIST_PAGE: i64 = 1000;
 
 /// Unique counters of a database.
 #[derive(Debug)]
@@ -43,20 +43,20 @@ impl SqlUnique {
 }
 
 impl UniqueStore for SqlUnique {
-    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included> {
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> StoreFuture<'a, Included> {
         Box::pin(self.database.attempt(move || include(&self.database, counter, items)))
     }
 
-    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64> {
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> StoreFuture<'a, u64> {
         Box::pin(self.database.attempt(move || exclude(&self.database, set, items)))
     }
 
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct> {
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, Distinct> {
         Box::pin(async move {
             let name = counter.to_string();
             let text = format!("SELECT {COLUMNS} {OF_NAME}");
             let rows = self.database.fetch(&text, &[Value::Text(&name)]).await?;
-            Ok(match rows.first().map(|row| found(row, &name)).transpose()? {
+            Ok(match rows.first().map(|row| parse_row(row, &name)).transpose()? {
                 Some(Counter { registers: Some(sketch), .. }) => Distinct::estimated(sketch.estimate()),
                 Some(Counter { items, .. }) if counter.kind != UniqueKind::Sketch => {
                     Distinct::Exact(u64::try_from(items).map_err(|_| malformed(&name))?)
@@ -66,31 +66,31 @@ impl UniqueStore for SqlUnique {
         })
     }
 
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents> {
-        Box::pin(async move { contents(&self.database, counter, most).await })
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, max: usize) -> StoreFuture<'a, Contents> {
+        Box::pin(async move { contents(&self.database, counter, max).await })
     }
 
-    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList> {
+    fn list(&self, cursor: Option<Vec<u8>>) -> StoreFuture<'_, UniqueList> {
         Box::pin(async move { list(&self.database, cursor.unwrap_or_default()).await })
     }
 
-    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart> {
+    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> StoreFuture<'a, UniquePart> {
         Box::pin(async move { part(&self.database, counter, cursor.unwrap_or_default()).await })
     }
 
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()> {
+    fn merge_registers<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             if counter.kind == UniqueKind::Set {
-                return Err(Error::new(ErrorKind::Refused).caused_by("a set has items and no registers"));
+                return Err(Error::new(ErrorKind::Rejected).caused_by("a set doesn't have registers"));
             }
             if sketch.is_empty() {
                 return Ok(());
             }
-            self.database.attempt(|| absorb(&self.database, counter, sketch)).await
+            self.database.attempt(|| merge_registers(&self.database, counter, sketch)).await
         })
     }
 
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             while self.database.attempt(|| remove(&self.database, counter)).await? {}
             Ok(())
@@ -101,13 +101,13 @@ impl UniqueStore for SqlUnique {
 async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) -> Result<Included, Failure> {
     let (dialect, name) = (database.dialect(), counter.to_string());
     let mut session = database.begin().await?;
-    let row = hold_or_make(&mut session, dialect, &name).await?;
-    let most = match counter.kind {
+    let row = lock_or_create_row(&mut session, dialect, &name).await?;
+    let max = match counter.kind {
         UniqueKind::Set => i64::MAX,
         UniqueKind::Sketch => 0,
         UniqueKind::Adaptive(threshold) => threshold.items().into(),
     };
-    let is_sketch = row.registers.is_some() || most == 0;
+    let is_sketch = row.registers.is_some() || max == 0;
     let new = if is_sketch {
         let mut sketch = row.registers.unwrap_or_default();
         let new = items.iter().filter(|item| sketch.insert_element(item)).count() as u64;
@@ -118,7 +118,7 @@ async fn include(database: &Database, counter: &UniqueKey, items: &[Vec<u8>]) ->
     } else {
         let new = insert(&mut session, dialect, row.id, items).await?;
         let held = row.items.saturating_add_unsigned(new);
-        if held > most {
+        if held > max {
             convert(&mut session, row.id, Sketch::new()).await?;
             // Commit even without new items: the threshold may be lower than on the previous call.
             session.commit().await?;
@@ -148,7 +148,7 @@ async fn exclude(database: &Database, set: &CounterName, items: &[Vec<u8>]) -> R
     }
     let name = UniqueKey { name: set.clone(), kind: UniqueKind::Set }.to_string();
     let mut session = database.begin().await?;
-    let Some(row) = hold(&mut session, database.dialect(), &name).await? else {
+    let Some(row) = lock_row(&mut session, database.dialect(), &name).await? else {
         session.roll_back().await?;
         return Ok(0);
     };
@@ -166,21 +166,21 @@ async fn exclude(database: &Database, set: &CounterName, items: &[Vec<u8>]) -> R
 }
 
 /// Reads a counter with a single statement, so that an adaptive counter has either items or registers.
-async fn contents(database: &Database, counter: &UniqueKey, most: usize) -> Result<Contents, Error> {
+async fn contents(database: &Database, counter: &UniqueKey, max: usize) -> Result<Contents, Error> {
     let name = counter.to_string();
     let text = "SELECT id, items, registers, item FROM access_unique \
         LEFT JOIN access_unique_item ON counter = id WHERE name = ? LIMIT ?";
-    let limit = i64::try_from(most).map_or(i64::MAX, |most| most.saturating_add(1));
+    let limit = i64::try_from(max).map_or(i64::MAX, |max| max.saturating_add(1));
     let rows = database.fetch(text, &[Value::Text(&name), Value::Int(limit)]).await?;
     let Some(first) = rows.first() else { return Ok(empty(counter.kind)) };
-    if let Some(sketch) = found(first, &name)?.registers {
+    if let Some(sketch) = parse_row(first, &name)?.registers {
         return Ok(Contents::Registers(sketch));
     }
     if counter.kind == UniqueKind::Sketch {
         return Ok(empty(counter.kind));
     }
-    if rows.len() > most {
-        return Err(Error::new(ErrorKind::TooManyItems { most: most as u64 }));
+    if rows.len() > max {
+        return Err(Error::new(ErrorKind::TooManyItems { max: max as u64 }));
     }
     let items = rows.iter().filter_map(|row| row.optional_bytes(3).transpose());
     Ok(Contents::Items(items.collect::<Result<HashSet<_>, _>>()?))
@@ -189,9 +189,9 @@ async fn contents(database: &Database, counter: &UniqueKey, most: usize) -> Resu
 async fn list(database: &Database, last: Vec<u8>) -> Result<UniqueList, Error> {
     let last = String::from_utf8(last).unwrap_or_default();
     let text = "SELECT name FROM access_unique WHERE name > ? ORDER BY name LIMIT ?";
-    let rows = database.fetch(text, &[Value::Text(&last), Value::Int(LISTED)]).await?;
+    let rows = database.fetch(text, &[Value::Text(&last), Value::Int(LIST_PAGE)]).await?;
     let names = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
-    let is_full = names.len() as u64 == LISTED.unsigned_abs();
+    let is_full = names.len() as u64 == LIST_PAGE.unsigned_abs();
     let next = names.last().filter(|_| is_full).map(|last| last.clone().into_bytes());
     Ok(UniqueList { counters: names.iter().filter_map(|name| UniqueKey::parse(name)).collect(), next })
 }
@@ -202,25 +202,25 @@ async fn part(database: &Database, counter: &UniqueKey, from: Vec<u8>) -> Result
     let name = counter.to_string();
     let text = "SELECT id, items, registers, item FROM access_unique \
         LEFT JOIN access_unique_item ON counter = id AND item >= ? WHERE name = ? ORDER BY item LIMIT ?";
-    let values = [Value::Bytes(&from), Value::Text(&name), Value::Int(LISTED)];
+    let values = [Value::Bytes(&from), Value::Text(&name), Value::Int(LIST_PAGE)];
     let rows = database.fetch(text, &values).await?;
     let Some(first) = rows.first() else {
         return Ok(UniquePart { contents: empty(counter.kind), next: None });
     };
-    if let Some(sketch) = found(first, &name)?.registers {
+    if let Some(sketch) = parse_row(first, &name)?.registers {
         return Ok(UniquePart { contents: Contents::Registers(sketch), next: None });
     }
     let items = rows.iter().filter_map(|row| row.optional_bytes(3).transpose());
     let items = items.collect::<Result<Vec<_>, _>>()?;
-    let is_full = items.len() as u64 == LISTED.unsigned_abs();
+    let is_full = items.len() as u64 == LIST_PAGE.unsigned_abs();
     // Appending a zero byte yields the next larger key.
     let next = items.last().filter(|_| is_full).map(|last| [last, &[0][..]].concat());
     Ok(UniquePart { contents: Contents::Items(items.into_iter().collect()), next })
 }
 
-async fn absorb(database: &Database, counter: &UniqueKey, sketch: &Sketch) -> Result<(), Failure> {
+async fn merge_registers(database: &Database, counter: &UniqueKey, sketch: &Sketch) -> Result<(), Failure> {
     let mut session = database.begin().await?;
-    let row = hold_or_make(&mut session, database.dialect(), &counter.to_string()).await?;
+    let row = lock_or_create_row(&mut session, database.dialect(), &counter.to_string()).await?;
     match row.registers {
         None => convert(&mut session, row.id, sketch.clone()).await?,
         Some(mut registers) => {
@@ -234,13 +234,14 @@ async fn absorb(database: &Database, counter: &UniqueKey, sketch: &Sketch) -> Re
 /// Removes a counter or a batch of items. Returns `true` if there is more to remove.
 async fn remove(database: &Database, counter: &UniqueKey) -> Result<bool, Failure> {
     let mut session = database.begin().await?;
-    let Some(row) = hold(&mut session, database.dialect(), &counter.to_string()).await? else {
+    let Some(row) = lock_row(&mut session, database.dialect(), &counter.to_string()).await? else {
         session.roll_back().await?;
         return Ok(false);
     };
-    let text = database.dialect().delete_some("access_unique_item", "counter, item", "counter = ?", PAGE);
+    let text =
+        database.dialect().delete_some("access_unique_item", "counter, item", "counter = ?", MAX_DELETED);
     let removed = session.execute(&text, &[Value::Int(row.id)]).await?;
-    let more = removed >= PAGE.unsigned_abs();
+    let more = removed >= MAX_DELETED.unsigned_abs();
     match more {
         true => write_items(&mut session, row.id, row.items.saturating_sub_unsigned(removed)).await?,
         false => delete(&mut session, row.id).await?,
@@ -253,24 +254,28 @@ const COLUMNS: &str = "id, items, registers";
 const OF_NAME: &str = "FROM access_unique WHERE name = ?";
 
 /// Locks the row of a counter until the end of the transaction, if it exists.
-async fn hold(session: &mut Session, dialect: &Dialect, name: &str) -> Result<Option<Counter>, Failure> {
+async fn lock_row(session: &mut Session, dialect: &Dialect, name: &str) -> Result<Option<Counter>, Failure> {
     let text = format!("SELECT {COLUMNS} {OF_NAME}{}", dialect.for_update);
     let rows = session.fetch(&text, &[Value::Text(name)]).await?;
-    rows.first().map(|row| found(row, name)).transpose()
+    rows.first().map(|row| parse_row(row, name)).transpose()
 }
 
-async fn hold_or_make(session: &mut Session, dialect: &Dialect, name: &str) -> Result<Counter, Failure> {
-    if let Some(row) = hold(session, dialect, name).await? {
+async fn lock_or_create_row(
+    session: &mut Session,
+    dialect: &Dialect,
+    name: &str,
+) -> Result<Counter, Failure> {
+    if let Some(row) = lock_row(session, dialect, name).await? {
         return Ok(row);
     }
     let text = dialect.insert_new("access_unique (name, items)", "VALUES (?, 0)");
     session.execute(&text, &[Value::Text(name)]).await?;
     // The row might be created by a concurrent transaction, and even be deleted by a third.
-    let row = hold(session, dialect, name).await?;
-    row.ok_or(Failure::Answer(Class::Busy, SqlError::RowNotFound))
+    let row = lock_row(session, dialect, name).await?;
+    row.ok_or(Failure::Database(Class::Busy, SqlError::RowNotFound))
 }
 
-fn found(row: &crate::sql::driver::Row, name: &str) -> Result<Counter, Failure> {
+fn parse_row(row: &crate::sql::driver::Row, name: &str) -> Result<Counter, Failure> {
     let registers = row.optional_bytes(2)?.map(|bytes| Sketch::from_redis(&bytes));
     let registers =
         registers.transpose().map_err(|error| Failure::Malformed(malformed(name).caused_by(error)))?;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::distinct::{Contents, Distinct};
 use super::threshold::Threshold;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
@@ -20,28 +20,28 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Fails if the store is unavailable, or if the outcome is unknown. You can safely retry with the same
     /// items.
-    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included>;
+    fn include<'a>(&'a self, counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> StoreFuture<'a, Included>;
 
     /// Removes the items from a set. Returns the number of removed items.
     ///
     /// # Errors
     /// Fails if the store is unavailable, or if the outcome is unknown. You can safely retry with the same
     /// items.
-    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64>;
+    fn exclude<'a>(&'a self, set: &'a CounterName, items: &'a [Vec<u8>]) -> StoreFuture<'a, u64>;
 
     /// Returns the number of distinct items, which is 0 for an unused counter.
     ///
     /// # Errors
     /// Fails if the store can't be read.
-    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, Distinct>;
+    fn distinct<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, Distinct>;
 
     /// Returns all contents of the counter. For a set, items that are added or removed during the read may or
     /// may not be included.
     ///
     /// # Errors
-    /// Returns [`TooManyItems`](crate::ErrorKind::TooManyItems) if a set has more than `most` items; fails if
+    /// Returns [`TooManyItems`](crate::ErrorKind::TooManyItems) if a set has more than `max` items; fails if
     /// the store can't be read.
-    fn contents<'a>(&'a self, counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
+    fn contents<'a>(&'a self, counter: &'a UniqueKey, max: usize) -> StoreFuture<'a, Contents>;
 
     /// Returns a page of the counters in the store. The cursor is the `next` field of the previous page.
     /// Adaptive counters are returned with the maximum threshold, because this is not stored. A counter that
@@ -49,14 +49,14 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails if the store can't be read. You can safely retry with the same cursor.
-    fn list(&self, cursor: Option<Vec<u8>>) -> Answer<'_, UniqueList>;
+    fn list(&self, cursor: Option<Vec<u8>>) -> StoreFuture<'_, UniqueList>;
 
     /// Returns a part of the counter contents. The cursor is the `next` field of the previous part. An item
     /// that exists throughout the read is in at least one part; registers always form a single part.
     ///
     /// # Errors
     /// Fails if the store can't be read. You can safely retry with the same cursor.
-    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart>;
+    fn part<'a>(&'a self, counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> StoreFuture<'a, UniquePart>;
 
     /// Merges a sketch into the counter registers. This converts an adaptive counter into registers, unless
     /// the sketch is empty.
@@ -67,24 +67,24 @@ pub trait UniqueStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// If the future is dropped, only some registers may be raised.
-    fn absorb<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()>;
+    fn merge_registers<'a>(&'a self, counter: &'a UniqueKey, sketch: &'a Sketch) -> StoreFuture<'a, ()>;
 
     /// Removes the counter and all items.
     ///
     /// # Errors
     /// Fails if the store is unavailable. You can safely retry.
-    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> Answer<'a, ()>;
+    fn remove<'a>(&'a self, counter: &'a UniqueKey) -> StoreFuture<'a, ()>;
 }
 
 for_handles!(UniqueStore {
-    fn include(counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> Answer<'a, Included>;
-    fn exclude(set: &'a CounterName, items: &'a [Vec<u8>]) -> Answer<'a, u64>;
-    fn distinct(counter: &'a UniqueKey) -> Answer<'a, Distinct>;
-    fn contents(counter: &'a UniqueKey, most: usize) -> Answer<'a, Contents>;
-    fn list(cursor: Option<Vec<u8>>) -> Answer<'a, UniqueList>;
-    fn part(counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> Answer<'a, UniquePart>;
-    fn absorb(counter: &'a UniqueKey, sketch: &'a Sketch) -> Answer<'a, ()>;
-    fn remove(counter: &'a UniqueKey) -> Answer<'a, ()>;
+    fn include(counter: &'a UniqueKey, items: &'a [Vec<u8>]) -> StoreFuture<'a, Included>;
+    fn exclude(set: &'a CounterName, items: &'a [Vec<u8>]) -> StoreFuture<'a, u64>;
+    fn distinct(counter: &'a UniqueKey) -> StoreFuture<'a, Distinct>;
+    fn contents(counter: &'a UniqueKey, max: usize) -> StoreFuture<'a, Contents>;
+    fn list(cursor: Option<Vec<u8>>) -> StoreFuture<'a, UniqueList>;
+    fn part(counter: &'a UniqueKey, cursor: Option<Vec<u8>>) -> StoreFuture<'a, UniquePart>;
+    fn merge_registers(counter: &'a UniqueKey, sketch: &'a Sketch) -> StoreFuture<'a, ()>;
+    fn remove(counter: &'a UniqueKey) -> StoreFuture<'a, ()>;
 });
 
 /// Identifies a unique counter by name and kind. Counters with the same name but different kinds are

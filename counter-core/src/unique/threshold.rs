@@ -23,7 +23,7 @@ pub struct ThresholdError(u16);
 
 impl Threshold {
     /// The maximum threshold: 10,000 items.
-    pub const MAX: Self = Self(const { NonZeroU16::new(10_000).expect("it is not 0") });
+    pub const MAX: Self = Self(const { NonZeroU16::new(10_000).expect("not 0") });
 
     /// Returns the number of items.
     #[must_use]
@@ -34,7 +34,7 @@ impl Threshold {
 
 impl Default for Threshold {
     fn default() -> Self {
-        Self(const { NonZeroU16::new(1000).expect("it is not 0") })
+        Self(const { NonZeroU16::new(1000).expect("not 0") })
     }
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Threshold {
 
 impl fmt::Display for ThresholdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a threshold of {} items is not between 1 and {}", self.0, Threshold::MAX)
+        write!(f, "the threshold must be between 1 and {1} items, but is {0}", self.0, Threshold::MAX)
     }
 }
 

@@ -84,18 +84,18 @@ impl VisitorKey {
     }
 }
 
-/// The hash state for a key after hashing the part length, [`PREPARED`], assuming a single part. It is
+/// The hash state for a key after hashing the part length, [`PREPARED_BYTES`], assuming a single part. It is
 /// constant within an epoch.
 #[derive(Clone, Copy)]
 pub(crate) struct PreparedKey([u64; 4]);
 
 /// The part length for prepared keys, in bytes: an address and a user agent digest.
-pub(crate) const PREPARED: usize = 24;
+pub(crate) const PREPARED_BYTES: usize = 24;
 
 impl PreparedKey {
     pub(crate) fn of(key: VisitorKey) -> Self {
         let mut hash = SipHash::new(key.0);
-        hash.word(PREPARED as u64);
+        hash.word(PREPARED_BYTES as u64);
         Self(hash.state())
     }
 
@@ -109,7 +109,7 @@ impl PreparedKey {
 
     /// Like [`VisitorKey::visitor`] with this single part.
     #[inline(always)]
-    pub(crate) fn visitor(self, part: &[u8; PREPARED]) -> VisitorId {
+    pub(crate) fn visitor(self, part: &[u8; PREPARED_BYTES]) -> VisitorId {
         let mut hash = SipHash::resume(self.0, 1);
         for word in part.as_chunks::<8>().0 {
             hash.word(u64::from_le_bytes(*word));
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_prepared_key_makes_the_same_visitors(key in any::<[u8; 16]>(), part in any::<[u8; PREPARED]>()) {
+        fn prepared_keys_return_the_same_visitors(key in any::<[u8; 16]>(), part in any::<[u8; PREPARED_BYTES]>()) {
             let key = VisitorKey::new(key);
             prop_assert_eq!(PreparedKey::of(key).visitor(&part), key.visitor(&[&part]));
         }

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use current::Current;
-use recent::Recent;
+use recent::RecentVisitors;
 
 use super::id::{PreparedKey, VisitorId, VisitorKey, random};
 use super::secret::Secret;
@@ -78,10 +78,10 @@ pub(crate) struct Salts {
     /// A key derived from the secret. It is combined with the salt from the store.
     secret: Option<VisitorKey>,
     /// True if a handle has been created. Salts that are never used do not need to be shared.
-    wanted: AtomicBool,
+    is_used: AtomicBool,
     current: Current,
     /// Registers of recent visitors, under any key.
-    recent: Recent,
+    recent: RecentVisitors,
     /// The slots for even and odd epochs.
     slots: Mutex<[Option<Slot>; 2]>,
 }
@@ -103,11 +103,11 @@ pub(crate) struct Offer {
 
 /// The maximum time in seconds that a process clock can be ahead of the store clock, with hits still being
 /// counted: 25 hours.
-const AHEAD: u64 = 90_000;
+const MAX_CLOCK_SKEW: u64 = 90_000;
 const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
 
 /// An epoch that lasts until the year 2106.
-const AGE: Precision = Precision::new(NonZeroU32::MAX);
+const STABLE_EPOCH: Precision = Precision::new(NonZeroU32::MAX);
 
 impl Salt {
     /// Returns the current visitor ID for these parts. The boundaries between the parts are significant.
@@ -144,7 +144,7 @@ impl Salt {
 
 impl From<VisitorKey> for Salt {
     fn from(key: VisitorKey) -> Self {
-        let salts = Salts::new(AGE, None);
+        let salts = Salts::new(STABLE_EPOCH, None);
         salts.current.set(0..u64::MAX, key);
         Self(Arc::new(salts))
     }
@@ -153,29 +153,30 @@ impl From<VisitorKey> for Salt {
 impl Salting {
     pub(crate) fn new(epoch: Precision, secret: Option<&Secret>) -> Self {
         let salts = |epoch| Arc::new(Salts::new(epoch, secret.map(|secret| secret.key("salt"))));
-        Self { rotating: salts(epoch), stable: salts(AGE) }
+        Self { rotating: salts(epoch), stable: salts(STABLE_EPOCH) }
     }
 
     /// Checks if visitors can be recognized within a bucket, i.e. if the bucket has a single salt. If the
     /// width does not divide the epoch, some buckets will always span two epochs, and this is allowed.
     pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
         let epoch = self.rotating.epoch;
-        let could = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
-        let lies_in_several = |precision: &Precision| {
-            precision.as_seconds() > epoch.as_seconds() || (could(*precision) && !precision.divides(epoch))
+        let is_divisor = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
+        let spans_epochs = |precision: &Precision| {
+            precision.as_seconds() > epoch.as_seconds()
+                || (is_divisor(*precision) && !precision.divides(epoch))
         };
-        let refused = visitors.iter().map(|kept| kept.precision).filter(lies_in_several).last();
-        refused.map_or(Ok(()), |precision| Err(SaltError { precision, epoch }))
+        let rejected = visitors.iter().map(|retained| retained.precision).filter(spans_epochs).last();
+        rejected.map_or(Ok(()), |precision| Err(SaltError { precision, epoch }))
     }
 }
 
 /// Returns the default epoch: a day, aligned with the coarsest of these precisions that divides a day. The
 /// end of an epoch thus only splits buckets if their width does not divide a day.
-pub(crate) fn day_of(visitors: &Precisions) -> Precision {
-    let precisions = visitors.iter().map(|kept| kept.precision);
+pub(crate) fn default_epoch(visitors: &Precisions) -> Precision {
+    let precisions = visitors.iter().map(|retained| retained.precision);
     let coarsest = precisions.filter(|p| DAY.as_seconds().is_multiple_of(p.as_seconds())).last();
-    let begin = coarsest.map_or(0, Precision::offset);
-    DAY.beginning_at(Timestamp::from_unix(begin.into()))
+    let start = coarsest.map_or(0, Precision::offset);
+    DAY.starting_at(Timestamp::from_unix(start.into()))
 }
 
 impl Salts {
@@ -183,9 +184,9 @@ impl Salts {
         Self {
             epoch,
             secret,
-            wanted: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
             current: Current::default(),
-            recent: Recent::default(),
+            recent: RecentVisitors::default(),
             slots: Mutex::default(),
         }
     }
@@ -197,38 +198,38 @@ impl Salts {
 
     /// Returns a handle. This enables fetching salts from the store.
     pub(crate) fn handle(self: &Arc<Self>) -> Salt {
-        self.wanted.store(true, Ordering::Relaxed);
+        self.is_used.store(true, Ordering::Relaxed);
         Salt(Arc::clone(self))
     }
 
     /// Returns the key for the epoch that contains `at`, and the end of this epoch.
     #[inline]
     pub(crate) fn key(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
-        self.current.get(at).unwrap_or_else(|| self.begin(at))
+        self.current.get(at).unwrap_or_else(|| self.start(at))
     }
 
     /// Like [`key`](Self::key), but returns a prepared key.
     #[inline]
     fn prepared_key(&self, at: Timestamp) -> (PreparedKey, Timestamp) {
-        self.current.prepared(at).unwrap_or_else(|| self.begin_prepared(at))
+        self.current.prepared(at).unwrap_or_else(|| self.start_prepared(at))
     }
 
     #[cold]
-    fn begin_prepared(&self, at: Timestamp) -> (PreparedKey, Timestamp) {
-        let (key, end) = self.begin(at);
+    fn start_prepared(&self, at: Timestamp) -> (PreparedKey, Timestamp) {
+        let (key, end) = self.start(at);
         (PreparedKey::of(key), end)
     }
 
     /// Not inlined because this is only needed when an epoch starts, or if a concurrent thread is updating
     /// the key.
     #[cold]
-    fn begin(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
+    fn start(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.with(self.epoch.bucket(at), |slot| self.publish(slot))
     }
 
     /// Returns the first salt that should be offered to the store at `now`.
     pub(crate) fn due(&self, now: Timestamp) -> Option<Offer> {
-        if !self.wanted.load(Ordering::Relaxed) {
+        if !self.is_used.load(Ordering::Relaxed) {
             return None;
         }
         let width = u64::from(self.epoch.as_seconds());
@@ -246,7 +247,7 @@ impl Salts {
         let epoch = self.epoch.bucket(at);
         let width = self.epoch.as_seconds().into();
         // The timestamp comes from a record, so it can be anything. Hits in the far future are not counted.
-        let end = epoch.end().max(now).min(now.plus(width).plus(AHEAD));
+        let end = epoch.end().max(now).min(now.plus(width).plus(MAX_CLOCK_SKEW));
         let expiry = end.plus(width);
         Offer { epoch, candidate: random(), expiry }
     }
@@ -255,7 +256,7 @@ impl Salts {
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
             slot.key = self.key_of(salt);
-            self.recent.forget();
+            self.recent.clear();
             slot.candidate = None;
             _ = self.publish(slot);
         });
@@ -271,21 +272,21 @@ impl Salts {
     }
 
     /// Calls a closure with the slot for an epoch. If the slot is empty, it is filled with a random salt.
-    fn with<R>(&self, epoch: Bucket, look: impl FnOnce(&mut Slot) -> R) -> R {
+    fn with<R>(&self, epoch: Bucket, access: impl FnOnce(&mut Slot) -> R) -> R {
         let candidate = random();
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
-        let slot = &mut slots[self.place(epoch)];
+        let slot = &mut slots[self.slot_index(epoch)];
         if slot.take_if(|slot| slot.start != epoch.start).is_some() {
-            self.recent.forget();
+            self.recent.clear();
         }
-        look(slot.get_or_insert_with(|| Slot {
+        access(slot.get_or_insert_with(|| Slot {
             start: epoch.start,
             key: self.key_of(candidate),
             candidate: Some(candidate),
         }))
     }
 
-    const fn place(&self, epoch: Bucket) -> usize {
+    const fn slot_index(&self, epoch: Bucket) -> usize {
         if (epoch.start.as_unix() / self.epoch.as_seconds() as u64).is_multiple_of(2) { 0 } else { 1 }
     }
 }
@@ -303,15 +304,15 @@ impl fmt::Display for SaltError {
         if precision.as_seconds() <= epoch.as_seconds() {
             return write!(
                 f,
-                "buckets of the visitor precision {precision} begin at other times than the salt epochs of \
-                 {epoch} s, so some lie in two epochs and count each visitor twice: give both the same UTC \
-                 offset, or choose a stable identity"
+                "the visitor precision {precision} is not aligned with the salt epoch of \
+                 {epoch} s, so some buckets span two epochs and count visitors twice: use the same UTC \
+                 offset for both, or choose a stable identity"
             );
         }
         write!(
             f,
-            "the visitor precision {precision} is coarser than the salt epoch of {epoch} s, beyond which \
-             visitors are not recognised, so its uniques would count each visitor once an epoch: choose a stable \
+            "the visitor precision {precision} is coarser than the salt epoch of {epoch} s, so \
+             visitors would be counted once per epoch: choose a stable \
              identity, a longer epoch, or finer visitor precisions"
         )
     }
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_salt_of_ones_own_is_its_key_at_any_time_and_no_store_is_asked_for_it() {
+    fn a_salt_from_a_key_never_changes_and_is_not_shared() {
         let key = VisitorKey::new([7; 16]);
         let salt = Salt::from(key).0;
         for at in [Timestamp::MIN, MIDNIGHT, Timestamp::MAX] {
@@ -349,37 +350,37 @@ mod tests {
     }
 
     /// Simulates a store that returns the salt offered first.
-    fn share(salts: &Salts, now: Timestamp, kept: &mut Vec<(Bucket, [u8; 16])>) {
+    fn share(salts: &Salts, now: Timestamp, retained: &mut Vec<(Bucket, [u8; 16])>) {
         while let Some(offer) = salts.due(now) {
-            if !kept.iter().any(|(epoch, _)| *epoch == offer.epoch) {
-                kept.push((offer.epoch, offer.candidate));
+            if !retained.iter().any(|(epoch, _)| *epoch == offer.epoch) {
+                retained.push((offer.epoch, offer.candidate));
             }
-            let (_, salt) = kept.iter().find(|(epoch, _)| *epoch == offer.epoch).expect("just kept");
+            let (_, salt) = retained.iter().find(|(epoch, _)| *epoch == offer.epoch).expect("just kept");
             salts.adopt(offer.epoch, *salt);
         }
     }
 
     #[test]
-    fn nobody_is_linked_across_epochs_and_everybody_is_recognised_inside_of_one() {
+    fn visitor_ids_are_stable_within_an_epoch_only() {
         let salts = salts();
         let mut seen = Vec::new();
         for day in 0..10 {
-            let begin = MIDNIGHT.plus(day * WIDTH);
-            let id = ann(&salts, begin);
-            assert_eq!(ann(&salts, begin.plus(WIDTH - 1)), id);
+            let start = MIDNIGHT.plus(day * WIDTH);
+            let id = ann(&salts, start);
+            assert_eq!(ann(&salts, start.plus(WIDTH - 1)), id);
             assert!(!seen.contains(&id));
             seen.push(id);
         }
     }
 
     #[test]
-    fn instances_that_shared_agree_in_this_epoch_and_in_the_next() {
+    fn instances_share_salts_for_this_epoch_and_the_next() {
         let (one, other) = (salts(), salts());
-        let (noon, mut kept) = (MIDNIGHT.plus(WIDTH / 2), Vec::new());
+        let (noon, mut retained) = (MIDNIGHT.plus(WIDTH / 2), Vec::new());
         assert_ne!(ann(&one, noon), ann(&other, noon));
         let first = ann(&one, noon);
-        share(&one, noon, &mut kept);
-        share(&other, noon, &mut kept);
+        share(&one, noon, &mut retained);
+        share(&other, noon, &mut retained);
         assert_eq!(ann(&one, noon), first, "what is offered first is kept");
         let morning = MIDNIGHT.plus(WIDTH);
         for at in [noon, morning] {
@@ -389,23 +390,23 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_begun_alone_takes_the_shared_salt_when_the_store_is_back() {
+    fn a_local_salt_is_replaced_when_the_store_is_back() {
         let (one, other) = (salts(), salts());
-        let mut kept = Vec::new();
-        share(&one, MIDNIGHT, &mut kept);
+        let mut retained = Vec::new();
+        share(&one, MIDNIGHT, &mut retained);
         let alone = ann(&other, MIDNIGHT);
         assert_ne!(alone, ann(&one, MIDNIGHT));
-        share(&other, MIDNIGHT.plus(5), &mut kept);
+        share(&other, MIDNIGHT.plus(5), &mut retained);
         assert_eq!(ann(&other, MIDNIGHT.plus(6)), ann(&one, MIDNIGHT.plus(6)));
     }
 
     #[test]
-    fn the_next_salt_is_asked_for_from_the_middle_of_an_epoch_on() {
+    fn the_next_salt_is_fetched_from_the_middle_of_an_epoch() {
         let salts = salts();
         let epochs = |now| {
-            let mut kept = Vec::new();
-            share(&salts, now, &mut kept);
-            kept.iter().map(|(epoch, _)| epoch.start).collect::<Vec<_>>()
+            let mut retained = Vec::new();
+            share(&salts, now, &mut retained);
+            retained.iter().map(|(epoch, _)| epoch.start).collect::<Vec<_>>()
         };
         assert_eq!(epochs(MIDNIGHT), [MIDNIGHT]);
         assert_eq!(epochs(MIDNIGHT.plus(WIDTH / 2 - 1)), []);
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn under_a_secret_the_salt_alone_does_not_make_the_visitors() {
+    fn with_a_secret_the_salt_is_not_sufficient() {
         let secret = Secret::from_bytes([1; 16]);
         let with = |secret| {
             let salts = Salting::new(DAY, secret).rotating;
@@ -430,13 +431,13 @@ mod tests {
     }
 
     #[test]
-    fn a_salt_is_kept_to_the_end_of_the_epoch_after_it() {
+    fn a_salt_expires_at_the_end_of_the_next_epoch() {
         let offer = salts().due(MIDNIGHT.plus(100)).expect("it is new");
         assert_eq!(offer.expiry, MIDNIGHT.plus(2 * WIDTH));
     }
 
     #[test]
-    fn a_key_is_given_with_the_end_of_its_epoch() {
+    fn a_key_is_returned_with_the_end_of_the_epoch() {
         let salts = salts();
         for at in [MIDNIGHT, MIDNIGHT.plus(1), MIDNIGHT.plus(WIDTH - 1)] {
             assert_eq!(salts.key(at).1, MIDNIGHT.plus(WIDTH));
@@ -446,12 +447,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_not_shared() {
+    fn unused_salts_are_not_shared() {
         assert!(Salting::new(DAY, None).rotating.due(MIDNIGHT).is_none());
     }
 
     #[test]
-    fn a_precision_coarser_than_the_epoch_is_an_error_that_says_what_to_do() {
+    fn a_precision_coarser_than_the_epoch_is_rejected() {
         let set = |widths: &[u32]| {
             Precisions::new(widths.iter().map(|w| Precision::try_from(*w).expect("not 0"))).expect("a set")
         };
@@ -459,22 +460,22 @@ mod tests {
         assert_eq!(salting.check(&set(&[3600, 86_400])), Ok(()));
         let error = salting.check(&set(&[3600, 604_800])).expect_err("a week has seven epochs");
         assert_eq!(error.precision.as_seconds(), 604_800);
-        let words = error.to_string();
+        let message = error.to_string();
         for word in ["604800", "86400", "stable identity", "longer epoch", "finer visitor precisions"] {
-            assert!(words.contains(word), "{words}");
+            assert!(message.contains(word), "{message}");
         }
     }
 
     #[test]
-    fn a_precision_that_begins_at_other_times_than_the_epoch_is_an_error_that_says_so() {
+    fn a_precision_not_aligned_with_the_epoch_is_rejected() {
         let day = DAY.utc_offset(3600);
         let set = |precisions: &[Precision]| Precisions::new(precisions.iter().copied()).expect("a set");
         let hour = Precision::try_from(3600).expect("not 0");
         let error = Salting::new(DAY, None).check(&set(&[hour, day])).expect_err("it has two epochs");
         assert_eq!(error, SaltError { precision: day, epoch: DAY });
-        let words = error.to_string();
-        for word in ["86400@82800", "other times", "same UTC offset", "stable identity"] {
-            assert!(words.contains(word), "{words}");
+        let message = error.to_string();
+        for word in ["86400@82800", "not aligned", "same UTC offset", "stable identity"] {
+            assert!(message.contains(word), "{message}");
         }
         assert_eq!(Salting::new(day, None).check(&set(&[hour, day])), Ok(()));
         // Some buckets of this precision always span two epochs.
@@ -483,12 +484,12 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_epoch_begins_with_the_day_of_the_visitors() {
+    fn the_default_epoch_is_aligned_with_visitor_days() {
         let of = |precisions: &[&str]| {
             let precisions = precisions.iter().map(|text| text.parse::<Precision>().expect(text));
             let set = Precisions::new(precisions).expect("a set");
-            assert_eq!(Salting::new(day_of(&set), None).check(&set), Ok(()), "{set}");
-            day_of(&set).to_string()
+            assert_eq!(Salting::new(default_epoch(&set), None).check(&set), Ok(()), "{set}");
+            default_epoch(&set).to_string()
         };
         assert_eq!(of(&["3600", "86400"]), "86400");
         assert_eq!(of(&["3600", "86400@82800"]), "86400@82800");

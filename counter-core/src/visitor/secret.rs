@@ -41,13 +41,13 @@ impl Secret {
     /// # Panics
     /// Panics if the operating system can't provide random bytes.
     #[must_use]
-    pub fn of_this_process() -> Self {
+    pub fn process_local() -> Self {
         Self { key: VisitorKey::random(), shared: false }
     }
 
     /// Returns `true` if the secret was created by [`process_local`](Self::process_local).
     #[must_use]
-    pub const fn is_of_this_process(&self) -> bool {
+    pub const fn is_process_local(&self) -> bool {
         !self.shared
     }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_32_digits_and_is_told_nowhere() {
+    fn a_secret_has_32_digits_and_is_never_printed() {
         let text = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
         let secret: Secret = text.parse().expect("32 digits");
         let bytes = u128::from_str_radix(text, 16).expect("digits").to_be_bytes();
@@ -113,12 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn each_purpose_and_each_secret_has_a_key_of_its_own() {
-        let (one, other) = (Secret::from_bytes([1; 16]), Secret::of_this_process());
-        let keys = [one.key("a"), one.key("b"), other.key("a"), Secret::of_this_process().key("a")];
-        for (place, key) in keys.iter().enumerate() {
-            assert!(keys[..place].iter().all(|before| ann(*before) != ann(*key)), "{place}");
+    fn keys_differ_by_purpose_and_secret() {
+        let (one, other) = (Secret::from_bytes([1; 16]), Secret::process_local());
+        let keys = [one.key("a"), one.key("b"), other.key("a"), Secret::process_local().key("a")];
+        for (index, key) in keys.iter().enumerate() {
+            assert!(keys[..index].iter().all(|before| ann(*before) != ann(*key)), "{index}");
         }
-        assert!(other.is_of_this_process() && !one.is_of_this_process());
+        assert!(other.is_process_local() && !one.is_process_local());
     }
 }

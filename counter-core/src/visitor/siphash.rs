@@ -37,7 +37,7 @@ impl SipHash {
     #[inline]
     pub(crate) fn word(&mut self, word: u64) {
         self.words += 1;
-        self.absorb(word);
+        self.mix(word);
     }
 
     /// Adds bytes and the length, so that different inputs always result in different words. Up to seven
@@ -62,23 +62,23 @@ impl SipHash {
 
     #[inline(always)]
     pub(crate) fn finish(mut self) -> [u8; 16] {
-        self.absorb(self.words << 59);
+        self.mix(self.words << 59);
         self.state[2] ^= 0xee;
-        let low = self.squeeze();
+        let low = self.finish_half();
         self.state[1] ^= 0xdd;
-        let high = self.squeeze();
+        let high = self.finish_half();
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 
     #[inline]
-    fn absorb(&mut self, word: u64) {
+    fn mix(&mut self, word: u64) {
         self.state[3] ^= word;
         self.round();
         self.state[0] ^= word;
     }
 
     #[inline]
-    fn squeeze(&mut self) -> u64 {
+    fn finish_half(&mut self) -> u64 {
         for _ in 0..3 {
             self.round();
         }
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_hash_that_others_know(
+        fn the_hash_matches_the_siphasher_crate(
             key in any::<[u64; 2]>(),
             words in prop::collection::vec(any::<u64>(), 0..40),
         ) {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_any_number_matters() {
+    fn all_bytes_affect_the_hash() {
         for length in 0..40 {
             let of = |bytes: &[u8]| {
                 let mut hash = SipHash::new([7; 2]);

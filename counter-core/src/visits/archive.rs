@@ -57,7 +57,7 @@ pub use copier::{Copied, Copier};
 use super::store::Store;
 pub use super::store::{ArchiveStore, Bins, Page, Progress, Values};
 use crate::error::Error;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 
 /// A store that combines a near store for counting with a far store that keeps closed buckets for years.
@@ -87,11 +87,11 @@ struct State {
     /// The grid of the near store, as set by the counters.
     near: Option<Grid>,
     /// Time of the latest failure of the far store.
-    away: Option<Instant>,
+    far_failed_at: Option<Instant>,
     /// End of the buckets for which the final copy is done, by count precision.
     settled: HashMap<Precision, Timestamp>,
     /// Time at which `settled` was last read.
-    asked: Option<Instant>,
+    progress_read_at: Option<Instant>,
     /// Number of buckets that need the final copy.
     waiting: u32,
     /// Number of entries skipped by the most recent copy of a precision.
@@ -103,16 +103,16 @@ struct State {
 }
 
 /// Time to cache the state of the far store.
-const ASKED: Duration = Duration::from_secs(20);
+const PROGRESS_TTL: Duration = Duration::from_secs(20);
 /// If the far store fails, we don't read it for this long, unless the near store is not sufficient.
-const AWAY: Duration = Duration::from_secs(10);
-const CALM: &str = "nothing panics under this lock";
+const FAR_RETRY_DELAY: Duration = Duration::from_secs(10);
+const LOCK_POISONED: &str = "nothing panics under this lock";
 
 /// Default retention of counts in the far store: hours for two years, and days for ten years.
-const COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
+const DEFAULT_COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
 /// Hourly visitors take about a hundred times as much space as counts, and distributions at least ten times,
 /// so we only keep them for a quarter.
-const VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
+const DEFAULT_VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
 
 impl Archive {
     /// Creates an archive that keeps hourly counts for two years, hourly visitors and distributions for 92
@@ -122,9 +122,9 @@ impl Archive {
             near: Arc::new(near),
             far: Arc::new(far),
             kept: Grid {
-                counts: precisions(COUNTS),
-                visitors: precisions(VISITORS),
-                distributions: Some(precisions(VISITORS)),
+                counts: precisions(DEFAULT_COUNTS),
+                visitors: precisions(DEFAULT_VISITORS),
+                distributions: Some(precisions(DEFAULT_VISITORS)),
             },
             state: Arc::default(),
             audited: Arc::default(),
@@ -172,11 +172,11 @@ impl Archive {
     /// Returns the latest audit of this process.
     #[must_use]
     pub fn last_audit(&self) -> Option<Arc<Audit>> {
-        self.audited.lock().expect(CALM).clone()
+        self.audited.lock().expect(LOCK_POISONED).clone()
     }
 
     /// Returns the retention of a precision in the far store, if used.
-    fn kept_of(&self, values: Values, precision: Precision) -> Option<Retention> {
+    fn far_retention(&self, values: Values, precision: Precision) -> Option<Retention> {
         let set = match values {
             Values::Counts => &self.kept.counts,
             Values::Visitors => &self.kept.visitors,
@@ -186,12 +186,12 @@ impl Archive {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect(CALM)
+        self.state.lock().expect(LOCK_POISONED)
     }
 
     /// Returns `true` if the near store has all buckets since `from`, according to the later of two clocks.
     fn is_near(&self, values: Values, precision: Precision, from: Timestamp) -> bool {
-        if self.kept_of(values, precision).is_none() {
+        if self.far_retention(values, precision).is_none() {
             return true;
         }
         let state = self.state();
@@ -208,12 +208,12 @@ impl Archive {
 
     /// Returns the retention to use for cleaning the near store. For buckets without a final copy, this is up
     /// to twice as long.
-    async fn held(&self, now: Timestamp, kept: &Precisions) -> Precisions {
-        self.ask_what_is_settled(kept).await;
+    async fn near_retention(&self, now: Timestamp, kept: &Precisions) -> Precisions {
+        self.read_progress(kept).await;
         let mut state = self.state();
-        let mut most = 0;
-        let held = kept.with_samples(|kept| {
-            if self.kept_of(Values::Counts, kept.precision).is_none() {
+        let mut max_waiting = 0;
+        let near_retention = kept.with_samples(|kept| {
+            if self.far_retention(Values::Counts, kept.precision).is_none() {
                 return kept.samples;
             }
             let (width, oldest) = (u64::from(kept.precision.as_seconds()), kept.oldest(now));
@@ -223,33 +223,37 @@ impl Archive {
                 state.settled.get(&kept.precision).filter(|settled| **settled <= oldest.plus(width));
             let seconds = oldest.as_unix().saturating_sub(settled.map_or(0, |settled| settled.as_unix()));
             let waiting = u32::try_from(seconds.div_ceil(width)).unwrap_or(u32::MAX).min(kept.samples.get());
-            most = most.max(waiting);
+            max_waiting = max_waiting.max(waiting);
             kept.samples.saturating_add(waiting)
         });
-        state.waiting = most;
-        held
+        state.waiting = max_waiting;
+        near_retention
     }
 
     /// Records the end of the buckets for which the final copy is done.
-    fn note_settled(&self, values: Values, precision: Precision, settled: Timestamp) {
+    fn record_settled(&self, values: Values, precision: Precision, settled: Timestamp) {
         if values == Values::Counts {
             self.state().settled.insert(precision, settled);
         }
     }
 
     /// Reads the copy progress, at most once per interval. On an error, the known progress stays valid.
-    async fn ask_what_is_settled(&self, kept: &Precisions) {
-        if self.state().asked.is_some_and(|asked| asked.elapsed() < ASKED) {
+    async fn read_progress(&self, kept: &Precisions) {
+        if self
+            .state()
+            .progress_read_at
+            .is_some_and(|progress_read_at| progress_read_at.elapsed() < PROGRESS_TTL)
+        {
             return;
         }
-        self.state().asked = Some(Instant::now());
+        self.state().progress_read_at = Some(Instant::now());
         if self.check_once().await.is_err() {
             return;
         }
-        let copied = kept.iter().filter(|kept| self.kept_of(Values::Counts, kept.precision).is_some());
+        let copied = kept.iter().filter(|kept| self.far_retention(Values::Counts, kept.precision).is_some());
         for kept in copied {
             match self.far.progress(Values::Counts, kept.precision).await {
-                Ok(Some(progress)) => self.note_settled(Values::Counts, kept.precision, progress.settled),
+                Ok(Some(progress)) => self.record_settled(Values::Counts, kept.precision, progress.settled),
                 Ok(None) => {}
                 Err(_) => break,
             }
@@ -261,22 +265,23 @@ impl Archive {
     async fn both<T>(
         &self,
         is_near: bool,
-        near: Answer<'_, T>,
-        far: Answer<'_, T>,
+        near: StoreFuture<'_, T>,
+        far: StoreFuture<'_, T>,
     ) -> Result<(T, Option<T>), Error> {
-        let is_away = self.state().away.is_some_and(|since| since.elapsed() < AWAY);
-        if is_near && is_away {
+        let is_unavailable =
+            self.state().far_failed_at.is_some_and(|since| since.elapsed() < FAR_RETRY_DELAY);
+        if is_near && is_unavailable {
             return Ok((near.await?, None));
         }
         if let Err(error) = self.check_once().await {
             if !self.is_foreign() {
-                self.state().away = Some(Instant::now());
+                self.state().far_failed_at = Some(Instant::now());
             }
             let near = near.await?;
             return if is_near { Ok((near, None)) } else { Err(error) };
         }
         let (near, far) = tokio::join!(near, far);
-        self.state().away = far.is_err().then(Instant::now);
+        self.state().far_failed_at = far.is_err().then(Instant::now);
         match far {
             Ok(far) => Ok((near?, Some(far))),
             Err(_) if is_near => Ok((near?, None)),

@@ -11,10 +11,10 @@ use super::flush::{Durability, Flusher};
 use super::source::Sources;
 use super::stats::Stats;
 use super::store::Store;
-use super::tally::{LABEL_PLACES, NameLimits, Recorder, Tally};
+use super::tally::{MAX_LABEL_PLACES, NameLimits, Recorder, Tally};
 use crate::error::Error;
 use crate::time::{Grid, Precision, Precisions};
-use crate::visitor::{SaltError, Salting, Secret, day_of};
+use crate::visitor::{SaltError, Salting, Secret, default_epoch};
 use crate::visits::store::identity;
 pub use cleaner::Cleaner;
 pub use upkeep::Upkeep;
@@ -106,7 +106,7 @@ impl Counters {
             stable_visitors: false,
             secret: None,
             counters: 2000,
-            label_places: LABEL_PLACES,
+            label_places: MAX_LABEL_PLACES,
             flush_interval: Duration::from_secs(1),
             clean_interval: Duration::from_secs(60),
             shutdown_timeout: Duration::from_secs(10),
@@ -157,7 +157,7 @@ impl Counters {
     /// Counters::builder(store.clone()).build()?.flush().await?;
     ///
     /// let counters = Counters::builder(store.clone()).utc_offset(3600).build()?;
-    /// let mismatch = counters.stats().grid_mismatch().await?.expect("days begin at another time");
+    /// let mismatch = counters.stats().grid_mismatch().await?.expect("days start at another time");
     /// assert!(mismatch.to_string().contains("120 samples of 86400@82800"));
     ///
     /// counters.change_grid().await?;
@@ -413,7 +413,7 @@ impl Builder {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));
         }
-        if !(1..=LABEL_PLACES).contains(&self.label_places) {
+        if !(1..=MAX_LABEL_PLACES).contains(&self.label_places) {
             return Err(BuildError::LabelPlaces(self.label_places));
         }
         let intervals = [("flush_interval", self.flush_interval), ("clean_interval", self.clean_interval)];
@@ -426,12 +426,12 @@ impl Builder {
             distributions: self.grid.distributions.map(|set| set.utc_offset(self.utc_offset)),
         };
         let given = self.salt_epoch.map(|epoch| epoch.utc_offset(self.utc_offset));
-        let salt_epoch = given.unwrap_or_else(|| day_of(&grid.visitors));
+        let salt_epoch = given.unwrap_or_else(|| default_epoch(&grid.visitors));
         let salting = Salting::new(salt_epoch, self.secret.as_ref());
         if !self.stable_visitors {
             salting.check(&grid.visitors).map_err(BuildError::Salt)?;
         }
-        let secret = self.secret.unwrap_or_else(Secret::of_this_process);
+        let secret = self.secret.unwrap_or_else(Secret::process_local);
         let counts = grid.counts.clone();
         let names = NameLimits { counters: self.counters, label_places: self.label_places };
         let tally = Arc::new(Tally::new(grid, names, self.store.shards(), self.flush_interval));
@@ -467,13 +467,17 @@ impl Builder {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Counters(counters) => write!(f, "{counters} counters are not between 1 and 1000000"),
-            Self::LabelPlaces(places) => write!(f, "{places} places of a label are not between 1 and 2000"),
-            Self::Interval(name) => write!(f, "the {name} is shorter than a millisecond"),
+            Self::Counters(counters) => {
+                write!(f, "the number of counters must be between 1 and 1000000, not {counters}")
+            }
+            Self::LabelPlaces(places) => {
+                write!(f, "the number of label places must be between 1 and 2000, not {places}")
+            }
+            Self::Interval(name) => write!(f, "{name} must be at least 1 ms"),
             Self::Salt(error) => error.fmt(f),
             #[cfg(feature = "spool")]
             Self::Spool { folder, reason, .. } => {
-                write!(f, "the spool can make no file in {}: {reason}", folder.display())
+                write!(f, "cannot create the spool in {}: {reason}", folder.display())
             }
         }
     }

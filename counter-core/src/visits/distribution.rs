@@ -132,7 +132,7 @@ impl Distribution {
 }
 
 /// Returns the nearest rank of a quantile among `count` values, starting at 1.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and not negative")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a non-negative integer")]
 fn rank(q: f64, count: u64) -> Option<u64> {
     let exact = q.clamp(0.0, 1.0) * count as f64;
     // In floating point, 0.07 · 100 is slightly more than 7, but must not be rounded up to 8.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_of_a_quantile_is_the_nearest_one() {
+    fn quantiles_use_the_nearest_rank() {
         let ranks = [(0.07, 100), (0.9, 10), (0.99, 100), (0.5, 3), (0.0, 5), (1.0, 5), (7.0, 5), (-1.0, 5)];
         let ranks = ranks.map(|(q, count)| rank(q, count));
         assert_eq!(ranks, [7, 9, 99, 2, 1, 5, 5, 1].map(Some));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_statuses_is_exact_and_that_of_nothing_is_empty() {
+    fn summaries_of_statuses_are_exact_and_empty_summaries_are_none() {
         let statuses = Distribution::new(Measure::Status, [(Bin::status(200), 3), (Bin::status(500), 1)]);
         assert_eq!(
             (statuses.min(), statuses.max(), statuses.mean()),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_exact_and_bins_of_other_measures_are_left_out() {
+    fn quantiles_of_numbers_are_exact_and_skip_other_measures() {
         let bins = [(Bin::status(200), 90), (Bin::status(404), 9), (Bin::status(500), 1), (Bin::grpc(3), 7)];
         let statuses = Distribution::new(Measure::Status, bins);
         assert_eq!((statuses.count(), statuses.quantile(0.99)), (100, Some(404.0)));
@@ -186,14 +186,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mean_is_within_the_error_of_the_exact_one(times in times()) {
+        fn the_mean_is_within_the_relative_error(times in times()) {
             let exact = times.iter().map(Duration::as_secs_f64).sum::<f64>() / times.len() as f64;
             let mean = distribution(&times).mean().expect("there are values");
             prop_assert!((mean / exact - 1.0).abs() <= Measure::RELATIVE_ERROR, "{mean} for {exact}");
         }
 
         #[test]
-        fn a_quantile_is_within_the_error_of_the_exact_one(mut times in times(), q in 0.0..=1.0_f64) {
+        fn quantiles_are_within_the_relative_error(mut times in times(), q in 0.0..=1.0_f64) {
             let estimate = distribution(&times).quantile(q).expect("there are values");
             times.sort_unstable();
             let rank = rank(q, times.len() as u64).expect("there are values");
@@ -202,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn to_merge_is_to_count_together(one in times(), other in times()) {
+        fn merging_equals_counting_all_values(one in times(), other in times()) {
             let mut merged = distribution(&one);
             merged.merge(&distribution(&other));
             prop_assert_eq!(merged, distribution(&[one, other].concat()));

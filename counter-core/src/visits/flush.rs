@@ -26,7 +26,7 @@ use super::tally::Tally;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::BoxFuture;
 use crate::family::passes::until;
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
 use crate::time::later::later;
@@ -85,12 +85,12 @@ impl Flusher {
     /// double-counted.
     pub async fn flush(&mut self) -> Result<(), Error> {
         let sent = join_all(self.shards.iter_mut().map(ShardFlusher::flush)).await;
-        self.durability.attend().await;
+        self.durability.maintain().await;
         publish(&self.tally, &self.store);
         sent.into_iter().collect::<Result<(), Error>>()?;
         // We only log a failure to share salts, since hits matter more.
-        drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
-        self.watch.look(&*self.store, &self.tally).await;
+        drop(catch_panic(share_salts_and_check_skew(&mut self.sharing, &mut self.skew, &self.store)).await);
+        self.watch.check(&*self.store, &self.tally).await;
         Ok(())
     }
 
@@ -108,43 +108,50 @@ impl Flusher {
     /// # Cancel safety
     /// Same as for [`flush`](Self::flush); you can call `run` again.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        until(shutdown, self.flush_for_ever()).await;
+        until(shutdown, self.flush_forever()).await;
         self.finish(later(Instant::now(), self.shutdown_timeout)).await
     }
 
-    fn flush_for_ever(&mut self) -> BoxFuture<'_, ()> {
+    fn flush_forever(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let interval = self.interval;
             let sharing = async {
                 loop {
-                    drop(caught(look_around(&mut self.sharing, &mut self.skew, &self.store)).await);
+                    drop(
+                        catch_panic(share_salts_and_check_skew(
+                            &mut self.sharing,
+                            &mut self.skew,
+                            &self.store,
+                        ))
+                        .await,
+                    );
                     publish(&self.tally, &self.store);
                     sleep(interval).await;
                 }
             };
-            let flushing = join_all(self.shards.iter_mut().map(|shard| shard.flush_for_ever(interval)));
+            let flushing = join_all(self.shards.iter_mut().map(|shard| shard.flush_forever(interval)));
             let watching = async {
                 loop {
-                    self.watch.look(&*self.store, &self.tally).await;
+                    self.watch.check(&*self.store, &self.tally).await;
                     sleep(interval).await;
                 }
             };
-            tokio::join!(sharing, flushing, watching, self.durability.attend_for_ever());
+            tokio::join!(sharing, flushing, watching, self.durability.maintain_forever());
         })
     }
 
     fn finish(&mut self, deadline: Instant) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let mut backoff = Backoff::new();
-            let (mut cause, mut asked) = (None, false);
+            let (mut cause, mut check_requested) = (None, false);
             // This should hold even if the store or this process fails within the timeout.
             self.durability.save().await;
             loop {
                 // The ledger counts replayed hits as applied.
                 let replaying = self.shards.iter().map(ShardFlusher::replaying).sum::<u64>();
                 let hits = self.tally.ledger().hits.pending + replaying - self.durability.recovering();
-                let done = hits == 0 && !self.shards.iter().any(ShardFlusher::owes);
-                if done && !std::mem::replace(&mut asked, true) {
+                let done = hits == 0 && !self.shards.iter().any(ShardFlusher::has_unsent);
+                if done && !std::mem::replace(&mut check_requested, true) {
                     self.shards.iter_mut().for_each(ShardFlusher::check);
                 }
                 if done && self.shards.iter().all(ShardFlusher::is_empty) {
@@ -175,24 +182,28 @@ impl Drop for Flusher {
     fn drop(&mut self) {
         let hits = self.tally.ledger().hits.pending;
         if hits > 0 {
-            tell(|| {
-                tracing::error!(hits, "the flusher was dropped before the store had acknowledged all hits");
+            emit(|| {
+                tracing::error!(hits, "the flusher was dropped, but the store has not acknowledged all hits");
             });
         }
     }
 }
 
 /// Shares salts with other instances, and checks the clock skew.
-async fn look_around(sharing: &mut Sharing, skew: &mut SkewWatch, store: &dyn Store) -> Result<(), Error> {
+async fn share_salts_and_check_skew(
+    sharing: &mut Sharing,
+    skew: &mut SkewWatch,
+    store: &dyn Store,
+) -> Result<(), Error> {
     sharing.share(store, Timestamp::now()).await;
-    skew.tell(store.clock_skew());
+    skew.emit(store.clock_skew());
     Ok(())
 }
 
 /// Publishes metrics via the `metrics` facade, if that feature is enabled.
 fn publish(tally: &Tally, store: &dyn Store) {
     #[cfg(feature = "metrics")]
-    tell(|| ledger::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
+    emit(|| ledger::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
     #[cfg(not(feature = "metrics"))]
     let _ = (tally, store);
 }

@@ -6,7 +6,7 @@
 mod key;
 mod cells;
 mod cutter;
-#[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "nothing but a spool reads it"))]
+#[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "only read by a spool"))]
 mod journal;
 mod delivery;
 mod group_commit;
@@ -58,18 +58,18 @@ type LabelMap = HashMap<Key<CounterName>, u64, quality::RandomState>;
 
 /// Bytes on the wire that a batch may have per sample that it may change. With 1,000 samples, this is 64 KiB,
 /// which will not stall a slow connection.
-pub(crate) const BYTES: usize = 64;
+pub(crate) const BYTES_PER_SAMPLE: usize = 64;
 
 /// Maximum number of bins in a cell. Even with 16 precisions, this does not exceed the samples that a batch
 /// may change.
-pub(crate) const BINS: usize = 60;
+pub(crate) const MAX_CELL_BINS: usize = 60;
 
 /// Maximum number of pending bins, about 16 MB. Above this limit, fine buckets are folded into coarser ones.
-const MOST_BINS: usize = 1_000_000;
+const MAX_BINS: usize = 1_000_000;
 
 /// Maximum number of pending label cells, about 20 MB. Above this limit, fine buckets are folded into coarser
 /// ones, and label values are no longer replaced.
-const MOST_LABELS: usize = 200_000;
+const MAX_LABEL_CELLS: usize = 200_000;
 
 impl Pending {
     /// Adds to a cell. Returns an upper bound on the work that this adds to a batch.
@@ -178,7 +178,7 @@ impl Pending {
 
     /// Returns `true` if the number of label cells does not allow replacing values.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.labels.len() > MOST_LABELS / 2
+        self.labels.len() > MAX_LABEL_CELLS / 2
     }
 
     /// Returns the sum of all cells.
@@ -198,11 +198,11 @@ impl Pending {
         self.cells.coarsen(&grid.counts, now);
         let expired = grid.counts.iter().len();
         coarsen(&mut self.labels, &grid.counts, now, Some(expired), |sum, count| *sum += count);
-        press(&mut self.labels, &grid.counts, MOST_LABELS, |_| 1, |sum, count| *sum += count);
+        compact(&mut self.labels, &grid.counts, MAX_LABEL_CELLS, |_| 1, |sum, count| *sum += count);
         coarsen(&mut self.sketches, &grid.visitors, now, None, |all, some| Arc::make_mut(all).merge(&some));
         if let Some(set) = &grid.distributions {
             coarsen(&mut self.bins, set, now, None, |all, some| merge_bins(all, &some));
-            press(&mut self.bins, set, MOST_BINS, Vec::len, |all, some| merge_bins(all, &some));
+            compact(&mut self.bins, set, MAX_BINS, Vec::len, |all, some| merge_bins(all, &some));
         }
     }
 
@@ -263,15 +263,15 @@ fn merge_bins(all: &mut Bins, some: &[(Bin, u64)]) {
 
 /// Folds fine buckets into coarser ones until the size is at most `max`, or until everything has the coarsest
 /// precision.
-fn press<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
+fn compact<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
     map: &mut HashMap<Key<C>, V, S>,
     set: &Precisions,
-    most: usize,
+    max: usize,
     size: impl Fn(&V) -> usize,
     mut merge: impl FnMut(&mut V, V),
 ) {
     for finest in 1..set.iter().len() {
-        if map.values().map(&size).sum::<usize>() <= most {
+        if map.values().map(&size).sum::<usize>() <= max {
             return;
         }
         let finer: Vec<_> = map.keys().filter(|key| key.finest < finest).cloned().collect();
@@ -292,7 +292,7 @@ fn coarsen<C: Clone + Eq + Hash, V: Default, S: BuildHasher>(
     expired: Option<usize>,
     mut merge: impl FnMut(&mut V, V),
 ) {
-    let wanted = |key: &Key<C>| set.finest_wanted(key.finest, key.start, now).or(expired);
+    let wanted = |key: &Key<C>| set.finest_retained(key.finest, key.start, now).or(expired);
     let stale: Vec<_> = map.keys().filter(|key| wanted(key) != Some(key.finest)).cloned().collect();
     for key in stale {
         let Some(value) = map.remove(&key) else { continue };
@@ -309,7 +309,7 @@ mod tests {
 
     use super::*;
     use crate::time::Precision;
-    use crate::visits::store::SAMPLES;
+    use crate::visits::store::DEFAULT_BATCH_SAMPLES;
 
     fn names() -> Vec<CounterName> {
         ["(other)", "a", "b"].map(|name| CounterName::new(name).expect("a name")).to_vec()
@@ -341,14 +341,14 @@ mod tests {
             }
         }
         assert_eq!(pending.hits(), 40_000);
-        let chunks = pending.take(&names(), &grid, SAMPLES);
+        let chunks = pending.take(&names(), &grid, DEFAULT_BATCH_SAMPLES);
         let expired = chunks.iter().flat_map(|chunk| &chunk.cells);
         let expired: Vec<_> = expired.filter(|cell| cell.finest == Precision::COARSEST).collect();
         assert!(matches!(&expired[..], [one] if (30_000..33_000).contains(&one.count)), "{expired:?}");
     }
 
     #[test]
-    fn a_copy_shares_its_sketches_until_one_of_both_is_raised() {
+    fn a_clone_shares_sketches_until_a_register_is_raised() {
         let (grid, mut pending) = (grid(), Pending::default());
         for counter in 0..2 {
             pending.raise(counter, Timestamp::from_unix(1000), Register::of(b"one"), &grid);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn no_chunk_is_larger_than_its_bounds() {
+    fn chunks_stay_within_their_bounds() {
         let (grid, mut pending) = (grid(), Pending::default());
         for second in 0..3000 {
             pending.add(second % 3, Timestamp::from_unix(u64::from(second)), 2, &grid);
@@ -372,18 +372,19 @@ mod tests {
         for n in 0..3000 {
             pending.measure(1, Timestamp::from_unix(0), Bin::status(n % 700), 1, &grid);
         }
-        let chunks = pending.take(&names(), &grid, SAMPLES);
+        let chunks = pending.take(&names(), &grid, DEFAULT_BATCH_SAMPLES);
         assert!(chunks.len() > 5, "{}", chunks.len());
-        assert!(chunks.iter().all(|chunk| chunk.cost.work <= SAMPLES && chunk.cost.bytes <= SAMPLES * BYTES));
+        assert!(chunks.iter().all(|chunk| chunk.cost.work <= DEFAULT_BATCH_SAMPLES
+            && chunk.cost.bytes <= DEFAULT_BATCH_SAMPLES * BYTES_PER_SAMPLE));
         let hits: u64 = chunks.iter().flat_map(|chunk| &chunk.cells).map(|cell| cell.count).sum();
         assert_eq!((hits, pending.len()), (6000, 0));
         let bins = || chunks.iter().flat_map(|chunk| &chunk.bins).map(|cell| &cell.bins);
-        assert!(bins().all(|bins| bins.len() <= BINS && bins.is_sorted()));
+        assert!(bins().all(|bins| bins.len() <= MAX_CELL_BINS && bins.is_sorted()));
         assert_eq!(bins().flatten().map(|(_, count)| count).sum::<u64>(), 3000);
     }
 
     #[test]
-    fn a_chunk_costs_as_many_samples_as_it_changes() {
+    fn the_cost_of_a_chunk_is_the_number_of_changed_samples() {
         let (grid, mut pending) = (grid(), Pending::default());
         for n in 0..9000_u64 {
             let counter = u32::try_from(n % 3).expect("small");
@@ -401,29 +402,29 @@ mod tests {
     }
 
     #[test]
-    fn too_many_bins_are_kept_by_coarser_precisions_and_none_is_lost() {
+    fn excess_bins_are_folded_into_coarser_precisions_without_loss() {
         let (grid, mut pending) = (grid(), Pending::default());
         let set = grid.distributions.as_ref().expect("there are distributions");
         for n in 0..6000_u16 {
             pending.measure(1, Timestamp::from_unix(u64::from(n)), Bin::status(n % 7), 1, &grid);
         }
-        let press_bins = |pending: &mut Pending, most| {
-            press(&mut pending.bins, set, most, Vec::len, |all, some| merge_bins(all, &some));
+        let compact_bins = |pending: &mut Pending, max| {
+            compact(&mut pending.bins, set, max, Vec::len, |all, some| merge_bins(all, &some));
         };
         let bins = |pending: &Pending| pending.bins.values().map(Vec::len).sum::<usize>();
         let count = |pending: &Pending| pending.bins.values().flatten().map(|(_, count)| count).sum::<u64>();
         let before = bins(&pending);
-        press_bins(&mut pending, before);
+        compact_bins(&mut pending, before);
         assert_eq!((bins(&pending), count(&pending)), (before, 6000));
-        press_bins(&mut pending, before / 2);
+        compact_bins(&mut pending, before / 2);
         assert!(bins(&pending) <= before / 2 && pending.bins.keys().all(|key| key.finest == 1));
-        press_bins(&mut pending, 10);
+        compact_bins(&mut pending, 10);
         assert_eq!((bins(&pending), count(&pending)), (7 * 100, 6000));
     }
 
     proptest! {
         #[test]
-        fn folding_never_moves_a_hit_to_another_bucket_of_a_precision_that_wants_it(
+        fn folding_keeps_hits_in_the_buckets_of_retained_precisions(
             hits in prop::collection::vec((1_u32..3, 0_u64..4000, 1_u64..5), 0..200),
             now in 0_u64..9000,
         ) {
@@ -435,7 +436,7 @@ mod tests {
             for (counter, at, count) in hits {
                 let at = Timestamp::from_unix(epoch + at);
                 pending.add(counter, at, count, &grid);
-                match grid.counts.finest_wanted(0, at, now) {
+                match grid.counts.finest_retained(0, at, now) {
                     None => *unwanted.entry(names[counter as usize].clone()).or_insert(0) += count,
                     Some(finest) => for (_, kept) in grid.counts.from(finest) {
                         let bucket = kept.precision.bucket(at);
@@ -445,7 +446,7 @@ mod tests {
             }
             pending.coarsen(now, &grid);
             let (mut sums, mut expired) = (std::collections::BTreeMap::new(), std::collections::BTreeMap::new());
-            for cell in pending.take(&names, &grid, SAMPLES).iter().flat_map(|chunk| &chunk.cells) {
+            for cell in pending.take(&names, &grid, DEFAULT_BATCH_SAMPLES).iter().flat_map(|chunk| &chunk.cells) {
                 if cell.finest == Precision::COARSEST {
                     *expired.entry(cell.counter.clone()).or_insert(0) += cell.count;
                 }
@@ -458,7 +459,7 @@ mod tests {
         }
 
         #[test]
-        fn folding_never_moves_a_bin_to_another_bucket_of_a_precision_that_wants_it(
+        fn folding_keeps_bins_in_the_buckets_of_retained_precisions(
             measured in prop::collection::vec((1_u32..3, 0_u64..4000, 200..203_u16), 0..200),
             now in 0_u64..9000,
         ) {
@@ -470,14 +471,14 @@ mod tests {
             for (counter, at, status) in measured {
                 let (at, bin) = (Timestamp::from_unix(epoch + at), Bin::status(status));
                 pending.measure(counter, set.base().bucket(at).start, bin, 1, &grid);
-                for (_, kept) in set.finest_wanted(0, at, now).into_iter().flat_map(|finest| set.from(finest)) {
+                for (_, kept) in set.finest_retained(0, at, now).into_iter().flat_map(|finest| set.from(finest)) {
                     let bucket = kept.precision.bucket(at);
                     *expected.entry((names[counter as usize].clone(), bucket, bin)).or_insert(0) += 1;
                 }
             }
             pending.coarsen(now, &grid);
             let mut sums = std::collections::BTreeMap::new();
-            for cell in pending.take(&names, &grid, SAMPLES).iter().flat_map(|chunk| &chunk.bins) {
+            for cell in pending.take(&names, &grid, DEFAULT_BATCH_SAMPLES).iter().flat_map(|chunk| &chunk.bins) {
                 for kept in set.iter().filter(|kept| kept.precision >= cell.finest) {
                     let bucket = kept.precision.bucket(cell.start);
                     for (bin, count) in &cell.bins {

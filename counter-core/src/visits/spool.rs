@@ -23,16 +23,16 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pending::{Journal, JournalEntry};
-use super::store::identity::{KnownStore, Seen};
+use super::store::identity::{KnownStore, StoreUse};
 use super::tally::Tally;
 use crate::error::{Error, ErrorKind};
 use crate::family::shard::Shard;
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
 use file::Failure;
 use file::write::Rows;
-use folder::Place;
+use folder::Slot;
 pub(crate) use recovery::Recovery;
 use step::Step;
 
@@ -42,33 +42,33 @@ use step::Step;
 /// rewrite the file completely once the disk recovers.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    file: Arc<OwnFile>,
+    file: Arc<SpoolFile>,
     step: Step<Result<(), Error>>,
 }
 
 /// The file and its state. Must outlive an attempt that timed out.
 #[derive(Debug)]
-struct OwnFile {
+struct SpoolFile {
     folder: PathBuf,
     /// Maximum size of the file, in bytes.
-    most: u64,
+    max_bytes: u64,
     tally: Arc<Tally>,
     /// The store kind.
     kind: String,
     known: Arc<KnownStore>,
-    own: Mutex<Own>,
+    state: Mutex<FileState>,
 }
 
 #[derive(Debug, Default)]
-struct Own {
-    place: Option<Place>,
+struct FileState {
+    slot: Option<Slot>,
     /// Slots of removed files. We hold the locks in case such a file is restored, because the hits belong to
     /// this process while it is running.
-    removed: Vec<Place>,
+    removed: Vec<Slot>,
     /// `None` during a write, so that the next write will reopen the file if the write fails or is dropped.
     connection: Option<SqliteConnection>,
     /// The store recorded in the open file.
-    noted: Option<Seen>,
+    recorded: Option<StoreUse>,
     /// True if the file should exist.
     is_written: bool,
     /// Sizes of the pending hits, by shard.
@@ -85,23 +85,23 @@ struct Size {
     added: usize,
 }
 
-const INTERVAL: Duration = Duration::from_millis(100);
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 /// Timeout of a write.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Minimum base size, in bytes, to decide whether pending hits need a complete rewrite: additions must exceed
 /// 4 times the base.
-const WORTH: usize = 64 << 10;
+const MIN_REWRITE_BYTES: usize = 64 << 10;
 
 impl Spool {
     pub(crate) fn new(
         folder: PathBuf,
-        most: u64,
+        max_bytes: u64,
         tally: Arc<Tally>,
         kind: String,
         known: Arc<KnownStore>,
     ) -> Self {
-        tally.backlog.keep_journal();
-        let file = Arc::new(OwnFile { folder, most, tally, kind, known, own: Mutex::default() });
+        tally.backlog.start_journals();
+        let file = Arc::new(SpoolFile { folder, max_bytes, tally, kind, known, state: Mutex::default() });
         Self { file, step: Step::default() }
     }
 
@@ -120,15 +120,15 @@ impl Spool {
     }
 
     /// Writes new hits periodically.
-    pub(crate) async fn write_for_ever(&self) {
+    pub(crate) async fn write_forever(&self) {
         let mut backoff = Backoff::new();
         loop {
             match self.write(None).await {
                 Ok(()) => {
                     backoff.reset();
-                    sleep(INTERVAL).await;
+                    sleep(WRITE_INTERVAL).await;
                 }
-                Err(_) => sleep(backoff.next().max(INTERVAL)).await,
+                Err(_) => sleep(backoff.next().max(WRITE_INTERVAL)).await,
             }
         }
     }
@@ -136,15 +136,16 @@ impl Spool {
     /// Writes the new hits of a shard, or of all shards, and records the result.
     pub(crate) async fn write(&self, of: Option<Shard>) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
-        let attempt = self.step.after_another(|| Box::pin(caught(async move { file.attempt(of).await })));
-        let written = match timeout(PATIENCE, attempt).await {
+        let attempt =
+            self.step.start_after_previous(|| Box::pin(catch_panic(async move { file.attempt(of).await })));
+        let written = match timeout(DISK_TIMEOUT, attempt).await {
             Ok(written) => written,
-            Err(_) => Err(unanswered()),
+            Err(_) => Err(disk_timed_out()),
         };
         if written.is_err() {
-            self.file.spoil();
+            self.file.invalidate();
         }
-        tell(|| self.file.note(written.as_ref().err()));
+        emit(|| self.file.note(written.as_ref().err()));
         written
     }
 
@@ -162,50 +163,50 @@ impl Spool {
         let remove = async move {
             file.remove().await.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error))
         };
-        self.step.after_another(|| Box::pin(remove)).await
+        self.step.start_after_previous(|| Box::pin(remove)).await
     }
 }
 
-impl OwnFile {
+impl SpoolFile {
     /// Forces the next write to be a complete rewrite.
-    fn spoil(&self) {
+    fn invalidate(&self) {
         for shard in self.tally.shards.iter() {
-            self.tally.backlog.journal(shard, Journal::spoil);
+            self.tally.backlog.journal(shard, Journal::invalidate);
         }
     }
 
     async fn remove(&self) -> io::Result<()> {
-        let mut own = self.own.lock().await;
-        if let Some(connection) = own.connection.take() {
+        let mut state = self.state.lock().await;
+        if let Some(connection) = state.connection.take() {
             drop(connection.close().await);
         }
-        if let Some(place) = &own.place {
+        if let Some(slot) = &state.slot {
             // We need to hold the lock until the file is removed. If the directory is missing, it may be
             // restored with the file.
-            place.remove().await?;
-            place.sync().await?;
+            slot.remove().await?;
+            slot.sync().await?;
             tokio::fs::metadata(&self.folder).await?;
         }
-        (own.place, own.is_written) = (None, false);
+        (state.slot, state.is_written) = (None, false);
         self.tally.backlog.lose_spool();
         Ok(())
     }
 
     async fn attempt(&self, of: Option<Shard>) -> Result<(), Error> {
-        self.attempt_at_once(of).await.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error))
+        self.try_write(of).await.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error))
     }
 
-    async fn attempt_at_once(&self, of: Option<Shard>) -> Result<(), Failure> {
-        let own = &mut *self.own.lock().await;
-        let mut connection = match own.connection.take() {
+    async fn try_write(&self, of: Option<Shard>) -> Result<(), Failure> {
+        let state = &mut *self.state.lock().await;
+        let mut connection = match state.connection.take() {
             Some(connection) => connection,
-            None => self.open(own).await?,
+            None => self.open(state).await?,
         };
-        if let Some(seen) = self.known.seen().filter(|seen| own.noted != Some(*seen)) {
-            if let Err(error) = origin::note(&mut connection, seen).await {
-                return Err(self.give_up(own, connection, error.into()).await?);
+        if let Some(last_use) = self.known.last_use().filter(|last_use| state.recorded != Some(*last_use)) {
+            if let Err(error) = origin::note(&mut connection, last_use).await {
+                return Err(self.give_up(state, connection, error.into()).await?);
             }
-            own.noted = Some(seen);
+            state.recorded = Some(last_use);
         }
         let entries = self.tally.folded(Timestamp::now()).entries(of);
         if !entries.is_empty() {
@@ -216,102 +217,101 @@ impl OwnFile {
                 rows.push(Rows::of(entry, &names, &self.tally.grid).await);
             }
             if let Err(error) = file::write::write(&mut connection, &rows).await {
-                return Err(self.give_up(own, connection, error).await?);
+                return Err(self.give_up(state, connection, error).await?);
             }
-            own.is_written = true;
-            let place = own.place.as_ref().ok_or("it has no name")?;
+            state.is_written = true;
+            let slot = state.slot.as_ref().ok_or("the file has no name")?;
             // SQLite continues to write to an unlinked file, so we need to check whether the file exists.
-            let bytes =
-                place.bytes().await.map_err(|error| format!("the file of the spool is gone: {error}"))?;
+            let bytes = slot.bytes().await.map_err(|error| format!("the spool file was removed: {error}"))?;
             for rows in &rows {
-                let is_large = own.sizes.entry(rows.entry.shard).or_default().add(rows);
+                let is_large = state.sizes.entry(rows.entry.shard).or_default().add(rows);
                 self.tally.backlog.journal(rows.entry.shard, |journal| {
                     journal.written(&rows.entry);
                     if is_large {
-                        journal.spoil();
+                        journal.invalidate();
                     }
                 });
             }
             self.tally.backlog.spool(|spool| (spool.bytes, spool.written) = (bytes, Some(Instant::now())));
         }
-        own.connection = Some(connection);
+        state.connection = Some(connection);
         Ok(())
     }
 
     /// Opens the file of this process. The rows may be outdated, so the next write will be a complete
     /// rewrite.
-    async fn open(&self, own: &mut Own) -> Result<SqliteConnection, Failure> {
-        let is_removed = match &own.place {
-            Some(place) => own.is_written && !place.exists().await?,
+    async fn open(&self, state: &mut FileState) -> Result<SqliteConnection, Failure> {
+        let is_removed = match &state.slot {
+            Some(slot) => state.is_written && !slot.exists().await?,
             None => true,
         };
         if is_removed {
-            let place = Place::new(&self.folder).await;
-            let place = place
-                .map_err(|error| format!("no file can be made in {}: {error}", self.folder.display()))?;
-            own.removed.extend(own.place.replace(place));
-            own.is_written = false;
+            let slot = Slot::new(&self.folder).await;
+            let slot =
+                slot.map_err(|error| format!("cannot create a file in {}: {error}", self.folder.display()))?;
+            state.removed.extend(state.slot.replace(slot));
+            state.is_written = false;
         }
-        let place = own.place.as_ref().ok_or("it has no name")?;
-        let opened = file::open(place.path(), self.tally.shards, &self.tally.grid, self.most).await;
+        let slot = state.slot.as_ref().ok_or("the file has no name")?;
+        let opened = file::open(slot.path(), self.tally.shards, &self.tally.grid, self.max_bytes).await;
         if opened.as_ref().is_err_and(|error| file::is_damage(&**error)) {
-            self.set_aside(own).await?;
+            self.quarantine(state).await?;
         }
-        self.spoil();
+        self.invalidate();
         let mut connection = opened?;
-        own.noted = None;
+        state.recorded = None;
         match origin::declare(&mut connection, &self.kind).await {
             Ok(()) => Ok(connection),
-            Err(error) => Err(self.give_up(own, connection, error.into()).await?),
+            Err(error) => Err(self.give_up(state, connection, error.into()).await?),
         }
     }
 
     /// Closes a file that can't be written, quarantines it if damaged, and returns the error.
     async fn give_up(
         &self,
-        own: &mut Own,
+        state: &mut FileState,
         connection: SqliteConnection,
         error: Failure,
     ) -> Result<Failure, Failure> {
         drop(connection);
         if file::is_damage(&*error) {
-            self.set_aside(own).await?;
+            self.quarantine(state).await?;
         }
         Ok(error)
     }
 
     /// Renames a damaged file; the next write will create a new file.
-    async fn set_aside(&self, own: &mut Own) -> io::Result<()> {
-        let Some(place) = &own.place else { return Ok(()) };
-        let aside = place.set_aside().await?;
-        (own.place, own.is_written) = (None, false);
+    async fn quarantine(&self, state: &mut FileState) -> io::Result<()> {
+        let Some(slot) = &state.slot else { return Ok(()) };
+        let quarantined = slot.quarantine().await?;
+        (state.slot, state.is_written) = (None, false);
         self.tally.backlog.lose_spool();
-        tell(|| tracing::error!(file = %aside.display(), "the file of the spool is damaged; it was renamed"));
+        emit(|| tracing::error!(file = %quarantined.display(), "the spool file is damaged and was renamed"));
         Ok(())
     }
 
     fn note(&self, error: Option<&Error>) {
-        let words = error.map(|error| format!("{error:?}"));
+        let message = error.map(|error| format!("{error:?}"));
         let before = self.tally.backlog.spool(|spool| {
             let before = spool.failing.take().map(|(since, _)| since);
             let since = before.unwrap_or_else(Instant::now);
-            spool.failing = words.clone().map(|error| (since, error));
+            spool.failing = message.clone().map(|error| (since, error));
             before
         });
-        match (before, words) {
+        match (before, message) {
             (None, Some(error)) => tracing::warn!(
                 %error,
                 folder = %self.folder.display(),
-                "the spool cannot be written; counting goes on, but hits that wait are lost if the process is killed"
+                "cannot write to the spool; pending hits will be lost if the process is killed"
             ),
-            (Some(since), None) => tracing::info!(after = ?since.elapsed(), "the spool is written again"),
+            (Some(since), None) => tracing::info!(after = ?since.elapsed(), "the spool can be written again"),
             (None, None) | (Some(_), Some(_)) => {}
         }
     }
 }
 
-fn unanswered() -> Error {
-    Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not answer within 5 s")
+fn disk_timed_out() -> Error {
+    Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not respond within 5 s")
 }
 
 impl Size {
@@ -327,7 +327,7 @@ impl Size {
         } else {
             self.added += bytes;
         }
-        self.added > 4 * self.whole.max(WORTH)
+        self.added > 4 * self.whole.max(MIN_REWRITE_BYTES)
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
     use crate::visits::tally::NameLimits;
 
     #[tokio::test]
-    async fn while_nothing_can_be_written_nothing_is_collected_to_be_written() {
+    async fn an_unwritable_spool_does_not_buffer_rows() {
         let names = NameLimits { counters: 10, label_places: 1 };
         let tally = Arc::new(Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1)));
         let shard = Shards::ONE.iter().next().expect("one");

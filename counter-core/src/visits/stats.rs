@@ -58,9 +58,9 @@ pub struct Stats {
 }
 
 /// Maximum number of unreadable entries in a ranking.
-const NAMED: usize = 1000;
+const MAX_UNREADABLE: usize = 1000;
 /// Number of buckets that may wait for the final archive copy before we show a hint.
-const WAITING: u32 = 3;
+const MAX_WAITING_BUCKETS: u32 = 3;
 
 impl Stats {
     pub(crate) fn new(
@@ -70,8 +70,9 @@ impl Stats {
         sources: Sources,
     ) -> Self {
         store.attach(&tally.grid);
-        let reach =
-            store.reach().map_or_else(|| Arc::clone(&tally.grid), |more| tally.grid.reaching(more).into());
+        let reach = store
+            .reach()
+            .map_or_else(|| Arc::clone(&tally.grid), |more| tally.grid.with_longest_retention(more).into());
         Self { store, tally, salt_epoch, sources, reach }
     }
 
@@ -170,7 +171,7 @@ impl Stats {
         if let Some(archive) = health.archive {
             let hints = [
                 (archive.is_foreign, Hint::ARCHIVE_OF_ANOTHER_STORE),
-                (archive.waiting_buckets > WAITING, Hint::ARCHIVE_BEHIND),
+                (archive.waiting_buckets > MAX_WAITING_BUCKETS, Hint::ARCHIVE_BEHIND),
                 (archive.unreadable > 0, Hint::ARCHIVE_INCOMPLETE),
                 (archive.differing.is_some_and(|differing| differing > 0), Hint::ARCHIVE_DIFFERS),
             ];
@@ -222,9 +223,9 @@ impl Stats {
         precision: Precision,
         range: &Range<Timestamp>,
         counters: u64,
-        most: u64,
+        max: u64,
     ) -> Result<u32, Error> {
-        check(&self.tally.grid.counts, precision, range, counters, most)
+        check(&self.tally.grid.counts, precision, range, counters, max)
     }
 }
 
@@ -234,17 +235,17 @@ fn check(
     precision: Precision,
     range: &Range<Timestamp>,
     counters: u64,
-    most: u64,
+    max: u64,
 ) -> Result<u32, Error> {
     let Some(kept) = set.retention(precision) else {
-        return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept: set.to_string() }));
+        return Err(Error::new(ErrorKind::UnknownPrecision { requested: precision, kept: set.to_string() }));
     };
     if range.is_empty() {
         return Err(Error::new(ErrorKind::EmptyRange));
     }
-    let asked = buckets(precision, range).saturating_mul(counters);
-    if asked > most {
-        return Err(Error::new(ErrorKind::TooManyBuckets { asked, most }));
+    let requested = buckets(precision, range).saturating_mul(counters);
+    if requested > max {
+        return Err(Error::new(ErrorKind::TooManyBuckets { requested, max }));
     }
     Ok(kept.samples.get())
 }

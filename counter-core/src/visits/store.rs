@@ -22,10 +22,10 @@ pub(crate) mod redis;
 pub(crate) mod sql;
 
 #[cfg(feature = "archive")]
-pub(crate) use archive_store::count_of;
+pub(crate) use archive_store::bin_count;
 #[cfg(feature = "archive")]
 pub use archive_store::{ArchiveStore, Bins, Page, Progress, Values};
-pub(crate) use batch::AHEAD;
+pub(crate) use batch::MAX_FUTURE_SECONDS;
 pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Part, Remark, VisitorCell};
 pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
@@ -35,7 +35,7 @@ pub use reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable}
 pub(crate) use unions::Unions;
 pub use witness::Witness;
 pub use write::{Cleaned, Write};
-pub(crate) use write::{REMEMBERED, SAMPLES};
+pub(crate) use write::{DEFAULT_BATCH_SAMPLES, IDLE_WRITER_TTL};
 
 /// A store of visits, shared by all writers, readers and cleaners.
 ///

@@ -33,12 +33,12 @@ use crate::family::writer::WriterId;
 use crate::log::log_limit::LogLimit;
 use crate::time::{Grid, Timestamp};
 use folding::Folding;
-pub(crate) use label::{LABEL_PLACES, MISSED, NONE, OTHER_VALUE, hours};
 use label::{Label, Labels};
 pub use label::{LabelError, NotedValue};
+pub(crate) use label::{MAX_LABEL_PLACES, MISSED, NONE, OTHER_VALUE, hours};
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured, PageView};
-use registry::{OTHER, PAGE, Registry};
+use registry::{OTHER, PAGE_FLAG, Registry};
 use stripe::Stripe;
 use stripes::Stripes;
 use visitors::Recent;
@@ -52,7 +52,7 @@ pub(crate) struct Tally {
     #[cfg(feature = "spool")]
     pub(crate) shards: Shards,
     /// The flusher counts as stalled if it does not try to send pending hits for this long.
-    patience: Duration,
+    stall_timeout: Duration,
     registry: Registry,
     /// Number of the total counter, set by the first page hit.
     everything: OnceLock<u32>,
@@ -84,7 +84,7 @@ impl Tally {
             log_limit: LogLimit::default(),
             #[cfg(feature = "spool")]
             shards,
-            patience: interval.saturating_mul(5).max(Duration::from_secs(1)),
+            stall_timeout: interval.saturating_mul(5).max(Duration::from_secs(1)),
             registry,
             everything: OnceLock::new(),
             labels,
@@ -195,17 +195,17 @@ impl Tally {
     /// by the first acknowledgement.
     pub(crate) fn acknowledge(&self, batch: &Batch, remarks: &[Remark], replay: bool) {
         let number = |name: &CounterName| self.registry.find(name).map(|counter| counter.number);
-        let began = remarks.iter().filter_map(|remark| match remark {
-            Remark::Began { cell } => number(&batch.cells.get(*cell)?.counter),
-            Remark::Refused { .. } => None,
+        let created = remarks.iter().filter_map(|remark| match remark {
+            Remark::NewLifetime { cell } => number(&batch.cells.get(*cell)?.counter),
+            Remark::Rejected { .. } => None,
         });
         let backlog = &mut *self.backlog.lock();
         // Almost all of these counters are new, i.e. the store can't have lost their visitors.
-        let had_visitors =
+        let take_visited =
             |number: &u32| backlog.folding.visited.get_mut(*number as usize).is_some_and(std::mem::take);
-        let forgotten: HashSet<_> = began.filter(had_visitors).collect();
-        if !forgotten.is_empty() {
-            self.forget_visitors(backlog, |number| forgotten.contains(&number));
+        let recreated: HashSet<_> = created.filter(take_visited).collect();
+        if !recreated.is_empty() {
+            self.forget_visitors(backlog, |number| recreated.contains(&number));
         }
         for number in batch.sketches.iter().filter_map(|cell| number(&cell.counter)) {
             let number = number as usize;
@@ -244,7 +244,7 @@ impl Tally {
         self.collect(backlog);
         backlog.folding.open.forget(&which, &self.recent.busy);
         let everything = self.everything.get().is_some_and(|everything| which(*everything));
-        self.recent.forget(|number| which(number & !PAGE) || (number & PAGE > 0 && everything));
+        self.recent.forget(|number| which(number & !PAGE_FLAG) || (number & PAGE_FLAG > 0 && everything));
     }
 
     pub(crate) fn ledger(&self) -> Ledger {
@@ -281,7 +281,12 @@ impl Tally {
             pending_cells += cells;
         }
         let hints = self.hints.list();
-        Health { connections, clock_skew, hints, ..backlog.health(pending, pending_cells, self.patience) }
+        Health {
+            connections,
+            clock_skew,
+            hints,
+            ..backlog.health(pending, pending_cells, self.stall_timeout)
+        }
     }
 
     /// Returns `true` if a counter belongs to this tally. Hits on foreign counters are not lost, but count as

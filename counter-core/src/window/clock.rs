@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 
 /// A window can end during a call, and the next window can end during the retry.
-const ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// Offset of the store clock from the process clock in seconds, as learned from store responses.
 #[derive(Clone, Debug, Default)]
@@ -19,9 +19,9 @@ pub(super) struct StoreClock(Arc<AtomicI64>);
 
 impl StoreClock {
     pub(super) fn now(&self) -> Timestamp {
-        let ahead = self.0.load(Ordering::Relaxed);
+        let skew = self.0.load(Ordering::Relaxed);
         let now = Timestamp::now();
-        if ahead < 0 { now.minus(ahead.unsigned_abs()) } else { now.plus(ahead.unsigned_abs()) }
+        if skew < 0 { now.minus(skew.unsigned_abs()) } else { now.plus(skew.unsigned_abs()) }
     }
 
     /// Calls the store with the current time, and retries with the store time if the window is closed.
@@ -31,21 +31,22 @@ impl StoreClock {
     {
         let mut now = self.now();
         let mut answer = attempt(now).await;
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
             let Err(error) = &answer else { break };
-            let ErrorKind::WindowClosed { now: theirs } = *error.kind() else { break };
-            self.learn(theirs);
-            now = theirs;
+            let ErrorKind::WindowClosed { now: store_time } = *error.kind() else { break };
+            self.adopt(store_time);
+            now = store_time;
             answer = attempt(now).await;
         }
         answer
     }
 
     /// Adopts the store time, unless the clocks agree to the second and only the window has ended.
-    fn learn(&self, theirs: Timestamp) {
-        if theirs.as_unix().abs_diff(self.now().as_unix()) > 1 {
-            let (theirs, ours) = (theirs.as_unix().cast_signed(), Timestamp::now().as_unix().cast_signed());
-            self.0.store(theirs - ours, Ordering::Relaxed);
+    fn adopt(&self, store_time: Timestamp) {
+        if store_time.as_unix().abs_diff(self.now().as_unix()) > 1 {
+            let (store_time, process_time) =
+                (store_time.as_unix().cast_signed(), Timestamp::now().as_unix().cast_signed());
+            self.0.store(store_time - process_time, Ordering::Relaxed);
         }
     }
 }
@@ -55,11 +56,11 @@ mod tests {
     use super::*;
 
     /// Calls a store with the given clock skew in the middle of a one-hour window.
-    async fn attempts(clock: &StoreClock, ahead: u64) -> (u32, bool) {
+    async fn attempts(clock: &StoreClock, skew: u64) -> (u32, bool) {
         let mut made = 0;
         let attempt = |at: Timestamp| {
             made += 1;
-            let now = Timestamp::now().plus(ahead);
+            let now = Timestamp::now().plus(skew);
             let closed = || Error::new(ErrorKind::WindowClosed { now });
             let is_in = at.as_unix().abs_diff(now.as_unix()) < 1800;
             std::future::ready(is_in.then_some(()).ok_or_else(closed))
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_clock_is_learned_from_one_refusal() {
+    async fn the_store_clock_is_adopted_after_one_rejection() {
         let clock = StoreClock::default();
         for made in [2, 1, 1] {
             assert_eq!(attempts(&clock, 86_400).await, (made, true));
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_is_never_in_the_window_is_not_asked_for_ever() {
+    async fn calls_give_up_if_the_window_is_always_closed() {
         let clock = StoreClock::default();
         let mut made = 0;
         let closed = |at: Timestamp| {
@@ -85,6 +86,6 @@ mod tests {
             std::future::ready(Err::<(), _>(Error::new(ErrorKind::WindowClosed { now: at.plus(60) })))
         };
         assert!(clock.call(closed).await.is_err());
-        assert_eq!(made, ATTEMPTS);
+        assert_eq!(made, MAX_ATTEMPTS);
     }
 }

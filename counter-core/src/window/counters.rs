@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::clock::StoreClock;
-use super::dimensions::{Dimensions, in_window};
+use super::dimensions::{Dimensions, id_in_window};
 use super::fold::{Fold, add_folded, unconfirmed};
 use super::folding;
 use super::folding::{FoldingFront, FoldingWorker};
@@ -139,7 +139,7 @@ impl WindowCounters {
         if shards == Shards::ONE {
             return Shard::default();
         }
-        shards.of(self.settings.now(dimensions, self.clock.now()).place())
+        shards.of(self.settings.now(dimensions, self.clock.now()).shard_key())
     }
 
     /// Increments a counter in the current window of the store clock, and returns the new count.
@@ -242,7 +242,7 @@ impl WindowCounters {
     }
 
     async fn increment_once_in(&self, key: WindowKey, token: VisitorId) -> Result<Inserted, Error> {
-        let token = in_window(token, key.width, key.start);
+        let token = id_in_window(token, key.width, key.start);
         let (is_new, count) = measured("increment_once", self.store.add_once(&key, token)).await?;
         Ok(Inserted { is_new, count })
     }
@@ -374,7 +374,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::family::future::{Answer, BoxFuture};
+    use crate::family::future::{BoxFuture, StoreFuture};
     use crate::stores::MemoryStore;
 
     /// A store that never responds, and counts the calls.
@@ -393,30 +393,30 @@ mod tests {
             self.wait()
         }
 
-        fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
+        fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> StoreFuture<'a, (bool, u64)> {
             self.wait()
         }
 
-        fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> Answer<'a, Acquired> {
+        fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> StoreFuture<'a, Acquired> {
             self.wait()
         }
 
-        fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+        fn counts<'a>(&'a self, _: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
             self.wait()
         }
     }
 
     #[test]
-    fn memory_decides_at_once_and_what_has_to_be_waited_for_is_not_asked() {
+    fn only_immediate_stores_are_called_without_waiting() {
         let window = Window::try_from(3_000_000_000).expect("not 0");
         let memory = WindowCounters::new(MemoryStore::new(), window);
         let decided = || memory.try_acquire_now(&Dimensions::new(), 1, NonZeroU32::MIN);
         let allowed =
             [decided(), decided()].map(|answer| answer.expect("at once").expect("it counts").allowed);
         assert_eq!(allowed, [true, false]);
-        let asked = Arc::default();
-        let slow = WindowCounters::new(Slow(Arc::clone(&asked)), window);
+        let calls = Arc::default();
+        let slow = WindowCounters::new(Slow(Arc::clone(&calls)), window);
         assert!(slow.try_acquire_now(&Dimensions::new(), 1, NonZeroU32::MIN).is_none());
-        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
     }
 }

@@ -53,10 +53,10 @@ enum Value {
 const OTHER: &str = "(other)";
 
 /// Initial key capacity, which is enough for a limit by visitor. Longer keys need to reallocate.
-const USUAL_BYTES: usize = 64;
+const KEY_CAPACITY: usize = 64;
 
 /// Prefix of visitor values. This can't collide with a text value because the character is escaped.
-const VISITOR: char = '@';
+const VISITOR_PREFIX: char = '@';
 
 impl Dimensions {
     /// Maximum length in bytes of a text value that is counted separately.
@@ -70,13 +70,13 @@ impl Dimensions {
     /// Sets a scope, e.g. the name of a limit. Counters in a scope are separate from all counters in other
     /// scopes or without a scope.
     pub fn scope(mut self, scope: &str) -> Self {
-        self.scope = Some(bounded(scope));
+        self.scope = Some(escaped_or_other(scope));
         self
     }
 
     /// Adds a text value, which appears in store keys verbatim except for special characters.
     pub fn text(self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
-        self.with(name.into(), Value::Text(bounded(value)))
+        self.with(name.into(), Value::Text(escaped_or_other(value)))
     }
 
     /// Adds a person or thing identified by a keyed hash. The stored id is different in each window, and
@@ -87,23 +87,23 @@ impl Dimensions {
 
     fn with(mut self, name: Cow<'static, str>, value: Value) -> Self {
         match self.named.binary_search_by(|dimension| dimension.name.cmp(&name)) {
-            Ok(place) => self.named[place].value = value,
-            Err(place) => self.named.insert(place, Dimension { name, value }),
+            Ok(index) => self.named[index].value = value,
+            Err(index) => self.named.insert(index, Dimension { name, value }),
         }
         self
     }
 
     /// Formats all dimensions as text, such as `(scope)app=shop,device=tv`. This is unique within the window.
     pub(crate) fn key(&self, width: u32, start: Timestamp) -> String {
-        let mut key = String::with_capacity(USUAL_BYTES);
+        let mut key = String::with_capacity(KEY_CAPACITY);
         if let Some(scope) = &self.scope {
             key.extend(["(", scope, ")"]);
         }
-        for (place, dimension) in self.named.iter().enumerate() {
-            if place > 0 {
+        for (index, dimension) in self.named.iter().enumerate() {
+            if index > 0 {
                 key.push(',');
             }
-            dimension.write(&mut key, |visitor| in_window(*visitor, width, start));
+            dimension.write(&mut key, |visitor| id_in_window(*visitor, width, start));
         }
         key
     }
@@ -124,7 +124,7 @@ impl Dimension {
         match &self.value {
             Value::Text(text) => key.push_str(text),
             Value::Visitor(visitor) => {
-                key.push(VISITOR);
+                key.push(VISITOR_PREFIX);
                 let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
                 let digits = id(visitor).as_bytes().map(|byte| [digit(byte >> 4), digit(byte & 15)]);
                 key.push_str(str::from_utf8(digits.as_flattened()).expect("digits are ASCII"));
@@ -133,7 +133,7 @@ impl Dimension {
     }
 }
 
-fn bounded(text: &str) -> String {
+fn escaped_or_other(text: &str) -> String {
     if text.len() > Dimensions::MAX_BYTES { OTHER.to_owned() } else { escaped(text) }
 }
 
@@ -163,17 +163,17 @@ fn escape(text: &str, to: &mut String) {
 // Visitor ids must not be logged.
 impl fmt::Debug for Dimensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |Dimension { name, value }: &Dimension| match value {
+        let formatted = |Dimension { name, value }: &Dimension| match value {
             Value::Visitor(_) => (name.clone(), "..".to_owned()),
             Value::Text(text) => (name.clone(), text.clone()),
         };
-        f.debug_map().entries(self.named.iter().map(shown)).finish()
+        f.debug_map().entries(self.named.iter().map(formatted)).finish()
     }
 }
 
 /// Derives the visitor id for a window. Ids of different windows can't be linked if the original id is not
 /// known.
-pub(super) fn in_window(visitor: VisitorId, width: u32, start: Timestamp) -> VisitorId {
+pub(super) fn id_in_window(visitor: VisitorId, width: u32, start: Timestamp) -> VisitorId {
     let parts: [&[u8]; 2] = [&width.to_le_bytes(), &start.as_unix().to_le_bytes()];
     VisitorKey::new(*visitor.as_bytes()).visitor(&parts)
 }
@@ -192,63 +192,63 @@ mod tests {
         proptest::collection::vec((0..NAMES.len(), "[a=,%@(){}:é0-9]{0,6}"), 0..4)
     }
 
-    fn of(said: &[(usize, String)]) -> Dimensions {
-        said.iter().fold(Dimensions::new(), |all, (name, value)| all.text(NAMES[*name], value))
+    fn of(pairs: &[(usize, String)]) -> Dimensions {
+        pairs.iter().fold(Dimensions::new(), |all, (name, value)| all.text(NAMES[*name], value))
     }
 
     /// Returns the final value of each name.
-    fn meant(said: &[(usize, String)]) -> std::collections::BTreeMap<usize, String> {
-        said.iter().cloned().collect()
+    fn last_values(pairs: &[(usize, String)]) -> std::collections::BTreeMap<usize, String> {
+        pairs.iter().cloned().collect()
     }
 
     proptest! {
         #[test]
-        fn keys_are_the_same_exactly_when_the_dimensions_are(one in dimensions(), other in dimensions()) {
-            prop_assert_eq!(of(&one).key(60, Timestamp::MIN) == of(&other).key(60, Timestamp::MIN), meant(&one) == meant(&other));
+        fn keys_are_equal_if_and_only_if_dimensions_are(one in dimensions(), other in dimensions()) {
+            prop_assert_eq!(of(&one).key(60, Timestamp::MIN) == of(&other).key(60, Timestamp::MIN), last_values(&one) == last_values(&other));
         }
 
         #[test]
-        fn a_scope_shares_its_counters_with_no_other_and_no_names(
+        fn scopes_do_not_share_counters(
             scopes in proptest::collection::vec("[a=,%@(){}:é0-9]{0,6}", 2),
             one in dimensions(),
             other in dimensions(),
         ) {
-            let key = |said: &[_], scope: Option<&String>| {
-                let dimensions = of(said);
+            let key = |pairs: &[_], scope: Option<&String>| {
+                let dimensions = of(pairs);
                 let scoped = scope.map_or(dimensions.clone(), |scope| dimensions.scope(scope));
                 scoped.key(60, Timestamp::MIN)
             };
-            let same = scopes[0] == scopes[1] && meant(&one) == meant(&other);
+            let same = scopes[0] == scopes[1] && last_values(&one) == last_values(&other);
             prop_assert_eq!(key(&one, Some(&scopes[0])) == key(&other, Some(&scopes[1])), same);
             prop_assert_ne!(key(&one, Some(&scopes[0])), key(&other, None));
         }
 
         #[test]
-        fn a_text_of_any_kind_stands_in_the_key_so_that_it_can_be_read_back(text in ".{0,32}") {
+        fn escaped_text_can_be_decoded(text in ".{0,32}") {
             let key = Dimensions::new().text("a", &text).key(60, Timestamp::MIN);
             let value = key.strip_prefix("a=").expect("the name");
             let plain = value.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}:,=@()".contains(&byte));
             prop_assert!(plain, "{}", value);
             let mut pieces = value.split('%');
-            let mut bytes = pieces.next().expect("the beginning").as_bytes().to_vec();
+            let mut bytes = pieces.next().expect("the start").as_bytes().to_vec();
             for piece in pieces {
                 bytes.push(u8::from_str_radix(&piece[..2], 16).expect("digits"));
                 bytes.extend_from_slice(&piece.as_bytes()[2..]);
             }
-            prop_assert_eq!(String::from_utf8(bytes).expect("as it was"), text);
+            prop_assert_eq!(String::from_utf8(bytes).expect("the original text"), text);
         }
     }
 
     #[test]
-    fn a_visitor_stands_in_the_key_in_hexadecimal_digits() {
+    fn visitors_are_formatted_in_hexadecimal() {
         let visitor = VisitorKey::new([1; 16]).visitor(&[b"192.0.2.1"]);
-        let digits = u128::from_be_bytes(*in_window(visitor, 60, Timestamp::MIN).as_bytes());
+        let digits = u128::from_be_bytes(*id_in_window(visitor, 60, Timestamp::MIN).as_bytes());
         let key = Dimensions::new().visitor("a", visitor).key(60, Timestamp::MIN);
         assert_eq!(key, format!("a=@{digits:032x}"));
     }
 
     #[test]
-    fn no_text_is_a_visitor_and_none_is_other() {
+    fn text_does_not_collide_with_visitors_or_other() {
         let visitor = VisitorKey::new([1; 16]).visitor(&[b"192.0.2.1"]);
         let hashed = Dimensions::new().visitor("a", visitor).key(60, Timestamp::MIN);
         let value = hashed.strip_prefix("a=").expect("the name");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_visitor_is_another_in_every_window_and_of_one_group_in_all() {
+    fn visitor_ids_differ_between_windows_but_not_between_groups() {
         let ann = VisitorKey::new([1; 16]).visitor(&[b"ann"]);
         let dimensions = Dimensions::new().visitor("a", ann);
         let keys = [(60, 0), (60, 60), (3600, 0)].map(|(width, start)| {
@@ -281,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_is_in_no_log() {
+    fn visitors_are_not_logged() {
         let visitor = VisitorKey::new([1; 16]).visitor(&[b"192.0.2.1"]);
-        let shown = format!("{:?}", Dimensions::new().text("app", "shop").visitor("a", visitor));
-        assert_eq!(shown, r#"{"a": "..", "app": "shop"}"#);
+        let formatted = format!("{:?}", Dimensions::new().text("app", "shop").visitor("a", visitor));
+        assert_eq!(formatted, r#"{"a": "..", "app": "shop"}"#);
     }
 }

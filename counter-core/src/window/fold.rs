@@ -11,33 +11,33 @@ pub(super) struct Fold {
     pub(super) additions: Vec<Addition>,
     /// For each original addition: the index of the merged addition, and the running sum including this
     /// addition.
-    places: Vec<(usize, u64)>,
+    positions: Vec<(usize, u64)>,
 }
 
 impl Fold {
     pub(super) fn of(all: impl IntoIterator<Item = Addition>) -> Self {
-        let mut known: HashMap<WindowKey, usize> = HashMap::new();
-        let mut fold = Self { additions: Vec::new(), places: Vec::new() };
+        let mut indexes: HashMap<WindowKey, usize> = HashMap::new();
+        let mut fold = Self { additions: Vec::new(), positions: Vec::new() };
         for Addition { key, amount } in all {
-            let place = *known.entry(key).or_insert_with_key(|key| {
+            let index = *indexes.entry(key).or_insert_with_key(|key| {
                 fold.additions.push(Addition { key: key.clone(), amount: 0 });
                 fold.additions.len() - 1
             });
-            let sum = &mut fold.additions[place].amount;
+            let sum = &mut fold.additions[index].amount;
             *sum = sum.saturating_add(amount);
-            fold.places.push((place, *sum));
+            fold.positions.push((index, *sum));
         }
         fold
     }
 
     /// Returns the result of each original addition, as if the additions had been sent sequentially.
     pub(super) fn unfold(&self, answers: &[Result<u64, Error>]) -> Vec<Result<u64, Error>> {
-        let answer = |(place, sum): &(usize, u64)| match answers.get(*place) {
-            Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*place].amount).saturating_add(*sum)),
+        let answer = |(index, sum): &(usize, u64)| match answers.get(*index) {
+            Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*index].amount).saturating_add(*sum)),
             Some(Err(error)) => Err(error.clone()),
-            None => Err(Error::new(ErrorKind::Unconfirmed).caused_by("the store returned too few answers")),
+            None => Err(Error::new(ErrorKind::Unconfirmed).caused_by("the store returned too few results")),
         };
-        self.places.iter().map(answer).collect()
+        self.positions.iter().map(answer).collect()
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn folded_additions_are_answered_as_one_by_one(
+        fn folded_additions_return_the_same_counts_as_single_additions(
             rounds in proptest::collection::vec(proptest::collection::vec((0..4_u8, 1..100_u64), 0..20), 1..5),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

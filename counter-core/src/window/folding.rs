@@ -50,7 +50,7 @@ pub struct FoldingFront {
 /// A worker that sends the increments queued by a [`FoldingFront`]. It must be [run](Self::run), otherwise
 /// increments will not be counted.
 #[derive(Debug)]
-#[must_use = "nothing is counted unless it runs"]
+#[must_use = "increments are not counted unless the worker runs"]
 pub struct FoldingWorker {
     store: Arc<dyn WindowStore>,
     queue: mpsc::Receiver<Waiting>,
@@ -63,14 +63,14 @@ struct Waiting {
 }
 
 /// Queue capacity, and the maximum number of increments per call.
-const PLACES: usize = 16_384;
+const CAPACITY: usize = 16_384;
 
 pub(super) fn pair(
     store: Arc<dyn WindowStore>,
     settings: Settings,
     clock: StoreClock,
 ) -> (FoldingFront, FoldingWorker) {
-    let (sender, receiver) = mpsc::channel(PLACES);
+    let (sender, receiver) = mpsc::channel(CAPACITY);
     (FoldingFront { settings, clock, queue: sender }, FoldingWorker { store, queue: receiver })
 }
 
@@ -108,8 +108,8 @@ impl FoldingFront {
     async fn increment_in(&self, key: WindowKey, n: NonZeroU32) -> Result<u64, Error> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { addition: Addition { key, amount: n.get().into() }, answer };
-        let ended = |kind| Error::new(kind).caused_by("the worker that folds increments has ended");
-        self.queue.send(waiting).await.map_err(|_| ended(ErrorKind::Refused))?;
+        let ended = |kind| Error::new(kind).caused_by("the folding worker has stopped");
+        self.queue.send(waiting).await.map_err(|_| ended(ErrorKind::Rejected))?;
         answered.await.unwrap_or_else(|_| Err(ended(ErrorKind::Unconfirmed)))
     }
 }
@@ -122,10 +122,10 @@ impl FoldingWorker {
     /// have been counted.
     pub async fn run(mut self) {
         let mut waiting = Vec::new();
-        while self.queue.recv_many(&mut waiting, PLACES).await > 0 {
+        while self.queue.recv_many(&mut waiting, CAPACITY).await > 0 {
             // Yield, so that increments arriving together with the first can share the call.
             yield_now().await;
-            while waiting.len() < PLACES
+            while waiting.len() < CAPACITY
                 && let Ok(another) = self.queue.try_recv()
             {
                 waiting.push(another);

@@ -59,10 +59,10 @@ impl Window {
     ///
     /// # Errors
     /// Fails if the offset is not less than the width.
-    pub fn beginning_at(self, offset: u32) -> Result<Self, WindowError> {
+    pub fn starting_at(self, offset: u32) -> Result<Self, WindowError> {
         let width = self.as_seconds();
         if offset < width {
-            Ok(Self(self.0.beginning_at(Timestamp::from_unix(offset.into()))))
+            Ok(Self(self.0.starting_at(Timestamp::from_unix(offset.into()))))
         } else {
             Err(WindowError::Offset { offset, width })
         }
@@ -108,12 +108,9 @@ impl TryFrom<u32> for Window {
 impl fmt::Display for WindowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Width => f.write_str("a window must be at least 1 s wide"),
+            Self::Width => f.write_str("the window width must be at least 1 s"),
             Self::Offset { offset, width } => {
-                write!(
-                    f,
-                    "a window of {width} s cannot begin {offset} s later: the offset must be less than the width"
-                )
+                write!(f, "the window offset must be less than the width of {width} s, but is {offset} s")
             }
         }
     }
@@ -131,13 +128,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_instant_lies_in_one_window_that_begins_at_the_offset_and_follows_the_one_before(
+        fn windows_are_aligned_to_the_offset_and_contiguous(
             width in 1..100_000_u32,
             offset in 0..100_000_u32,
             at in 200_000..4_000_000_000_u64,
         ) {
             let offset = offset % width;
-            let window = Window::try_from(width).expect("not 0").beginning_at(offset).expect("less");
+            let window = Window::try_from(width).expect("not 0").starting_at(offset).expect("less");
             let Range { start, end } = window.span(Timestamp::from_unix(at));
             prop_assert!(start.as_unix() <= at && at < end.as_unix());
             prop_assert_eq!(end.as_unix() - start.as_unix(), u64::from(width));
@@ -148,16 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_window_end_where_time_does() {
-        let window = Window::MINUTE.beginning_at(59).expect("less");
+    fn windows_are_clamped_to_the_timestamp_range() {
+        let window = Window::MINUTE.starting_at(59).expect("less");
         assert_eq!(window.span(Timestamp::MIN), Timestamp::MIN..Timestamp::from_unix(59));
         assert_eq!(window.span(Timestamp::MAX).end, Timestamp::MAX);
     }
 
     #[test]
-    fn what_is_no_window_is_refused() {
+    fn invalid_windows_are_rejected() {
         assert_eq!(Window::try_from(0), Err(WindowError::Width));
-        let error = Window::MINUTE.beginning_at(60).expect_err("a whole window");
+        let error = Window::MINUTE.starting_at(60).expect_err("a whole window");
         assert_eq!(error, WindowError::Offset { offset: 60, width: 60 });
     }
 }

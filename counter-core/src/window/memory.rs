@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::store::{Acquired, Addition, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::{Answer, BoxFuture};
+use crate::family::future::{BoxFuture, StoreFuture};
 use crate::time::Timestamp;
 use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
 use crate::visitor::VisitorId;
@@ -91,7 +91,7 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> StoreFuture<'a, (bool, u64)> {
         Box::pin(async move {
             let now = Timestamp::now();
             let windows = &mut *self.windows(key, now);
@@ -111,7 +111,7 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
         Box::pin(async move {
             let now = Timestamp::now();
             let windows = &mut *self.windows(&addition.key, now);
@@ -130,7 +130,7 @@ impl WindowStore for MemoryWindows {
         true
     }
 
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
         Box::pin(async move {
             let now = Timestamp::now();
             Ok(keys.iter().map(|key| self.windows(key, now).count(key, now)).collect())
@@ -144,7 +144,7 @@ impl Windows {
         key.check(now)?;
         let counted = self.get_or_insert(key, now)?;
         let sum = counted.count.checked_add(*amount).filter(|sum| i64::try_from(*sum).is_ok());
-        counted.count = sum.ok_or_else(|| refused("the count overflows"))?;
+        counted.count = sum.ok_or_else(|| rejected("the count overflows"))?;
         Ok(counted.count)
     }
 
@@ -199,14 +199,14 @@ impl Windows {
     /// Removes an expired window or an empty expiry entry. Returns `false` if there is nothing to remove.
     fn remove_one(&mut self, expired: Expired) -> bool {
         // Windows that started after a clock jump expire after those that started before the jump.
-        let last = match expired.begin_after {
+        let last = match expired.start_after {
             None => self.expiring.first_key_value(),
             Some(_) => self.expiring.range(..=expired.at).next_back(),
         };
         let Some(expiry) = last.map(|(expiry, _)| *expiry).filter(|expiry| *expiry <= expired.at) else {
             return false;
         };
-        let names = self.expiring.get_mut(&expiry).expect("it was found");
+        let names = self.expiring.get_mut(&expiry).expect("the entry exists");
         let Some((_, _, start)) = names.last() else {
             self.expiring.remove(&expiry);
             return true;
@@ -222,11 +222,11 @@ impl Windows {
 }
 
 fn full() -> Error {
-    refused("the store in memory has no room for further windows until some expire")
+    rejected("the in-memory store is full until some windows expire")
 }
 
-fn refused(why: &'static str) -> Error {
-    Error::new(ErrorKind::Refused).caused_by(why)
+fn rejected(why: &'static str) -> Error {
+    Error::new(ErrorKind::Rejected).caused_by(why)
 }
 
 fn name(key: &WindowKey) -> Name {
@@ -255,7 +255,7 @@ mod tests {
 
     fn add(windows: &MemoryWindows, key: WindowKey) -> Result<Acquired, Error> {
         let addition = Addition { key, amount: 1 };
-        windows.add_within(&addition, 10).now_or_never().expect("a store in memory is immediate")
+        windows.add_within(&addition, 10).now_or_never().expect("the in-memory store is immediate")
     }
 
     fn len(windows: &MemoryWindows) -> usize {
@@ -263,15 +263,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_store_refuses_further_windows_and_counts_in_the_others() {
+    fn a_full_store_rejects_new_windows_but_counts_in_existing_ones() {
         let windows = MemoryWindows::default();
         let first = key(0, 3600);
         let key = |counter: u64| WindowKey { counter: counter.to_string().into(), ..first.clone() };
-        let refused: Vec<_> = (0..600_000).filter(|counter| add(&windows, key(*counter)).is_err()).collect();
-        assert!(len(&windows) <= PARTS * MAX_ENTRIES && !refused.is_empty(), "{}", len(&windows));
+        let rejected: Vec<_> = (0..600_000).filter(|counter| add(&windows, key(*counter)).is_err()).collect();
+        assert!(len(&windows) <= PARTS * MAX_ENTRIES && !rejected.is_empty(), "{}", len(&windows));
         assert!(add(&windows, key(0)).is_ok());
-        let error = add(&windows, key(refused[0])).expect_err("there is no room");
-        assert_eq!(*error.kind(), ErrorKind::Refused);
+        let error = add(&windows, key(rejected[0])).expect_err("the store is full");
+        assert_eq!(*error.kind(), ErrorKind::Rejected);
     }
 
     #[test]
@@ -279,20 +279,20 @@ mod tests {
         let (windows, key) = (MemoryWindows::default(), key(1, 3600));
         let token = |n: u64| {
             let token = crate::visitor::VisitorKey::new([7; 16]).visitor(&[&n.to_le_bytes()]);
-            windows.add_once(&key, token).now_or_never().expect("a store in memory is immediate")
+            windows.add_once(&key, token).now_or_never().expect("the in-memory store is immediate")
         };
         let added = (0..40_000).filter(|n| token(*n).is_ok()).count();
-        assert_eq!(added, MAX_ENTRIES - 1, "the window takes one place");
+        assert_eq!(added, MAX_ENTRIES - 1, "the window uses one entry");
         assert!(token(0).is_ok_and(|(is_added, _)| !is_added));
     }
 
     #[test]
-    fn expired_windows_are_removed_by_calls_for_others() {
+    fn calls_remove_expired_windows_of_other_counters() {
         let mut windows = Windows::default();
         let (now, end) = (Timestamp::now(), Timestamp::now().plus(3600));
         let expiry = ExpiryClock::default().expiry(end, end, Instant::now());
         for counter in 0..1000 {
-            windows.add(&Addition { key: key(counter, 60), amount: 1 }, now).expect("there is room");
+            windows.add(&Addition { key: key(counter, 60), amount: 1 }, now).expect("not full");
         }
         assert_eq!((windows.counted.len(), windows.count(&key(1, 60), now)), (1000, 1));
         assert_eq!(windows.count(&key(1, 60), end), 0, "it has expired");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumped_ahead_and_back_removes_no_window() {
+    fn a_clock_jump_forward_and_back_keeps_all_windows() {
         let (day, now) = (86_400, Timestamp::now());
         // Equivalent to a clock jump of 200 days since the store was created.
         let before = now.minus(200 * day);
@@ -317,18 +317,18 @@ mod tests {
         // Half of the windows started before the jump. A few calls should remove the windows that expired
         // after the jump.
         for counter in 0..2000 {
-            add(&windows, window(counter, before)).expect("there is room");
-            add(&windows, window(counter, now.minus(120))).expect("there is room");
+            add(&windows, window(counter, before)).expect("not full");
+            add(&windows, window(counter, now.minus(120))).expect("not full");
         }
         for counter in 0..200 {
-            add(&windows, window(counter, now)).expect("there is room");
+            add(&windows, window(counter, now)).expect("not full");
         }
         let part = |windows: &MemoryWindows, start: Timestamp| {
             let parts = windows.parts.iter().map(|part| part.lock().expect("no panic"));
             parts.map(|part| part.counted.keys().filter(|name| name.2 == start).count()).sum::<usize>()
         };
-        assert_eq!(part(&windows, before), 2000, "the clock may return to them");
-        assert!(part(&windows, now.minus(120)) < 100, "windows of the time after the jump do not accumulate");
+        assert_eq!(part(&windows, before), 2000, "the clock may jump back");
+        assert!(part(&windows, now.minus(120)) < 100, "windows after the jump don't accumulate");
         assert_eq!(part(&windows, now), 200);
         // The clock jumps back.
         let names = &window(7, before);

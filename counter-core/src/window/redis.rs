@@ -11,17 +11,17 @@ use futures_util::future::{TryFutureExt, join_all};
 
 use super::store::{Acquired, Addition, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::{Answer, BoxFuture};
+use crate::family::future::{BoxFuture, StoreFuture};
 use crate::family::shard::Shards;
 use crate::redis::{
-    Call, Client, Group, Prefix, Script, all_at_once, explain, in_order, it_may_pass, nothing_was_done,
-    retried,
+    Call, Client, Group, Prefix, Script, explain, in_item_order, is_transient, try_join_boxed,
+    was_not_executed, with_retries,
 };
 use crate::time::Timestamp;
 use crate::visitor::VisitorId;
 
 /// Maximum number of counters per call, which takes 1 to 3 ms of server time.
-const KEYS: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 /// Window counters of a namespace.
 #[derive(Debug)]
@@ -44,35 +44,35 @@ impl RedisWindows {
 
     /// Returns the key prefix of the shard that holds this window.
     fn prefix(&self, key: &WindowKey) -> &Prefix {
-        self.client.prefix_of(key.place())
+        self.client.prefix_of(key.shard_key())
     }
 }
 
 impl WindowStore for RedisWindows {
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         Box::pin(async move {
-            let groups = self.client.by_shard(additions, |addition| addition.key.place());
-            let asked = groups.iter().map(|group| add_to(self, group));
-            in_order(&groups, join_all(asked).await)
+            let groups = self.client.by_shard(additions, |addition| addition.key.shard_key());
+            let calls = groups.iter().map(|group| add_to(self, group));
+            in_item_order(&groups, join_all(calls).await)
         })
     }
 
-    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> StoreFuture<'a, (bool, u64)> {
         Box::pin(
             // Tokens are deduplicated, so this can be retried on any failure.
-            retried(it_may_pass, move || add_once(self, key, token)),
+            with_retries(is_transient, move || add_once(self, key, token)),
         )
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
-        Box::pin(retried(nothing_was_done, move || add_within(self, addition, limit)))
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
+        Box::pin(with_retries(was_not_executed, move || add_within(self, addition, limit)))
     }
 
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
         Box::pin(async move {
-            let groups = self.client.by_shard(keys, |key| key.place());
-            let asked = groups.iter().map(|group| counts_of(self, group));
-            Ok(in_order(&groups, all_at_once(asked).await?))
+            let groups = self.client.by_shard(keys, |key| key.shard_key());
+            let calls = groups.iter().map(|group| counts_of(self, group));
+            Ok(in_item_order(&groups, try_join_boxed(calls).await?))
         })
     }
 
@@ -80,16 +80,16 @@ impl WindowStore for RedisWindows {
         self.client.shards()
     }
 
-    fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
-        Box::pin(retried(it_may_pass, || self.client.time(&self.prefix(key).scratch)))
+    fn time<'a>(&'a self, key: &'a WindowKey) -> StoreFuture<'a, Timestamp> {
+        Box::pin(with_retries(is_transient, || self.client.time(&self.prefix(key).scratch)))
     }
 }
 
 async fn add_to(store: &RedisWindows, group: &Group<&Addition>) -> Vec<Result<u64, Error>> {
     let prefix = store.client.prefix(group.shard);
     let mut answers = Vec::with_capacity(group.items.len());
-    for some in group.items.chunks(KEYS) {
-        match retried(nothing_was_done, || add_some(store, prefix, some)).await {
+    for some in group.items.chunks(MAX_KEYS) {
+        match with_retries(was_not_executed, || add_some(store, prefix, some)).await {
             Ok(some) => answers.extend(some),
             Err(error) => answers.extend(some.iter().map(|_| Err(error.clone()))),
         }
@@ -159,13 +159,13 @@ async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Re
 async fn counts_of(store: &RedisWindows, group: &Group<&WindowKey>) -> Result<Vec<u64>, Error> {
     let prefix = store.client.prefix(group.shard);
     let mut counts = Vec::with_capacity(group.items.len());
-    for some in group.items.chunks(KEYS) {
+    for some in group.items.chunks(MAX_KEYS) {
         let names: Vec<_> = some.iter().map(|key| count_key(prefix, key)).collect();
         let read = || {
             let args = names.iter().map(Value::from).collect();
             store.client.call::<Vec<Option<String>>>("MGET", &names[0], args)
         };
-        let texts = retried(it_may_pass, read).await?;
+        let texts = with_retries(is_transient, read).await?;
         for (text, name) in texts.into_iter().zip(&names) {
             let count = text.map_or(Ok(0), |text| text.parse());
             counts.push(count.map_err(|_| Error::new(ErrorKind::Malformed { key: name.clone() }))?);
@@ -197,10 +197,10 @@ fn count(answer: &Value) -> Result<u64, Error> {
     if let Some(count) = answer.as_u64() {
         return Ok(count);
     }
-    let words = answer.as_string().unwrap_or_default();
-    match words.strip_prefix("CLOSED ").and_then(|now| now.parse().ok()) {
+    let message = answer.as_string().unwrap_or_default();
+    match message.strip_prefix("CLOSED ").and_then(|now| now.parse().ok()) {
         Some(now) => Err(closed(Timestamp::from_unix(now))),
-        None => Err(refused(words)),
+        None => Err(rejected(message)),
     }
 }
 
@@ -209,6 +209,6 @@ fn closed(now: Timestamp) -> Error {
 }
 
 /// Converts the error of an individual command, which didn't change anything.
-fn refused(words: String) -> Error {
-    explain(FredError::new(FredKind::Unknown, words)).of_kind(ErrorKind::Refused)
+fn rejected(message: String) -> Error {
+    explain(FredError::new(FredKind::Unknown, message)).of_kind(ErrorKind::Rejected)
 }

@@ -21,10 +21,17 @@ impl Settings {
         let group = self.group.as_deref().and_then(|name| dimensions.group(name)).map(Arc::from);
         let width = self.window.as_seconds();
         let span = self.window.span(at);
-        let kept = u64::from(width) * u64::from(self.keep);
-        let expiry = span.end.plus(kept);
+        let retained = u64::from(width) * u64::from(self.keep);
+        let expiry = span.end.plus(retained);
         let counter = dimensions.key(width, span.start).into();
-        WindowKey { counter, group, width, start: span.start, expiry, open: span.start.minus(kept)..expiry }
+        WindowKey {
+            counter,
+            group,
+            width,
+            start: span.start,
+            expiry,
+            open: span.start.minus(retained)..expiry,
+        }
     }
 
     /// Returns the key of the window that should be current. It is only open for counting during this window.

@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::store::{Acquired, Addition, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::{Answer, BoxFuture};
+use crate::family::future::{BoxFuture, StoreFuture};
 use crate::sql::dialect::Dialect;
 use crate::sql::{Class, Database, Failure, Session, Value};
 use crate::time::Timestamp;
 use crate::visitor::VisitorId;
 
 /// Maximum number of counters per transaction.
-const KEYS: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 /// Maximum counter length in bytes, limited by the index.
-const LONGEST: usize = 2000;
+const MAX_COUNTER_BYTES: usize = 2000;
 
 /// Cleanup interval in seconds.
-const PAUSE: u64 = 60;
+const CLEANUP_INTERVAL: u64 = 60;
 
 /// Condition to select a row, without the expiry.
 const ROW: &str = "counter = ? AND width = ? AND start = ?";
@@ -53,7 +53,7 @@ struct Row {
 }
 
 /// The result of an addition, or an error if the window is closed.
-type Decided<T> = Result<T, Error>;
+type Checked<T> = Result<T, Error>;
 
 impl SqlWindows {
     pub(crate) fn new(database: Arc<Database>) -> Self {
@@ -65,7 +65,7 @@ impl SqlWindows {
     async fn clean(&self) {
         let now = Timestamp::now().as_unix();
         let due = self.clean_at.load(Ordering::Relaxed);
-        let next = now + PAUSE;
+        let next = now + CLEANUP_INTERVAL;
         // Clean up immediately if the clock was set back.
         if now < due && due <= next
             || self.clean_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_err()
@@ -75,7 +75,7 @@ impl SqlWindows {
         match self.database.delete_expired().await {
             Ok(false) => {}
             Ok(true) => self.clean_at.store(0, Ordering::Relaxed),
-            Err(error) => tracing::debug!(%error, "expired windows are not removed yet"),
+            Err(error) => tracing::debug!(%error, "failed to remove expired windows; will retry"),
         }
     }
 }
@@ -84,7 +84,7 @@ impl WindowStore for SqlWindows {
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(additions.len());
-            for some in additions.chunks(KEYS) {
+            for some in additions.chunks(MAX_KEYS) {
                 answers.extend(add_some(self, some).await);
             }
             self.clean().await;
@@ -92,7 +92,7 @@ impl WindowStore for SqlWindows {
         })
     }
 
-    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> StoreFuture<'a, (bool, u64)> {
         Box::pin(async move {
             let add = Add::new(key, 1)?;
             let added = self.database.attempt(|| add_once(self, add, token)).await?;
@@ -101,7 +101,7 @@ impl WindowStore for SqlWindows {
         })
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
         Box::pin(async move {
             let add = Add::new(&addition.key, addition.amount)?;
             let added = self.database.attempt(|| add_within(self, add, limit)).await?;
@@ -110,7 +110,7 @@ impl WindowStore for SqlWindows {
         })
     }
 
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
         Box::pin(async move {
             let mut counts = Vec::with_capacity(keys.len());
             for keys in keys.chunk_by(|one, other| (&one.counter, one.width) == (&other.counter, other.width))
@@ -121,7 +121,7 @@ impl WindowStore for SqlWindows {
         })
     }
 
-    fn time<'a>(&'a self, _: &'a WindowKey) -> Answer<'a, Timestamp> {
+    fn time<'a>(&'a self, _: &'a WindowKey) -> StoreFuture<'a, Timestamp> {
         Box::pin(async move {
             let rows = self.database.fetch(&format!("SELECT {}", self.database.dialect().now), &[]).await?;
             Ok(rows.first().map_or_else(|| Ok(Timestamp::now()), |row| row.int(0).map(at))?)
@@ -132,37 +132,38 @@ impl WindowStore for SqlWindows {
 async fn add_some(store: &SqlWindows, some: &[Addition]) -> Vec<Result<u64, Error>> {
     let mut answers: Vec<Option<Result<u64, Error>>> = vec![None; some.len()];
     let mut adds = Vec::with_capacity(some.len());
-    for (place, Addition { key, amount }) in some.iter().enumerate() {
+    for (index, Addition { key, amount }) in some.iter().enumerate() {
         match Add::new(key, *amount) {
-            Ok(add) => adds.push((place, add)),
-            Err(error) => answers[place] = Some(Err(error)),
+            Ok(add) => adds.push((index, add)),
+            Err(error) => answers[index] = Some(Err(error)),
         }
     }
     // Sort the rows to avoid a deadlock with other transactions.
     adds.sort_by_key(|(_, add)| row_of(add.key));
-    let together = || async {
+    let add_together = || async {
         match add_all(store, &adds).await {
             // A sum is out of range, but the statement doesn't report which.
             Err(failure) if failure.class() == Some(Class::OutOfRange) && adds.len() > 1 => Ok(None),
             added => added.map(Some),
         }
     };
-    let added = match store.database.attempt(together).await {
+    let added = match store.database.attempt(add_together).await {
         Ok(Some(added)) => added,
         Ok(None) => {
             let mut added = Vec::with_capacity(adds.len());
-            for alone in adds.chunks(1) {
-                let answer = store.database.attempt(|| add_all(store, alone)).await;
-                added.extend(answer.unwrap_or_else(|error| vec![(alone[0].0, Err(error))]));
+            for single in adds.chunks(1) {
+                let answer = store.database.attempt(|| add_all(store, single)).await;
+                added.extend(answer.unwrap_or_else(|error| vec![(single[0].0, Err(error))]));
             }
             added
         }
-        Err(error) => adds.iter().map(|(place, _)| (*place, Err(error.clone()))).collect(),
+        Err(error) => adds.iter().map(|(index, _)| (*index, Err(error.clone()))).collect(),
     };
-    for (place, answer) in added {
-        answers[place] = Some(answer);
+    for (index, answer) in added {
+        answers[index] = Some(answer);
     }
-    let missing = || Err(Error::new(ErrorKind::Unavailable).caused_by("the database left out a row"));
+    let missing =
+        || Err(Error::new(ErrorKind::Unavailable).caused_by("the database did not return all rows"));
     answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
 }
 
@@ -183,26 +184,26 @@ async fn add_all(
         while !left.is_empty() {
             let mut later = Vec::new();
             let mut last = None;
-            left.retain(|(place, add)| {
+            left.retain(|(index, add)| {
                 let row = Some(row_of(add.key));
                 let is_first = last != row;
                 last = row;
                 if !is_first {
-                    later.push((*place, *add));
+                    later.push((*index, *add));
                 }
                 is_first
             });
             let all: Vec<_> = left.iter().map(|(_, add)| *add).collect();
             let rows = upsert(&mut session, dialect, &all).await?;
             now = rows.iter().map(|row| row.now).max().unwrap_or(now);
-            counts.extend(left.iter().zip(&rows).map(|((place, _), row)| (*place, Ok(row.count))));
+            counts.extend(left.iter().zip(&rows).map(|((index, _), row)| (*index, Ok(row.count))));
             left = later;
         }
         let before = open.len();
-        open.retain(|(place, add)| match add.key.check(now) {
+        open.retain(|(index, add)| match add.key.check(now) {
             Ok(()) => true,
             Err(closed) => {
-                answers.push((*place, Err(closed)));
+                answers.push((*index, Err(closed)));
                 false
             }
         });
@@ -218,10 +219,10 @@ async fn add_all(
     Ok(answers)
 }
 
-async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Decided<Acquired>, Failure> {
+async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Checked<Acquired>, Failure> {
     // If the limit is already exceeded, we don't need to write: counts never decrease.
     let mut session = store.database.reader().await?;
-    let (now, found) = look(&mut session, store.database.dialect(), add.key).await?;
+    let (now, found) = read_row(&mut session, store.database.dialect(), add.key).await?;
     session.end();
     if let Err(closed) = add.key.check(now) {
         return Ok(Err(closed));
@@ -249,10 +250,10 @@ async fn add_once(
     store: &SqlWindows,
     add: Add<'_>,
     token: VisitorId,
-) -> Result<Decided<(bool, u64)>, Failure> {
+) -> Result<Checked<(bool, u64)>, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.reader().await?;
-    let (now, found) = look(&mut session, dialect, add.key).await?;
+    let (now, found) = read_row(&mut session, dialect, add.key).await?;
     if let Err(closed) = add.key.check(now) {
         session.end();
         return Ok(Err(closed));
@@ -290,7 +291,7 @@ async fn add_once(
 }
 
 /// Reads the database time, and the id and count of a row.
-async fn look(
+async fn read_row(
     session: &mut Session,
     dialect: &Dialect,
     key: &WindowKey,
@@ -332,14 +333,15 @@ async fn upsert_one(session: &mut Session, dialect: &Dialect, add: Add<'_>) -> R
 /// rows are reset, and all other rows keep the expiry.
 async fn upsert(session: &mut Session, dialect: &Dialect, adds: &[Add<'_>]) -> Result<Vec<Row>, Failure> {
     let now = dialect.now;
-    let if_kept = |kept: &str| format!("CASE WHEN access_window.expiry > {now} THEN {kept} ELSE {{new}} END");
+    let unless_expired =
+        |kept: &str| format!("CASE WHEN access_window.expiry > {now} THEN {kept} ELSE {{new}} END");
     let text = dialect.upsert(
         "access_window",
         "counter, width, start, hits, expiry",
         &format!("VALUES {}(?, ?, ?, ?, ?)", "(?, ?, ?, ?, ?), ".repeat(adds.len() - 1)),
         "counter, width, start",
         // The order matters: MariaDB evaluates the second expression after the first assignment.
-        &[("hits", &if_kept("{old} + {new}")), ("expiry", &if_kept("{old}"))],
+        &[("hits", &unless_expired("{old} + {new}")), ("expiry", &unless_expired("{old}"))],
     );
     let text = format!("{text} RETURNING counter, width, start, id, hits, expiry, {now}");
     let mut values = Vec::with_capacity(5 * adds.len());
@@ -378,11 +380,11 @@ async fn counts_of(store: &SqlWindows, keys: &[WindowKey]) -> Result<Vec<u64>, E
 
 impl<'a> Add<'a> {
     fn new(key: &'a WindowKey, amount: u64) -> Result<Self, Error> {
-        let refused = |cause: &str| Error::new(ErrorKind::Refused).caused_by(cause);
-        if key.counter.len() > LONGEST {
-            return Err(refused("the dimensions have more than 2,000 bytes"));
+        let rejected = |cause: &str| Error::new(ErrorKind::Rejected).caused_by(cause);
+        if key.counter.len() > MAX_COUNTER_BYTES {
+            return Err(rejected("the dimensions are longer than 2,000 bytes"));
         }
-        let amount = i64::try_from(amount).map_err(|_| refused("the count overflows"))?;
+        let amount = i64::try_from(amount).map_err(|_| rejected("the count overflows"))?;
         Ok(Self { key, amount })
     }
 }

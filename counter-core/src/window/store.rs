@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::family::future::{Answer, BoxFuture};
+use crate::family::future::{BoxFuture, StoreFuture};
 use crate::family::handle::for_handles;
 use crate::family::shard::Shards;
 use crate::time::Timestamp;
@@ -35,13 +35,13 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
 
     /// Adds 1 unless the token is already in this window. Returns `true` if it was added, and the new count.
     /// This must be idempotent for the same token.
-    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> StoreFuture<'a, (bool, u64)>;
 
     /// Adds the amount if the new count is within `limit`.
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired>;
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired>;
 
     /// Returns the counts in order, or 0 for counters that don't exist.
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>>;
 
     /// Returns `true` if [`add_within`](Self::add_within) always completes on the first poll, like for an
     /// in-memory store. The default is `false`.
@@ -56,7 +56,7 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the clock time of the shard that holds this key. By default, this is the process clock.
-    fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
+    fn time<'a>(&'a self, key: &'a WindowKey) -> StoreFuture<'a, Timestamp> {
         let _ = key;
         Box::pin(std::future::ready(Ok(Timestamp::now())))
     }
@@ -64,12 +64,12 @@ pub trait WindowStore: fmt::Debug + Send + Sync + 'static {
 
 for_handles!(WindowStore {
     fn add(additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>>;
-    fn add_once(key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)>;
-    fn add_within(addition: &'a Addition, limit: u64) -> Answer<'a, Acquired>;
-    fn counts(keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>>;
+    fn add_once(key: &'a WindowKey, token: VisitorId) -> StoreFuture<'a, (bool, u64)>;
+    fn add_within(addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired>;
+    fn counts(keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>>;
     fn is_immediate() -> bool;
     fn shards() -> Shards;
-    fn time(key: &'a WindowKey) -> Answer<'a, Timestamp>;
+    fn time(key: &'a WindowKey) -> StoreFuture<'a, Timestamp>;
 });
 
 /// A counter in a window, as used by stores.
@@ -118,7 +118,7 @@ impl WindowKey {
 
     /// Returns the text that determines the shard.
     #[must_use]
-    pub fn place(&self) -> &str {
+    pub fn shard_key(&self) -> &str {
         self.group.as_deref().unwrap_or(&self.counter)
     }
 }

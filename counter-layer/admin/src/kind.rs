@@ -1,6 +1,6 @@
 use counter_core::CounterName;
 
-use counter_layer::internal::{is_of_a_facet, is_reserved};
+use counter_layer::internal::{is_facet_counter, is_reserved};
 
 /// Kinds of counters, derived from the counter name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Kind {
     pub(crate) fn has(self, name: &CounterName) -> bool {
         match self {
             Self::Page => !is_reserved(name),
-            Self::Facet => is_of_a_facet(name),
+            Self::Facet => is_facet_counter(name),
             Self::All => true,
         }
     }
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_is_a_page_unless_its_name_is_fixed() {
+    fn counters_without_a_reserved_name_are_pages() {
         for (name, is_page, is_facet) in [
             ("hits", false, false),
             ("(other)", false, false),

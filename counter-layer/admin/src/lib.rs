@@ -263,12 +263,12 @@ pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
 pub fn pictures(
     stats: Stats,
     access: Access,
-    shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
+    filter: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
     let documents = stats.documents();
-    let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, shown)).into());
+    let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, filter)).into());
     access.guard(
-        with_fallbacks(routes).layer(map_response(headers::for_other_sites)),
+        with_fallbacks(routes).layer(map_response(headers::allow_cross_origin)),
         None,
         documents.as_ref(),
     )
@@ -284,19 +284,19 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
     let site = Dashboard::new(stats, options.zone.clone(), annotators);
-    let mut others = pages(&site);
+    let mut other_pages = pages(&site);
     if let Some(alerts) = &options.alerts {
-        others = others.merge(alert_pages(&site, alerts));
+        other_pages = other_pages.merge(alert_pages(&site, alerts));
     }
     let (public_path, documents) = (options.public_path.clone(), site.stats().documents());
     let first = first_page(&site);
     let (routes, descriptions) = route::serve(routes(first, site.stats(), &access, options, &catalog));
     catalog.set(descriptions);
-    access.guard(with_fallbacks(routes.merge(others)), public_path, documents.as_ref())
+    access.guard(with_fallbacks(routes.merge(other_pages)), public_path, documents.as_ref())
 }
 
 fn with_fallbacks(routes: Router) -> Router {
     routes
-        .fallback(async || Problem::nothing_here())
-        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .fallback(async || Problem::unknown_path())
+        .method_not_allowed_fallback(async || Problem::method_not_allowed())
 }

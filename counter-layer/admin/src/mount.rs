@@ -34,7 +34,7 @@ pub(crate) struct Mount {
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
 /// The maximum length in bytes.
-const LONGEST: usize = 512;
+const MAX_PATH_BYTES: usize = 512;
 
 impl PublicPath {
     /// Accepts path segments (RFC 3986, section 3.3), but no empty or dot segments: a path starting with two
@@ -48,7 +48,7 @@ impl PublicPath {
             Some(path) => path.split('/').all(segment),
             None => text == "/",
         };
-        if is_path && path.len() <= LONGEST { Ok(Self(path.into())) } else { Err(PublicPathError) }
+        if is_path && path.len() <= MAX_PATH_BYTES { Ok(Self(path.into())) } else { Err(PublicPathError) }
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn original(parts: &Parts) -> &Uri {
 
 impl fmt::Display for PublicPathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a path such as /stats, of at most {LONGEST} bytes")
+        write!(f, "not a path such as /stats with at most {MAX_PATH_BYTES} bytes")
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_public_path_has_segments_and_no_host() {
+    fn public_paths_consist_of_segments_without_a_host() {
         for (text, path) in [
             ("/", Some("")),
             ("/stats", Some("/stats")),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_is_that_of_axum_or_what_was_said() {
+    fn the_path_comes_from_axum_or_the_configuration() {
         let stats = PublicPath::new("/stats").expect("a path");
         for (whole, inner, prefixes, public, is_trusted, expected) in [
             ("/admin/stats", "/", &[] as &[&str], None, false, ("/admin/stats", "")),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_page_has_a_slash_where_a_proxy_would_add_one() {
+    fn the_first_page_ends_with_a_slash_if_a_proxy_would_add_it() {
         let stats = PublicPath::new("/stats").expect("a path");
         for (whole, prefix, public, first) in [
             ("/admin/stats/api", "", None, "/admin/stats"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_names_a_host() {
+    fn addresses_never_contain_a_host() {
         let mount = |path: &str| Mount { path: path.to_owned(), is_folder: false, rest: String::new() };
         for (path, rest, address) in [
             ("", "", "/"),

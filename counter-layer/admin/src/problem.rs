@@ -77,63 +77,62 @@ impl Problem {
     }
 
     pub(crate) fn out_of_scope(what: &str) -> Self {
-        Self::new(StatusCode::FORBIDDEN, format!("you may read the statistics, but not {what}"))
+        Self::new(StatusCode::FORBIDDEN, format!("you may read the statistics, but may not {what}"))
     }
 
-    pub(crate) fn another_origin() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "a page of another origin may not change anything here")
+    pub(crate) fn cross_origin() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "cross-origin requests may not change anything")
     }
 
     /// Also affects valid credentials, because these are not compared.
     pub(crate) fn too_many_attempts(wait: u64) -> Self {
-        let detail = "too many logins have failed, and this one was not checked: try again later";
+        let detail = "too many failed logins; these credentials were not checked, try again later";
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
     }
 
     pub(crate) fn slow_body(limit: Duration) -> Self {
-        let detail = format!("the body of the request did not arrive within {} s", limit.as_secs());
+        let detail = format!("the request body did not arrive within {} s", limit.as_secs());
         Self::new(StatusCode::REQUEST_TIMEOUT, detail)
     }
 
     pub(crate) fn too_many_bodies() -> Self {
-        let detail =
-            "too many bodies of requests are incomplete, and this one was not read to its end: try again";
+        let detail = "too many incomplete request bodies; this body was not read completely, try again";
         Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
     /// The client tried to create a link or to revoke something, but does not have a token.
-    pub(crate) fn no_token() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "this needs the admin token, or a session that began with it")
+    pub(crate) fn token_required() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this requires the admin token or a session")
     }
 
     pub(crate) fn not_revoked(error: &Error) -> Self {
-        tracing::warn!(%error, "sessions or links cannot be revoked");
-        let detail = "the store could not be written, so nothing was revoked for certain: try again, or change the token";
+        tracing::warn!(%error, "cannot revoke sessions or links");
+        let detail = "the store cannot be written, so the revocation may not have been applied: try again, or change the token";
         Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    pub(crate) fn too_many_listeners(most: usize) -> Self {
-        let detail = format!("the limit of {most} listeners is reached");
+    pub(crate) fn too_many_listeners(max: usize) -> Self {
+        let detail = format!("the limit of {max} listeners is reached");
         Self { retry_after: Some(30), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
-    pub(crate) fn nothing_here() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "the statistics have no such path")
+    pub(crate) fn unknown_path() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown path")
     }
 
-    pub(crate) fn wrong_method() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods, which `Allow` lists")
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; see the `Allow` header")
     }
 
     pub(crate) fn unknown_counter(counter: &CounterName) -> Self {
-        let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such counter");
+        let mut problem = Self::new(StatusCode::NOT_FOUND, "unknown counter");
         problem.details.parameter = Some("counter".to_owned());
         problem.details.value = Some(counter.to_string());
         problem
     }
 
     pub(crate) fn unknown_rule(rule: &str) -> Self {
-        let mut problem = Self::new(StatusCode::NOT_FOUND, "there is no such rule");
+        let mut problem = Self::new(StatusCode::NOT_FOUND, "unknown rule");
         problem.details.parameter = Some("rule".to_owned());
         problem.details.value = Some(rule.to_owned());
         problem
@@ -153,56 +152,53 @@ impl Problem {
         problem
     }
 
-    pub(crate) fn no_link() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "this link has ended, or is not the one that was made")
+    pub(crate) fn invalid_link() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this link is invalid or has expired")
     }
 
     /// Creates the problem for a failed read.
     pub(crate) fn of(error: &Error, stats: &Stats) -> Self {
         match error.kind() {
-            ErrorKind::TooManyBuckets { asked, most } => {
-                let allowed = format!("ranges of at most {most} buckets, over all counters");
-                Self::parameter(error.to_string(), "from", Some(&format!("{asked} buckets")), allowed)
+            ErrorKind::TooManyBuckets { requested, max } => {
+                let allowed = format!("ranges of at most {max} buckets, over all counters");
+                Self::parameter(error.to_string(), "from", Some(&format!("{requested} buckets")), allowed)
             }
-            ErrorKind::UnknownPrecision { asked, kept } => {
-                Self::parameter(error.to_string(), "precision", Some(&asked.to_string()), kept)
+            ErrorKind::UnknownPrecision { requested, kept } => {
+                Self::parameter(error.to_string(), "precision", Some(&requested.to_string()), kept)
             }
             ErrorKind::TooManyCounters { .. } => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
             _ => {
-                warn(stats, error, "the statistics cannot be read");
-                Self::without_the_store(error, stats)
+                warn(stats, error, "cannot read the statistics");
+                Self::store_unavailable(error, stats)
             }
         }
     }
 
     /// A silence or a test may not have been stored. The client can retry safely.
-    pub(crate) fn no_change_of_alerts(error: &Error, stats: &Stats) -> Self {
-        warn(stats, error, "alerts cannot be changed");
-        Self::without_the_store(error, stats)
+    pub(crate) fn alerts_not_changed(error: &Error, stats: &Stats) -> Self {
+        warn(stats, error, "cannot change alerts");
+        Self::store_unavailable(error, stats)
     }
 
-    pub(crate) fn audit_under_way() -> Self {
-        Self::new(
-            StatusCode::CONFLICT,
-            "another request's audit is under way: ask for its result when it is done",
-        )
+    pub(crate) fn audit_running() -> Self {
+        Self::new(StatusCode::CONFLICT, "another audit is running: read the result when it is done")
     }
 
     /// A store error ended an audit, which might already have repaired something.
-    pub(crate) fn no_audit(error: &Error, stats: &Stats) -> Self {
+    pub(crate) fn audit_failed(error: &Error, stats: &Stats) -> Self {
         warn(stats, error, "an audit of the archive failed");
-        Self::without_the_store(error, stats)
+        Self::store_unavailable(error, stats)
     }
 
     /// A note may or may not have been added or removed.
-    pub(crate) fn not_noted(error: &Error, stats: &Stats) -> Self {
+    pub(crate) fn notes_not_changed(error: &Error, stats: &Stats) -> Self {
         if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) {
             return Self::new(StatusCode::CONFLICT, error.to_string());
         }
-        warn(stats, error, "the notes cannot be changed");
-        Self::without_the_store(error, stats)
+        warn(stats, error, "cannot change notes");
+        Self::store_unavailable(error, stats)
     }
 
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
@@ -210,15 +206,15 @@ impl Problem {
     }
 
     pub(crate) fn unread_body() -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "the body of the request did not arrive")
+        Self::new(StatusCode::BAD_REQUEST, "the request body is incomplete")
     }
 
     /// Creates the problem for a forecast that is not possible.
-    pub(crate) fn no_forecast(refused: &ForecastError) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, refused.to_string())
+    pub(crate) fn forecast_failed(error: &ForecastError) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
     }
 
-    pub(crate) fn without_the_store(error: &Error, stats: &Stats) -> Self {
+    pub(crate) fn store_unavailable(error: &Error, stats: &Stats) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
         problem.details.health = Some(stats.health().into());
         problem.details.ledger = Some(stats.ledger().into());
@@ -235,7 +231,7 @@ impl Problem {
     /// An earlier request of the producer has not been counted.
     pub(crate) fn number_gap(number: u64, counted: u64) -> Self {
         let detail = format!(
-            "the last request of this producer that is counted has the number {counted}, and {number} does not follow: \
+            "the latest counted request of this producer has number {counted}, but this request has {number}: \
              send {} next",
             counted + 1
         );
@@ -245,13 +241,13 @@ impl Problem {
     }
 
     pub(crate) fn encoded_body() -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has an encoding: send it without one")
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content encodings are not supported")
     }
 
     /// The hits may not have been counted. The producer can retry safely.
-    pub(crate) fn not_counted_yet(error: &Error, stats: &Stats) -> Self {
-        warn(stats, error, "hits of a producer are not counted, until it repeats them");
-        Self { retry_after: Some(1), ..Self::without_the_store(error, stats) }
+    pub(crate) fn hits_not_counted(error: &Error, stats: &Stats) -> Self {
+        warn(stats, error, "cannot count hits; the producer must retry");
+        Self { retry_after: Some(1), ..Self::store_unavailable(error, stats) }
     }
 }
 

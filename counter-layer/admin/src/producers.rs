@@ -74,13 +74,13 @@ enum Decided {
 }
 
 /// Maximum number of records in a request.
-pub(crate) const RECORDS: usize = 1000;
+pub(crate) const MAX_RECORDS: usize = 1000;
 
 /// Number of positions per request.
-const SLOTS: u64 = 1024;
+const POSITIONS: u64 = 1024;
 
 /// How long the store remembers the position of a producer by default: 90 days.
-const LIFE: Duration = Duration::from_secs(90 * 86_400);
+const DEFAULT_TTL: Duration = Duration::from_secs(90 * 86_400);
 
 /// Distinguishes producers from other sources.
 const PREFIX: &str = "producer:";
@@ -103,10 +103,10 @@ impl Producer {
 
 impl Producers {
     /// Maximum request number.
-    pub(crate) const MAX_NUMBER: u64 = Source::MAX_POSITION / SLOTS;
+    pub(crate) const MAX_NUMBER: u64 = Source::MAX_POSITION / POSITIONS;
 
     pub(crate) fn new(sources: Sources, counter: LogCounter) -> Self {
-        let sources = if sources.kept_for().is_none() { sources.keep_for(LIFE) } else { sources };
+        let sources = if sources.kept_for().is_none() { sources.keep_for(DEFAULT_TTL) } else { sources };
         let (keys, malformed) = (Mutex::default(), Mutex::default());
         let reserve = counter.recorder().free_counters() / 2;
         Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed, reserve }))
@@ -120,7 +120,7 @@ impl Producers {
     /// Returns the number of the latest counted request, or 0.
     pub(crate) async fn number(&self, producer: &Producer) -> Result<u64, Error> {
         let source = self.0.sources.open(producer.0.clone()).await?;
-        Ok(source.position() / SLOTS)
+        Ok(source.position() / POSITIONS)
     }
 
     /// Counts the records of a request. Empty lines are ignored.
@@ -132,20 +132,20 @@ impl Producers {
     ) -> Result<Receipt, NotCounted> {
         let lines = read(body)?;
         let (decided, hits) = self.0.decide(&lines).await.map_err(NotCounted::Store)?;
-        let slots = (number - 1) * SLOTS..number * SLOTS;
+        let slots = (number - 1) * POSITIONS..number * POSITIONS;
         let mut source = self.0.sources.open(producer.0.clone()).await.map_err(NotCounted::Store)?;
         let (opened_at, before) = (source.position(), source.ledger().records.malformed);
         // If a request is repeated, we still pass all records to the source, so that the ledger includes
         // them.
         let mut next = 0;
         while !self.0.count(&mut source, &slots, &decided[next..], next, &hits).await? {
-            next = decided.len().min(usize_of(source.position().saturating_sub(slots.start)));
+            next = decided.len().min(saturating_usize(source.position().saturating_sub(slots.start)));
         }
         let receipt = Receipt { hits: source.hits(), ..Receipt::of(&lines, &decided, &slots, opened_at) };
         let malformed = source.ledger().records.malformed;
         // Logs when the number doubles, i.e. at most 64 times.
         if malformed.checked_ilog2() > before.checked_ilog2() {
-            tracing::warn!(source = %source.name(), number, malformed, "records are malformed");
+            tracing::warn!(source = %source.name(), number, malformed, "malformed records from a producer");
         }
         Ok(receipt)
     }
@@ -177,8 +177,13 @@ impl State {
                 Ok(Record::Request(record)) => match record.decide(&mut counter, key) {
                     Decision::Counted { hits, measured, .. } => {
                         all.extend_from_slice(hits);
-                        let own = from..from + measured.hits.len();
-                        Decided::Counted(record.at, from..all.len(), own, measured.bins.first().copied())
+                        let measured_range = from..from + measured.hits.len();
+                        Decided::Counted(
+                            record.at,
+                            from..all.len(),
+                            measured_range,
+                            measured.bins.first().copied(),
+                        )
                     }
                     Decision::Skipped(skip) => Decided::Skipped(skip),
                     Decision::Malformed(reason) => Decided::Malformed(reason),
@@ -222,14 +227,14 @@ impl State {
         hits: &[Hit],
     ) -> Result<bool, NotCounted> {
         if source.position() < slots.start {
-            return Err(NotCounted::Gap(source.position() / SLOTS));
+            return Err(NotCounted::Gap(source.position() / POSITIONS));
         }
         for (position, decided) in (slots.start + from as u64..).zip(decided) {
             let range = position..position + 1;
             let is_full = match decided {
-                Decided::Counted(at, those, own, bin) => {
-                    let measured = Measured { hits: &hits[own.clone()], bins: bin.as_slice() };
-                    source.record_measured(range, *at, &hits[those.clone()], measured)
+                Decided::Counted(at, hit_range, measured_range, bin) => {
+                    let measured = Measured { hits: &hits[measured_range.clone()], bins: bin.as_slice() };
+                    source.record_measured(range, *at, &hits[hit_range.clone()], measured)
                 }
                 Decided::Skipped(skip) => {
                     source.skip(range, *skip);
@@ -286,8 +291,8 @@ fn read(body: &[u8]) -> Result<Vec<Line<'_>>, NotCounted> {
     let lines = lines.filter(|(_, line)| !line.is_empty());
     let records =
         lines.map(|(index, line)| (index + 1, serde_json::from_slice(line).map_err(|why| reason(&why))));
-    let records: Vec<_> = records.take(RECORDS + 1).collect();
-    if records.len() > RECORDS { Err(NotCounted::TooManyRecords) } else { Ok(records) }
+    let records: Vec<_> = records.take(MAX_RECORDS + 1).collect();
+    if records.len() > MAX_RECORDS { Err(NotCounted::TooManyRecords) } else { Ok(records) }
 }
 
 /// Returns why a line is malformed. This must not contain any part of the line.
@@ -295,7 +300,7 @@ fn reason(error: &serde_json::Error) -> Malformed {
     if error.is_data() { Malformed::Fields } else { Malformed::Json }
 }
 
-fn usize_of(number: u64) -> usize {
+fn saturating_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
@@ -312,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_record_or_has_a_reason_that_shows_nothing_of_it() {
+    fn malformed_lines_have_a_reason_without_any_content() {
         let body =
             b"{\"counter\":\"a\",\"at\":1}\n\n\r\n[1]\n{\"at\":1}\n{\"counter\":\"a\",\"at\":1\n\xff\n{}{}";
         let lines = read(body).expect("a few lines");
@@ -331,15 +336,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_a_number_of_records_and_not_one_more() {
+    fn the_number_of_records_is_limited() {
         let body = |records| "{}\n".repeat(records).into_bytes();
-        assert_eq!(read(&body(RECORDS)).map(|lines| lines.len()).ok(), Some(RECORDS));
-        assert!(matches!(read(&body(RECORDS + 1)), Err(NotCounted::TooManyRecords)));
-        assert!(RECORDS as u64 <= SLOTS);
+        assert_eq!(read(&body(MAX_RECORDS)).map(|lines| lines.len()).ok(), Some(MAX_RECORDS));
+        assert!(matches!(read(&body(MAX_RECORDS + 1)), Err(NotCounted::TooManyRecords)));
+        assert!(MAX_RECORDS as u64 <= POSITIONS);
     }
 
     #[test]
-    fn a_producer_cannot_take_the_name_of_another_source() {
+    fn producers_cannot_use_names_of_other_sources() {
         let producer = Producer::new("shop").expect("a name");
         assert_eq!((&*producer.0, producer.name()), ("producer:shop", "shop"));
         for wrong in ["", "a\nb", &"x".repeat(Producer::MAX_BYTES + 1)] {
@@ -350,7 +355,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_lines_without_a_panic(body in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn arbitrary_bytes_are_parsed_without_panic(body in proptest::collection::vec(any::<u8>(), 0..400)) {
             let lines = read(&body).expect("fewer than the bound");
             prop_assert!(lines.len() <= body.len());
         }

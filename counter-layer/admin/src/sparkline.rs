@@ -15,17 +15,17 @@ impl Sparkline {
         self,
         counts: impl ExactSizeIterator<Item = Option<u64>> + Clone,
     ) -> impl Iterator<Item = (f64, f64)> {
-        let most = counts.clone().flatten().max().unwrap_or_default().max(1);
+        let max = counts.clone().flatten().max().unwrap_or_default().max(1);
         let step = self.width / fraction(counts.len().saturating_sub(1).max(1) as u64);
-        let tall = self.height - 2.0 * self.margin;
+        let plot_height = self.height - 2.0 * self.margin;
         counts.enumerate().filter_map(move |(place, count)| {
-            let part = fraction(count?) / fraction(most);
-            Some((step * fraction(place as u64), self.height - self.margin - tall * part))
+            let part = fraction(count?) / fraction(max);
+            Some((step * fraction(place as u64), self.height - self.margin - plot_height * part))
         })
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a line of some pixels does not show the sixteenth digit")]
+#[expect(clippy::cast_precision_loss, reason = "the sixteenth digit is not visible in a small line")]
 const fn fraction(number: u64) -> f64 {
     number as f64
 }

@@ -59,7 +59,7 @@ pub struct Follower {
 #[derive(Debug)]
 struct Known {
     /// `None` if the file must be read again.
-    look: Option<Look>,
+    version: Option<FileVersion>,
     fingerprint: Option<Fingerprint>,
     length: u64,
     file: Option<Arc<File>>,
@@ -78,7 +78,7 @@ pub struct Grown {
 
 /// Metadata that changes whenever the file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Look {
+struct FileVersion {
     length: u64,
     modified: Option<SystemTime>,
     inode: u64,
@@ -127,15 +127,15 @@ impl Follower {
     /// Fails if the folder can't be listed.
     pub fn poll(&mut self) -> io::Result<Vec<Grown>> {
         let mut grown = Vec::new();
-        let mut files = files_of(&self.path)?;
+        let mut files = list_files(&self.path)?;
         let mut before = std::mem::take(&mut self.known);
         // The names of numbered rotations do not sort by age.
-        files.sort_by_key(|(_, look)| look.modified);
+        files.sort_by_key(|(_, version)| version.modified);
         let first_open = files.len().saturating_sub(MAX_OPEN);
-        for (place, (path, look)) in files.into_iter().enumerate() {
+        for (index, (path, version)) in files.into_iter().enumerate() {
             if let Some(mut known) = before.remove(&path) {
-                if known.look == Some(look) {
-                    known.file.take_if(|_| place < first_open);
+                if known.version == Some(version) {
+                    known.file.take_if(|_| index < first_open);
                     self.known.insert(path, known);
                     continue;
                 }
@@ -144,17 +144,17 @@ impl Follower {
             }
             let Ok((file, fingerprint)) = identify(&path) else {
                 if let Some(known) = before.remove(&path) {
-                    self.known.insert(path, Known { look: None, ..known });
+                    self.known.insert(path, Known { version: None, ..known });
                 }
                 continue;
             };
-            let file = Some(Arc::new(file)).filter(|_| place >= first_open);
-            let length = look.length;
+            let file = Some(Arc::new(file)).filter(|_| index >= first_open);
+            let length = version.length;
             if let Some(fingerprint) = fingerprint {
                 let (path, file) = (path.clone(), file.clone());
                 grown.push(Grown { path, fingerprint, length, is_gone: false, file });
             }
-            self.known.insert(path, Known { look: Some(look), fingerprint, length, file });
+            self.known.insert(path, Known { version: Some(version), fingerprint, length, file });
         }
         let gone = self.find_gone(before);
         Ok(gone.into_iter().chain(grown).collect())
@@ -168,8 +168,8 @@ impl Follower {
         self.gone.retain(|(gone, is_due)| *is_due && !is_back(gone));
         for (path, Known { fingerprint, length, file, .. }) in before {
             let Some(fingerprint) = fingerprint else { continue };
-            let is_kept = self.gone.iter().any(|(grown, _)| grown.fingerprint == fingerprint);
-            if !is_kept && !self.has(fingerprint) {
+            let is_listed = self.gone.iter().any(|(grown, _)| grown.fingerprint == fingerprint);
+            if !is_listed && !self.has(fingerprint) {
                 self.gone.push((Grown { path, fingerprint, length, is_gone: true, file }, true));
             }
         }
@@ -183,7 +183,7 @@ impl Follower {
     /// part, or if the store returned to an older state.
     pub fn again(&mut self, fingerprint: Fingerprint) {
         for known in self.known.values_mut().filter(|known| known.fingerprint == Some(fingerprint)) {
-            known.look = None;
+            known.version = None;
         }
         for (_, is_due) in self.gone.iter_mut().filter(|(gone, _)| gone.fingerprint == fingerprint) {
             *is_due = true;
@@ -246,8 +246,8 @@ impl Grown {
         let at = |file| {
             let mut file = LogFile::of(self.path.clone(), file)?;
             file.expected = Some(self.fingerprint);
-            let is_there = file.is_as_expected()? && file.skip_to(position)?;
-            io::Result::Ok(is_there.then_some(file))
+            let is_valid = file.is_as_expected()? && file.skip_to(position)?;
+            io::Result::Ok(is_valid.then_some(file))
         };
         let found = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -291,9 +291,9 @@ impl LogFile {
 
     fn of(path: PathBuf, mut file: File) -> io::Result<Self> {
         file.rewind()?;
-        let mut begin = [0; GZIP.len()];
-        let is_gzip = match file.read_exact(&mut begin) {
-            Ok(()) => begin == GZIP,
+        let mut magic = [0; GZIP.len()];
+        let is_gzip = match file.read_exact(&mut magic) {
+            Ok(()) => magic == GZIP,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
             Err(error) => return Err(error),
         };
@@ -358,7 +358,7 @@ impl Read for LogFile {
     }
 }
 
-impl Look {
+impl FileVersion {
     fn of(metadata: &Metadata) -> Self {
         #[cfg(unix)]
         let inode = std::os::unix::fs::MetadataExt::ino(metadata);
@@ -376,7 +376,7 @@ fn identify(path: &Path) -> io::Result<(File, Option<Fingerprint>)> {
 }
 
 /// Lists the files of a log, i.e. the file at this path and all rotated files.
-fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
+fn list_files(path: &Path) -> io::Result<Vec<(PathBuf, FileVersion)>> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -386,11 +386,11 @@ fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         // The file might have been deleted since, or may be a symbolic link.
-        if is_of(name, &entry.file_name())
+        if is_log_file(name, &entry.file_name())
             && let Ok(metadata) = fs::metadata(entry.path())
             && metadata.is_file()
         {
-            files.push((entry.path(), Look::of(&metadata)));
+            files.push((entry.path(), FileVersion::of(&metadata)));
         }
     }
     Ok(files)
@@ -398,7 +398,7 @@ fn files_of(path: &Path) -> io::Result<Vec<(PathBuf, Look)>> {
 
 /// Returns `true` if the name is the log name, optionally followed by a number, a date or `old`, and
 /// optionally by `gz`.
-fn is_of(log: &OsStr, name: &OsStr) -> bool {
+fn is_log_file(log: &OsStr, name: &OsStr) -> bool {
     let Some(rest) = name.as_encoded_bytes().strip_prefix(log.as_encoded_bytes()) else { return false };
     let rest = rest.strip_suffix(b".gz").unwrap_or(rest);
     let is_date = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || b"-_.T".contains(byte));
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_a_log_are_known_by_their_names() {
+    fn rotated_files_are_recognized_by_name() {
         for (name, expected) in [
             ("access.log", true),
             ("access.log.1", true),
@@ -431,7 +431,7 @@ mod tests {
             ("other_access.log", false),
             ("error.log", false),
         ] {
-            assert_eq!(is_of(OsStr::new("access.log"), OsStr::new(name)), expected, "{name}");
+            assert_eq!(is_log_file(OsStr::new("access.log"), OsStr::new(name)), expected, "{name}");
         }
     }
 }

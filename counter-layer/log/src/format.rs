@@ -142,7 +142,7 @@ impl Format {
     }
 
     fn known(pattern: &str) -> Self {
-        Self::pattern(pattern).expect("the patterns of this file can be used")
+        Self::pattern(pattern).expect("built-in patterns are valid")
     }
 }
 

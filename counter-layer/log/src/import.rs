@@ -64,7 +64,7 @@ pub enum ImportError {
 }
 
 /// The maximum time between commits.
-const COMMIT: Duration = Duration::from_secs(1);
+const MAX_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Import {
     /// Creates an import for logs in this format.
@@ -191,7 +191,7 @@ impl Import {
                     }
                 }
             };
-            if is_full || committed.elapsed() >= COMMIT {
+            if is_full || committed.elapsed() >= MAX_COMMIT_INTERVAL {
                 if source.commit().await.map_err(ImportError::Store)? == Commit::Moved {
                     return Ok(Commit::Moved);
                 }
@@ -205,7 +205,7 @@ impl Import {
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Log(_) => "the log cannot be read",
+            Self::Log(_) => "cannot read the log",
             Self::Store(_) => "the store cannot count the log",
         })
     }
@@ -229,7 +229,7 @@ mod tests {
     use crate::LogFile;
 
     #[tokio::test]
-    async fn directives_are_read_once_while_a_log_grows() {
+    async fn directives_are_only_read_once_while_a_log_grows() {
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
         let counter = LogCounter::new(&AccessCounterLayer::new(counters.recorder()));
         let mut import = Import::new(counters.sources(), Format::w3c(), counter);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_import_may_move_to_another_thread_and_a_log_that_is_gone_is_no_error() {
+    async fn imports_are_send_and_missing_logs_are_not_an_error() {
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
         let counter = LogCounter::new(&AccessCounterLayer::new(counters.recorder()));
         let mut import = Import::new(counters.sources(), Format::common(), counter);

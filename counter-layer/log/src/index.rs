@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 
 use crate::format::Parser;
 use crate::lines::Lines;
-use marks::{Mark, Marks, keep, within};
+use marks::{Mark, Marks, insert_smallest, within};
 
 /// Recognizes lines that have already been counted as part of a different log.
 ///
@@ -66,12 +66,12 @@ pub enum LogIndexError {
 type LogId = [u8; 16];
 
 /// The marks of a day by log, in insertion order.
-type Noted = Vec<(LogId, BTreeSet<Mark>)>;
+type KnownLogs = Vec<(LogId, BTreeSet<Mark>)>;
 
 /// The state of the comparison for a day.
 #[derive(Default)]
 struct Day {
-    noted: Noted,
+    known: KnownLogs,
     /// The marks found, for the logs in `known`.
     found: Vec<BTreeSet<Mark>>,
     /// The time range of all lines, and of the new lines, in seconds of the day.
@@ -115,7 +115,7 @@ impl LogIndex {
         mut parser: Parser,
         mut lines: Lines<R>,
     ) -> Result<(), LogIndexError> {
-        let (own, mut marks, mut days) = (id(log), Marks::default(), BTreeMap::<u64, Day>::new());
+        let (log_id, mut marks, mut days) = (id(log), Marks::default(), BTreeMap::<u64, Day>::new());
         let mut read = 0_u64;
         while let Some(line) = lines.next().map_err(LogIndexError::Log)? {
             read += 1;
@@ -128,16 +128,16 @@ impl LogIndex {
             marks.insert(day, mark);
             let day = match days.entry(day) {
                 Entry::Occupied(day) => day.into_mut(),
-                Entry::Vacant(place) => {
-                    let noted = self.read(day).await.map_err(LogIndexError::Store)?;
-                    let found = vec![BTreeSet::new(); noted.len()];
-                    place.insert(Day { noted, found, ..Day::default() })
+                Entry::Vacant(index) => {
+                    let known = self.read(day).await.map_err(LogIndexError::Store)?;
+                    let found = vec![BTreeSet::new(); known.len()];
+                    index.insert(Day { known, found, ..Day::default() })
                 }
             };
-            day.compare(own, mark, is_new);
+            day.compare(log_id, mark, is_new);
         }
         for (number, day) in days {
-            day.check(own, number)?;
+            day.check(log_id, number)?;
         }
         self.note(log, &marks).await.map_err(LogIndexError::Store)
     }
@@ -156,23 +156,23 @@ impl LogIndex {
     async fn note_day(&self, log: &SourceName, day: u64, marks: &BTreeSet<Mark>) -> Result<(), Error> {
         let id = id(log);
         let change = |document: Result<Document, Error>| {
-            let mut noted = decode(&document?.content).unwrap_or_default();
-            let place = noted.iter().position(|(other, _)| *other == id).unwrap_or(noted.len());
-            if place == noted.len() {
-                noted.push((id, BTreeSet::new()));
+            let mut known = decode(&document?.content).unwrap_or_default();
+            let index = known.iter().position(|(other, _)| *other == id).unwrap_or(known.len());
+            if index == known.len() {
+                known.push((id, BTreeSet::new()));
             }
-            let before = noted[place].1.clone();
-            marks.iter().for_each(|mark| keep(&mut noted[place].1, *mark));
-            let first = noted.len().saturating_sub(MAX_LOGS);
-            Ok(((), (noted[place].1 != before).then(|| encode(&noted[first..]))))
+            let before = known[index].1.clone();
+            marks.iter().for_each(|mark| insert_smallest(&mut known[index].1, *mark));
+            let first = known.len().saturating_sub(MAX_LOGS);
+            Ok(((), (known[index].1 != before).then(|| encode(&known[first..]))))
         };
         if change_document(&*self.store, &self.document(day), change).await?.is_none() {
-            tracing::warn!(source = %log, "other processes keep changing the marks of a day; some are missing");
+            tracing::warn!(source = %log, "too many concurrent changes to the marks of a day; some marks are missing");
         }
         Ok(())
     }
 
-    async fn read(&self, day: u64) -> Result<Noted, Error> {
+    async fn read(&self, day: u64) -> Result<KnownLogs, Error> {
         let document = self.store.read(&self.document(day)).await?;
         Ok(decode(&document.content).unwrap_or_default())
     }
@@ -184,7 +184,7 @@ impl LogIndex {
 
 impl Day {
     /// Compares a line with the marks of this log. If the line is new, this also compares other logs.
-    fn compare(&mut self, own: LogId, mark: Mark, is_new: bool) {
+    fn compare(&mut self, log_id: LogId, mark: Mark, is_new: bool) {
         let extend = |range: &mut Option<(u64, u64)>| {
             let (first, last) = range.unwrap_or((mark.second(), mark.second()));
             *range = Some((first.min(mark.second()), last.max(mark.second())));
@@ -193,26 +193,26 @@ impl Day {
         if is_new {
             extend(&mut self.new);
         }
-        for ((log, noted), found) in self.noted.iter().zip(&mut self.found) {
-            if (is_new || *log == own) && noted.contains(&mark) {
+        for ((log, known), found) in self.known.iter().zip(&mut self.found) {
+            if (is_new || *log == log_id) && known.contains(&mark) {
                 found.insert(mark);
             }
         }
     }
 
-    fn check(&self, own: LogId, day: u64) -> Result<(), LogIndexError> {
-        for ((log, noted), found) in self.noted.iter().zip(&self.found) {
-            if *log == own {
+    fn check(&self, log_id: LogId, day: u64) -> Result<(), LogIndexError> {
+        for ((log, known), found) in self.known.iter().zip(&self.found) {
+            if *log == log_id {
                 // The final second may be incomplete, because the file was copied while it was being written.
                 let Some((first, last)) = self.all.filter(|(first, last)| first < last) else { continue };
-                let expected = within(noted, &(first..=last - 1));
-                let there = within(found, &(first..=last - 1));
-                if (expected - there) * 4 > expected {
+                let expected = within(known, &(first..=last - 1));
+                let found_marks = within(found, &(first..=last - 1));
+                if (expected - found_marks) * 4 > expected {
                     return Err(LogIndexError::SameBeginning);
                 }
             } else if let Some((first, last)) = self.new {
                 let seconds: BTreeSet<_> = found.iter().map(|mark| mark.second()).collect();
-                if seconds.len() > 1 && 2 * found.len() >= within(noted, &(first..=last)) {
+                if seconds.len() > 1 && 2 * found.len() >= within(known, &(first..=last)) {
                     let at = |second: Option<&u64>| {
                         Timestamp::from_unix(day * DAY + second.copied().unwrap_or_default())
                     };
@@ -228,9 +228,9 @@ fn id(log: &SourceName) -> LogId {
     *KEY.visitor(&[b"log", log.as_bytes()]).as_bytes()
 }
 
-fn encode(noted: &[(LogId, BTreeSet<Mark>)]) -> Vec<u8> {
+fn encode(known: &[(LogId, BTreeSet<Mark>)]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
-    for (log, marks) in noted {
+    for (log, marks) in known {
         bytes.extend_from_slice(log);
         bytes.extend_from_slice(&u16::try_from(marks.len()).unwrap_or(u16::MAX).to_le_bytes());
         marks.iter().for_each(|mark| bytes.extend_from_slice(&mark.to_bytes()));
@@ -239,18 +239,18 @@ fn encode(noted: &[(LogId, BTreeSet<Mark>)]) -> Vec<u8> {
 }
 
 /// Decodes the output of [`encode`]. Returns `None` if this is not possible.
-fn decode(bytes: &[u8]) -> Option<Noted> {
+fn decode(bytes: &[u8]) -> Option<KnownLogs> {
     let (&VERSION, mut rest) = bytes.split_first()? else { return None };
-    let mut noted = Noted::new();
+    let mut known = KnownLogs::new();
     while !rest.is_empty() {
         let (log, after) = rest.split_first_chunk::<16>()?;
         let (count, after) = after.split_first_chunk::<2>()?;
         let (marks, after) = after.split_at_checked(8 * usize::from(u16::from_le_bytes(*count)))?;
         let (marks, _) = marks.as_chunks::<8>();
-        noted.push((*log, marks.iter().map(|mark| Mark::of_bytes(*mark)).collect()));
+        known.push((*log, marks.iter().map(|mark| Mark::of_bytes(*mark)).collect()));
         rest = after;
     }
-    Some(noted)
+    Some(known)
 }
 
 impl fmt::Display for LogIndexError {
@@ -258,14 +258,14 @@ impl fmt::Display for LogIndexError {
         match self {
             Self::Counted { from, to } => write!(
                 f,
-                "lines of the Unix times {from} to {to} were counted before, as a part of another log of this name; \
-                 import the log without them, or, if it comes from another server or site, give it its own name"
+                "lines between the Unix times {from} and {to} were already counted as part of another log with this name; \
+                 remove these lines, or use a different name if the log is from another server or site"
             ),
             Self::SameBeginning => f.write_str(
-                "it begins with the same line as another log of this name, but has other lines after it; give it its own name",
+                "the log starts with the same line as another log with this name, but continues differently; use a different name",
             ),
-            Self::Log(_) => f.write_str("the log cannot be read"),
-            Self::Store(_) => f.write_str("the index of the logs cannot be read or written"),
+            Self::Log(_) => f.write_str("cannot read the log"),
+            Self::Store(_) => f.write_str("cannot access the log index"),
         }
     }
 }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_shares_lines_with_another_one_is_refused() {
+    async fn logs_with_lines_of_a_different_log_are_rejected() {
         for day in [300, 50_000] {
             let store = MemoryStore::new();
             let index = LogIndex::new(store.clone(), "web-1");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_of_other_lines_is_admitted_unless_it_has_the_name_of_another() {
+    async fn logs_without_common_lines_are_admitted_under_a_new_name() {
         let index = LogIndex::new(MemoryStore::new(), "web-1");
         let (one, shared) = (lines(0, 0..500, "/"), lines(0, 0..1, "/"));
         assert_eq!(admit(&index, "one", &one, 0).await, Ok(()));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_the_same_whoever_made_the_request() {
+    fn marks_do_not_depend_on_the_client() {
         let mark = |client: &str| {
             let text = format!("{client} [01/May/2026:00:00:01 +0000] \"GET / HTTP/1.1\" 200 7\n");
             let mut parser = Parser::new(Format::common());
@@ -356,11 +356,11 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_read_as_they_were_written_and_others_are_not() {
+    fn documents_round_trip_and_invalid_documents_are_rejected() {
         let marks = (0..300).map(|n| Mark::of_bytes(u64::to_le_bytes(n << 40))).collect::<BTreeSet<_>>();
-        let noted = vec![([1; 16], marks), ([2; 16], BTreeSet::new())];
-        let bytes = encode(&noted);
-        assert_eq!(decode(&bytes), Some(noted));
+        let known = vec![([1; 16], marks), ([2; 16], BTreeSet::new())];
+        let bytes = encode(&known);
+        assert_eq!(decode(&bytes), Some(known));
         for wrong in [&bytes[..bytes.len() - 1], &[2], &[]] {
             assert_eq!(decode(wrong), None);
         }

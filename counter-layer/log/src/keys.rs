@@ -11,7 +11,7 @@ pub struct Keys(Vec<(Bucket, VisitorKey)>);
 
 /// Maximum number of cached keys. If an old log is not sorted, consecutive records might be from different
 /// days.
-const EPOCHS: usize = 16;
+const MAX_KEYS: usize = 16;
 
 impl Keys {
     /// Returns the cached visitor key of the epoch that contains `at`.
@@ -22,7 +22,7 @@ impl Keys {
 
     /// Adds the key of an epoch. If the cache is full, this removes the oldest key.
     pub fn insert(&mut self, epoch: Bucket, key: VisitorKey) {
-        if self.0.len() >= EPOCHS {
+        if self.0.len() >= MAX_KEYS {
             self.0.remove(0);
         }
         self.0.push((epoch, key));

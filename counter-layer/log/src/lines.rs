@@ -42,12 +42,12 @@ pub struct LogLine<'a> {
 }
 
 /// This must be enough for the longest line, the line ending, and an additional byte to detect longer lines.
-const ROOM: usize = 2 * MAX_LINE;
+const BUFFER_BYTES: usize = 2 * MAX_LINE;
 
 impl<R: Read> Lines<R> {
     /// Creates a reader that starts at this position of the log.
     pub fn new(reader: R, position: u64) -> Self {
-        let buffer = vec![0; ROOM];
+        let buffer = vec![0; BUFFER_BYTES];
         Self { reader, buffer, unread: 0..0, position, cut: 0, is_finished: false }
     }
 
@@ -99,9 +99,9 @@ impl<R: Read> Lines<R> {
     fn take(&mut self, length: usize) -> LogLine<'_> {
         let start = self.unread.start;
         self.unread.start += length;
-        let begin = self.position;
+        let from = self.position;
         self.position += length as u64 + std::mem::take(&mut self.cut);
-        LogLine { range: begin..self.position, text: &self.buffer[start..start + length] }
+        LogLine { range: from..self.position, text: &self.buffer[start..start + length] }
     }
 
     /// Reads more data. Returns `false` if none is available yet.
@@ -173,8 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_cut_and_those_behind_it_are_read() {
-        for long in [MAX_LINE - 1, MAX_LINE, MAX_LINE + 1, ROOM - 1, ROOM, ROOM + 1, 10 * MAX_LINE + 7] {
+    fn long_lines_are_truncated_and_later_lines_are_read() {
+        for long in [
+            MAX_LINE - 1,
+            MAX_LINE,
+            MAX_LINE + 1,
+            BUFFER_BYTES - 1,
+            BUFFER_BYTES,
+            BUFFER_BYTES + 1,
+            10 * MAX_LINE + 7,
+        ] {
             let text = [&vec![b'x'; long][..], b"\n", b"short\n"].concat();
             let found = read(text.chunks(1000).map(<[u8]>::to_vec).collect());
             assert_eq!(found.len(), 2, "{long}");
@@ -187,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_is_in_one_line_however_it_comes(pieces in prop::collection::vec("[a\n]{0,6}", 0..12)) {
+        fn chunking_does_not_change_the_lines(pieces in prop::collection::vec("[a\n]{0,6}", 0..12)) {
             let whole = pieces.concat();
             let found = read(pieces.into_iter().map(String::into_bytes).collect());
             let expected: Vec<_> = whole.split_inclusive('\n').collect();

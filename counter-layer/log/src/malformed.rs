@@ -46,12 +46,12 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLong => "the line is too long",
-            Self::Json => "the record is no JSON",
-            Self::Fields => "the fields are not those of the format",
-            Self::Time => "the time cannot be read",
-            Self::Address => "the client's address cannot be read",
-            Self::Request => "the request cannot be read",
-            Self::Status => "the status cannot be read",
+            Self::Json => "the record is not valid JSON",
+            Self::Fields => "the fields do not match the format",
+            Self::Time => "the time is invalid",
+            Self::Address => "the client address is invalid",
+            Self::Request => "the request is invalid",
+            Self::Status => "the status is invalid",
         })
     }
 }

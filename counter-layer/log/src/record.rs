@@ -151,7 +151,7 @@ impl RequestRecord<'_> {
             target: self.path.as_bytes(),
             version: None,
             host: None,
-            outcome: Outcome::Answered(status),
+            outcome: Outcome::Responded(status),
             peer: self.address,
             bytes: self.size,
             first_byte: self.time,
@@ -207,7 +207,7 @@ impl<'de> Deserialize<'de> for Record<'de> {
         let seconds = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?).ok();
         match (fields.counter, fields.path) {
             (Some(counter), None) if is_reserved(&counter) => {
-                Err(D::Error::custom("the layer keeps the name of the counter for itself"))
+                Err(D::Error::custom("the counter name is reserved for the layer"))
             }
             (Some(counter), None) => {
                 let count = fields.n.unwrap_or(NonZeroU32::MIN);
@@ -226,8 +226,8 @@ impl<'de> Deserialize<'de> for Record<'de> {
                 body: seconds(fields.body),
                 size: fields.size.and_then(|size| size.try_into().ok()),
             })),
-            (Some(_), Some(_)) => Err(D::Error::custom("there is a counter and a path")),
-            (None, None) => Err(D::Error::custom("there is neither a counter nor a path")),
+            (Some(_), Some(_)) => Err(D::Error::custom("both counter and path are set")),
+            (None, None) => Err(D::Error::custom("either counter or path must be set")),
         }
     }
 }
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_one_form_and_a_positive_count() {
+    fn records_need_a_counter_or_a_path_and_a_positive_count() {
         for record in [
             r#"{"counter":"a","at":1}"#,
             r#"{"counter":"a","at":1,"n":4294967295,"visitor":"","unknown":[]}"#,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_or_a_size_that_is_none_is_left_out_and_the_request_counts() {
+    fn invalid_times_and_sizes_are_ignored_and_the_request_counts() {
         let record = r#"{"path":"/","at":1,"time":-0.001,"body":1e300,"size":-1}"#;
         let Ok(Record::Request(request)) = serde_json::from_str(record) else { panic!("{record}") };
         assert_eq!((request.time, request.body, request.size), (None, None, None));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_does_not_show_who_it_was() {
+    fn debug_output_of_records_hides_the_visitor() {
         let record = r#"{"path":"/","at":1,"address":"192.0.2.1","user_agent":"curl"}"#;
         let shown = format!("{:?}", serde_json::from_str::<Record<'_>>(record).expect("a record"));
         assert!(!shown.contains("192") && !shown.contains("curl"), "{shown}");

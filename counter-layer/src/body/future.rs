@@ -39,8 +39,8 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut inner = self.project().inner;
-        let answer = ready!(inner.as_mut().poll(cx));
-        Poll::Ready(answer.map(|response| {
+        let result = ready!(inner.as_mut().poll(cx));
+        Poll::Ready(result.map(|response| {
             let open = inner.guard.open_body(&response);
             response.map(|body| MeasuredBody::new(body, open))
         }))

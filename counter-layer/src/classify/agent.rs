@@ -6,26 +6,26 @@ use aho_corasick::{Anchored, MatchKind};
 use counter_core::visits::Agent;
 
 /// The rest of a user agent is ignored.
-const LOOKED_AT: usize = 1024;
+const MAX_SCANNED_BYTES: usize = 1024;
 
 /// An automaton to find the words of bots and browsers in a single pass over the user agent.
-pub(crate) struct Signs {
+pub(crate) struct AgentMatcher {
     words: DFA,
     start: StateID,
     /// The meaning of each word.
-    signs: Box<[Sign]>,
+    markers: Box<[Marker]>,
 }
 
 /// A word found in a user agent.
 struct Found {
-    sign: Sign,
+    marker: Marker,
     start: usize,
     end: usize,
 }
 
 /// The meaning of a word in a user agent.
 #[derive(Clone, Copy, Debug)]
-enum Sign {
+enum Marker {
     /// A browser or an app, or a device used only by people.
     Person,
     /// A bot that includes a web or mail address, even as part of the device name.
@@ -47,18 +47,18 @@ enum Sign {
 }
 
 /// Words, separated by bars. If two words start at the same position, the first in this list wins.
-const WORDS: [(Sign, &str); 12] = [
+const WORDS: [(Marker, &str); 12] = [
     // Parts of browser user agents that contain a bot word.
     (
-        Sign::Person,
+        Marker::Person,
         "http://bsalsa.com|user-agent: mozilla|compatible; msie|khtml, like gecko, safari|android@|ios@|http pgdl\
         |https)|https;",
     ),
-    (Sign::Address, "http:|https:|www.|(at)|[at]|bot/|googlebot|-google"),
-    (Sign::Host, ".com|.net|.org|.io|.ai|.co|.dev"),
+    (Marker::Address, "http:|https:|www.|(at)|[at]|bot/|googlebot|-google"),
+    (Marker::Host, ".com|.net|.org|.io|.ai|.co|.dev"),
     // Kinds and activities of bots.
     (
-        Sign::Bot,
+        Marker::Bot,
         "agent|alert|analy|archiv|audit|automat|bot|capture|check|classif|collector|compliance|crawl|data|detect\
         |diagnos|domain|downloader|extract|favicon|feed|fetch|generator|grab|grader|harvest|headless|imageproxy\
         |indexer|insight|inspect|lookup|mailproxy|marketing|measure|metric|monitor|observatory|opengraph|page speed\
@@ -67,23 +67,23 @@ const WORDS: [(Sign, &str); 12] = [
         |tester|thumb|tracker|transcod|uptime|validat|verif|watcher|webshot|website|whois",
     ),
     // Syntax used by bots: an address, or a comment not used by browsers.
-    (Sign::Bot, "http|@|; +|-user/|google-|khtml, like gecko; |khtml, like gecko, "),
+    (Marker::Bot, "http|@|; +|-user/|google-|khtml, like gecko; |khtml, like gecko, "),
     // Libraries, browser drivers, and services that pretend to be browsers and visit lots of sites.
     (
-        Sign::Bot,
+        Marker::Bot,
         "anthropic|axios|casperjs|catchpoint|chatgpt|claude|cloudflare|curl/|cypress|dynatrace|gtmetrix|htmlunit\
         |lighthouse|node.js|nutch|openai|phantomas|phantomjs|pingdom|playwright|ptst|puppeteer|python|selenium\
         |site24x7|sitespeed|slimerjs|spdr|statuscake|thousandeyes|whatsapp/|wkhtml| wpm|zgrab",
     ),
-    (Sign::Engine, "gecko|goanna|webkit"),
-    (Sign::Compatible, "compatible;"),
-    (Sign::Android, "; android |; adr "),
-    (Sign::Mobile, "mobile"),
-    (Sign::Safari, "safari/"),
+    (Marker::Engine, "gecko|goanna|webkit"),
+    (Marker::Compatible, "compatible;"),
+    (Marker::Android, "; android |; adr "),
+    (Marker::Mobile, "mobile"),
+    (Marker::Safari, "safari/"),
     // Other engines and browsers; app frameworks; phones, televisions and consoles, with platforms and
     // manufacturers; and the encryption strength, which browsers in the nineties included.
     (
-        Sign::Person,
+        Marker::Person,
         "alcatel|amiga|android|appletv|asus|blackberry|brew/|browser/|ce-html|cfnetwork|cldc|dalvik|dillo\
         |docomo|elinks|exoplayer|fban/|hbbtv|htc|huawei|icab|ipad|iphone|ipod| ios/|; ios |j-phone|kddi\
         |konqueror|lg-|lge|links (|lynx|maui|midp|mmp/|mosaic|mot-|motorola|msie|netcast|netfront\
@@ -94,9 +94,9 @@ const WORDS: [(Sign, &str); 12] = [
     ),
 ];
 
-impl Default for Signs {
+impl Default for AgentMatcher {
     fn default() -> Self {
-        let words = || WORDS.iter().flat_map(|(sign, words)| words.split('|').map(|word| (*sign, word)));
+        let words = || WORDS.iter().flat_map(|(marker, words)| words.split('|').map(|word| (*marker, word)));
         // `AhoCorasick` would choose the same for this number of words, but it compiles all kinds of
         // automata.
         let automaton = DFA::builder()
@@ -105,28 +105,28 @@ impl Default for Signs {
             .build(words().map(|(_, word)| word))
             .expect("an automaton of a few short words is small");
         let start = automaton.start_state(Anchored::No).expect("it may begin anywhere");
-        Self { words: automaton, start, signs: words().map(|(sign, _)| sign).collect() }
+        Self { words: automaton, start, markers: words().map(|(marker, _)| marker).collect() }
     }
 }
 
-impl Signs {
+impl AgentMatcher {
     /// Returns the agent with this user agent. Without any known words this must be a bot, since all browsers
     /// name the engine.
     pub(crate) fn agent(&self, user_agent: &[u8]) -> Agent {
-        let text = &user_agent[..user_agent.len().min(LOOKED_AT)];
+        let text = &user_agent[..user_agent.len().min(MAX_SCANNED_BYTES)];
         let (mut agent, mut engine, mut mobile) = (Agent::Bot, false, false);
         let (mut device, mut safari, mut at) = (0, text.len(), 0);
         while let Some(found) = self.next(text, at) {
             at = found.end;
-            match found.sign {
-                Sign::Address => return Agent::Bot,
-                Sign::Host if ends_host(text, found.start, at) => return Agent::Bot,
-                Sign::Bot if at > device => return Agent::Bot,
-                Sign::Compatible if engine => return Agent::Bot,
-                Sign::Host | Sign::Bot | Sign::Compatible => {}
-                Sign::Person => agent = Agent::Human,
-                Sign::Engine => (agent, engine) = (Agent::Human, true),
-                Sign::Android => {
+            match found.marker {
+                Marker::Address => return Agent::Bot,
+                Marker::Host if ends_host(text, found.start, at) => return Agent::Bot,
+                Marker::Bot if at > device => return Agent::Bot,
+                Marker::Compatible if engine => return Agent::Bot,
+                Marker::Host | Marker::Bot | Marker::Compatible => {}
+                Marker::Person => agent = Agent::Human,
+                Marker::Engine => (agent, engine) = (Agent::Human, true),
+                Marker::Android => {
                     (agent, mobile) = (Agent::Human, true);
                     // A second match in the same comment does not change the end, and must not be scanned
                     // again.
@@ -134,8 +134,8 @@ impl Signs {
                         device = comment_end(text, at);
                     }
                 }
-                Sign::Mobile => mobile = true,
-                Sign::Safari => safari = at,
+                Marker::Mobile => mobile = true,
+                Marker::Safari => safari = at,
             }
         }
         if !mobile && adds_no_version(&text[safari..]) { Agent::Bot } else { agent }
@@ -145,7 +145,7 @@ impl Signs {
     /// needs 1.7 times the instructions.
     fn next(&self, text: &[u8], from: usize) -> Option<Found> {
         let (mut state, mut found) = (self.start, None);
-        for (place, byte) in text.iter().enumerate().skip(from) {
+        for (index, byte) in text.iter().enumerate().skip(from) {
             state = self.words.next_state(Anchored::No, state, *byte);
             if self.words.is_special(state) {
                 if self.words.is_dead(state) {
@@ -153,12 +153,12 @@ impl Signs {
                 }
                 if self.words.is_match(state) {
                     // A longer word at the same position may still match, if it comes first in the list.
-                    found = Some((self.words.match_pattern(state, 0), place + 1));
+                    found = Some((self.words.match_pattern(state, 0), index + 1));
                 }
             }
         }
         let (word, end) = found?;
-        Some(Found { sign: self.signs[word.as_usize()], start: end - self.words.pattern_len(word), end })
+        Some(Found { marker: self.markers[word.as_usize()], start: end - self.words.pattern_len(word), end })
     }
 }
 
@@ -176,10 +176,10 @@ fn ends_host(text: &[u8], start: usize, end: usize) -> bool {
 /// Returns the end of the comment at this position.
 fn comment_end(text: &[u8], from: usize) -> usize {
     let mut depth = 0_usize;
-    for (place, byte) in text.iter().enumerate().skip(from) {
+    for (index, byte) in text.iter().enumerate().skip(from) {
         match byte {
             b'(' => depth += 1,
-            b')' if depth == 0 => return place,
+            b')' if depth == 0 => return index,
             b')' => depth -= 1,
             _ => {}
         }

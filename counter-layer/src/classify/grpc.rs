@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_says_so_and_is_a_post() {
+    fn a_call_is_a_post_of_a_grpc_media_type() {
         for (method, media_type, call) in [
             (Method::POST, "application/grpc", true),
             (Method::POST, "application/grpc+proto", true),
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn only_messages_and_success_say_that_a_method_exists() {
+    fn only_messages_or_success_prove_that_a_method_exists() {
         for (code, media_type, status, served) in [
             (200, "application/grpc", None, true),
             (200, "application/grpc+proto", Some("0"), true),

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefetch_is_what_says_so() {
+    fn prefetches_are_recognized_by_purpose_headers() {
         for (header, value, prefetch) in [
             ("sec-purpose", "prefetch", true),
             ("sec-purpose", "prefetch;prerender", true),

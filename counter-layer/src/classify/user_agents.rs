@@ -4,7 +4,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::classify::agent::Signs;
+use crate::classify::agent::AgentMatcher;
 use crate::recent::Recent;
 use crate::request;
 
@@ -26,7 +26,7 @@ pub(crate) struct Digest(u64);
 /// as long as a lookup, and most requests use the same few user agents.
 #[derive(Default)]
 pub(crate) struct UserAgents {
-    signs: Signs,
+    matcher: AgentMatcher,
     recent: Recent,
 }
 
@@ -35,7 +35,7 @@ impl UserAgents {
     #[inline]
     pub(crate) fn of(&self, headers: &HeaderMap) -> UserAgent {
         let text = text(headers);
-        let number = self.recent.number(text, 0, || self.look(text));
+        let number = self.recent.number(text, 0, || self.classify(text));
         let agent = if number & 1 == 1 { Agent::Bot } else { Agent::Human };
         UserAgent { agent, digest: Digest(number >> 1) }
     }
@@ -43,8 +43,8 @@ impl UserAgents {
     /// Classifies a user agent. The lowest bit is set for bots, the other bits are the digest.
     // Not inlined, because we want to keep the common path short.
     #[cold]
-    fn look(&self, text: &[u8]) -> u64 {
-        Digest::of(text).0 << 1 | u64::from(self.signs.agent(text) == Agent::Bot)
+    fn classify(&self, text: &[u8]) -> u64 {
+        Digest::of(text).0 << 1 | u64::from(self.matcher.agent(text) == Agent::Bot)
     }
 }
 
@@ -62,8 +62,8 @@ impl Digest {
 
 #[inline]
 fn text(headers: &HeaderMap) -> &[u8] {
-    let in_front = request::in_front(headers, |name| *name == header::USER_AGENT);
-    in_front.or_else(|| headers.get(header::USER_AGENT)).map_or(b"", HeaderValue::as_bytes)
+    let leading_header = request::leading_header(headers, |name| *name == header::USER_AGENT);
+    leading_header.or_else(|| headers.get(header::USER_AGENT)).map_or(b"", HeaderValue::as_bytes)
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_again_is_what_was_found_first() {
+    fn a_cached_user_agent_yields_the_same_facts() {
         let known = UserAgents::default();
         for (text, agent) in
             [("Mozilla/5.0 Gecko/20100101 Firefox/140.0", Agent::Human), ("curl/8", Agent::Bot)]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_no_user_agent_is_a_bot() {
+    fn a_missing_user_agent_is_a_bot() {
         assert_eq!(UserAgents::default().of(&HeaderMap::new()).agent, Agent::Bot);
     }
 }

@@ -34,16 +34,16 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(this.inner.poll(cx));
+        let result = ready!(this.inner.poll(cx));
         let mut call = this.call.take();
-        let fields = answer.as_ref().ok().map(Response::headers);
+        let fields = result.as_ref().ok().map(Response::headers);
         // If the head has a status, or the body already ended, the response is complete.
-        let ends = answer.as_ref().map_or(true, |response| {
+        let ends = result.as_ref().map_or(true, |response| {
             response.headers().contains_key("grpc-status") || response.body().is_end_stream()
         });
         if ends && let Some(call) = call.take() {
             call.end(fields);
         }
-        Poll::Ready(answer.map(|response| response.map(|body| GrpcStatusBody::new(body, call))))
+        Poll::Ready(result.map(|response| response.map(|body| GrpcStatusBody::new(body, call))))
     }
 }

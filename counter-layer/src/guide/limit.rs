@@ -44,7 +44,7 @@
 //! The store contains the ids of limited clients. These ids are keyed with a secret that is not in the store,
 //! because otherwise someone with the store could try all addresses. Instances with the same
 //! [`Secret`](counter_core::Secret) share a limit, independent of visitor salts. With
-//! [`Secret::of_this_process`](counter_core::Secret::of_this_process) the limit applies per instance, i.e.
+//! [`Secret::process_local`](counter_core::Secret::process_local) the limit applies per instance, i.e.
 //! three instances let three times as much pass, and restarts reset it: use this for a single process only.
 //! You can also pass a recorder instead of a secret, to use the secret of these counters.
 //!

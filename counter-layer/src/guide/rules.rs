@@ -350,13 +350,13 @@
 //! assert_eq!(
 //!     words("/x/../api/7"),
 //!     "GET /api/7 counts under \"api\" by the prefix pattern \"/api/*\": \
-//!      no exact pattern and no template match, and it is the longest prefix",
+//!      no exact pattern or template matches, and this is the longest prefix",
 //! );
 //! assert_eq!(
 //!     words("/a.ico"),
-//!     r#"GET /a.ico is excluded by the extension pattern "*.ico", whatever the rules say"#,
+//!     r#"GET /a.ico is excluded by the extension pattern "*.ico", which takes precedence over rules"#,
 //! );
-//! assert_eq!(words("/about"), "GET /about is matched by no rule");
+//! assert_eq!(words("/about"), "GET /about does not match any rule");
 //! # Ok::<(), counter_layer::RulesError>(())
 //! ```
 //!
@@ -375,11 +375,11 @@
 //!     ("/articles/{id", "unpaired brace"),
 //!     ("/a/*/b", "write {name} for one segment"),
 //!     ("/a/{id}/*", "write /{*rest}"),
-//!     ("articles", "does not begin with a slash"),
-//!     ("*.tar.gz", "is not one extension"),
+//!     ("articles", "does not start with a slash"),
+//!     ("*.tar.gz", "is not a single extension"),
 //!     ("/a//b", "two slashes"),
-//!     ("/a/../b", "write the path it leads to"),
-//!     ("/a;v=1", "write it without"),
+//!     ("/a/../b", "write the resolved path"),
+//!     ("/a;v=1", "remove it"),
 //!     ("/a?b=c", "write the path only"),
 //!     ("/%61", "write a"), // paths are decoded first
 //!     ("/", "the home page"), // either the default or the home page
@@ -393,7 +393,7 @@
 //!     let error = rules.rule(Rule::counter("other").pattern(other)).build().unwrap_err();
 //!     let words = format!(
 //!         "the patterns {one:?} for \"one\" and {other:?} for \"other\" match the same requests: \
-//!          leave one out, or give the rules different methods"
+//!          remove one, or give the rules different methods"
 //!     );
 //!     assert_eq!(error.to_string(), words);
 //! }

@@ -448,7 +448,7 @@
 //! | | without a secret | with the same secret in all instances |
 //! |---|---|---|
 //! | unique visitors | as long as the salt of a day exists (two days; in backups and append-only files, as long as the files are kept): if an address with a user agent was probably among the visitors of a page in a given hour. Addresses can be tried, the whole IPv4 range within minutes | the number of visitors, and if the same register was raised in multiple sketches of a day |
-//! | limits by identity, tokens, readers of the forum in the example | the ids need a secret: this is `Secret::of_this_process`, so the limit applies per instance, until a restart | the number of ids in a window, and the counts per id. No addresses, and no link between ids of different windows |
+//! | limits by identity, tokens, readers of the forum in the example | the ids need a secret: this is `Secret::process_local`, so the limit applies per instance, until a restart | the number of ids in a window, and the counts per id. No addresses, and no link between ids of different windows |
 //! | unique counters, text dimensions | the data supplied by the application | the same |
 //!
 //! The secret is never stored, logged or part of a key. With both the store and the secret, addresses can be

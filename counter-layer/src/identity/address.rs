@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::forwarded::Forwarded;
 use super::head::RequestHead;
-use super::{Marked, Told};
+use super::{ExpiringRegister, ExpiringVisitor};
 use crate::classify::Digest;
 use crate::closure::Closure;
 use crate::request;
@@ -25,7 +25,7 @@ pub struct Address {
     /// Bits of an IPv6 address to use.
     ipv6_mask: u128,
     /// The prefix length was set by the application.
-    pub(super) is_chosen: bool,
+    pub(super) has_custom_prefix: bool,
     user_agent: bool,
     /// Returns the peer address, instead of the request extensions.
     peer: Option<Arc<PeerClosure>>,
@@ -55,13 +55,13 @@ impl Address {
     }
 
     const fn of(client: Client) -> Self {
-        Self { client, ipv6_mask: mask(64), is_chosen: false, user_agent: true, peer: None }
+        Self { client, ipv6_mask: mask(64), has_custom_prefix: false, user_agent: true, peer: None }
     }
 
     /// Sets the number of leading bits to use for IPv6 addresses, at most 128.
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_mask = mask(bits);
-        self.is_chosen = true;
+        self.has_custom_prefix = true;
         self
     }
 
@@ -103,19 +103,19 @@ impl Address {
     }
 
     /// Returns the visitor with this address.
-    pub(super) fn visitor(&self, address: u128, user_agent: Digest, salt: &Salt) -> Told {
-        salt.visitor_until(&[&self.identifying(address, user_agent)])
+    pub(super) fn visitor(&self, address: u128, user_agent: Digest, salt: &Salt) -> ExpiringVisitor {
+        salt.visitor_until(&[&self.identity_bytes(address, user_agent)])
     }
 
     /// Returns the register of the visitor with this address.
     #[inline(always)]
-    pub(super) fn marked(&self, address: u128, user_agent: Digest, salt: &Salt) -> Marked {
-        salt.register_until(&self.identifying(address, user_agent))
+    pub(super) fn register_until(&self, address: u128, user_agent: Digest, salt: &Salt) -> ExpiringRegister {
+        salt.register_until(&self.identity_bytes(address, user_agent))
     }
 
     /// Returns the bytes to be hashed for the visitor with this address.
     #[inline(always)]
-    fn identifying(&self, address: u128, user_agent: Digest) -> [u8; 24] {
+    fn identity_bytes(&self, address: u128, user_agent: Digest) -> [u8; 24] {
         // We always use the same layout, because keys are prepared for this length.
         let mut visitor = [0; 24];
         visitor[..16].copy_from_slice(&address.to_le_bytes());
@@ -130,16 +130,16 @@ impl Address {
     pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<u128> {
         match (&self.client, &self.peer) {
             (Client::Peer, None) => Some(self.bits(request::peer(head.extensions)?.ip())),
-            _ => self.client_elsewhere(head),
+            _ => self.resolve_client(head),
         }
     }
 
     // Not inlined, since this is not the default.
     #[inline(never)]
-    fn client_elsewhere(&self, head: &RequestHead<'_>) -> Option<u128> {
+    fn resolve_client(&self, head: &RequestHead<'_>) -> Option<u128> {
         let peer = match &self.peer {
             None => request::peer(head.extensions).map(SocketAddr::ip),
-            Some(closure) => closure.ask(|peer| peer(head)).flatten(),
+            Some(closure) => closure.call(|peer| peer(head)).flatten(),
         };
         Some(self.bits(self.client.address(peer, head.headers)?))
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_found_from_the_right_and_only_behind_trusted_hops() {
+    fn the_client_is_the_entry_of_the_outermost_trusted_hop() {
         check(&["192.0.2.1"], 0, Some("10.0.0.1"));
         check(&[], 1, Some("10.0.0.1"));
         check(&["192.0.2.1"], 1, Some("192.0.2.1"));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_first_from_the_right_that_no_trusted_network_has() {
+    fn the_client_is_the_rightmost_address_outside_trusted_networks() {
         check_networks("192.0.2.7", &["198.51.100.9"], Some("192.0.2.7"));
         check_networks("10.0.0.1", &[], Some("10.0.0.1"));
         check_networks("10.0.0.1", &["192.0.2.1"], Some("192.0.2.1"));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_peer_the_hops_are_believed_and_the_networks_are_not() {
+    fn without_a_peer_only_hops_are_trusted() {
         let some = headers(&["192.0.2.1"]);
         assert_eq!(xff().trusted_hops(1).client.address(None, &some), Some(ip("192.0.2.1")));
         assert_eq!(xff().trusted_hops(2).client.address(None, &some), None);
@@ -304,7 +304,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_spoofed_left_changes_nothing(
+        fn spoofed_entries_on_the_left_are_ignored(
             spoofed in prop::collection::vec(r#"\PC{0,30}|10\.[0-9]\.0\.1|192\.0\.2\.[0-9]"#, 0..4),
             lines in any::<bool>(),
         ) {

@@ -7,7 +7,7 @@ use counter_core::Secret;
 use counter_core::visitor::{Salt, VisitorKey};
 use http::{HeaderMap, HeaderValue, header};
 
-use super::Told;
+use super::ExpiringVisitor;
 use super::head::RequestHead;
 
 /// An identity by a cookie with a random 128-bit id, set by the layer.
@@ -48,7 +48,7 @@ pub struct IssuedCookie {
 /// The visitor of a request, and the cookie to be set in the response.
 #[derive(Default)]
 pub(super) struct Visit {
-    pub(super) visitor: Option<Told>,
+    pub(super) visitor: Option<ExpiringVisitor>,
     pub(super) cookie: Option<HeaderValue>,
 }
 
@@ -91,7 +91,7 @@ impl IssuedCookie {
         &self.name
     }
 
-    pub(super) fn has_a_name(&self) -> bool {
+    pub(super) fn has_valid_name(&self) -> bool {
         is_name(&self.name)
     }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_found_by_its_whole_name() {
+    fn cookie_names_must_match_completely() {
         check(&[], None);
         check(&["visitor=a1"], Some("a1"));
         check(&["theme=dark; visitor=a1; x=y"], Some("a1"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_token() {
+    fn cookie_names_are_tokens() {
         assert!(is_name("__Host-visitor"));
         for name in ["", "a=b", "a;b", "a b", "é"] {
             assert!(!is_name(name), "{name}");

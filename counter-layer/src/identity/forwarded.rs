@@ -146,7 +146,7 @@ fn value(text: &[u8]) -> Option<(Value<'_>, &[u8])> {
 impl<'a> Value<'a> {
     /// Returns the value with backslashes removed, or `None` if it does not fit in the buffer, and thus can't
     /// be an address.
-    fn unquoted<'b>(&self, room: &'b mut [u8; 64]) -> Option<&'b [u8]>
+    fn unquoted<'b>(&self, buffer: &'b mut [u8; 64]) -> Option<&'b [u8]>
     where
         'a: 'b,
     {
@@ -159,11 +159,11 @@ impl<'a> Value<'a> {
         for byte in text {
             escaped = *byte == b'\\' && !escaped;
             if !escaped {
-                *room.get_mut(length)? = *byte;
+                *buffer.get_mut(length)? = *byte;
                 length += 1;
             }
         }
-        Some(&room[..length])
+        Some(&buffer[..length])
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_entry_of_a_forwarded_header_is_read_as_rfc_7239_says() {
+    fn the_last_forwarded_entry_is_parsed_as_rfc_7239_requires() {
         check("for=192.0.2.43", Some("192.0.2.43"));
         check("for=192.0.2.43, for=198.51.100.17", Some("198.51.100.17"));
         check("For=\"[2001:db8:cafe::17]:4711\"", Some("2001:db8:cafe::17"));
@@ -225,21 +225,21 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_between_quotation_marks_parts_nothing() {
+    fn a_quoted_comma_does_not_separate_entries() {
         check(r#"for=192.0.2.1;host="a, for=203.0.113.6""#, Some("192.0.2.1"));
         check(r#"for=192.0.2.1;host="a\", for=203.0.113.6""#, Some("192.0.2.1"));
         check(r#"for=192.0.2.1;host="a\\", for=203.0.113.6"#, Some("203.0.113.6"));
     }
 
     #[test]
-    fn a_quotation_that_the_client_left_open_swallows_nothing() {
+    fn an_unclosed_quote_from_the_client_hides_no_entry() {
         check(r#"for="evil, for=192.0.2.1;proto=https"#, Some("192.0.2.1"));
         check(r#"for="evil\, for="[2001:db8::1]""#, Some("2001:db8::1"));
     }
 
     proptest! {
         #[test]
-        fn no_bytes_panic(value in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn arbitrary_bytes_do_not_panic(value in prop::collection::vec(any::<u8>(), 0..80)) {
             if http::HeaderValue::from_bytes(&value).is_ok() {
                 first(&Forwarded::RFC7239, &[&value]);
                 first(&Forwarded::X_FORWARDED_FOR, &[&value]);
@@ -247,13 +247,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_of_its_signs_panics(value in r#"[for="\\;,:. \[\]0-9a-f]{0,60}"#) {
+        fn text_of_syntax_characters_does_not_panic(value in r#"[for="\\;,:. \[\]0-9a-f]{0,60}"#) {
             first(&Forwarded::RFC7239, &[value.as_bytes()]);
             first(&Forwarded::X_FORWARDED_FOR, &[value.as_bytes()]);
         }
 
         #[test]
-        fn nothing_on_the_left_changes_what_a_proxy_wrote(
+        fn text_on_the_left_does_not_change_the_proxy_entry(
             left in r#"([for="\\;,:. 0-9a-f]|\PC){0,40}"#,
             same_line in any::<bool>(),
         ) {

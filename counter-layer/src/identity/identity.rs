@@ -9,7 +9,7 @@ use super::address::{Address, ForwardedAddress};
 use super::cookie::IssuedCookie;
 use super::forwarded::Forwarded;
 use super::head::RequestHead;
-use super::{Marked, Told, cookie};
+use super::{ExpiringRegister, ExpiringVisitor, cookie};
 use crate::classify::Digest;
 use crate::closure::Closure;
 
@@ -64,7 +64,7 @@ pub enum IdentityError {
 
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    Nobody,
+    Disabled,
     Address(Address),
     Cookie(Arc<str>),
     Issued(IssuedCookie),
@@ -72,14 +72,14 @@ pub(super) enum Source {
     Closure(ClosureIdentity),
 }
 
-type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<Told> + Send + Sync;
+type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<ExpiringVisitor> + Send + Sync;
 
 #[derive(Clone)]
 struct Identify(Arc<Closure<IdentifyFn>>);
 
 /// The part of a request to be read.
 pub(crate) enum Reads<'a> {
-    Nothing,
+    None,
     Address(&'a Address),
     IssuedCookie,
     Other,
@@ -156,7 +156,7 @@ impl Identity {
 
     /// Disables visitors.
     pub const fn none() -> Self {
-        Self::of(Source::Nobody)
+        Self::of(Source::Disabled)
     }
 
     /// Sets the key of the hash, instead of the salts shared via the store.
@@ -172,7 +172,7 @@ impl Identity {
     pub(crate) const fn rotates(&self) -> bool {
         let stable = match &self.source {
             Source::Closure(closure) => closure.stable,
-            Source::Nobody | Source::Address(_) => false,
+            Source::Disabled | Source::Address(_) => false,
             Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
         };
         self.key.is_none() && !stable
@@ -186,7 +186,7 @@ impl Identity {
     pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
         self.source.check()?;
         let stable = match &self.source {
-            Source::Nobody => return Ok(Visitors(None)),
+            Source::Disabled => return Ok(Visitors(None)),
             Source::Cookie(_) | Source::Issued(_) | Source::Header(_) => true,
             Source::Closure(closure) => closure.stable,
             Source::Address(_) => false,
@@ -198,7 +198,7 @@ impl Identity {
         };
         let source = match self.source.clone() {
             // If a signature can't be verified by another process, visitors would change with every restart.
-            Source::Issued(cookie) if !recorder.secret().is_of_this_process() => {
+            Source::Issued(cookie) if !recorder.secret().is_process_local() => {
                 Source::Issued(cookie.signed(recorder.secret()))
             }
             source => source,
@@ -213,7 +213,7 @@ impl Source {
             Self::Cookie(name) if !cookie::is_name(name) => {
                 Err(IdentityError::CookieName((**name).to_owned()))
             }
-            Self::Issued(cookie) if !cookie.has_a_name() => {
+            Self::Issued(cookie) if !cookie.has_valid_name() => {
                 Err(IdentityError::CookieName(cookie.name().to_owned()))
             }
             _ => Ok(()),
@@ -256,7 +256,7 @@ impl ClosureIdentity {
 impl Visitors {
     pub(crate) const fn reads(&self) -> Reads<'_> {
         match &self.0 {
-            None | Some((Source::Nobody, _)) => Reads::Nothing,
+            None | Some((Source::Disabled, _)) => Reads::None,
             Some((Source::Address(address), _)) => Reads::Address(address),
             Some((Source::Issued(_), _)) => Reads::IssuedCookie,
             Some((Source::Cookie(_) | Source::Header(_) | Source::Closure(_), _)) => Reads::Other,
@@ -271,7 +271,7 @@ impl Visitors {
         user_agent: Digest,
         cookie: &mut Option<HeaderValue>,
         client: &mut Option<u128>,
-    ) -> Option<Told> {
+    ) -> Option<ExpiringVisitor> {
         match self.0.as_ref()? {
             (Source::Address(address), salt) => {
                 // The user agent is not sufficient to identify a visitor.
@@ -284,17 +284,17 @@ impl Visitors {
 
     /// Returns the register of the [visitor](Self::visitor), to avoid computing an id.
     #[inline(always)]
-    pub(crate) fn marked(
+    pub(crate) fn register_until(
         &self,
         head: &RequestHead<'_>,
         user_agent: Digest,
         cookie: &mut Option<HeaderValue>,
         client: &mut Option<u128>,
-    ) -> Option<Marked> {
+    ) -> Option<ExpiringRegister> {
         match self.0.as_ref()? {
             (Source::Address(address), salt) => {
                 *client = address.client(head);
-                client.map(|client| address.marked(client, user_agent, salt))
+                client.map(|client| address.register_until(client, user_agent, salt))
             }
             (source, salt) => source.visitor(head, salt, cookie).map(|(id, until)| (id.into(), until)),
         }
@@ -304,10 +304,15 @@ impl Visitors {
 impl Source {
     // Not inlined, because the address path needs the CPU registers.
     #[inline(never)]
-    fn visitor(&self, head: &RequestHead<'_>, salt: &Salt, cookie: &mut Option<HeaderValue>) -> Option<Told> {
+    fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        salt: &Salt,
+        cookie: &mut Option<HeaderValue>,
+    ) -> Option<ExpiringVisitor> {
         let named = |value: &[u8]| salt.visitor_until(&[value]);
         match self {
-            Self::Nobody | Self::Address(_) => None,
+            Self::Disabled | Self::Address(_) => None,
             Self::Cookie(name) => cookie::value(head.headers, name).map(named),
             Self::Issued(issued) => {
                 let visit = issued.visit(head, salt);
@@ -320,7 +325,7 @@ impl Source {
             }
             Self::Closure(closure) => {
                 let Identify(identify) = &closure.identify;
-                identify.ask(|identify| identify(head, salt)).flatten()
+                identify.call(|identify| identify(head, salt)).flatten()
             }
         }
     }
@@ -336,7 +341,7 @@ impl fmt::Display for IdentityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Salt(error) => error.fmt(f),
-            Self::CookieName(name) => write!(f, "{name:?} is no name of a cookie"),
+            Self::CookieName(name) => write!(f, "{name:?} is not a valid cookie name"),
         }
     }
 }
@@ -380,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_is_an_address_or_a_network_of_64_bits_with_a_user_agent() {
+    fn a_visitor_is_an_address_prefix_with_a_user_agent() {
         let visitors = visitors(Identity::default().key(VisitorKey::new([1; 16])));
         let visitor = |address, agent| visitor(&visitors, address, &[("user-agent", agent)]);
         assert_eq!(visitor("2001:db8::1", "a"), visitor("2001:db8::2", "a"));
@@ -392,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_has_any_length_and_the_user_agent_may_not_matter() {
+    fn prefix_length_and_user_agent_are_configurable() {
         for (bits, same, other) in [
             (48, "2001:db8:0:ffff::1", "2001:db8:1::1"),
             (56, "2001:db8:0:ff::1", "2001:db8:0:100::1"),
@@ -409,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_a_header_an_extension_and_a_closure_are_visitors_where_they_are_there() {
+    fn cookies_headers_extensions_and_closures_identify_visitors() {
         let cookie = visitors(Identity::cookie("visitor"));
         let with = |value| visitor(&cookie, "192.0.2.1", &[("cookie", value)]);
         assert!(with("visitor=a").is_some() && with("visitor=a") == with("x=y; visitor=a"));
@@ -432,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_stable_identity_counts_by_the_week() {
+    fn weekly_visitors_need_a_stable_identity() {
         let week = Precision::try_from(604_800).expect("not 0");
         let weekly = Precisions::new([week]).expect("a set");
         let builder = Counters::builder(MemoryStore::new()).visitor_precisions(weekly).stable_visitors();
@@ -457,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_cookie_has_is_refused() {
+    fn an_invalid_cookie_name_is_rejected() {
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
         let error = Identity::cookie("a=b").bind(&counters.recorder()).expect_err("not a token");
         assert_eq!(error, IdentityError::CookieName("a=b".to_owned()));

@@ -7,7 +7,7 @@ use super::identity::{Identity, IdentityError, Source, Visitors};
 const IPV6_PREFIX: u8 = 56;
 
 impl Identity {
-    pub(crate) const fn has_a_key(&self) -> bool {
+    pub(crate) const fn has_key(&self) -> bool {
         self.key.is_some()
     }
 
@@ -17,9 +17,10 @@ impl Identity {
         self.source.check()?;
         let salt = Salt::from(self.key.unwrap_or_else(|| secret.key("limit")));
         let source = match self.source {
-            Source::Nobody => return Ok(Visitors(None)),
+            Source::Disabled => return Ok(Visitors(None)),
             Source::Address(address) => {
-                let address = if address.is_chosen { address } else { address.ipv6_prefix(IPV6_PREFIX) };
+                let address =
+                    if address.has_custom_prefix { address } else { address.ipv6_prefix(IPV6_PREFIX) };
                 Source::Address(address.without_user_agent())
             }
             Source::Issued(cookie) => Source::Issued(cookie.signed(secret)),

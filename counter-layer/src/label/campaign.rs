@@ -4,13 +4,13 @@ use super::text::Text;
 use super::value::Value;
 
 /// Longer values are not considered a campaign.
-const MOST: usize = 64;
+const MAX_BYTES: usize = 64;
 
 pub(super) fn campaign<'a>(query: Option<&str>, text: &'a mut Text) -> Value<'a> {
     let query = query.unwrap_or_default();
-    let of = |wanted: &str| {
+    let of = |key: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(name, value)| *name == wanted && !value.is_empty()).map(|(_, value)| value)
+        pairs.find(|(name, value)| *name == key && !value.is_empty()).map(|(_, value)| value)
     };
     match of("utm_campaign").or_else(|| of("utm_source")) {
         None => Value::None,
@@ -34,7 +34,7 @@ fn decoded<'a>(value: &[u8], text: &'a mut Text) -> Option<&'a str> {
             byte => byte,
         };
         length += 1;
-        if length > MOST {
+        if length > MAX_BYTES {
             return None;
         }
         text.push(byte)?;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_is_a_short_text_of_the_query() {
+    fn a_campaign_is_a_short_query_value() {
         for (query, campaign) in [
             ("utm_campaign=spring", Some("spring")),
             ("a=b&utm_source=news&utm_campaign=Spring+sale%202026", Some("Spring sale 2026")),
@@ -80,9 +80,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_client_sends_is_a_short_text_or_none(query in "(utm_campaign=)?(%[0-9a-fA-F]{2}|.){0,80}") {
+        fn arbitrary_queries_yield_short_text_or_no_value(query in "(utm_campaign=)?(%[0-9a-fA-F]{2}|.){0,80}") {
             if let Some(Some(campaign)) = of(&query) {
-                prop_assert!(campaign.len() <= MOST && !campaign.chars().any(char::is_control));
+                prop_assert!(campaign.len() <= MAX_BYTES && !campaign.chars().any(char::is_control));
                 prop_assert!(!campaign.starts_with('('));
             }
         }

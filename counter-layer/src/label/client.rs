@@ -8,7 +8,7 @@ use counter_core::visits::Agent;
 use super::value::Value;
 
 /// The rest of a user agent is ignored.
-const LOOKED_AT: usize = 512;
+const MAX_SCANNED_BYTES: usize = 512;
 
 /// An automaton to find device and browser words in a single pass over the user agent.
 pub(super) struct Words {
@@ -26,38 +26,38 @@ pub(super) struct Client {
 
 /// Words, separated by bars, and the meaning. If two words start at the same position, the first in this list
 /// wins.
-const WORDS: [(Sign, &str); 18] = [
+const WORDS: [(Marker, &str); 18] = [
     // Sent by Internet Explorer on machines with a pen.
-    (Sign::Nothing, "tablet pc"),
+    (Marker::Ignored, "tablet pc"),
     (
-        Sign::Tv,
+        Marker::Tv,
         "smart-tv|smarttv|smart_tv|hbbtv|appletv|apple tv|googletv|google tv|android tv|bravia|web0s|netcast|roku|crkey",
     ),
-    (Sign::Console, "playstation|xbox|nintendo"),
-    (Sign::Tablet, "ipad|tablet|kindle|silk/|playbook"),
+    (Marker::Console, "playstation|xbox|nintendo"),
+    (Marker::Tablet, "ipad|tablet|kindle|silk/|playbook"),
     (
-        Sign::Mobile,
+        Marker::Mobile,
         "mobi|iphone|ipod|windows phone|iemobile|opera mini|midp|symbian|blackberry|bb10|kaios|nokia",
     ),
-    (Sign::Android, "android"),
-    (Sign::Desktop, "windows|macintosh|mac os x|x11|linux|cros "),
-    (Sign::Edge, "edg/|edge/|edga/|edgios/"),
-    (Sign::Opera, "opr/|opera|opios/|opt/"),
-    (Sign::Samsung, "samsungbrowser"),
-    (Sign::Uc, "ucbrowser|ucweb"),
-    (Sign::Yandex, "yabrowser"),
-    (Sign::Vivaldi, "vivaldi"),
-    (Sign::DuckDuckGo, "duckduckgo|ddg/"),
-    (Sign::Firefox, "firefox|fxios"),
-    (Sign::InternetExplorer, "msie|trident"),
-    (Sign::Chrome, "chrome|chromium|crios"),
-    (Sign::Safari, "safari"),
+    (Marker::Android, "android"),
+    (Marker::Desktop, "windows|macintosh|mac os x|x11|linux|cros "),
+    (Marker::Edge, "edg/|edge/|edga/|edgios/"),
+    (Marker::Opera, "opr/|opera|opios/|opt/"),
+    (Marker::Samsung, "samsungbrowser"),
+    (Marker::Uc, "ucbrowser|ucweb"),
+    (Marker::Yandex, "yabrowser"),
+    (Marker::Vivaldi, "vivaldi"),
+    (Marker::DuckDuckGo, "duckduckgo|ddg/"),
+    (Marker::Firefox, "firefox|fxios"),
+    (Marker::InternetExplorer, "msie|trident"),
+    (Marker::Chrome, "chrome|chromium|crios"),
+    (Marker::Safari, "safari"),
 ];
 
 /// The meaning of a word, i.e. the row in [`WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sign {
-    Nothing,
+enum Marker {
+    Ignored,
     Tv,
     Console,
     Tablet,
@@ -78,29 +78,29 @@ enum Sign {
 }
 
 /// Browsers. If a browser also contains the name of another browser, it comes first.
-const BROWSERS: [(Sign, &str); 11] = [
-    (Sign::Edge, "edge"),
-    (Sign::Opera, "opera"),
-    (Sign::Samsung, "samsung"),
-    (Sign::Uc, "uc"),
-    (Sign::Yandex, "yandex"),
-    (Sign::Vivaldi, "vivaldi"),
-    (Sign::DuckDuckGo, "duckduckgo"),
-    (Sign::Firefox, "firefox"),
-    (Sign::InternetExplorer, "internet-explorer"),
-    (Sign::Chrome, "chrome"),
-    (Sign::Safari, "safari"),
+const BROWSERS: [(Marker, &str); 11] = [
+    (Marker::Edge, "edge"),
+    (Marker::Opera, "opera"),
+    (Marker::Samsung, "samsung"),
+    (Marker::Uc, "uc"),
+    (Marker::Yandex, "yandex"),
+    (Marker::Vivaldi, "vivaldi"),
+    (Marker::DuckDuckGo, "duckduckgo"),
+    (Marker::Firefox, "firefox"),
+    (Marker::InternetExplorer, "internet-explorer"),
+    (Marker::Chrome, "chrome"),
+    (Marker::Safari, "safari"),
 ];
 
 /// Devices, by precedence.
-const DEVICES: [(Sign, &str); 6] = [
-    (Sign::Tv, "tv"),
-    (Sign::Console, "console"),
-    (Sign::Tablet, "tablet"),
-    (Sign::Mobile, "mobile"),
+const DEVICES: [(Marker, &str); 6] = [
+    (Marker::Tv, "tv"),
+    (Marker::Console, "console"),
+    (Marker::Tablet, "tablet"),
+    (Marker::Mobile, "mobile"),
     // Android phones always include `mobile`.
-    (Sign::Android, "tablet"),
-    (Sign::Desktop, "desktop"),
+    (Marker::Android, "tablet"),
+    (Marker::Desktop, "desktop"),
 ];
 
 /// The value for bots.
@@ -123,7 +123,7 @@ impl Words {
     pub(super) fn client(&self, user_agent: &[u8], agent: Agent) -> Client {
         let mut found = 0;
         if agent != Agent::Bot {
-            let text = &user_agent[..user_agent.len().min(LOOKED_AT)];
+            let text = &user_agent[..user_agent.len().min(MAX_SCANNED_BYTES)];
             let input = aho_corasick::Input::new(text).anchored(Anchored::No);
             let mut rest = input.clone();
             while let Ok(Some(word)) = self.words.try_find(&rest) {
@@ -144,11 +144,11 @@ impl Client {
         self.first(&BROWSERS)
     }
 
-    fn first(self, of: &[(Sign, &'static str)]) -> Value<'static> {
+    fn first(self, of: &[(Marker, &'static str)]) -> Value<'static> {
         if self.agent == Agent::Bot {
             return Value::Text(BOT);
         }
-        let first = of.iter().find(|(sign, _)| self.found & 1 << *sign as u32 != 0);
+        let first = of.iter().find(|(marker, _)| self.found & 1 << *marker as u32 != 0);
         first.map_or(Value::Other, |(_, name)| Value::Text(name))
     }
 }
@@ -158,12 +158,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_of_words_has_the_place_of_its_sign() {
-        assert!((0..).zip(WORDS).all(|(row, (sign, _))| sign as u32 == row));
+    fn rows_are_in_marker_order() {
+        assert!((0..).zip(WORDS).all(|(row, (marker, _))| marker as u32 == row));
     }
 
     #[test]
-    fn devices_and_browsers_are_told_by_their_user_agents() {
+    fn user_agents_determine_device_and_browser() {
         let words = Words::default();
         for (user_agent, device, browser) in [
             (

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_language_is_the_first_that_is_accepted() {
+    fn the_first_accepted_language_is_used() {
         for (accepted, language_of) in [
             ("de-CH,de;q=0.9,en;q=0.8", Value::Text("de")),
             ("EN", Value::Text("en")),

@@ -13,9 +13,10 @@ pub(super) fn host<'a>(referrer: &[u8], text: &'a mut Text) -> Value<'a> {
 }
 
 /// Returns `true` if the host or a parent domain is in the list.
-pub(super) fn is_own(host: &str, own: &[Box<str>]) -> bool {
-    own.iter()
-        .any(|own| host.strip_suffix(&**own).is_some_and(|below| below.is_empty() || below.ends_with('.')))
+pub(super) fn is_internal(host: &str, internal: &[Box<str>]) -> bool {
+    internal.iter().any(|internal| {
+        host.strip_suffix(&**internal).is_some_and(|below| below.is_empty() || below.ends_with('.'))
+    })
 }
 
 fn after_scheme(referrer: &[u8]) -> Option<&[u8]> {
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_host_of_a_referrer_is_left() {
+    fn only_the_host_of_a_referrer_is_returned() {
         for (referrer, host) in [
             ("https://example.com/a/path?a=query#fragment", "example.com"),
             ("http://WWW.Example.COM:8080", "example.com"),
@@ -117,15 +118,17 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_an_own_host_is_own() {
-        let own = ["example.org".into()];
-        assert!(is_own("example.org", &own) && is_own("blog.example.org", &own));
-        assert!(!is_own("notexample.org", &own) && !is_own("example.org.evil.example", &own));
+    fn subdomains_of_internal_hosts_are_internal() {
+        let internal = ["example.org".into()];
+        assert!(is_internal("example.org", &internal) && is_internal("blog.example.org", &internal));
+        assert!(
+            !is_internal("notexample.org", &internal) && !is_internal("example.org.evil.example", &internal)
+        );
     }
 
     proptest! {
         #[test]
-        fn whatever_a_client_sends_is_a_short_name_or_none(referrer in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_referrers_yield_a_short_host_or_no_value(referrer in prop::collection::vec(any::<u8>(), 0..300)) {
             for referrer in [&referrer[..], &[b"https://", &referrer[..]].concat()] {
                 if let Some(Some(host)) = of(referrer) {
                     prop_assert!(host.len() <= 200 && !host.is_empty());

@@ -2,16 +2,16 @@ use std::str::from_utf8;
 
 /// Text built on the stack.
 pub(super) struct Text {
-    bytes: [u8; MOST],
+    bytes: [u8; MAX_BYTES],
     length: usize,
 }
 
 /// Maximum length of a value, because counter names are limited to 200 bytes.
-const MOST: usize = 200;
+const MAX_BYTES: usize = 200;
 
 impl Text {
     pub(super) const fn new() -> Self {
-        Self { bytes: [0; MOST], length: 0 }
+        Self { bytes: [0; MAX_BYTES], length: 0 }
     }
 
     /// Appends a byte, or returns `None` if the buffer is full.

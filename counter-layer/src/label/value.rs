@@ -10,7 +10,7 @@ pub(super) enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// Returns the value to pass to `LabelValues::note`, which treats text in parentheses as invalid.
-    pub(super) const fn noted(self) -> Option<&'a str> {
+    pub(super) const fn observed(self) -> Option<&'a str> {
         match self {
             Self::None => None,
             Self::Other => Some("()"),

@@ -8,10 +8,10 @@ use counter_core::visits::{Agent, Bin, PageView, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
 use http::HeaderValue;
 
-use super::extra::{Confirmation, Extra, Spare};
+use super::extra::{Confirmation, Extra, ExtraPool};
 use super::outcome::Outcome;
 use super::route::KnownRoute;
-use super::seen::{MOST_OTHERS, Seen};
+use super::seen::{Classified, MAX_EXTRA_COUNTERS};
 use super::settings::delivery::Delivery;
 use super::settings::facet::FACETS;
 use super::settings::page::{Page, Pages};
@@ -19,9 +19,9 @@ use super::settings::setup::Setup;
 use super::settings::{Fallback, Settings};
 use super::visit::Visit;
 use crate::classify::{Digest, is_call, is_prefetch};
-use crate::closure::caught;
-use crate::identity::{Marked, RequestHead, Visitors};
-use crate::label::Noted;
+use crate::closure::catch_panic;
+use crate::identity::{ExpiringRegister, RequestHead, Visitors};
+use crate::label::RequestLabels;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
@@ -34,35 +34,35 @@ pub(crate) struct Counting {
     pub(crate) visitors: Visitors,
     pub(crate) route: KnownRoute,
     pub(crate) settings: Settings,
-    pub(super) spare: Spare,
+    pub(super) pool: ExtraPool,
     /// Pages are resolved via rules or a closure.
-    pub(super) asks_for_pages: bool,
+    pub(super) has_page_resolver: bool,
     /// The request must be checked before the visitor can be identified.
-    pub(super) asks: bool,
+    pub(super) needs_precheck: bool,
     /// Data must be kept until the request ends.
-    pub(super) notes: bool,
+    pub(super) needs_extra: bool,
     /// More than a page view must be recorded at the end.
-    pub(super) ends: bool,
+    pub(super) needs_completion: bool,
 }
 
 /// An identified visitor.
-struct Told {
+struct Identified {
     /// Only set if the application needs the id.
     visitor: Option<VisitorId>,
-    marked: Marked,
+    register_until: ExpiringRegister,
 }
 
 impl Counting {
     /// Classifies a request made at this instant, or now if `None`. Adds the cookie to set, the action to
     /// run, and the label values to `extra`.
-    pub(super) fn look(
+    pub(super) fn inspect(
         &self,
         head: &RequestHead<'_>,
         at: Option<Timestamp>,
         extra: &mut Option<Box<Extra>>,
-    ) -> Result<Seen, Skip> {
+    ) -> Result<Classified, Skip> {
         // Assign the fields separately, so that the common path does not need to build a `Page`.
-        let route = if self.asks_for_pages { None } else { request::route(head.extensions) };
+        let route = if self.has_page_resolver { None } else { request::route(head.extensions) };
         let (page, weight, visitors) = match self.known_page(route) {
             page @ Some(_) => (page, NonZeroU32::MIN, true),
             None => match self.page(head, route)? {
@@ -71,68 +71,71 @@ impl Counting {
             },
         };
         let user_agent = self.settings.user_agents.of(head.headers);
-        let agent = if self.asks { self.ask_first(head, user_agent.agent)? } else { user_agent.agent };
-        let told = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
-            self.told(head, user_agent.digest, extra)
+        let agent =
+            if self.needs_precheck { self.precheck(head, user_agent.agent)? } else { user_agent.agent };
+        let identified = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
+            self.identified(head, user_agent.digest, extra)
         } else {
             // If a client is not identified, we must not issue a cookie either.
             None
         };
-        let (visitor, register, until) = match told {
-            Some(Told { visitor, marked: (register, until) }) => (visitor, Some(register), until),
+        let (visitor, register, until) = match identified {
+            Some(Identified { visitor, register_until: (register, until) }) => {
+                (visitor, Some(register), until)
+            }
             None => (None, None, Timestamp::MAX),
         };
-        if self.notes {
+        if self.needs_extra {
             self.note(&Visit { head: *head, agent, visitor }, at, weight, extra);
         }
-        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_place(head.method));
-        Ok(Seen { page, register, weight, agent, method, until })
+        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method));
+        Ok(Classified { page, register, weight, agent, method, until })
     }
 
     /// Runs the checks that are needed before a visitor is identified, and returns the kind of client.
     #[inline(never)]
-    fn ask_first(&self, head: &RequestHead<'_>, agent: Agent) -> Result<Agent, Skip> {
+    fn precheck(&self, head: &RequestHead<'_>, agent: Agent) -> Result<Agent, Skip> {
         if self.settings.excludes_prefetch() && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
         let classify = self.settings.classify_agent.as_ref();
-        Ok(classify.and_then(|classify| classify.ask(|classify| classify(head))).unwrap_or(agent))
+        Ok(classify.and_then(|classify| classify.call(|classify| classify(head))).unwrap_or(agent))
     }
 
     #[inline(always)]
-    fn told(
+    fn identified(
         &self,
         head: &RequestHead<'_>,
         user_agent: Digest,
         extra: &mut Option<Box<Extra>>,
-    ) -> Option<Told> {
+    ) -> Option<Identified> {
         let (mut cookie, mut client) = (None, None);
-        let told = if self.settings.on_count.is_none() {
-            let marked = self.visitors.marked(head, user_agent, &mut cookie, &mut client);
-            marked.map(|marked| Told { visitor: None, marked })
+        let identified = if self.settings.on_count.is_none() {
+            let register_until = self.visitors.register_until(head, user_agent, &mut cookie, &mut client);
+            register_until.map(|register_until| Identified { visitor: None, register_until })
         } else {
-            self.told_in_full(head, user_agent, &mut cookie, &mut client)
+            self.identified_with_id(head, user_agent, &mut cookie, &mut client)
         };
         if self.settings.setup.watches_visitors(client) {
-            let (is_known, is_issued) = (told.is_some(), cookie.is_some());
+            let (is_known, is_issued) = (identified.is_some(), cookie.is_some());
             self.settings.setup.visitor(&self.recorder, &self.visitors, head, client, is_known, is_issued);
         }
         if cookie.is_some() {
             extra.get_or_insert_default().cookie = cookie;
         }
-        told
+        identified
     }
 
     #[inline(never)]
-    fn told_in_full(
+    fn identified_with_id(
         &self,
         head: &RequestHead<'_>,
         user_agent: Digest,
         cookie: &mut Option<HeaderValue>,
         client: &mut Option<u128>,
-    ) -> Option<Told> {
+    ) -> Option<Identified> {
         let visitor = self.visitors.visitor(head, user_agent, cookie, client);
-        visitor.map(|(id, until)| Told { visitor: Some(id), marked: (id.into(), until) })
+        visitor.map(|(id, until)| Identified { visitor: Some(id), register_until: (id.into(), until) })
     }
 
     /// Prepares the action and the labels to be used when the request ends.
@@ -146,13 +149,13 @@ impl Counting {
     ) {
         let Visit { head, agent, .. } = visit;
         if let Some(on_count) = &self.settings.on_count
-            && let Some(then) = on_count.ask(|look| look(visit)).flatten()
+            && let Some(then) = on_count.call(|inspect| inspect(visit)).flatten()
         {
             extra.get_or_insert_default().then = Some(then);
         }
         if let Some(labels) = &self.settings.labels {
-            let noted = labels.note(head, *agent, at.unwrap_or_else(Timestamp::now), weight);
-            extra.get_or_insert_with(|| self.spare.take()).labels = noted;
+            let observed = labels.note(head, *agent, at.unwrap_or_else(Timestamp::now), weight);
+            extra.get_or_insert_with(|| self.pool.take()).labels = observed;
         }
     }
 
@@ -220,7 +223,7 @@ impl Counting {
     fn matched_path<'a>(&self, head: &RequestHead<'a>) -> Option<&'a str> {
         match &self.settings.matched_path {
             None => request::route(head.extensions).map(Route::as_str),
-            Some(closure) => closure.ask(|matched_path| matched_path(head)).flatten(),
+            Some(closure) => closure.call(|matched_path| matched_path(head)).flatten(),
         }
     }
 
@@ -240,26 +243,26 @@ impl Counting {
     /// `hits` only.
     #[inline]
     fn fallback(&self, head: &RequestHead<'_>) -> Option<Option<Page>> {
-        self.ask_fallback(self.settings.fallback.as_ref()?, head)
+        self.call_fallback(self.settings.fallback.as_ref()?, head)
     }
 
     #[inline(never)]
-    fn ask_fallback(&self, fallback: &Fallback, head: &RequestHead<'_>) -> Option<Option<Page>> {
-        let counter = fallback.ask(|fallback| fallback(head)).flatten()?;
+    fn call_fallback(&self, fallback: &Fallback, head: &RequestHead<'_>) -> Option<Option<Page>> {
+        let counter = fallback.call(|fallback| fallback(head)).flatten()?;
         if counter == self.hits {
             return Some(None);
         }
-        let is_mixed_up = self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
-        Some(Some(Page::of(if is_mixed_up { self.reserved() } else { counter })))
+        let is_reserved_name = self.recorder.name(counter).is_some_and(|name| is_reserved(&name));
+        Some(Some(Page::of(if is_reserved_name { self.reserved() } else { counter })))
     }
 
     /// Returns the counter to use if a closure returned a reserved name.
     #[cold]
     fn reserved(&self) -> Counter {
-        if !self.settings.told_reserved.swap(true, Ordering::Relaxed) {
-            caught(|| {
+        if !self.settings.logged_reserved.swap(true, Ordering::Relaxed) {
+            catch_panic(|| {
                 tracing::warn!(
-                    "a closure named a counter that the layer feeds itself, such as `hits` or `status:2xx`: its \
+                    "a closure returned a reserved counter name such as `hits` or `status:2xx`: these \
                      requests count under {}",
                     CounterName::OTHER
                 );
@@ -271,21 +274,26 @@ impl Counting {
     #[inline]
     fn watch_path(&self, head: &RequestHead<'_>, is_matched: bool) {
         if self.settings.setup.watches_paths(is_matched) {
-            self.look_at_path(head, is_matched);
+            self.check_path(head, is_matched);
         }
     }
 
     #[inline(never)]
-    fn look_at_path(&self, head: &RequestHead<'_>, is_matched: bool) {
+    fn check_path(&self, head: &RequestHead<'_>, is_matched: bool) {
         // The fallback may be the only source of pages by design, and gRPC calls count by method.
         if is_matched || (self.settings.fallback.is_none() && !is_call(head.method, head.headers)) {
             self.settings.setup.path(&self.recorder, is_matched);
         }
     }
 
-    pub(super) fn settle(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
-        if self.ends || extra.is_some() {
-            return self.settle_otherwise(seen, outcome, extra);
+    pub(super) fn finish(
+        &self,
+        seen: &Result<Classified, Skip>,
+        outcome: Outcome,
+        extra: &mut Option<Box<Extra>>,
+    ) {
+        if self.needs_completion || extra.is_some() {
+            return self.finish_with_extras(seen, outcome, extra);
         }
         match seen {
             Ok(seen) => self.recorder.page_view(seen.view(self.hits)),
@@ -295,38 +303,43 @@ impl Counting {
 
     // Not inlined, because we want to keep the common path short.
     #[inline(never)]
-    fn settle_otherwise(&self, seen: &Result<Seen, Skip>, outcome: Outcome, extra: &mut Option<Box<Extra>>) {
+    fn finish_with_extras(
+        &self,
+        seen: &Result<Classified, Skip>,
+        outcome: Outcome,
+        extra: &mut Option<Box<Extra>>,
+    ) {
         if let Some(measures) = self.settings.measures {
-            self.settle_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
+            self.finish_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
         } else {
-            self.settle_measured(seen, outcome, &[], extra);
+            self.finish_measured(seen, outcome, &[], extra);
         }
     }
 
     /// Returns `true` if the request counts.
     #[inline(always)]
-    pub(super) fn settle_measured(
+    pub(super) fn finish_measured(
         &self,
-        seen: &Result<Seen, Skip>,
+        seen: &Result<Classified, Skip>,
         outcome: Outcome,
         bins: &[Bin],
         extra: &mut Option<Box<Extra>>,
     ) -> bool {
         let decided = seen.as_ref().map_err(|skip| *skip);
-        let seen = match decided.and_then(|seen| self.wants(outcome).then_some(seen).ok_or(Skip::Outcome)) {
+        let seen = match decided.and_then(|seen| self.accepts(outcome).then_some(seen).ok_or(Skip::Outcome)) {
             Ok(seen) => seen,
             Err(skip) => {
                 self.recorder.skip(skip);
                 return false;
             }
         };
-        let (mut of_all, mut of_facets);
+        let (mut all_counters, mut facet_counters);
         let others = if self.settings.labels.is_some() {
-            of_all = [self.hits; MOST_OTHERS];
-            seen.others(&self.settings, outcome, noted(extra.as_deref()), &mut of_all)
+            all_counters = [self.hits; MAX_EXTRA_COUNTERS];
+            seen.others(&self.settings, outcome, observed(extra.as_deref()), &mut all_counters)
         } else if self.settings.facets.is_some() {
-            of_facets = [self.hits; FACETS];
-            seen.others(&self.settings, outcome, noted(extra.as_deref()), &mut of_facets)
+            facet_counters = [self.hits; FACETS];
+            seen.others(&self.settings, outcome, observed(extra.as_deref()), &mut facet_counters)
         } else {
             &[]
         };
@@ -352,21 +365,27 @@ impl Counting {
     /// Disables actions and hints, which must not be triggered for requests served elsewhere.
     pub(super) fn without_side_effects(mut self) -> Self {
         self.settings.on_count = None;
-        self.notes = self.settings.notes();
-        self.settings.setup = Arc::new(Setup::over());
+        self.needs_extra = self.settings.needs_extra();
+        self.settings.setup = Arc::new(Setup::disabled());
         self
     }
 
     /// If the closure panics, the outcome counts as if the closure had not been set.
-    pub(super) fn wants(&self, outcome: Outcome) -> bool {
-        let asked =
-            self.settings.count_if.as_ref().and_then(|count_if| count_if.ask(|count_if| count_if(outcome)));
-        asked.unwrap_or(true)
+    pub(super) fn accepts(&self, outcome: Outcome) -> bool {
+        let accepted =
+            self.settings.count_if.as_ref().and_then(|count_if| count_if.call(|count_if| count_if(outcome)));
+        accepted.unwrap_or(true)
     }
 
     // Not inlined, because this future is very large.
     #[inline(never)]
-    fn confirm(&self, seen: &Seen, others: &[Counter], timeout: Duration, extra: &mut Option<Box<Extra>>) {
+    fn confirm(
+        &self,
+        seen: &Classified,
+        others: &[Counter],
+        timeout: Duration,
+        extra: &mut Option<Box<Extra>>,
+    ) {
         let counters = [self.hits].into_iter().chain(seen.page).chain(others.iter().copied());
         let hits: Vec<_> = counters.map(Counter::hit).collect();
         let confirmed = Box::pin(self.recorder.confirmed(&hits, timeout));
@@ -375,7 +394,7 @@ impl Counting {
 }
 
 /// Returns the label values of a request.
-pub(super) fn noted(extra: Option<&Extra>) -> Option<&Noted> {
+pub(super) fn observed(extra: Option<&Extra>) -> Option<&RequestLabels> {
     extra.map(|extra| &extra.labels)
 }
 

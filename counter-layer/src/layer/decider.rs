@@ -3,11 +3,11 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Measured, Skip};
 use http::{Method, Request};
 
-use super::counting::{Counting, noted};
+use super::counting::{Counting, observed};
 use super::layer::AccessCounterLayer;
 use super::measures::{Bins, Logged};
 use super::outcome::Outcome;
-use super::seen::MOST_OTHERS;
+use super::seen::MAX_EXTRA_COUNTERS;
 use crate::identity::{Reads, RequestHead};
 
 /// Classifies requests served by another server like the layer would, but does not record anything.
@@ -45,7 +45,7 @@ impl Decider {
     /// Returns `true` if visitors are identified with the salt of an epoch.
     #[must_use]
     pub const fn needs_key(&self) -> bool {
-        self.counting.settings.identity.rotates() && !matches!(self.counting.visitors.reads(), Reads::Nothing)
+        self.counting.settings.identity.rotates() && !matches!(self.counting.visitors.reads(), Reads::None)
     }
 
     /// Sets the key to identify visitors from now on.
@@ -62,7 +62,7 @@ impl Decider {
         let Self { counting, hits, bins } = self;
         let head = RequestHead::of(request);
         let mut extra = None;
-        let mut seen = counting.look(&head, Some(logged.at), &mut extra)?;
+        let mut seen = counting.inspect(&head, Some(logged.at), &mut extra)?;
         // A cookie issued now would never reach the client, so it must not identify a visitor.
         if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
             seen.register = None;
@@ -76,22 +76,22 @@ impl Decider {
             }
         }
         let settings = &counting.settings;
-        let outcome = if settings.count_on_request { Outcome::Arrived } else { logged.outcome };
-        if !counting.wants(outcome) {
+        let outcome = if settings.count_on_request { Outcome::Unknown } else { logged.outcome };
+        if !counting.accepts(outcome) {
             return Err(Skip::Outcome);
         }
         hits.clear();
-        let (own_hits, own) = seen.hits(counting.hits);
-        hits.extend_from_slice(&own_hits[..own]);
-        if settings.has_others() {
-            let mut others = [counting.hits; MOST_OTHERS];
-            let others = seen.others(settings, outcome, noted(extra.as_deref()), &mut others);
-            hits.extend(others.iter().map(|counter| own_hits[0].register(None).on(*counter)));
-            extra.into_iter().for_each(|extra| counting.spare.put(extra));
+        let (page_hits, count) = seen.hits(counting.hits);
+        hits.extend_from_slice(&page_hits[..count]);
+        if settings.has_extra_counters() {
+            let mut others = [counting.hits; MAX_EXTRA_COUNTERS];
+            let others = seen.others(settings, outcome, observed(extra.as_deref()), &mut others);
+            hits.extend(others.iter().map(|counter| page_hits[0].register(None).on(*counter)));
+            extra.into_iter().for_each(|extra| counting.pool.put(extra));
         }
         let measures = settings.measures.filter(|_| !settings.count_on_request);
         *bins = measures.map_or_else(Bins::none, |measures| measures.logged(head.method, logged));
-        let measured = Measured { hits: &hits[..own], bins: bins.as_slice() };
+        let measured = Measured { hits: &hits[..count], bins: bins.as_slice() };
         Ok(Counted { hits, agent: seen.agent, measured })
     }
 }

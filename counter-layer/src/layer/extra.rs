@@ -4,9 +4,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use http::HeaderValue;
 
-use super::seen::Seen;
-use super::visit::Then;
-use crate::label::Noted;
+use super::seen::Classified;
+use super::visit::CountAction;
+use crate::label::RequestLabels;
 
 /// Request data that is rarely needed. It is boxed to keep requests small.
 #[derive(Debug, Default)]
@@ -14,22 +14,22 @@ pub(crate) struct Extra {
     /// The cookie to set in the response.
     pub(super) cookie: Option<HeaderValue>,
     /// The action to run when the request is counted.
-    pub(super) then: Option<Then>,
+    pub(super) then: Option<CountAction>,
     pub(super) call: Option<NewCall>,
     pub(super) confirmation: Option<Confirmation>,
     /// The label values, if labels are enabled.
-    pub(super) labels: Noted,
+    pub(super) labels: RequestLabels,
 }
 
 /// Boxes to be reused by later requests, because with labels all requests need a box.
 #[derive(Debug, Default)]
-pub(super) struct Spare(Mutex<Boxes>);
+pub(super) struct ExtraPool(Mutex<Boxes>);
 
-#[allow(clippy::vec_box, reason = "the boxes are what is kept")]
+#[allow(clippy::vec_box, reason = "the boxes are reused")]
 type Boxes = Vec<Box<Extra>>;
 
 /// Maximum number of boxes to keep.
-const MOST_SPARE: usize = 1024;
+const MAX_POOLED_BOXES: usize = 1024;
 
 /// A call to a gRPC method that does not have a counter yet. We only register it if the method exists, since
 /// clients can call any number of methods.
@@ -37,13 +37,13 @@ const MOST_SPARE: usize = 1024;
 pub(super) struct NewCall {
     pub(super) method: Box<str>,
     /// The classification of the request.
-    pub(super) seen: Seen,
+    pub(super) seen: Classified,
 }
 
 /// Completes when the hits are stored, or on timeout.
 pub(super) struct Confirmation(pub(super) Pin<Box<dyn Future<Output = bool> + Send>>);
 
-impl Spare {
+impl ExtraPool {
     pub(super) fn take(&self) -> Box<Extra> {
         self.lock().pop().unwrap_or_default()
     }
@@ -51,9 +51,9 @@ impl Spare {
     pub(super) fn put(&self, mut extra: Box<Extra>) {
         // We drop the values first, without holding the lock, since dropping a captured value may be slow.
         *extra = Extra::default();
-        let mut spare = self.lock();
-        if spare.len() < MOST_SPARE {
-            spare.push(extra);
+        let mut pool = self.lock();
+        if pool.len() < MAX_POOLED_BOXES {
+            pool.push(extra);
         }
     }
 

@@ -38,21 +38,21 @@ where
         if this.waiting.is_none() {
             let watch = guard.watch();
             // We should not move the response here, as it is very large.
-            let mut answer = inner.poll(cx);
+            let mut result = inner.poll(cx);
             watch.end();
             // We count now, instead of waiting for the connection to drop the finished future.
-            match &mut answer {
-                Poll::Pending => return answer,
-                Poll::Ready(Ok(response)) => guard.answered(response),
-                Poll::Ready(Err(_)) => guard.settle(Outcome::Failed),
+            match &mut result {
+                Poll::Pending => return result,
+                Poll::Ready(Ok(response)) => guard.responded(response),
+                Poll::Ready(Err(_)) => guard.finish(Outcome::Failed),
             }
             if guard.poll_confirmed(cx).is_pending()
-                && let Poll::Ready(result) = answer
+                && let Poll::Ready(result) = result
             {
                 *this.waiting = Some(Box::new(result));
                 return Poll::Pending;
             }
-            return answer;
+            return result;
         }
         ready!(guard.poll_confirmed(cx));
         Poll::Ready(*this.waiting.take().expect("polled after completion"))

@@ -12,7 +12,7 @@ use super::counting::Counting;
 use super::extra::{Confirmation, Extra, NewCall};
 use super::measures::{Bins, Measuring};
 use super::outcome::Outcome;
-use super::seen::Seen;
+use super::seen::Classified;
 use crate::classify::is_served;
 use crate::identity::RequestHead;
 
@@ -20,7 +20,7 @@ use crate::identity::RequestHead;
 #[derive(Debug)]
 pub(crate) struct Guard {
     counting: Arc<Counting>,
-    seen: Result<Seen, Skip>,
+    seen: Result<Classified, Skip>,
     /// The request still needs to be counted.
     open: bool,
     /// Start of the request, if it is measured.
@@ -31,15 +31,15 @@ pub(crate) struct Guard {
 
 /// Detects a panic of the watched code when dropped. A closure would be simpler, but we would have to move
 /// large requests and responses through it.
-#[must_use = "without an end it has panicked"]
+#[must_use = "dropping it without `end` counts as a panic"]
 pub(crate) struct Watch<'a>(&'a mut Guard);
 
 impl Guard {
     /// Classifies the request while it is still available.
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
-        let measuring = counting.settings.measures.as_ref().map(|measures| measures.begin(request.method()));
+        let measuring = counting.settings.measures.as_ref().map(|measures| measures.start(request.method()));
         let mut extra = None;
-        let seen = counting.look(&RequestHead::of(request), None, &mut extra);
+        let seen = counting.inspect(&RequestHead::of(request), None, &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 
@@ -68,9 +68,9 @@ impl Guard {
 
     /// Counts the request now, if it should be counted on arrival.
     #[inline]
-    pub(crate) fn arrived(&mut self) {
+    pub(crate) fn received(&mut self) {
         if self.counting.settings.count_on_request {
-            self.settle(Outcome::Arrived);
+            self.finish(Outcome::Unknown);
         }
     }
 
@@ -84,12 +84,12 @@ impl Guard {
 
     /// Counts the request with the response.
     #[inline]
-    pub(crate) fn answered<B>(&mut self, response: &mut Response<B>) {
+    pub(crate) fn responded<B>(&mut self, response: &mut Response<B>) {
         if self.extra.is_some() {
-            self.look_at_answer(response);
+            self.handle_response(response);
         }
         match self.measuring {
-            None => self.settle(Outcome::Answered(response.status())),
+            None => self.finish(Outcome::Responded(response.status())),
             Some(measuring) => self.measured(measuring, response.status(), response.headers()),
         }
     }
@@ -97,17 +97,16 @@ impl Guard {
     // Not inlined, since most layers don't measure.
     #[inline(never)]
     fn measured(&mut self, measuring: Measuring, status: StatusCode, headers: &HeaderMap) {
-        let mut has_counted = false;
+        let mut is_counted = false;
         if let Some(measures) = &self.counting.settings.measures
             && std::mem::take(&mut self.open)
         {
             let mut bins = Bins::none();
-            measures.answered(measuring, status, headers, &mut bins);
-            let outcome = Outcome::Answered(status);
-            has_counted =
-                self.counting.settle_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);
+            measures.responded(measuring, status, headers, &mut bins);
+            let outcome = Outcome::Responded(status);
+            is_counted = self.counting.finish_measured(&self.seen, outcome, bins.as_slice(), &mut self.extra);
         }
-        if !has_counted {
+        if !is_counted {
             self.measuring = None;
         }
     }
@@ -115,7 +114,7 @@ impl Guard {
     /// Sets the cookie in the response, and registers a new gRPC method if the response proves that it
     /// exists.
     #[cold]
-    fn look_at_answer<B>(&mut self, response: &mut Response<B>) {
+    fn handle_response<B>(&mut self, response: &mut Response<B>) {
         let Some(extra) = &mut self.extra else { return };
         if let Some(cookie) = extra.cookie.take() {
             response.headers_mut().append(SET_COOKIE, cookie);
@@ -128,16 +127,16 @@ impl Guard {
 
     /// Returns the box to the pool if labels are enabled, because then nearly all requests need a box.
     #[cold]
-    fn put_back(&mut self) {
+    fn recycle_extra(&mut self) {
         if self.counting.settings.labels.is_some() {
-            self.extra.take().into_iter().for_each(|extra| self.counting.spare.put(extra));
+            self.extra.take().into_iter().for_each(|extra| self.counting.pool.put(extra));
         }
     }
 
     /// Counts the request, unless it is already counted.
-    pub(crate) fn settle(&mut self, outcome: Outcome) {
+    pub(crate) fn finish(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
-            self.counting.settle(&self.seen, outcome, &mut self.extra);
+            self.counting.finish(&self.seen, outcome, &mut self.extra);
         }
     }
 
@@ -159,10 +158,10 @@ impl Drop for Guard {
     fn drop(&mut self) {
         // Usually the request is already counted.
         if self.open {
-            self.settle(Outcome::Aborted);
+            self.finish(Outcome::Aborted);
         }
         if self.extra.is_some() {
-            self.put_back();
+            self.recycle_extra();
         }
     }
 }
@@ -175,6 +174,6 @@ impl Watch<'_> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.0.settle(Outcome::Panicked);
+        self.0.finish(Outcome::Panicked);
     }
 }

@@ -6,7 +6,7 @@ use counter_core::{Counter, Recorder};
 use tower_layer::Layer;
 
 use super::counting::Counting;
-use super::extra::Spare;
+use super::extra::ExtraPool;
 use super::measures::Measures;
 use super::outcome::Outcome;
 use super::route::KnownRoute;
@@ -15,7 +15,7 @@ use super::settings::Settings;
 use super::settings::delivery::Delivery;
 use super::settings::facet::{Facet, Facets};
 use super::settings::page::Pages;
-use super::visit::{Then, Visit};
+use super::visit::{CountAction, Visit};
 use crate::closure::Closure;
 use crate::identity::{Identity, IdentityError, RequestHead};
 use crate::label::{Label, Labels};
@@ -246,9 +246,9 @@ impl AccessCounterLayer {
     /// ```
     #[must_use]
     pub fn distributions(mut self, measures: impl IntoIterator<Item = Measure>) -> Self {
-        self.settings.measures = Measures::of(measures).filter(|_| self.recorder.keeps_distributions());
+        self.settings.measures = Measures::of(measures).filter(|_| self.recorder.has_distributions());
         if self.settings.measures.is_none() {
-            tracing::warn!("no distributions are kept: see `Builder::distributions` of counter-core");
+            tracing::warn!("distributions are disabled: set `Builder::distributions` of counter-core");
         }
         self
     }
@@ -291,8 +291,8 @@ impl AccessCounterLayer {
     /// # Ok::<(), counter_core::BuildError>(())
     /// ```
     #[must_use]
-    pub fn count_if(mut self, wanted: impl Fn(Outcome) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.count_if = Some(Arc::new(Closure::new("count_if", wanted)));
+    pub fn count_if(mut self, accepts: impl Fn(Outcome) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.count_if = Some(Arc::new(Closure::new("count_if", accepts)));
         self
     }
 
@@ -344,10 +344,10 @@ impl AccessCounterLayer {
     #[must_use]
     pub fn on_count<F: FnOnce(Outcome) + Send + 'static>(
         mut self,
-        look: impl Fn(&Visit<'_>) -> Option<F> + Send + Sync + 'static,
+        inspect: impl Fn(&Visit<'_>) -> Option<F> + Send + Sync + 'static,
     ) -> Self {
-        let look = move |visit: &Visit<'_>| look(visit).map(Then::new);
-        self.settings.on_count = Some(Arc::new(Closure::new("on_count", look)));
+        let inspect = move |visit: &Visit<'_>| inspect(visit).map(CountAction::new);
+        self.settings.on_count = Some(Arc::new(Closure::new("on_count", inspect)));
         self
     }
 
@@ -359,11 +359,11 @@ impl AccessCounterLayer {
             visitors: self.settings.identity.bind(&self.recorder).unwrap_or_default(),
             route: KnownRoute::default(),
             settings: self.settings.clone(),
-            spare: Spare::default(),
-            asks_for_pages: self.settings.pages.is_some() || self.settings.matched_path.is_some(),
-            asks: self.settings.asks(),
-            notes: self.settings.notes(),
-            ends: self.settings.ends(),
+            pool: ExtraPool::default(),
+            has_page_resolver: self.settings.pages.is_some() || self.settings.matched_path.is_some(),
+            needs_precheck: self.settings.needs_precheck(),
+            needs_extra: self.settings.needs_extra(),
+            needs_completion: self.settings.needs_completion(),
         }
     }
 }

@@ -12,7 +12,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::outcome::Outcome;
-use crate::request::{has_more, in_front};
+use crate::request::{has_trailing_headers, leading_header};
 
 /// The measures recorded as distributions by a layer.
 #[derive(Clone, Copy, Debug)]
@@ -63,17 +63,17 @@ pub struct Logged {
 /// The bins of a request, at most one per measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bins {
-    bins: [Bin; MOST],
+    bins: [Bin; MAX_BINS],
     count: usize,
 }
 
-const MOST: usize = 5;
+const MAX_BINS: usize = 5;
 
 /// Status of a request if the client disconnected before the response, as logged by nginx.
-const ABORTED: u16 = 499;
+const ABORTED_STATUS: u16 = 499;
 
 /// Status of a request if the service failed or panicked, because the final status depends on the server.
-const FAILED: u16 = 0;
+const FAILED_STATUS: u16 = 0;
 
 impl Measures {
     /// Returns the chosen measures, or `None` if the iterator is empty.
@@ -96,7 +96,7 @@ impl Measures {
 
     /// Starts to measure a request.
     #[inline]
-    pub(crate) fn begin(&self, method: &Method) -> Measuring {
+    pub(crate) fn start(&self, method: &Method) -> Measuring {
         let kind = match *method {
             Method::HEAD => HEAD,
             Method::CONNECT => CONNECT,
@@ -107,7 +107,7 @@ impl Measures {
 
     /// Adds the bins of a response.
     #[inline]
-    pub(crate) fn answered(
+    pub(crate) fn responded(
         &self,
         measuring: Measuring,
         status: StatusCode,
@@ -115,29 +115,29 @@ impl Measures {
         bins: &mut Bins,
     ) {
         if self.time && !measuring.is_open_ended(status, headers) {
-            bins.push(Bin::nanoseconds(self.took(measuring)));
+            bins.push(Bin::nanoseconds(self.elapsed_nanos(measuring)));
         }
         if self.status {
             bins.push(Bin::status(status.as_u16()));
         }
         if self.size || self.grpc {
-            self.look_at_head(measuring, status, headers, bins);
+            self.measure_head(measuring, status, headers, bins);
         }
     }
 
     // Not inlined, since most layers don't measure this.
     #[inline(never)]
-    fn look_at_head(&self, measuring: Measuring, status: StatusCode, headers: &HeaderMap, bins: &mut Bins) {
+    fn measure_head(&self, measuring: Measuring, status: StatusCode, headers: &HeaderMap, bins: &mut Bins) {
         if self.size
             && !self.bodies
             && let Some(bytes) = measuring.size(status, headers)
         {
             bins.push(Bin::size(bytes));
         }
-        self.look_for_grpc(headers, bins);
+        self.measure_grpc(headers, bins);
     }
 
-    fn look_for_grpc(&self, fields: &HeaderMap, bins: &mut Bins) {
+    fn measure_grpc(&self, fields: &HeaderMap, bins: &mut Bins) {
         if self.grpc
             && let Some(status) = grpc_status(fields)
         {
@@ -147,15 +147,15 @@ impl Measures {
 
     /// Returns the nanoseconds since the start of the request.
     #[inline]
-    fn took(&self, measuring: Measuring) -> u64 {
+    fn elapsed_nanos(&self, measuring: Measuring) -> u64 {
         self.clock.nanoseconds().saturating_sub(measuring.0.get() >> 3)
     }
 
     /// Returns the bins of a logged request.
     pub(crate) fn logged(&self, method: &Method, logged: &Logged) -> Bins {
         let mut bins = self.ended(logged.outcome);
-        let Outcome::Answered(status) = logged.outcome else { return bins };
-        let measuring = self.begin(method);
+        let Outcome::Responded(status) = logged.outcome else { return bins };
+        let measuring = self.start(method);
         if !measuring.is_tunnel(status) {
             let bytes = if measuring.has_no_body(status) { Some(0) } else { logged.size };
             let measured = [
@@ -173,10 +173,10 @@ impl Measures {
     pub(crate) fn ended(&self, outcome: Outcome) -> Bins {
         let mut bins = Bins::none();
         let status = match outcome {
-            Outcome::Answered(status) => Some(status.as_u16()),
-            Outcome::Failed | Outcome::Panicked => Some(FAILED),
-            Outcome::Aborted => Some(ABORTED),
-            Outcome::Arrived => None,
+            Outcome::Responded(status) => Some(status.as_u16()),
+            Outcome::Failed | Outcome::Panicked => Some(FAILED_STATUS),
+            Outcome::Aborted => Some(ABORTED_STATUS),
+            Outcome::Unknown => None,
         };
         if let Some(status) = status.filter(|_| self.status) {
             bins.push(Bin::status(status));
@@ -196,7 +196,7 @@ impl Clock {
     /// Returns the time since an arbitrary start, in nanoseconds. 61 bits are enough for seventy years.
     #[cfg_attr(
         target_os = "linux",
-        allow(clippy::unused_self, reason = "its clock has a beginning of its own")
+        allow(clippy::unused_self, reason = "the Linux clock does not need a start")
     )]
     #[inline]
     fn nanoseconds(self) -> u64 {
@@ -220,8 +220,8 @@ impl Measuring {
     /// Returns `true` if the time to the head is not meaningful, i.e. for streams, upgrades and tunnels.
     fn is_open_ended(self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_stream = || {
-            let media_type = in_front(headers, |name| *name == CONTENT_TYPE)
-                .or_else(|| has_more(headers).then(|| headers.get(CONTENT_TYPE)).flatten());
+            let media_type = leading_header(headers, |name| *name == CONTENT_TYPE)
+                .or_else(|| has_trailing_headers(headers).then(|| headers.get(CONTENT_TYPE)).flatten());
             media_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
         self.is_tunnel(status) || is_stream()
@@ -253,7 +253,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 impl Bins {
     pub(crate) fn none() -> Self {
-        Self { bins: [Bin::status(0); MOST], count: 0 }
+        Self { bins: [Bin::status(0); MAX_BINS], count: 0 }
     }
 
     #[inline]

@@ -5,9 +5,9 @@ use http::StatusCode;
 #[non_exhaustive]
 pub enum Outcome {
     /// The request was counted on arrival, so the outcome is not known.
-    Arrived,
+    Unknown,
     /// The response head was ready. This includes upgrades, and streams still being sent.
-    Answered(StatusCode),
+    Responded(StatusCode),
     /// The inner service returned an error.
     Failed,
     /// The inner service panicked.
@@ -20,6 +20,6 @@ impl Outcome {
     /// Returns `true` if the response status is not a client error or a server error.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        matches!(self, Self::Answered(status) if status.as_u16() < 400)
+        matches!(self, Self::Responded(status) if status.as_u16() < 400)
     }
 }

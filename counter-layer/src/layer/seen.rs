@@ -8,11 +8,11 @@ use counter_core::{Counter, Timestamp};
 use super::outcome::Outcome;
 use super::settings::Settings;
 use super::settings::facet::FACETS;
-use crate::label::{LABELS, Noted};
+use crate::label::{LABELS, RequestLabels};
 
 /// Classification of a request, before the response is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Classified {
     /// The page counter, in addition to `hits`.
     pub(super) page: Option<Counter>,
     /// The register raised by the visitor.
@@ -26,9 +26,9 @@ pub(super) struct Seen {
 }
 
 /// Maximum number of facet and label counters per request.
-pub(super) const MOST_OTHERS: usize = FACETS + LABELS;
+pub(super) const MAX_EXTRA_COUNTERS: usize = FACETS + LABELS;
 
-impl Seen {
+impl Classified {
     /// Returns the page view to be recorded, with `everything` as the counter of all requests.
     #[inline]
     pub(super) const fn view(&self, everything: Counter) -> PageView<'static> {
@@ -53,20 +53,20 @@ impl Seen {
         &self,
         settings: &Settings,
         outcome: Outcome,
-        noted: Option<&Noted>,
-        place: &'a mut [Counter],
+        observed: Option<&RequestLabels>,
+        buffer: &'a mut [Counter],
     ) -> &'a [Counter] {
         let mut count = 0;
         let mut push = |counter: Counter| {
-            place[count] = counter;
+            buffer[count] = counter;
             count += 1;
         };
         if let Some(facets) = &settings.facets {
             facets.counters(outcome, self.method, self.agent, &mut push);
         }
-        if let (Some(labels), Some(noted)) = (&settings.labels, noted) {
-            labels.counters(noted).for_each(push);
+        if let (Some(labels), Some(observed)) = (&settings.labels, observed) {
+            labels.counters(observed).for_each(push);
         }
-        &place[..count]
+        &buffer[..count]
     }
 }

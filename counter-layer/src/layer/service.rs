@@ -37,7 +37,7 @@ where
         // The guard must be created first, to count the request even if the call panics.
         let mut guard = Guard::of(&self.counting, &request);
         guard.call(&request);
-        guard.arrived();
+        guard.received();
         let watch = guard.watch();
         let future = self.inner.call(request);
         watch.end();

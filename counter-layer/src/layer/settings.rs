@@ -45,24 +45,24 @@ pub(crate) struct Settings {
     pub(crate) delivery: Delivery,
     pub(crate) setup: Arc<Setup>,
     /// A closure that returned a reserved name was already logged.
-    pub(crate) told_reserved: Arc<AtomicBool>,
+    pub(crate) logged_reserved: Arc<AtomicBool>,
 }
 
 impl Settings {
     /// Returns `true` if the request must be checked before the visitor can be identified.
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn needs_precheck(&self) -> bool {
         self.classify_agent.is_some() || self.excludes_prefetch()
     }
 
     /// Returns `true` if data must be kept until the request ends.
-    pub(crate) const fn notes(&self) -> bool {
+    pub(crate) const fn needs_extra(&self) -> bool {
         self.on_count.is_some() || self.labels.is_some()
     }
 
     /// Returns `true` if there is more to do at the end of a request than to record a page view.
-    pub(crate) const fn ends(&self) -> bool {
+    pub(crate) const fn needs_completion(&self) -> bool {
         let waits = matches!(self.delivery, Delivery::BeforeResponse { .. });
-        self.measures.is_some() || self.count_if.is_some() || self.has_others() || waits
+        self.measures.is_some() || self.count_if.is_some() || self.has_extra_counters() || waits
     }
 
     pub(crate) fn excludes_prefetch(&self) -> bool {
@@ -71,7 +71,7 @@ impl Settings {
 
     /// Returns `true` if a request also counts in facets or labels.
     #[inline]
-    pub(crate) const fn has_others(&self) -> bool {
+    pub(crate) const fn has_extra_counters(&self) -> bool {
         self.facets.is_some() || self.labels.is_some()
     }
 }

@@ -4,7 +4,7 @@ use counter_core::VisitorId;
 use counter_core::visits::Agent;
 
 use super::outcome::Outcome;
-use crate::closure::{Closure, caught};
+use crate::closure::{Closure, catch_panic};
 use crate::identity::RequestHead;
 
 /// A request to be counted, as passed to the closure of [`AccessCounterLayer::on_count`].
@@ -23,12 +23,12 @@ pub struct Visit<'a> {
 }
 
 /// A closure that is called for a visit and can return an action.
-pub(crate) type OnCount = Closure<dyn Fn(&Visit<'_>) -> Option<Then> + Send + Sync>;
+pub(crate) type OnCount = Closure<dyn Fn(&Visit<'_>) -> Option<CountAction> + Send + Sync>;
 
 /// An action to run when a request is counted; `None` after it ran.
-pub(crate) struct Then(Option<Box<dyn FnOnce(Outcome) + Send>>);
+pub(crate) struct CountAction(Option<Box<dyn FnOnce(Outcome) + Send>>);
 
-impl Then {
+impl CountAction {
     pub(crate) fn new(then: impl FnOnce(Outcome) + Send + 'static) -> Self {
         Self(Some(Box::new(then)))
     }
@@ -36,22 +36,22 @@ impl Then {
     pub(crate) fn counted(mut self, outcome: Outcome) {
         // The panic hook has already been called.
         if let Some(then) = self.0.take() {
-            caught(|| then(outcome));
+            catch_panic(|| then(outcome));
         }
     }
 }
 
-impl Drop for Then {
+impl Drop for CountAction {
     fn drop(&mut self) {
         // The request may not count because the handler is panicking, and dropping the captured values could
         // panic again.
         if let Some(then) = self.0.take() {
-            caught(|| drop(then));
+            catch_panic(|| drop(then));
         }
     }
 }
 
-impl fmt::Debug for Then {
+impl fmt::Debug for CountAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Then")
     }

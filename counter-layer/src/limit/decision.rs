@@ -27,9 +27,9 @@ pub(super) struct Quota {
 impl Quota {
     /// Converts a reply into a quota. The query was sent at this instant, so the store decided later, and it
     /// uses whole seconds, so `ends` is at most a second after the end of the window.
-    pub(super) fn of(decided: &LimitDecision, asked: Instant) -> Self {
+    pub(super) fn of(decided: &LimitDecision, sent_at: Instant) -> Self {
         let left = decided.reset.as_unix().saturating_sub(decided.now.as_unix());
-        Self { remaining: decided.remaining, ends: asked + Duration::from_secs(left) }
+        Self { remaining: decided.remaining, ends: sent_at + Duration::from_secs(left) }
     }
 
     /// Returns the whole seconds until the end of the window, rounded up.

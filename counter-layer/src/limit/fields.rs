@@ -11,7 +11,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Maximum length of a `RateLimit` value: a quoted name with all bytes escaped, and two numbers.
-const LONGEST: usize = 2 * 64 + 2 + 2 * 3 + 10 + 20;
+const MAX_FIELD_BYTES: usize = 2 * 64 + 2 + 2 * 3 + 10 + 20;
 
 /// A limit as described in the header fields of draft-ietf-httpapi-ratelimit-headers-11.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Policy {
     /// The name as a quoted string.
     quoted: String,
     /// The value of `RateLimit-Policy`: `"default";q=100;w=60`.
-    whole: HeaderValue,
+    policy_value: HeaderValue,
     limit: u32,
     window: Window,
 }
@@ -37,9 +37,9 @@ impl Policy {
             return Err(no());
         }
         let quoted = quoted(name);
-        let whole = format!("{quoted};q={limit};w={}", window.as_seconds());
-        let whole = HeaderValue::try_from(whole).map_err(|_| no())?;
-        Ok(Self { name: name.to_owned(), quoted, whole, limit, window })
+        let policy_value = format!("{quoted};q={limit};w={}", window.as_seconds());
+        let policy_value = HeaderValue::try_from(policy_value).map_err(|_| no())?;
+        Ok(Self { name: name.to_owned(), quoted, policy_value, limit, window })
     }
 
     /// Returns this policy with another name.
@@ -49,16 +49,16 @@ impl Policy {
 
     /// Appends the policy and the remaining quota to the headers, which may already contain other policies.
     pub(super) fn write(&self, quota: &Quota, headers: &mut HeaderMap) {
-        let mut text = [0; LONGEST];
-        let mut room = &mut text[..];
-        let is_written = write!(room, "{};r={};t={}", self.quoted, quota.remaining, quota.seconds());
-        let unused = room.len();
+        let mut text = [0; MAX_FIELD_BYTES];
+        let mut buffer = &mut text[..];
+        let is_written = write!(buffer, "{};r={};t={}", self.quoted, quota.remaining, quota.seconds());
+        let unused = buffer.len();
         if is_written.is_ok()
-            && let Ok(left) = HeaderValue::from_bytes(&text[..LONGEST - unused])
+            && let Ok(left) = HeaderValue::from_bytes(&text[..MAX_FIELD_BYTES - unused])
         {
             headers.append(RATELIMIT, left);
         }
-        headers.append(RATELIMIT_POLICY, self.whole.clone());
+        headers.append(RATELIMIT_POLICY, self.policy_value.clone());
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) fn quoted(name: &str) -> String {
 
 impl fmt::Display for PolicyNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name of a policy has 1 to 64 bytes of printable ASCII, unlike {:?}", self.0)
+        write!(f, "invalid policy name {:?}: expected 1 to 64 bytes of printable ASCII", self.0)
     }
 }
 
@@ -91,25 +91,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_value_has_room() {
+    fn the_longest_value_fits_in_the_buffer() {
         let policy = Policy::new(&"\"".repeat(64), 100, Window::MINUTE).expect("a name");
         let (ends, mut headers) =
             (Instant::now() + Duration::from_secs(u64::from(u32::MAX)), HeaderMap::new());
         policy.write(&Quota { remaining: u32::MAX, ends }, &mut headers);
         let expected = format!("{};r={};t={}", policy.quoted, u32::MAX, u32::MAX);
         assert_eq!(headers["ratelimit"], expected);
-        assert_eq!(expected.len() + 10, LONGEST);
+        assert_eq!(expected.len() + 10, MAX_FIELD_BYTES);
     }
 
     #[test]
-    fn names_are_quoted_and_what_no_header_can_hold_is_refused() {
+    fn names_are_quoted_and_invalid_names_are_rejected() {
         let policy = |name: &str| Policy::new(name, 100, Window::MINUTE);
-        for (name, whole) in [
+        for (name, policy_value) in [
             ("default", r#""default";q=100;w=60"#),
             ("a b", r#""a b";q=100;w=60"#),
             (r#"a"b\"#, r#""a\"b\\";q=100;w=60"#),
         ] {
-            assert_eq!(policy(name).expect("a name").whole, whole);
+            assert_eq!(policy(name).expect("a name").policy_value, policy_value);
         }
         for name in ["", "é", "a\nb", &"x".repeat(65)] {
             assert_eq!(policy(name).expect_err("no name"), PolicyNameError(name.to_owned()));

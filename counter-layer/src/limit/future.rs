@@ -9,11 +9,11 @@ use tower_service::Service;
 
 use super::decision::{Decision, Quota};
 use super::fields::retry_after;
-use super::gate::{Asking, Gate};
+use super::gate::{Gate, Pending};
 use super::refusal::{EmptyRefusal, Refusal};
 
 /// The `Retry-After` value to send if the store fails.
-const AWAY_SECONDS: u64 = 2;
+const RETRY_AFTER_SECONDS: u64 = 2;
 
 pin_project! {
     /// The response future of [`WindowLimit`](crate::WindowLimit).
@@ -34,8 +34,8 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<S, F, B> {
-        Asking { asking: Asking, gate: Arc<Gate>, waiting: Option<(S, Request<B>)> },
-        Refused { decision: Decision, gate: Arc<Gate> },
+        Pending { pending: Pending, gate: Arc<Gate>, waiting: Option<(S, Request<B>)> },
+        Rejected { decision: Decision, gate: Arc<Gate> },
         Serving { #[pin] future: F, allowed: Option<(Arc<Gate>, Quota)> },
     }
 }
@@ -53,17 +53,17 @@ where
     }
 
     pub(super) const fn refused(decision: Decision, gate: Arc<Gate>, refusal: Arc<A>) -> Self {
-        Self { state: State::Refused { decision, gate }, refusal }
+        Self { state: State::Rejected { decision, gate }, refusal }
     }
 
-    pub(super) const fn asking(
-        asking: Asking,
+    pub(super) const fn pending(
+        pending: Pending,
         gate: Arc<Gate>,
         refusal: Arc<A>,
         inner: S,
         request: Request<B>,
     ) -> Self {
-        let state = State::Asking { asking, gate, waiting: Some((inner, request)) };
+        let state = State::Pending { pending, gate, waiting: Some((inner, request)) };
         Self { state, refusal }
     }
 }
@@ -80,32 +80,32 @@ where
         let (mut state, refusal) = (this.state, &**this.refusal);
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Asking { asking, gate, waiting } => {
-                    let decision = ready!(asking.as_mut().poll(cx));
+                StateProjection::Pending { pending, gate, waiting } => {
+                    let decision = ready!(pending.as_mut().poll(cx));
                     let gate = Arc::clone(gate);
                     let allowed = match decision {
                         Decision::Allow(quota) => Some((gate, quota)),
                         Decision::AllowUncounted => None,
                         Decision::Limit(_) | Decision::DenyUncounted => {
-                            state.set(State::Refused { decision, gate });
+                            state.set(State::Rejected { decision, gate });
                             continue;
                         }
                     };
                     let (mut inner, request) = waiting.take().expect("polled after completion");
                     State::Serving { future: inner.call(request), allowed }
                 }
-                StateProjection::Refused { decision, gate } => {
+                StateProjection::Rejected { decision, gate } => {
                     return Poll::Ready(Ok(match decision {
                         Decision::Limit(quota) => limited(refusal, gate, quota),
-                        _ => closed(refusal),
+                        _ => unavailable(refusal),
                     }));
                 }
                 StateProjection::Serving { future, allowed } => {
-                    let mut answer = ready!(future.poll(cx));
-                    if let (Ok(response), Some((gate, quota))) = (&mut answer, allowed) {
+                    let mut result = ready!(future.poll(cx));
+                    if let (Ok(response), Some((gate, quota))) = (&mut result, allowed) {
                         gate.policy.write(quota, response.headers_mut());
                     }
-                    return Poll::Ready(answer);
+                    return Poll::Ready(result);
                 }
             };
             state.set(next);
@@ -120,9 +120,9 @@ fn limited<R>(refusal: &impl Refusal<R>, gate: &Gate, quota: &Quota) -> Response
     response
 }
 
-fn closed<R>(refusal: &impl Refusal<R>) -> Response<R> {
-    let mut response = refusal.away();
-    retry_after(AWAY_SECONDS, response.headers_mut());
+fn unavailable<R>(refusal: &impl Refusal<R>) -> Response<R> {
+    let mut response = refusal.unavailable();
+    retry_after(RETRY_AFTER_SECONDS, response.headers_mut());
     response
 }
 

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::decision::{Decision, Quota};
 use super::fields::Policy;
 use super::key::LimitKey;
-use super::over::Over;
+use super::over::ExceededKeys;
 use super::turns::Turns;
-use crate::closure::{caught, caught_future};
+use crate::closure::{catch_panic, catch_panic_future};
 use crate::identity::RequestHead;
 
 /// Policy for requests if the store fails or does not reply.
@@ -32,12 +32,12 @@ pub enum OnStoreError {
 /// Either a decision, or a pending call to the store.
 pub(super) enum Deciding {
     Decided(Decision),
-    Asking(Asking),
+    Pending(Pending),
 }
 
 /// A pending call to the store. It is boxed to keep the store out of our layer type; compared to the I/O,
 /// this is very cheap.
-pub(super) type Asking = Pin<Box<dyn Future<Output = Decision> + Send>>;
+pub(super) type Pending = Pin<Box<dyn Future<Output = Decision> + Send>>;
 
 /// Decides requests. Shared by all services of a layer.
 #[derive(Clone)]
@@ -48,13 +48,13 @@ pub(super) struct Gate {
     limit: u32,
     key: LimitKey,
     on_error: OnStoreError,
-    known: Arc<Known>,
+    known: Arc<StoreState>,
 }
 
 /// State of the store, and the keys over the limit.
 #[derive(Debug)]
-struct Known {
-    over: Over,
+struct StoreState {
+    over: ExceededKeys,
     turns: Turns,
     /// The store failed for the last request.
     failing: AtomicBool,
@@ -64,7 +64,7 @@ struct Known {
 
 /// Time since the last failure until the store is considered to be available, because until then, some
 /// requests may still fail.
-const CALM: Duration = Duration::from_secs(1);
+const RECOVERY_DELAY: Duration = Duration::from_secs(1);
 
 impl Gate {
     pub(super) fn new(
@@ -75,7 +75,7 @@ impl Gate {
         policy: Policy,
         timeout: Duration,
     ) -> Self {
-        let known = Arc::new(Known::new(counters.shards()));
+        let known = Arc::new(StoreState::new(counters.shards()));
         Self { policy, timeout, counters, limit, key, on_error, known }
     }
 
@@ -85,36 +85,36 @@ impl Gate {
         if let Some(quota) = self.known.over.of(&dimensions) {
             return Some(Deciding::Decided(Decision::Limit(quota)));
         }
-        let asked = Instant::now();
-        let answer = caught(|| self.counters.try_acquire_now(&dimensions, self.limit, NonZeroU32::MIN));
-        if let Some(answer) = answer.unwrap_or_else(|| Some(Err(panicked()))) {
-            let decided = self.answered(&dimensions, answer, asked);
-            return Some(Deciding::Decided(self.known_or_away(&dimensions, Some(decided))));
+        let sent_at = Instant::now();
+        let reply = catch_panic(|| self.counters.try_acquire_now(&dimensions, self.limit, NonZeroU32::MIN));
+        if let Some(reply) = reply.unwrap_or_else(|| Some(Err(panicked()))) {
+            let decided = self.accept_reply(&dimensions, reply, sent_at);
+            return Some(Deciding::Decided(self.decision_or_fallback(&dimensions, Some(decided))));
         }
         let gate = Arc::clone(self);
-        Some(Deciding::Asking(Box::pin(async move {
+        Some(Deciding::Pending(Box::pin(async move {
             let refused = || gate.known.over.of(&dimensions).map(Decision::Limit);
             let call = async {
-                let asked = Instant::now();
-                let answer = gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN);
-                let answer = caught_future(answer).await.unwrap_or_else(|| Err(panicked()));
-                gate.answered(&dimensions, answer, asked)
+                let sent_at = Instant::now();
+                let reply = gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN);
+                let reply = catch_panic_future(reply).await.unwrap_or_else(|| Err(panicked()));
+                gate.accept_reply(&dimensions, reply, sent_at)
             };
             let shard = gate.counters.shard(&dimensions);
             let decided = gate.known.turns.call(shard, gate.timeout, refused, call).await;
-            gate.known_or_away(&dimensions, decided)
+            gate.decision_or_fallback(&dimensions, decided)
         })))
     }
 
-    fn answered(
+    fn accept_reply(
         &self,
         dimensions: &Dimensions,
-        answer: Result<LimitDecision, Error>,
-        asked: Instant,
+        reply: Result<LimitDecision, Error>,
+        sent_at: Instant,
     ) -> Result<Decision, Error> {
-        let decided = answer?;
-        self.known.is_there();
-        let quota = Quota::of(&decided, asked);
+        let decided = reply?;
+        self.known.report_success();
+        let quota = Quota::of(&decided, sent_at);
         if decided.allowed {
             return Ok(Decision::Allow(quota));
         }
@@ -123,17 +123,21 @@ impl Gate {
     }
 
     /// Returns the decision, or the fallback if the store did not decide.
-    fn known_or_away(&self, dimensions: &Dimensions, decided: Option<Result<Decision, Error>>) -> Decision {
-        let trouble = match decided {
+    fn decision_or_fallback(
+        &self,
+        dimensions: &Dimensions,
+        decided: Option<Result<Decision, Error>>,
+    ) -> Decision {
+        let failure = match decided {
             Some(Ok(decision)) => return decision,
             Some(Err(error)) => Error::to_string(&error),
-            None => "it does not decide in time".to_owned(),
+            None => "timed out".to_owned(),
         };
         // During a flood, requests may wait in our process for so long that it looks like a store failure.
         if let Some(quota) = self.known.over.of(dimensions) {
             return Decision::Limit(quota);
         }
-        self.known.is_away(self.on_error, &trouble);
+        self.known.report_failure(self.on_error, &failure);
         if self.on_error == OnStoreError::Allow { Decision::AllowUncounted } else { Decision::DenyUncounted }
     }
 }
@@ -143,10 +147,10 @@ const fn panicked() -> Error {
     Error::new(ErrorKind::Panicked)
 }
 
-impl Known {
+impl StoreState {
     fn new(shards: Shards) -> Self {
         Self {
-            over: Over::default(),
+            over: ExceededKeys::default(),
             turns: Turns::new(shards),
             failing: AtomicBool::new(false),
             failed: Mutex::default(),
@@ -154,21 +158,21 @@ impl Known {
     }
 
     /// Logs the end of a failure.
-    fn is_there(&self) {
+    fn report_success(&self) {
         // We check this first, because a load is much cheaper than a swap, and the state rarely changes.
         if self.failing.load(Ordering::Relaxed)
-            && self.failed().is_none_or(|at| at.elapsed() >= CALM)
+            && self.failed().is_none_or(|at| at.elapsed() >= RECOVERY_DELAY)
             && self.failing.swap(false, Ordering::Relaxed)
         {
-            caught(|| tracing::info!("the store of a limit is back"));
+            catch_panic(|| tracing::info!("the store of a limit is available again"));
         }
     }
 
     /// Logs the start of a failure.
-    fn is_away(&self, on_error: OnStoreError, error: &str) {
+    fn report_failure(&self, on_error: OnStoreError, error: &str) {
         *self.failed() = Some(Instant::now());
         if !self.failing.swap(true, Ordering::Relaxed) {
-            caught(|| tracing::warn!(error, ?on_error, "the store of a limit is away"));
+            catch_panic(|| tracing::warn!(error, ?on_error, "the store of a limit is unavailable"));
         }
     }
 

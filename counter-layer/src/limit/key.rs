@@ -40,7 +40,7 @@ impl LimitKey {
     ///
     /// The store contains the counts by id. So ids must be computed with a [`Secret`] that is not in the
     /// store, or with [`Identity::key`]. Use the same secret in all instances to share the limit, or
-    /// [`Secret::of_this_process`] to limit per instance; in this case the limit is reset with a restart. You
+    /// [`Secret::process_local`] to limit per instance; in this case the limit is reset with a restart. You
     /// can also pass a [`Recorder`](counter_core::Recorder), to use the
     /// [secret](counter_core::Builder::secret) of these counters, which by default is a secret of this
     /// process.
@@ -57,8 +57,10 @@ impl LimitKey {
     /// Returns an error if the identity is a cookie with an invalid name.
     pub fn identity(identity: impl Into<Identity>, secret: impl Into<Secret>) -> Result<Self, IdentityError> {
         let (identity, secret) = (identity.into(), secret.into());
-        if secret.is_of_this_process() && !identity.has_a_key() {
-            tracing::info!("a limit by identity is one of this process alone: no secret is shared");
+        if secret.is_process_local() && !identity.has_key() {
+            tracing::info!(
+                "a limit by identity applies to this process only: set a shared secret to share it"
+            );
         }
         let visitors = identity.limited_by(&secret)?;
         Ok(Self::from_fn(move |head| {
@@ -75,7 +77,7 @@ impl LimitKey {
 
     pub(super) fn of(&self, head: &RequestHead<'_>) -> Option<Dimensions> {
         // It must not be possible to avoid the limit by causing a panic.
-        self.0.ask(|key| key(head)).unwrap_or_else(|| Some(Dimensions::new().text("panicked", "")))
+        self.0.call(|key| key(head)).unwrap_or_else(|| Some(Dimensions::new().text("panicked", "")))
     }
 }
 

@@ -8,23 +8,23 @@ use tokio::time::Instant;
 use super::decision::Quota;
 
 /// Maximum number of keys to cache.
-const KEYS: usize = 4096;
+const MAX_KEYS: usize = 4096;
 
 /// Keys over the limit, cached until their window ends, to reject requests without a call to the store.
 ///
 /// Within a window counts only grow, so if the store rejected a key, it would reject the key again.
 #[derive(Debug, Default)]
-pub(super) struct Over(Mutex<Known>);
+pub(super) struct ExceededKeys(Mutex<Rejections>);
 
 #[derive(Debug, Default)]
-struct Known {
-    refusals: HashMap<Dimensions, Quota>,
+struct Rejections {
+    quotas: HashMap<Dimensions, Quota>,
     /// The latest end of these windows.
     ends: Option<Instant>,
     cleaned: Option<Instant>,
 }
 
-impl Over {
+impl ExceededKeys {
     /// Returns the quota for this key if it is known to be over the limit.
     pub(super) fn of(&self, key: &Dimensions) -> Option<Quota> {
         let known = self.0.lock().expect("nothing panics under this lock");
@@ -36,22 +36,22 @@ impl Over {
         if ends <= now {
             return None;
         }
-        known.refusals.get(key).filter(|quota| quota.ends > now).copied()
+        known.quotas.get(key).filter(|quota| quota.ends > now).copied()
     }
 
     /// Caches a rejection, unless the cache is full.
     pub(super) fn note(&self, key: Dimensions, quota: Quota) {
         let now = Instant::now();
         let mut known = self.0.lock().expect("nothing panics under this lock");
-        if known.refusals.len() >= KEYS
+        if known.quotas.len() >= MAX_KEYS
             && known.cleaned.is_none_or(|last| now - last >= Duration::from_secs(1))
         {
             known.cleaned = Some(now);
-            known.refusals.retain(|_, quota| quota.ends > now);
+            known.quotas.retain(|_, quota| quota.ends > now);
         }
-        if known.refusals.len() < KEYS || known.refusals.contains_key(&key) {
+        if known.quotas.len() < MAX_KEYS || known.quotas.contains_key(&key) {
             known.ends = known.ends.max(Some(quota.ends));
-            known.refusals.insert(key, quota);
+            known.quotas.insert(key, quota);
         }
     }
 }
@@ -69,11 +69,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_remembered_until_its_window_ends_and_not_more_than_there_is_room_for() {
-        let over = Over::default();
-        (0..KEYS).for_each(|n| over.note(key(n), quota(if n % 2 == 0 { 10 } else { 20 })));
-        over.note(key(KEYS), quota(20));
-        assert!(over.of(&key(0)).is_some() && over.of(&key(KEYS)).is_none());
+    async fn rejections_are_cached_until_their_window_ends() {
+        let over = ExceededKeys::default();
+        (0..MAX_KEYS).for_each(|n| over.note(key(n), quota(if n % 2 == 0 { 10 } else { 20 })));
+        over.note(key(MAX_KEYS), quota(20));
+        assert!(over.of(&key(0)).is_some() && over.of(&key(MAX_KEYS)).is_none());
         tokio::time::advance(Duration::from_secs(8)).await;
         assert!(over.of(&key(0)).is_some());
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -81,7 +81,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(over.of(&key(0)).is_none() && over.of(&key(1)).is_some());
         // Expired keys make room for new keys.
-        over.note(key(KEYS), quota(20));
-        assert!(over.of(&key(KEYS)).is_some() && over.of(&key(1)).is_some());
+        over.note(key(MAX_KEYS), quota(20));
+        assert!(over.of(&key(MAX_KEYS)).is_some() && over.of(&key(1)).is_some());
     }
 }

@@ -10,7 +10,7 @@ pub trait Refusal<R> {
     fn limited(&self, policy: &str) -> Response<R>;
 
     /// Returns the response if the store fails. The status should be 503.
-    fn away(&self) -> Response<R>;
+    fn unavailable(&self) -> Response<R>;
 }
 
 /// Responses with an empty body, i.e. `R::default()`.
@@ -27,7 +27,7 @@ impl<R: Default> Refusal<R> for EmptyRefusal {
         with(StatusCode::TOO_MANY_REQUESTS, R::default())
     }
 
-    fn away(&self) -> Response<R> {
+    fn unavailable(&self) -> Response<R> {
         with(StatusCode::SERVICE_UNAVAILABLE, R::default())
     }
 }
@@ -39,7 +39,7 @@ impl<R: From<String>> Refusal<R> for ProblemRefusal {
         problem(StatusCode::TOO_MANY_REQUESTS, "quota-exceeded", title, &policies)
     }
 
-    fn away(&self) -> Response<R> {
+    fn unavailable(&self) -> Response<R> {
         let title = "Request cannot be satisfied due to temporary server capacity constraints";
         problem(StatusCode::SERVICE_UNAVAILABLE, "temporary-reduced-capacity", title, "")
     }

@@ -66,9 +66,9 @@ where
                 drop(self.take_ready());
                 return LimitFuture::refused(refused, Arc::clone(&self.gate), refusal);
             }
-            Some(Deciding::Asking(asking)) => {
+            Some(Deciding::Pending(pending)) => {
                 let ready = self.take_ready();
-                return LimitFuture::asking(asking, Arc::clone(&self.gate), refusal, ready, request);
+                return LimitFuture::pending(pending, Arc::clone(&self.gate), refusal, ready, request);
             }
         };
         LimitFuture::serving(self.inner.call(request), quota, refusal)
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_memory_decides_about_is_answered_at_once_and_leaves_nothing_reserved() {
+    fn in_memory_decisions_do_not_wait_and_release_the_service() {
         let window = Window::try_from(3_000_000_000).expect("not 0");
         let counters = WindowCounters::new(MemoryStore::new(), window);
         let key = LimitKey::from_fn(|_| Some(Dimensions::new()));

@@ -14,7 +14,7 @@ const MAX_TIMEOUTS: u32 = 4;
 
 /// Number of checks within a timeout. If our process is slow to fire timers, it is also slow to handle
 /// replies, so after a single long sleep we would give up on a reply that has already been received.
-const STEPS: u32 = 5;
+const CHECKS_PER_TIMEOUT: u32 = 5;
 
 /// Limits the concurrent calls to the store, per shard, so that a failing shard won't delay other shards.
 ///
@@ -51,13 +51,13 @@ impl Turns {
             if let Some(known) = known() {
                 return Ok(known);
             }
-            let answer = call.await;
-            turns.decided.fetch_add(answer.is_ok().into(), Ordering::Relaxed);
-            answer
+            let reply = call.await;
+            turns.decided.fetch_add(reply.is_ok().into(), Ordering::Relaxed);
+            reply
         };
         tokio::select! {
             biased;
-            answer = decided => Some(answer),
+            reply = decided => Some(reply),
             () = turns.give_up(timeout) => known().map(Ok),
         }
     }
@@ -71,12 +71,12 @@ impl ShardTurns {
     /// Completes when a request that arrives now should time out.
     async fn give_up(&self, timeout: Duration) {
         let (mut before, mut silent) = (self.decided.load(Ordering::Relaxed), 0);
-        for _ in 0..MAX_TIMEOUTS * STEPS {
-            sleep(timeout / STEPS).await;
+        for _ in 0..MAX_TIMEOUTS * CHECKS_PER_TIMEOUT {
+            sleep(timeout / CHECKS_PER_TIMEOUT).await;
             let decided = self.decided.load(Ordering::Relaxed);
             silent = if decided == before { silent + 1 } else { 0 };
             before = decided;
-            if silent == STEPS {
+            if silent == CHECKS_PER_TIMEOUT {
                 return;
             }
         }
@@ -95,35 +95,35 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(100);
 
-    type Answer = Option<Result<(), ()>>;
+    type Reply = Option<Result<(), ()>>;
 
     /// Makes this number of concurrent calls to the first shard, and returns the replies with the waiting
     /// time.
-    async fn calls<F>(calls: usize, mut call: impl FnMut() -> F) -> Vec<(Answer, Duration)>
+    async fn calls<F>(calls: usize, mut call: impl FnMut() -> F) -> Vec<(Reply, Duration)>
     where
         F: Future<Output = Result<(), ()>> + Send + 'static,
     {
-        let (turns, begun) = (Arc::new(Turns::new(Shards::ONE)), Instant::now());
+        let (turns, started) = (Arc::new(Turns::new(Shards::ONE)), Instant::now());
         let mut requests = JoinSet::new();
         for _ in 0..calls {
             let (turns, call) = (Arc::clone(&turns), call());
             requests.spawn(async move {
-                let answer = turns.call(Shard::default(), TIMEOUT, || None, call).await;
-                (answer, begun.elapsed())
+                let reply = turns.call(Shard::default(), TIMEOUT, || None, call).await;
+                (reply, started.elapsed())
             });
         }
         requests.join_all().await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_waits_for_its_turn_while_the_shard_decides_others() {
+    async fn requests_wait_while_the_shard_decides() {
         let decide = async || {
             sleep(TIMEOUT / 2).await;
             Ok(())
         };
-        let answers = calls(7 * MAX_CALLS, decide).await;
-        assert!(answers.iter().all(|(answer, _)| *answer == Some(Ok(()))));
-        assert_eq!(answers.iter().map(|(_, wait)| *wait).max(), Some(TIMEOUT * 7 / 2));
+        let replies = calls(7 * MAX_CALLS, decide).await;
+        assert!(replies.iter().all(|(reply, _)| *reply == Some(Ok(()))));
+        assert_eq!(replies.iter().map(|(_, wait)| *wait).max(), Some(TIMEOUT * 7 / 2));
     }
 
     #[tokio::test(start_paused = true)]
@@ -132,22 +132,22 @@ mod tests {
             sleep(TIMEOUT / 2).await;
             Ok(())
         };
-        let answers = calls(20 * MAX_CALLS, decide).await;
-        assert!(answers.iter().all(|(_, wait)| *wait <= MAX_TIMEOUTS * TIMEOUT));
-        let decided = answers.iter().filter(|(answer, _)| answer.is_some()).count();
+        let replies = calls(20 * MAX_CALLS, decide).await;
+        assert!(replies.iter().all(|(_, wait)| *wait <= MAX_TIMEOUTS * TIMEOUT));
+        let decided = replies.iter().filter(|(reply, _)| reply.is_some()).count();
         assert!((7 * MAX_CALLS..=8 * MAX_CALLS).contains(&decided), "{decided}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_known_to_be_decided_gives_up_with_the_decision() {
-        let (turns, begun) = (Turns::new(Shards::ONE), Instant::now());
-        let known = || (begun.elapsed() >= TIMEOUT).then_some(7);
-        let answer = turns.call(Shard::default(), TIMEOUT, known, pending::<Result<_, ()>>()).await;
-        assert_eq!(answer, Some(Ok(7)));
+    async fn a_timed_out_request_uses_a_known_decision() {
+        let (turns, started) = (Turns::new(Shards::ONE), Instant::now());
+        let known = || (started.elapsed() >= TIMEOUT).then_some(7);
+        let reply = turns.call(Shard::default(), TIMEOUT, known, pending::<Result<_, ()>>()).await;
+        assert_eq!(reply, Some(Ok(7)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_requests_to_a_silent_shard_give_up_after_a_timeout() {
+    async fn requests_to_a_silent_shard_give_up_after_one_timeout() {
         for (_, wait) in calls(20 * MAX_CALLS, pending).await {
             assert_eq!(wait, TIMEOUT);
         }
@@ -159,16 +159,16 @@ mod tests {
             sleep(TIMEOUT * 3 / 4).await;
             Err(())
         };
-        for (answer, wait) in calls(20 * MAX_CALLS, fail).await {
-            assert!(answer.is_none_or(|answer| answer.is_err()) && wait <= TIMEOUT, "{wait:?}");
+        for (reply, wait) in calls(20 * MAX_CALLS, fail).await {
+            assert!(reply.is_none_or(|reply| reply.is_err()) && wait <= TIMEOUT, "{wait:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_shard_does_not_delay_the_others() {
+    async fn a_silent_shard_does_not_delay_other_shards() {
         let shards = Shards::try_from(2).expect("a number of shards");
         let [silent, other] = shards.iter().collect::<Vec<_>>().try_into().expect("two shards");
-        let (turns, begun) = (Arc::new(Turns::new(shards)), Instant::now());
+        let (turns, started) = (Arc::new(Turns::new(shards)), Instant::now());
         let mut requests = JoinSet::new();
         for _ in 0..20 * MAX_CALLS {
             let turns = Arc::clone(&turns);
@@ -180,7 +180,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let decided = turns.call(other, TIMEOUT, || None, async { Ok::<_, ()>(()) }).await;
-        assert_eq!((decided, begun.elapsed()), (Some(Ok(())), Duration::ZERO));
+        assert_eq!((decided, started.elapsed()), (Some(Ok(())), Duration::ZERO));
         assert!(requests.join_all().await.iter().all(Option::is_none));
     }
 }

@@ -73,7 +73,7 @@ impl RulesBuilder {
             let pattern = parse(text)?;
             if let Err(other) = excluded.insert(&pattern, exclusions.len()) {
                 let one = exclusions.get(other).unwrap_or(&pattern).text.clone();
-                return Err(RulesError::ExcludedTwice { patterns: [one, pattern.text] });
+                return Err(RulesError::DuplicateExclude { patterns: [one, pattern.text] });
             }
             exclusions.push(pattern);
         }
@@ -127,26 +127,26 @@ fn table(rules: &[Rule], patterns: &[Included], method: Option<&Method>) -> Resu
     let mut table = Table::default();
     for (number, Included { pattern, rule }) in patterns.iter().enumerate() {
         if named(&rules[*rule]) {
-            table.insert(pattern, number).map_err(|other| tie(rules, patterns, other, number))?;
+            table.insert(pattern, number).map_err(|other| conflict(rules, patterns, other, number))?;
         }
     }
     for (number, Included { pattern, rule }) in patterns.iter().enumerate() {
-        if inherited(&rules[*rule]) && table.holder(pattern).is_none() {
-            table.insert(pattern, number).map_err(|other| tie(rules, patterns, other, number))?;
+        if inherited(&rules[*rule]) && table.existing(pattern).is_none() {
+            table.insert(pattern, number).map_err(|other| conflict(rules, patterns, other, number))?;
         }
     }
     Ok(table)
 }
 
-fn tie(rules: &[Rule], patterns: &[Included], one: usize, other: usize) -> RulesError {
-    let claims = [&patterns[one.min(other)], &patterns[one.max(other)]];
-    let patterns = claims.map(|claim| claim.pattern.text.clone());
-    let counters = claims.map(|claim| rules[claim.rule].counter.clone());
-    if claims[0].rule == claims[1].rule {
+fn conflict(rules: &[Rule], patterns: &[Included], one: usize, other: usize) -> RulesError {
+    let pair = [&patterns[one.min(other)], &patterns[one.max(other)]];
+    let patterns = pair.map(|included| included.pattern.text.clone());
+    let counters = pair.map(|included| rules[included.rule].counter.clone());
+    if pair[0].rule == pair[1].rule {
         let [counter, _] = counters;
-        return RulesError::Repeated { patterns, counter };
+        return RulesError::DuplicatePattern { patterns, counter };
     }
-    RulesError::Tie { patterns, counters }
+    RulesError::Conflict { patterns, counters }
 }
 
 fn parse(text: String) -> Result<Pattern, RulesError> {

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn configuration_excludes_prefetches_where_it_says_so() {
+    fn prefetch_exclusion_is_configurable() {
         for (text, excludes) in [("{}", false), (r#"{"exclude_prefetch": true}"#, true)] {
             let rules = serde_json::from_str::<RulesBuilder>(text).expect("a configuration").build();
             assert_eq!(rules.expect("no pattern").excludes_prefetch(), excludes, "{text}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_with_an_unknown_word_is_refused() {
+    fn invalid_configuration_is_rejected() {
         let read = serde_json::from_str::<RulesBuilder>;
         assert!(read("{}").is_ok());
         assert!(read(r#"{"rules": [{"counter": "a", "patterns": ["/a"], "methods": ["GET"]}]}"#).is_ok());

@@ -90,14 +90,14 @@ impl fmt::Display for Explanation<'_> {
         match (&self.path, self.decision) {
             (Some(path), _) => write!(f, "{path} ")?,
             (None, Decision::PathTooLong(_)) => {}
-            (None, _) => f.write_str("of no path ")?,
+            (None, _) => f.write_str("without a path ")?,
         }
         match self.decision {
             Decision::PathTooLong(bytes) => {
-                write!(f, "of a path of {bytes} bytes is not matched: it is longer than {}", path::MAX_BYTES)
+                write!(f, "with a path of {bytes} bytes is not matched: the maximum is {}", path::MAX_BYTES)
             }
             Decision::Excluded { pattern, kind } => {
-                write!(f, "is excluded by the {kind} pattern {pattern:?}, whatever the rules say")
+                write!(f, "is excluded by the {kind} pattern {pattern:?}, which takes precedence over rules")
             }
             Decision::Rule { pattern, kind, counter, weight, visitors } => {
                 write!(f, "counts under {counter:?}")?;
@@ -105,30 +105,30 @@ impl fmt::Display for Explanation<'_> {
                     write!(f, " as {weight}")?;
                 }
                 if !visitors {
-                    f.write_str(" without its visitor")?;
+                    f.write_str(" without visitors")?;
                 }
-                write!(f, " by the {kind} pattern {pattern:?}: {}", why(kind))
+                write!(f, " by the {kind} pattern {pattern:?}: {}", reason(kind))
             }
             Decision::MatchedPath(template) => {
-                write!(f, "counts under {template:?}, the router's template, since no rule matches")
+                write!(f, "counts under {template:?}, the router template, because no rule matches")
             }
-            Decision::DefaultCounter(counter) => write!(f, "counts under {counter:?}, since no rule matches"),
-            Decision::Unmatched => f.write_str("is matched by no rule"),
+            Decision::DefaultCounter(counter) => {
+                write!(f, "counts under {counter:?}, because no rule matches")
+            }
+            Decision::Unmatched => f.write_str("does not match any rule"),
         }?;
         if self.without_matched_path {
-            f.write_str(
-                ", unless the router matches a route: then it counts under the template of that route",
-            )?;
+            f.write_str(", unless the router matches a route: then it counts under the route template")?;
         }
         Ok(())
     }
 }
 
-const fn why(kind: PatternKind) -> &'static str {
+const fn reason(kind: PatternKind) -> &'static str {
     match kind {
-        PatternKind::Exact => "exact patterns come first",
-        PatternKind::Template => "no exact pattern matches, and it is the most specific template",
-        PatternKind::Prefix => "no exact pattern and no template match, and it is the longest prefix",
-        PatternKind::Extension => "no exact pattern, no template and no prefix match",
+        PatternKind::Exact => "exact patterns take precedence",
+        PatternKind::Template => "no exact pattern matches, and this is the most specific template",
+        PatternKind::Prefix => "no exact pattern or template matches, and this is the longest prefix",
+        PatternKind::Extension => "no exact pattern, template or prefix matches",
     }
 }

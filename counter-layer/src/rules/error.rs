@@ -41,21 +41,21 @@ pub enum RulesError {
         method: Method,
     },
     /// Two rules have patterns of equal rank that match the same requests.
-    Tie {
+    Conflict {
         /// The patterns, in rule order.
         patterns: [String; 2],
         /// The counters of the rules.
         counters: [String; 2],
     },
     /// A rule has two patterns of equal rank that match the same requests.
-    Repeated {
+    DuplicatePattern {
         /// The patterns.
         patterns: [String; 2],
         /// The rule counter.
         counter: String,
     },
     /// Two excluded patterns of equal rank match the same requests.
-    ExcludedTwice {
+    DuplicateExclude {
         /// The patterns.
         patterns: [String; 2],
     },
@@ -74,7 +74,7 @@ pub enum PatternError {
     /// A segment contains a `*` but is not the last segment, or contains other characters too.
     Star(String),
     /// The pattern ends in `/*` but has parameters.
-    StarAfterTemplate,
+    PrefixAfterParameter,
     /// The text after `*.` is not a single extension.
     Extension,
     /// A segment contains an unpaired brace.
@@ -82,9 +82,9 @@ pub enum PatternError {
     /// A segment contains a parameter with an empty name.
     EmptyName(String),
     /// A segment continues after the parameter.
-    AfterParameter(String),
+    TextAfterParameter(String),
     /// A catch-all is not the last segment.
-    CatchAllInside(String),
+    CatchAllNotLast(String),
     /// The pattern contains a query or fragment.
     Query,
     /// The pattern contains a control character.
@@ -110,33 +110,31 @@ impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pattern { pattern, reason } => write!(f, "the pattern {pattern:?} {reason}"),
-            Self::Counter { counter, reason } => write!(f, "the counter {counter:?} cannot be: {reason}"),
-            Self::Reserved { counter } => write!(
-                f,
-                "the counter {counter:?} is one that the layer feeds itself, and would mix up both: choose another name"
-            ),
+            Self::Counter { counter, reason } => write!(f, "invalid counter name {counter:?}: {reason}"),
+            Self::Reserved { counter } => {
+                write!(f, "the counter name {counter:?} is reserved: choose another name")
+            }
             Self::NoPattern { counter } => write!(
                 f,
-                "the rule for {counter:?} has no pattern: add one, or use default_counter() for what no rule matches"
+                "the rule for {counter:?} has no pattern: add a pattern, or use default_counter() for requests that match no rule"
             ),
             Self::Method { counter, method } => {
                 let upper = method.as_str().to_ascii_uppercase();
                 write!(f, "the rule for {counter:?} has the method {method}: write {upper}")
             }
-            Self::Tie { patterns: [one, other], counters: [first, second] } => write!(
+            Self::Conflict { patterns: [one, other], counters: [first, second] } => write!(
                 f,
                 "the patterns {one:?} for {first:?} and {other:?} for {second:?} match the same requests: \
-                 leave one out, or give the rules different methods"
+                 remove one, or give the rules different methods"
             ),
-            Self::Repeated { patterns: [one, other], counter } => write!(
+            Self::DuplicatePattern { patterns: [one, other], counter } => write!(
                 f,
                 "the patterns {one:?} and {other:?}, both for {counter:?}, match the same requests: \
-                 leave one out"
+                 remove one"
             ),
-            Self::ExcludedTwice { patterns: [one, other] } => write!(
-                f,
-                "the excluded patterns {one:?} and {other:?} match the same requests: leave one out"
-            ),
+            Self::DuplicateExclude { patterns: [one, other] } => {
+                write!(f, "the excluded patterns {one:?} and {other:?} match the same requests: remove one")
+            }
         }
     }
 }
@@ -149,22 +147,22 @@ impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BareSlash => f.write_str(
-                "is what nothing else matched to some and the home page to others: \
+                "is ambiguous, since it could mean the default or the home page: \
                  write the empty pattern for the home page, and use default_counter() for the rest",
             ),
-            Self::MissingSlash => f.write_str("does not begin with a slash: write one, or *.ext"),
+            Self::MissingSlash => f.write_str("does not start with a slash: write one, or *.ext"),
             Self::Colon(segment) => {
                 let name = segment.trim_start_matches(':');
-                write!(f, "has the segment {segment:?}, which would match only itself: write {{{name}}}")
+                write!(f, "has the segment {segment:?}, which would only match literally: write {{{name}}}")
             }
             Self::Star(segment) => write!(
                 f,
                 "has a star in {segment:?}: write {{name}} for one segment, \
                  /* at the end for everything below, or *.ext for an extension"
             ),
-            Self::StarAfterTemplate => f.write_str("has parameters before /*: write /{*rest}"),
+            Self::PrefixAfterParameter => f.write_str("has parameters before /*: write /{*rest}"),
             Self::Extension => f.write_str(
-                "is not one extension: write *. and what follows the last dot of a name, such as *.html",
+                "is not a single extension: write *. and the part after the last dot of a file name, such as *.html",
             ),
             Self::Brace(segment) => write!(
                 f,
@@ -174,25 +172,25 @@ impl fmt::Display for PatternError {
             Self::EmptyName(segment) => {
                 write!(f, "has a parameter without a name in {segment:?}: write {{name}} or {{*name}}")
             }
-            Self::AfterParameter(segment) => {
-                write!(f, "goes on after the parameter in {segment:?}: end the segment with it")
+            Self::TextAfterParameter(segment) => {
+                write!(f, "has text after the parameter in {segment:?}: end the segment with the parameter")
             }
-            Self::CatchAllInside(segment) => {
-                write!(f, "goes on after {segment:?}: write {{name}} for one segment, or end with it")
+            Self::CatchAllNotLast(segment) => {
+                write!(f, "continues after {segment:?}: write {{name}} for one segment, or end with the catch-all")
             }
             Self::Query => f.write_str("has a query or a fragment: write the path only"),
             Self::ControlCharacter => f.write_str("has a control character: write its percent-encoding"),
             Self::TooLong => write!(f, "is longer than {} bytes: write a shorter one", path::MAX_BYTES),
             Self::EmptySegment => f.write_str("has two slashes in a row: write one"),
             Self::DotSegment => {
-                f.write_str("has the segment . or .., which no normal path has: write the path it leads to")
+                f.write_str("has the segment . or .., which is not allowed: write the resolved path")
             }
             Self::PathParameter(segment) => write!(
                 f,
-                "has a path parameter in {segment:?}, which is cut from paths: write it without, or %3B"
+                "has a path parameter in {segment:?}, which is removed from paths: remove it, or write %3B"
             ),
             Self::Encoding { text, normal } => {
-                write!(f, "has {text:?}, which a normal path spells otherwise: write {normal}")
+                write!(f, "has the encoding {text:?}, which is not normal: write {normal}")
             }
         }
     }

@@ -21,13 +21,13 @@ fn build<'a>(given: impl Iterator<Item = &'a Given>) -> Result<Rules, RulesError
 
 /// Returns the rules that don't conflict.
 fn compatible(given: Vec<Given>) -> Vec<Given> {
-    let mut kept: Vec<Given> = Vec::new();
+    let mut compatible_rules: Vec<Given> = Vec::new();
     for rule in given {
-        if build(kept.iter().chain([&rule])).is_ok() {
-            kept.push(rule);
+        if build(compatible_rules.iter().chain([&rule])).is_ok() {
+            compatible_rules.push(rule);
         }
     }
-    kept
+    compatible_rules
 }
 
 /// Returns the matching rule, by comparing all rules.
@@ -95,7 +95,7 @@ fn any_method() -> impl Strategy<Value = Method> {
 
 proptest! {
     #[test]
-    fn the_decision_is_that_of_comparing_all_rules_in_any_order(
+    fn decisions_equal_a_comparison_with_all_rules(
         given in proptest::collection::vec((any_rule(), any::<u32>()), 0..24),
         paths in proptest::collection::vec("(/(a|b|ab|abc|a\\.x|b\\.y|%61|\\.\\.|c;a)?){0,4}", 1..24),
         method in any_method(),
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(
+    fn arbitrary_text_does_not_panic(
         patterns in proptest::collection::vec("[/*{}a.:;%~?é\n ]{0,8}|\\PC{0,12}", 0..8),
         excluded in "[/*{}a.]{0,6}",
         path in "[/*{}a.:;%~?é]{0,12}|\\PC{0,24}",

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_any_length_are_found_and_others_of_the_same_length_are_not() {
+    fn lookup_compares_the_whole_text() {
         let text = |byte: char, length| byte.to_string().repeat(length);
         let mut literals = Literals::default();
         assert!(literals.is_empty() && literals.get("").is_none());
@@ -52,8 +52,8 @@ mod tests {
             literals.insert(text('a', length), length);
         }
         for length in 0..130 {
-            let there = length % 3 == 0;
-            assert_eq!(literals.get(&text('a', length)), there.then_some(length), "{length}");
+            let is_known = length % 3 == 0;
+            assert_eq!(literals.get(&text('a', length)), is_known.then_some(length), "{length}");
             assert_eq!(literals.get(&text('b', length)), (length == 0).then_some(0), "{length}");
         }
         assert_eq!((literals.longest(), literals.iter().count()), (129, 44));

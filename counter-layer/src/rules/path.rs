@@ -7,7 +7,7 @@ pub(super) const MAX_BYTES: usize = 8192;
 
 /// Error returned for a path that can't be normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(super) enum PathError {
     /// The text is empty, `*` as in `OPTIONS *`, or the authority of a `CONNECT`.
     NotAPath,
     /// The text has this number of bytes.
@@ -15,15 +15,15 @@ pub(super) enum Unusable {
 }
 
 /// Normalises the path up to the query. Returns a borrowed path if it is already normal.
-pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
+pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, PathError> {
     if raw.len() <= MAX_BYTES && is_plain(raw) {
         return Ok(Cow::Borrowed(raw));
     }
     let path = raw.find(['?', '#']).map_or(raw, |end| &raw[..end]);
     if path.len() > MAX_BYTES {
-        return Err(Unusable::TooLong(path.len()));
+        return Err(PathError::TooLong(path.len()));
     }
-    let below_root = path.strip_prefix('/').ok_or(Unusable::NotAPath)?;
+    let below_root = path.strip_prefix('/').ok_or(PathError::NotAPath)?;
     if is_normal(below_root) {
         return Ok(Cow::Borrowed(path));
     }
@@ -50,15 +50,15 @@ pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, Unusable> {
 }
 
 /// Encodes all characters like in a normal path, but keeps `/` and dots.
-pub(super) fn respell(text: &str) -> String {
+pub(super) fn normalise_text(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     write(text, &mut normal);
     normal
 }
 
 /// Returns `true` if the text contains a percent-encoding that is not allowed in a normal path.
-pub(super) fn is_misspelt(text: &str) -> bool {
-    Spelling(text.as_bytes()).any(|character| character.raw.len() > 1 && !character.is_normal())
+pub(super) fn has_denormal_encoding(text: &str) -> bool {
+    Characters(text.as_bytes()).any(|character| character.raw.len() > 1 && !character.is_normal())
 }
 
 /// Returns `true` if a quick scan shows that the path is already normal, which is the common case.
@@ -74,7 +74,7 @@ fn is_plain(path: &str) -> bool {
 }
 
 /// Not allowed after a slash in a normal path.
-const ODD_BEHIND_SLASH: u8 = 1;
+const ODD_AFTER_SLASH: u8 = 1;
 const SLASH: u8 = 2;
 /// A byte that needs a closer check.
 const ODD: u8 = 4;
@@ -84,9 +84,9 @@ const CLASSES: [u8; 256] = {
     let mut byte = 0;
     while byte < 128 {
         classes[byte as usize] = match byte {
-            b'/' => SLASH | ODD_BEHIND_SLASH,
-            b'.' => ODD_BEHIND_SLASH,
-            _ if may_stand_in_a_path(byte) && byte != b';' => 0,
+            b'/' => SLASH | ODD_AFTER_SLASH,
+            b'.' => ODD_AFTER_SLASH,
+            _ if is_path_byte(byte) && byte != b';' => 0,
             _ => ODD,
         };
         byte += 1;
@@ -101,7 +101,7 @@ fn is_normal(below_root: &str) -> bool {
         if empty_inside || segment == "." || segment == ".." || segment.contains(';') {
             return false;
         }
-        if !Spelling(segment.as_bytes()).all(Character::is_normal) {
+        if !Characters(segment.as_bytes()).all(Character::is_normal) {
             return false;
         }
     }
@@ -109,7 +109,7 @@ fn is_normal(below_root: &str) -> bool {
 }
 
 fn write(text: &str, normal: &mut String) {
-    for Character { byte, encoded, .. } in Spelling(text.as_bytes()) {
+    for Character { byte, encoded, .. } in Characters(text.as_bytes()) {
         if encoded {
             normal.extend(['%', hex(byte >> 4), hex(byte & 15)]);
         } else {
@@ -123,7 +123,7 @@ fn hex(digit: u8) -> char {
 }
 
 /// Iterates over the bytes of a text and decodes percent-encodings.
-struct Spelling<'a>(&'a [u8]);
+struct Characters<'a>(&'a [u8]);
 
 #[derive(Clone, Copy)]
 struct Character<'a> {
@@ -142,7 +142,7 @@ impl Character<'_> {
     }
 }
 
-impl<'a> Iterator for Spelling<'a> {
+impl<'a> Iterator for Characters<'a> {
     type Item = Character<'a>;
 
     fn next(&mut self) -> Option<Character<'a>> {
@@ -152,7 +152,7 @@ impl<'a> Iterator for Spelling<'a> {
                 let byte = nibble(high) << 4 | nibble(low);
                 (byte, !is_unreserved(byte), 3)
             }
-            [byte, ..] => (byte, !may_stand_in_a_path(byte), 1),
+            [byte, ..] => (byte, !is_path_byte(byte), 1),
         };
         let (raw, rest) = self.0.split_at(length);
         self.0 = rest;
@@ -173,7 +173,7 @@ const fn is_unreserved(byte: u8) -> bool {
 
 /// Returns `true` for a literal `pchar` (RFC 3986) and for the slash. A percent sign is only allowed as part
 /// of an encoding, because otherwise it could form a new encoding with the decoded characters that follow.
-const fn may_stand_in_a_path(byte: u8) -> bool {
+const fn is_path_byte(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
         || matches!(byte, b':' | b'@' | b'/')
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_one_normal_form() {
+    fn paths_are_normalised() {
         for (raw, normal) in [
             ("/", "/"),
             ("/articles/7", "/articles/7"),
@@ -242,18 +242,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_or_too_long_has_none() {
+    fn invalid_and_long_paths_are_rejected() {
         for raw in ["", "*", "example.com:443", "articles", "?a", "http://example.com/"] {
-            assert_eq!(normalise(raw), Err(Unusable::NotAPath), "{raw}");
+            assert_eq!(normalise(raw), Err(PathError::NotAPath), "{raw}");
         }
         let longest = format!("/{}", "a".repeat(MAX_BYTES - 1));
         assert_eq!(normalise(&longest).as_deref(), Ok(&*longest));
-        assert_eq!(normalise(&format!("{longest}a")), Err(Unusable::TooLong(MAX_BYTES + 1)));
+        assert_eq!(normalise(&format!("{longest}a")), Err(PathError::TooLong(MAX_BYTES + 1)));
     }
 
     proptest! {
         #[test]
-        fn a_normal_form_is_its_own(raw in "/([a./;%25eE\u{e9}{]|%[23][eEfF5]|//|\\.\\.){0,12}") {
+        fn normalising_is_idempotent(raw in "/([a./;%25eE\u{e9}{]|%[23][eEfF5]|//|\\.\\.){0,12}") {
             let normal = normalise(&raw).expect("a path").into_owned();
             prop_assert_eq!(normalise(&normal), Ok(Cow::Borrowed(&*normal)));
         }

@@ -70,7 +70,7 @@ fn read(text: &str) -> Result<(PatternKind, String), PatternError> {
         (false, false) => Ok((PatternKind::Exact, key)),
         (true, false) => Ok((PatternKind::Template, key)),
         (false, true) => Ok((PatternKind::Prefix, key)),
-        (true, true) => Err(PatternError::StarAfterTemplate),
+        (true, true) => Err(PatternError::PrefixAfterParameter),
     }
 }
 
@@ -78,11 +78,11 @@ fn read_extension(extension: &str) -> Result<String, PatternError> {
     if extension.is_empty() || extension.contains(['/', '*', '.', ';', '{', '}']) {
         return Err(PatternError::Extension);
     }
-    spell(extension)
+    encode_literal(extension)
 }
 
 /// Appends a segment to the key, with a generic parameter name.
-fn read_segment(segment: &str, inside: bool, key: &mut String) -> Result<(), PatternError> {
+fn read_segment(segment: &str, has_more_segments: bool, key: &mut String) -> Result<(), PatternError> {
     let owned = || segment.to_owned();
     if segment.starts_with(':') {
         return Err(PatternError::Colon(owned()));
@@ -100,13 +100,13 @@ fn read_segment(segment: &str, inside: bool, key: &mut String) -> Result<(), Pat
     if literal.contains(';') {
         return Err(PatternError::PathParameter(owned()));
     }
-    if segment.is_empty() && inside {
+    if segment.is_empty() && has_more_segments {
         return Err(PatternError::EmptySegment);
     }
     if segment == "." || segment == ".." {
         return Err(PatternError::DotSegment);
     }
-    key.push_str(&spell(literal)?);
+    key.push_str(&encode_literal(literal)?);
     let Some(parameter) = parameter else { return Ok(()) };
     let (name, after) = parameter.split_once('}').ok_or_else(|| PatternError::Brace(owned()))?;
     let (name, catch_all) = name.strip_prefix('*').map_or((name, false), |name| (name, true));
@@ -120,19 +120,19 @@ fn read_segment(segment: &str, inside: bool, key: &mut String) -> Result<(), Pat
         return Err(PatternError::EmptyName(owned()));
     }
     if !after.is_empty() {
-        return Err(PatternError::AfterParameter(owned()));
+        return Err(PatternError::TextAfterParameter(owned()));
     }
-    if catch_all && inside {
-        return Err(PatternError::CatchAllInside(owned()));
+    if catch_all && has_more_segments {
+        return Err(PatternError::CatchAllNotLast(owned()));
     }
     key.push_str(if catch_all { "{*p}" } else { "{p}" });
     Ok(())
 }
 
 /// Encodes the text like in a normal path, i.e. with characters not allowed in a path encoded.
-fn spell(text: &str) -> Result<String, PatternError> {
-    let normal = path::respell(text);
-    if path::is_misspelt(text) {
+fn encode_literal(text: &str) -> Result<String, PatternError> {
+    let normal = path::normalise_text(text);
+    if path::has_denormal_encoding(text) {
         return Err(PatternError::Encoding { text: text.to_owned(), normal });
     }
     Ok(normal)
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_of_one_kind_and_has_a_key() {
+    fn patterns_parse_into_kind_and_key() {
         for (text, kind, key) in [
             ("", PatternKind::Exact, "/"),
             ("/catalog", PatternKind::Exact, "/catalog"),
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_match_is_refused_with_what_to_write() {
+    fn unmatchable_patterns_are_rejected_with_a_suggestion() {
         for (text, words) in [
             ("/", "write the empty pattern"),
-            ("catalog", "does not begin with a slash"),
-            ("{id}", "does not begin with a slash"),
-            (":id", "does not begin with a slash"),
+            ("catalog", "does not start with a slash"),
+            ("{id}", "does not start with a slash"),
+            (":id", "does not start with a slash"),
             ("/foo/:bar", "write {bar}"),
             ("/foo/:bar/x", "write {bar}"),
             ("*", "has a star in \"*\""),
@@ -194,21 +194,21 @@ mod tests {
             ("/{**a}", "has a star"),
             ("/a/*.bop", "has a star"),
             ("/{a}/*", "write /{*rest}"),
-            ("*.", "not one extension"),
-            ("*.a/b", "not one extension"),
-            ("*.*", "not one extension"),
-            ("*.tar.gz", "not one extension"),
-            ("*.{ext}", "not one extension"),
+            ("*.", "not a single extension"),
+            ("*.a/b", "not a single extension"),
+            ("*.*", "not a single extension"),
+            ("*.tar.gz", "not a single extension"),
+            ("*.{ext}", "not a single extension"),
             ("/{id", "unpaired brace"),
             ("/id}", "unpaired brace"),
             ("/{{id}}", "unpaired brace"),
             ("/{a/b}", "unpaired brace"),
             ("/{}", "without a name"),
             ("/{*}", "without a name"),
-            ("/{a}.html", "goes on after the parameter"),
-            ("/{a}{b}", "goes on after the parameter"),
-            ("/{*a}/b", "goes on after"),
-            ("/{*a}/", "goes on after"),
+            ("/{a}.html", "text after the parameter"),
+            ("/{a}{b}", "text after the parameter"),
+            ("/{*a}/b", "continues after"),
+            ("/{*a}/", "continues after"),
             ("/a?b=1", "query"),
             ("/a#b", "query or a fragment"),
             ("/a\nb", "control character"),
@@ -216,9 +216,9 @@ mod tests {
             ("//a", "two slashes"),
             ("/a//*", "two slashes"),
             ("//*", "two slashes"),
-            ("/./a", "the path it leads to"),
-            ("/a/..", "the path it leads to"),
-            ("/a/../*", "the path it leads to"),
+            ("/./a", "the resolved path"),
+            ("/a/..", "the resolved path"),
+            ("/a/../*", "the resolved path"),
             ("/%61", "write a"),
             ("/caf%c3%a9", "write caf%C3%A9"),
             ("/%7euser/{id}", "write ~user"),

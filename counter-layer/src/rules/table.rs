@@ -17,8 +17,8 @@ pub(super) struct Table {
 impl Table {
     /// Adds a pattern, or returns the number of a pattern of equal rank that matches the same paths.
     pub(super) fn insert(&mut self, pattern: &Pattern, number: usize) -> Result<(), usize> {
-        if let Some(holder) = self.holder(pattern) {
-            return Err(holder);
+        if let Some(existing) = self.existing(pattern) {
+            return Err(existing);
         }
         let key = pattern.key.clone();
         match pattern.kind {
@@ -27,7 +27,7 @@ impl Table {
             PatternKind::Prefix => self.prefixes.insert(key, number),
             PatternKind::Template => {
                 if self.templates.insert(&*key, number).is_err() {
-                    return Err(self.rival(&key).unwrap_or(number));
+                    return Err(self.conflicting(&key).unwrap_or(number));
                 }
                 self.template_keys.insert(key, number);
             }
@@ -36,7 +36,7 @@ impl Table {
     }
 
     /// Returns the number of an equal pattern, ignoring parameter names.
-    pub(super) fn holder(&self, pattern: &Pattern) -> Option<usize> {
+    pub(super) fn existing(&self, pattern: &Pattern) -> Option<usize> {
         let patterns = match pattern.kind {
             PatternKind::Exact => &self.exact,
             PatternKind::Template => &self.template_keys,
@@ -70,13 +70,13 @@ impl Table {
         // Start at the length of the longest prefix, to avoid hashing a long path for each slash.
         let mut head = match path.as_bytes().get(..=self.prefixes.longest()) {
             None => path,
-            Some(start) => &path[..last(start, b'/')?],
+            Some(start) => &path[..last_position(start, b'/')?],
         };
         loop {
             if let Some(number) = self.prefixes.get(head) {
                 return Some(number);
             }
-            head = &head[..last(head.as_bytes(), b'/')?];
+            head = &head[..last_position(head.as_bytes(), b'/')?];
         }
     }
 
@@ -84,23 +84,23 @@ impl Table {
         if self.extensions.is_empty() {
             return None;
         }
-        let segment = &path[last(path.as_bytes(), b'/')? + 1..];
-        let extension = &segment[last(segment.as_bytes(), b'.')? + 1..];
+        let segment = &path[last_position(path.as_bytes(), b'/')? + 1..];
+        let extension = &segment[last_position(segment.as_bytes(), b'.')? + 1..];
         self.extensions.get(extension)
     }
 
     /// Returns the first template that conflicts with this key.
-    fn rival(&self, key: &str) -> Option<usize> {
-        let rivals = self.template_keys.iter().filter(|(other, _)| {
+    fn conflicting(&self, key: &str) -> Option<usize> {
+        let conflicts = self.template_keys.iter().filter(|(other, _)| {
             let mut both = Router::new();
             both.insert(*other, ()).and_then(|()| both.insert(key, ())).is_err()
         });
-        rivals.map(|(_, number)| number).min()
+        conflicts.map(|(_, number)| number).min()
     }
 }
 
 /// Returns the last position of this byte. Segments are short, so this is faster than a search optimized for
 /// long texts.
-fn last(text: &[u8], byte: u8) -> Option<usize> {
+fn last_position(text: &[u8], byte: u8) -> Option<usize> {
     text.iter().rposition(|other| *other == byte)
 }

@@ -40,7 +40,7 @@ fn the_mappings_of_the_servlet_specification_hold() {
 }
 
 #[test]
-fn each_kind_matches_what_it_says() {
+fn each_pattern_kind_matches_its_paths() {
     check(
         &rules(&[
             ("", "home"),
@@ -91,7 +91,7 @@ fn each_kind_matches_what_it_says() {
 }
 
 #[test]
-fn exclusions_win_and_the_first_kind_that_matches_decides() {
+fn exclusions_win_over_rules_and_kinds_are_ordered() {
     let all = Rules::builder()
         .rule(Rule::counter("exact").pattern("/a/b.x"))
         .rule(Rule::counter("template").pattern("/a/{name}"))
@@ -126,7 +126,7 @@ fn exclusions_win_and_the_first_kind_that_matches_decides() {
 }
 
 #[test]
-fn a_rule_is_not_there_for_other_methods_and_get_takes_head_with_it() {
+fn rules_apply_to_their_methods_and_get_includes_head() {
     let rules = Rules::builder()
         .rule(Rule::counter("read").pattern("/a/{id}").pattern("/b").method(Method::GET))
         .rule(Rule::counter("written").pattern("/a/{id}").method(Method::POST).method(Method::PUT))
@@ -154,7 +154,7 @@ fn a_rule_is_not_there_for_other_methods_and_get_takes_head_with_it() {
 }
 
 #[test]
-fn an_explanation_says_what_decided_and_why() {
+fn explanations_name_the_pattern_and_the_reason() {
     let rules = Rules::builder()
         .rule(Rule::counter("articles").pattern("/articles/{id}").weight(NonZeroU32::MAX).without_visitors())
         .build()
@@ -162,19 +162,19 @@ fn an_explanation_says_what_decided_and_why() {
     let words = |path, template| rules.explain(&Method::GET, path, template).to_string();
     assert_eq!(
         words("/x/../articles/%37", None),
-        "GET /articles/7 counts under \"articles\" as 4294967295 without its visitor by the template \
-         pattern \"/articles/{id}\": no exact pattern matches, and it is the most specific template"
+        "GET /articles/7 counts under \"articles\" as 4294967295 without visitors by the template \
+         pattern \"/articles/{id}\": no exact pattern matches, and this is the most specific template"
     );
-    assert_eq!(words("/articles", Some("/articles")), "GET /articles is matched by no rule");
-    assert_eq!(words("*", None), "GET of no path is matched by no rule");
+    assert_eq!(words("/articles", Some("/articles")), "GET /articles does not match any rule");
+    assert_eq!(words("*", None), "GET without a path does not match any rule");
     assert_eq!(
         words(&"/".repeat(9000), None),
-        "GET of a path of 9000 bytes is not matched: it is longer than 8192"
+        "GET with a path of 9000 bytes is not matched: the maximum is 8192"
     );
 }
 
 #[test]
-fn a_tie_is_an_error_that_names_both_patterns_and_both_counters() {
+fn a_conflict_names_both_patterns_and_counters() {
     let get = |pattern: &str| Rule::counter("one").pattern(pattern).method(Method::GET);
     let any = |pattern: &str| Rule::counter("other").pattern(pattern);
     for (one, other) in [
@@ -189,7 +189,7 @@ fn a_tie_is_an_error_that_names_both_patterns_and_both_counters() {
     ] {
         let tie = |one: &str, other: &str, counters: [&str; 2]| {
             let patterns = [one, other].map(str::to_owned);
-            RulesError::Tie { patterns, counters: counters.map(str::to_owned) }
+            RulesError::Conflict { patterns, counters: counters.map(str::to_owned) }
         };
         let found = Rules::builder().rule(get(one)).rule(any(other)).build();
         assert_eq!(found.expect_err("a tie"), tie(one, other, ["one", "other"]));
@@ -198,20 +198,21 @@ fn a_tie_is_an_error_that_names_both_patterns_and_both_counters() {
 
         let patterns = [one, other].map(str::to_owned);
         let found = Rules::builder().rule(any(one).pattern(other)).build();
-        let repeated = RulesError::Repeated { patterns: patterns.clone(), counter: "other".to_owned() };
+        let repeated =
+            RulesError::DuplicatePattern { patterns: patterns.clone(), counter: "other".to_owned() };
         assert_eq!(found.expect_err("twice in a rule"), repeated);
         let found = Rules::builder().exclude(one).exclude(other).build();
-        assert_eq!(found.expect_err("excluded twice"), RulesError::ExcludedTwice { patterns });
+        assert_eq!(found.expect_err("excluded twice"), RulesError::DuplicateExclude { patterns });
     }
 }
 
 #[test]
-fn what_makes_no_rule_is_an_error_that_names_it() {
+fn invalid_rules_are_errors() {
     for (builder, words) in [
-        (Rules::builder().exclude("assets/*"), "the pattern \"assets/*\" does not begin with a slash"),
+        (Rules::builder().exclude("assets/*"), "the pattern \"assets/*\" does not start with a slash"),
         (Rules::builder().rule(Rule::counter("a")), "the rule for \"a\" has no pattern"),
-        (Rules::builder().rule(Rule::counter("").pattern("/a")), "the counter \"\" cannot be"),
-        (Rules::builder().default_counter("a\nb"), "the counter \"a\\nb\" cannot be"),
+        (Rules::builder().rule(Rule::counter("").pattern("/a")), "invalid counter name \"\""),
+        (Rules::builder().default_counter("a\nb"), "invalid counter name \"a\\nb\""),
         (
             Rules::builder()
                 .rule(Rule::counter("a").pattern("/a").method(Method::from_bytes(b"get").expect("a method"))),

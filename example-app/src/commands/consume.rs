@@ -73,13 +73,13 @@ enum Begin {
 }
 
 fn setting(text: &str) -> Result<(String, String), &'static str> {
-    let (name, value) = text.split_once('=').ok_or("no NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let began = Instant::now();
+    let started = Instant::now();
     let counters = tokio::select! {
         counters = settings.target.counters() => counters?,
         _ = interrupt.recv() => return Ok(()),
@@ -114,7 +114,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         ended = running => ended,
         never = stopping => never,
     };
-    let summary = Summary::new(&sources, counted_before(&sources), began.elapsed());
+    let summary = Summary::new(&sources, counted_before(&sources), started.elapsed());
     summary.warn();
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     for ended in ended {

@@ -11,7 +11,7 @@ use crate::flags::{grid, store};
 
 /// Options that are shared by `dump` and `restore`.
 #[derive(Debug, Args)]
-pub(crate) struct Copied {
+pub(crate) struct StoreArgs {
     #[command(flatten)]
     store: store::Settings,
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub(crate) struct Copied {
     distributions: bool,
 }
 
-impl Copied {
+impl StoreArgs {
     /// Opens the store, which is needed for unique counters, and builds the counters.
     pub(crate) async fn open(&self) -> Result<(AnyStore, Counters), Box<dyn Error>> {
         let store = self.store.open().await?.store;

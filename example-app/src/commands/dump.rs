@@ -13,9 +13,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use super::copy::{Copied, is_compressed};
+use super::copy::{StoreArgs, is_compressed};
 use super::progress;
-use crate::patience::Patience;
+use crate::patience::Retry;
 
 /// Write the counts, visitors, lifetime totals and unique counters of a store as JSON lines. Use `restore` to
 /// add them to any store.
@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     #[arg(default_value = "-", value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    store: Copied,
+    store: StoreArgs,
 }
 
 /// Summary that is printed at the end.
@@ -39,12 +39,12 @@ struct Summary {
 }
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
-    let (began, file) = (Instant::now(), &*settings.file);
+    let (started, file) = (Instant::now(), &*settings.file);
     let (store, counters) = settings.store.open().await?;
     let mut output = Output::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let bar = progress::writing(file);
     let (mut unique, mut visits) = (UniqueDump::new(store), counters.stats().dump());
-    let (mut patience, mut lines) = (Patience::default(), 0);
+    let (mut retry, mut lines) = (Retry::default(), 0);
     // Visits must be written last, because they end with a line that marks the end of the file.
     loop {
         let line = match unique.next().await {
@@ -53,13 +53,13 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         };
         match line {
             Ok(Some(line)) => {
-                patience.renew();
+                retry.reset();
                 writeln!(output, "{line}")?;
                 lines += 1;
                 bar.inc(line.len() as u64 + 1);
             }
             Ok(None) => break,
-            Err(error) => patience.bear(error).await?,
+            Err(error) => retry.wait(error).await?,
         }
     }
     output.end()?;
@@ -67,10 +67,13 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (dumped, unique) = (visits.dumped(), unique.dumped());
     let unreadable = dumped.unreadable + unique.unreadable;
     if unreadable > 0 {
-        tracing::warn!(unreadable, "some of the store cannot be read and is not in the dump, which names it");
+        tracing::warn!(
+            unreadable,
+            "some values could not be read and are missing in the dump, which lists them"
+        );
     }
     let summary =
-        serde_json::to_string(&Summary { dumped, unique, lines, seconds: began.elapsed().as_secs_f64() })?;
+        serde_json::to_string(&Summary { dumped, unique, lines, seconds: started.elapsed().as_secs_f64() })?;
     if file == Path::new("-") {
         writeln!(stderr(), "{summary}")?;
     } else {

@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use super::progress;
 use super::summary::Summary;
 use super::target::Target;
-use crate::flags::store::in_full;
+use crate::flags::store::error_chain;
 
 /// Count the requests in access logs. Each line is only counted once, even if you import the same file again.
 ///
@@ -52,40 +52,38 @@ pub(crate) struct Settings {
 }
 
 /// Default name for logs.
-const NAME: &str = "log";
+const DEFAULT_NAME: &str = "log";
 
 /// File name for the standard input.
-const INPUT: &str = "-";
+const STDIN: &str = "-";
 
 /// Interval at which files are checked for new lines.
-const POLL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval at which we verify the positions in the store. If the store has lost data, lines must be counted
 /// again even if the log does not grow.
-const CHECK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time to send the remaining lines on shutdown, and the delay between attempts.
-const CLOSE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(100);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+const CLOSE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum number of queued log parts. Each can hold a deleted file open.
 const MAX_QUEUE: usize = 256;
 
 /// Number of bytes to read to detect the format.
-const BEGINNING: u64 = 64 * 1024;
+const MAX_DETECTION_BYTES: u64 = 64 * 1024;
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
-    let began = Instant::now();
-    if settings.files.iter().any(|file| file == Path::new(INPUT)) {
+    let started = Instant::now();
+    if settings.files.iter().any(|file| file == Path::new(STDIN)) {
         if settings.follow {
-            return Err(
-                "the standard input cannot be followed: it is read to its end without --follow".into()
-            );
+            return Err("the standard input cannot be used with --follow".into());
         }
         // The standard input does not have a fingerprint. Without a name, we would confuse it with a
         // different input.
         if settings.name.is_none() {
-            return Err("the standard input needs a --name of its own".into());
+            return Err("the standard input requires --name".into());
         }
     }
     // We install the signal handlers first, so that the program can also be stopped while it connects to the
@@ -93,7 +91,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let mut stop = settings.follow.then(stop_signals).transpose()?;
     let (store, counters) = match &mut stop {
         Some([interrupt, terminate]) => tokio::select! {
-            opened = open_when_there(&settings.target) => opened?,
+            opened = open_with_retry(&settings.target) => opened?,
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
         },
@@ -106,20 +104,22 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     } else {
         for file in &settings.files {
             let counted = logs.count(file).await;
-            counted.map_err(|error| format!("{}: {}", file.display(), in_full(&*error)))?;
+            counted.map_err(|error| format!("{}: {}", file.display(), error_chain(&*error)))?;
         }
     }
-    let summary = Summary::new(&counters.sources(), logs.already_counted, began.elapsed());
+    let summary = Summary::new(&counters.sources(), logs.already_counted, started.elapsed());
     summary.warn();
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
 }
 
 /// Opens the store, and retries while it is unavailable. Used to follow logs.
-async fn open_when_there(target: &Target) -> Result<(AnyStore, Counters), Box<dyn Error>> {
+async fn open_with_retry(target: &Target) -> Result<(AnyStore, Counters), Box<dyn Error>> {
     loop {
         match target.open().await {
-            Err(error) if is_unavailable(&*error) => tracing::warn!(error, "the logs wait for the store"),
+            Err(error) if is_unavailable(&*error) => {
+                tracing::warn!(error, "the store is unavailable, will retry")
+            }
             built => return built,
         }
     }
@@ -148,7 +148,7 @@ struct Logs {
     /// Logs that we follow.
     open: HashMap<Fingerprint, Open>,
     /// Logs that are skipped because the lines have already been counted.
-    refused: HashSet<Fingerprint>,
+    rejected: HashSet<Fingerprint>,
 }
 
 /// A log that we follow.
@@ -177,14 +177,14 @@ impl Logs {
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
         let layer = settings.target.layer(counters, client)?;
         let format = settings.format.clone();
-        let name = settings.name.as_deref().unwrap_or(NAME).to_owned();
+        let name = settings.name.as_deref().unwrap_or(DEFAULT_NAME).to_owned();
         let index = LogIndex::new(store, &name);
-        let (sources, open, refused) = (counters.sources(), HashMap::new(), HashSet::new());
-        Ok(Self { sources, layer, format, name, index, already_counted: 0, open, refused })
+        let (sources, open, rejected) = (counters.sources(), HashMap::new(), HashSet::new());
+        Ok(Self { sources, layer, format, name, index, already_counted: 0, open, rejected })
     }
 
     async fn count(&mut self, file: &Path) -> Result<(), Box<dyn Error>> {
-        if file == Path::new(INPUT) {
+        if file == Path::new(STDIN) {
             return self.count_input().await;
         }
         let log = LogFile::open(file)?;
@@ -205,9 +205,9 @@ impl Logs {
         let open = |position| {
             let mut log = log.reopen()?;
             bar.set_position(position);
-            let is_there = log.skip_to(position)?;
+            let exists = log.skip_to(position)?;
             let lines = Lines::new(bar.wrap_read(log), position);
-            Ok(is_there.then(|| if is_compressed { lines.finished() } else { lines }))
+            Ok(exists.then(|| if is_compressed { lines.finished() } else { lines }))
         };
         let end = import.count(name, open).await?;
         bar.finish_and_clear();
@@ -218,14 +218,16 @@ impl Logs {
     }
 
     async fn count_input(&mut self) -> Result<(), Box<dyn Error>> {
-        let format = self.format.clone().ok_or("the standard input needs a --format")?;
+        let format = self.format.clone().ok_or("the standard input requires --format")?;
         let mut import = Import::new(self.sources.clone(), format, LogCounter::new(&self.layer));
         let name = self.source("stdin")?;
         let mut already_counted = 0;
         let mut is_first = true;
         let open = |position| {
             if !std::mem::take(&mut is_first) {
-                return Err(io::Error::other("another import is ahead, and this input cannot be read again"));
+                return Err(io::Error::other(
+                    "another import is further ahead, and the standard input cannot be read again",
+                ));
             }
             already_counted = lines(stdin().take(position))?;
             Ok(Some(Lines::new(stdin(), position).finished()))
@@ -245,7 +247,7 @@ impl Logs {
     ) -> Result<(), Box<dyn Error>> {
         let mut watch = Watch::new(files);
         tokio::select! {
-            ended = self.follow_for_ever(&mut watch) => return ended,
+            ended = self.follow_loop(&mut watch) => return ended,
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
@@ -256,34 +258,34 @@ impl Logs {
         Ok(())
     }
 
-    async fn follow_for_ever(&mut self, watch: &mut Watch<'_>) -> Result<(), Box<dyn Error>> {
+    async fn follow_loop(&mut self, watch: &mut Watch<'_>) -> Result<(), Box<dyn Error>> {
         let mut readers: Vec<Option<Reader>> = watch.files.iter().map(|_| None).collect();
         let mut checked = Instant::now();
         loop {
             watch.poll()?;
             let mut failed = Vec::new();
-            while let Some((place, grown)) = watch.queue.front().cloned() {
-                let mut counting = pin!(self.count_grown(&mut readers[place], &grown));
+            while let Some((index, grown)) = watch.queue.front().cloned() {
+                let mut counting = pin!(self.count_grown(&mut readers[index], &grown));
                 // Files might be rotated and deleted while the store is unavailable, so we need to continue
                 // to poll.
                 let counted = loop {
                     tokio::select! {
                         counted = &mut counting => break counted,
-                        () = sleep(POLL) => watch.poll()?,
+                        () = sleep(POLL_INTERVAL) => watch.poll()?,
                     }
                 };
                 watch.queue.pop_front();
                 if let Err(error) = counted {
-                    tracing::warn!(%error, file = %grown.path().display(), "the log cannot be counted now");
-                    failed.push((place, grown.clone()));
+                    tracing::warn!(%error, file = %grown.path().display(), "failed to count the log, will retry");
+                    failed.push((index, grown.clone()));
                 }
             }
             watch.queue.extend(failed);
-            if checked.elapsed() >= CHECK {
+            if checked.elapsed() >= CHECK_INTERVAL {
                 self.check(&mut watch.followers).await;
                 checked = Instant::now();
             }
-            sleep(POLL).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -293,7 +295,7 @@ impl Logs {
         grown: &Grown,
     ) -> Result<(), Box<dyn Error>> {
         let fingerprint = grown.fingerprint();
-        if self.refused.contains(&fingerprint) {
+        if self.rejected.contains(&fingerprint) {
             return Ok(());
         }
         let Reader { format, import } = match reader {
@@ -311,8 +313,8 @@ impl Logs {
                 let parser = Parser::new(format.clone());
                 match self.index.admit(&name, source.position(), parser, lines).await {
                     Err(error @ (LogIndexError::Counted { .. } | LogIndexError::SameBeginning)) => {
-                        tracing::error!(%error, file = %grown.path().display(), "the log is not counted");
-                        self.refused.insert(fingerprint);
+                        tracing::error!(%error, file = %grown.path().display(), "the log was rejected");
+                        self.rejected.insert(fingerprint);
                         return Ok(());
                     }
                     admitted => admitted?,
@@ -341,10 +343,10 @@ impl Logs {
             Some(Open { source, .. }) => {
                 let bytes = gone.length() - source.position();
                 source.lose(source.position()..gone.length());
-                tracing::error!(%file, bytes, "a file was deleted before it was read; its last lines are not counted");
+                tracing::error!(%file, bytes, "the file was deleted before it was read, the remaining lines are not counted");
             }
             None => {
-                tracing::error!(%file, "a file was deleted before it was read; its lines are not counted");
+                tracing::error!(%file, "the file was deleted before it was read, no lines are counted");
             }
         }
     }
@@ -357,11 +359,13 @@ impl Logs {
             match source.check().await {
                 Ok(Commit::Done) => {}
                 Ok(Commit::Moved) => {
-                    tracing::info!(source = %source.name(), position = source.position(), "the store is at another position");
+                    tracing::info!(source = %source.name(), position = source.position(), "the position in the store has changed, reading the log again");
                     followers.iter_mut().for_each(|follower| follower.again(*log));
                 }
                 // The remaining logs are checked when the store is available again.
-                Err(error) => return tracing::warn!(%error, "the store does not say what it has counted"),
+                Err(error) => {
+                    return tracing::warn!(%error, "failed to check the positions in the store, will retry");
+                }
             }
         }
     }
@@ -371,7 +375,7 @@ impl Logs {
         for Open { source, marks } in self.open.values_mut().filter(|open| !open.marks.is_empty()) {
             match self.index.note(source.name(), marks).await {
                 Ok(()) => *marks = Marks::default(),
-                Err(error) => return tracing::warn!(%error, "the index of the logs cannot be written now"),
+                Err(error) => return tracing::warn!(%error, "failed to write the log index, will retry"),
             }
         }
     }
@@ -383,13 +387,15 @@ impl Logs {
                 // This fails if another import is ahead. In this case, the source continues from the position
                 // of that import.
                 while source.close().await.is_err() {
-                    sleep(PAUSE).await;
+                    sleep(CLOSE_RETRY_DELAY).await;
                 }
             }
             self.note_marks().await;
         };
-        if timeout(CLOSE, closing).await.is_err() {
-            tracing::warn!("the store does not take what was read last: the next import reads it again");
+        if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+            tracing::warn!(
+                "the store did not accept the last lines in time, the next import will read them again"
+            );
         }
     }
 
@@ -398,9 +404,9 @@ impl Logs {
         let format = match &self.format {
             Some(format) => format.clone(),
             None => {
-                let mut beginning = Vec::new();
-                file.take(BEGINNING).read_to_end(&mut beginning)?;
-                Format::detect(&beginning)?
+                let mut head = Vec::new();
+                file.take(MAX_DETECTION_BYTES).read_to_end(&mut head)?;
+                Format::detect(&head)?
             }
         };
         let import = Import::new(self.sources.clone(), format.clone(), LogCounter::new(&self.layer));
@@ -419,7 +425,7 @@ impl<'a> Watch<'a> {
 
     /// Adds new parts to the queue. Queued files can be read even if they are deleted.
     fn poll(&mut self) -> Result<(), String> {
-        for (place, (follower, file)) in self.followers.iter_mut().zip(self.files).enumerate() {
+        for (index, (follower, file)) in self.followers.iter_mut().zip(self.files).enumerate() {
             for grown in follower.poll().map_err(|error| format!("{}: {error}", file.display()))? {
                 // We must not replace the front of the queue, because it might be in use.
                 let is_same = |(_, queued): &(usize, Grown)| {
@@ -427,9 +433,9 @@ impl<'a> Watch<'a> {
                 };
                 let queued = self.queue.iter().skip(1).position(is_same);
                 if let Some(queued) = queued {
-                    self.queue[queued + 1] = (place, grown);
+                    self.queue[queued + 1] = (index, grown);
                 } else if self.queue.len() < MAX_QUEUE {
-                    self.queue.push_back((place, grown));
+                    self.queue.push_back((index, grown));
                 } else {
                     follower.again(grown.fingerprint());
                 }
@@ -441,7 +447,7 @@ impl<'a> Watch<'a> {
 
 /// Warns that the last line is incomplete, because the server might still be writing it.
 fn warn_of_unfinished_line(file: &Path) {
-    tracing::warn!(file = %file.display(), "the last line has no end yet, and is not counted");
+    tracing::warn!(file = %file.display(), "the last line is incomplete and was not counted");
 }
 
 fn lines(mut log: impl Read) -> io::Result<u64> {

@@ -28,5 +28,5 @@ pub(crate) fn writing(file: &Path) -> ProgressBar {
 }
 
 fn style(text: &str) -> ProgressStyle {
-    ProgressStyle::with_template(text).expect("a template of ours")
+    ProgressStyle::with_template(text).expect("the template is valid")
 }

@@ -14,9 +14,9 @@ use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::copy::{Copied, is_compressed};
+use super::copy::{StoreArgs, is_compressed};
 use super::progress;
-use crate::patience::Patience;
+use crate::patience::Retry;
 
 /// Add a dump to a store. Each part is only added once, even if you restore the same dump again.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    store: Copied,
+    store: StoreArgs,
 }
 
 /// Summary that is printed at the end.
@@ -58,12 +58,12 @@ struct Unique {
 }
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
-    let (began, file) = (Instant::now(), &*settings.file);
+    let (started, file) = (Instant::now(), &*settings.file);
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let (store, counters) = settings.store.open().await?;
     let (mut input, bar) = open(file).map_err(|error| named(&error))?;
     let (mut unique, mut restore) = (UniqueRestore::new(store), counters.restore());
-    let (mut patience, mut line) = (Patience::default(), Vec::new());
+    let (mut retry, mut line) = (Retry::default(), Vec::new());
     loop {
         line.clear();
         // We read beyond the maximum so that lines that are too long can be rejected.
@@ -77,27 +77,27 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         }
         if UniqueRestore::is_line(&line) {
             while let Err(error) = unique.line(&line).await {
-                bear_unique(error, &mut patience).await.map_err(|error| named(&error))?;
+                wait_for_unique_store(error, &mut retry).await.map_err(|error| named(&error))?;
             }
         } else {
             while let Err(error) = restore.line(&line).await {
-                bear(error, &mut patience).await.map_err(|error| named(&error))?;
+                wait_for_store(error, &mut retry).await.map_err(|error| named(&error))?;
             }
         }
-        patience.renew();
+        retry.reset();
     }
     let unique = unique.finish().map_err(|error| named(&error))?;
     let restored = loop {
         match restore.finish().await {
             Ok(restored) => break restored,
-            Err(error) => bear(error, &mut patience).await.map_err(|error| named(&error))?,
+            Err(error) => wait_for_store(error, &mut retry).await.map_err(|error| named(&error))?,
         }
     };
     bar.finish_and_clear();
     warn(&restored, &unique);
     let Restored { counters, samples, sketches, distributions, lifetimes, already_restored, .. } = restored;
     let Restored { expired, unknown, ahead, refused, unreadable, .. } = restored;
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let summary = Summary {
         counters,
         samples,
@@ -130,35 +130,38 @@ fn warn(restored: &Restored, unique: &UniqueRestored) {
     if unknown > 0 {
         let precisions: Vec<_> = restored.unknown_precisions.iter().map(ToString::to_string).collect();
         let precisions = precisions.join(", ");
-        tracing::warn!(unknown, precisions, "the dump has precisions that this store does not keep");
+        tracing::warn!(unknown, precisions, "the dump contains precisions that this store does not keep");
     }
     let ahead = restored.ahead;
     if ahead > 0 {
-        tracing::warn!(ahead, "a part of the dump is more than 25 hours ahead of the store's clock");
+        tracing::warn!(ahead, "some values in the dump are more than 25 hours ahead of the store clock");
     }
     if refused > 0 {
-        tracing::warn!(refused, "the store refused a part of the dump");
+        tracing::warn!(refused, "the store rejected some values in the dump");
     }
     if unreadable > 0 {
         tracing::warn!(
             unreadable,
-            "some of the store could not be read when the dump was made, and is not in it"
+            "some values could not be read when the dump was created, and are missing in it"
         );
     }
 }
 
 /// Waits if the store is unavailable. Returns other errors.
-async fn bear(error: RestoreError, patience: &mut Patience) -> Result<(), RestoreError> {
+async fn wait_for_store(error: RestoreError, retry: &mut Retry) -> Result<(), RestoreError> {
     match error {
-        RestoreError::Store(error) => Ok(patience.bear(error).await?),
+        RestoreError::Store(error) => Ok(retry.wait(error).await?),
         error => Err(error),
     }
 }
 
 /// Waits if the store is unavailable. Returns other errors.
-async fn bear_unique(error: UniqueRestoreError, patience: &mut Patience) -> Result<(), UniqueRestoreError> {
+async fn wait_for_unique_store(
+    error: UniqueRestoreError,
+    retry: &mut Retry,
+) -> Result<(), UniqueRestoreError> {
     match error {
-        UniqueRestoreError::Store(error) => patience.bear(error).await.map_err(UniqueRestoreError::Store),
+        UniqueRestoreError::Store(error) => retry.wait(error).await.map_err(UniqueRestoreError::Store),
         error => Err(error),
     }
 }

@@ -63,16 +63,19 @@ impl Summary {
     pub(crate) fn warn(&self) {
         let Hits { expired, ahead, refused, .. } = self.hits;
         if expired > 0 {
-            tracing::warn!(expired, "hits are older than any bucket is kept; only lifetimes count them");
+            tracing::warn!(
+                expired,
+                "some hits are older than all buckets, only the lifetime totals include them"
+            );
         }
         if ahead > 0 {
             tracing::warn!(
                 ahead,
-                "hits are more than 25 hours ahead of the store's clock and are not counted"
+                "some hits are more than 25 hours ahead of the store clock and were not counted"
             );
         }
         if refused > 0 {
-            tracing::warn!(refused, "the store refused hits, which are not counted");
+            tracing::warn!(refused, "the store rejected some hits, which were not counted");
         }
     }
 }

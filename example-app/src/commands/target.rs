@@ -62,7 +62,7 @@ impl Target {
         let mut layer = AccessCounterLayer::new(counters.recorder())
             .identity(client)?
             .facets([Facet::Status, Facet::Agent]);
-        layer = self.labels.choose(layer)?;
+        layer = self.labels.apply(layer)?;
         if let Some(rules) = rules(self.rules.as_deref(), &self.routes)? {
             layer = layer.rules(rules);
         }

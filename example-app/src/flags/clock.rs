@@ -4,39 +4,40 @@ use std::time::Duration;
 
 /// Parses a time of day, e.g. `04:00`, and returns the seconds since midnight.
 pub(crate) fn time_of_day(text: &str) -> Result<u32, String> {
-    hours_and_minutes(text, 23).ok_or_else(|| "a time of day, such as 04:00 or 23:30".to_owned())
+    hours_and_minutes(text, 23).ok_or_else(|| "expected a time of day, such as 04:00 or 23:30".to_owned())
 }
 
 /// Parses a UTC offset, e.g. `+05:30`, and returns it in seconds. The maximum is 14 hours and 59 minutes.
 pub(crate) fn utc_offset(text: &str) -> Result<i32, String> {
-    offset(text).ok_or_else(|| "hours and minutes ahead of UTC, such as +01:00 or -05:30".to_owned())
+    offset(text).ok_or_else(|| "expected hours and minutes ahead of UTC, such as +01:00 or -05:30".to_owned())
 }
 
 /// Parses a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1 or 0.25".to_owned())?;
+    let seconds: f64 =
+        text.parse().map_err(|_| "expected a number of seconds, such as 1 or 0.25".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn offset(text: &str) -> Option<i32> {
     let (sign, time) = text.split_at_checked(1)?;
-    let ahead = hours_and_minutes(time, 14)?.cast_signed();
+    let magnitude = hours_and_minutes(time, 14)?.cast_signed();
     match sign {
-        "+" => Some(ahead),
-        "-" => Some(-ahead),
+        "+" => Some(magnitude),
+        "-" => Some(-magnitude),
         _ => None,
     }
 }
 
 /// Parses `HH:MM`, and returns it in seconds.
-fn hours_and_minutes(text: &str, most_hours: u32) -> Option<u32> {
+fn hours_and_minutes(text: &str, max_hours: u32) -> Option<u32> {
     let (hours, minutes) = text.split_once(':')?;
-    Some(number(hours, most_hours)? * 3600 + number(minutes, 59)? * 60)
+    Some(number(hours, max_hours)? * 3600 + number(minutes, 59)? * 60)
 }
 
-fn number(digits: &str, most: u32) -> Option<u32> {
+fn number(digits: &str, max: u32) -> Option<u32> {
     let is_number = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|number| is_number && *number <= most)
+    digits.parse().ok().filter(|number| is_number && *number <= max)
 }
 
 #[cfg(test)]

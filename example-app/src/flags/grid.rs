@@ -11,7 +11,7 @@ use counter_core::{Counters, Precisions};
 use tokio::time::timeout;
 
 use super::clock;
-use crate::patience::Patience;
+use crate::patience::Retry;
 
 /// Bucket options, which are the same for all commands.
 #[derive(Debug, Args)]
@@ -34,10 +34,10 @@ pub(crate) struct Settings {
 }
 
 /// Hours per day.
-const HOURS: NonZeroU32 = NonZeroU32::new(24).expect("not 0");
+const HOURS_PER_DAY: NonZeroU32 = NonZeroU32::new(24).expect("not 0");
 
 /// Upper bound for UTC offsets in seconds.
-const MAX_AHEAD: i32 = 15 * 3600;
+const MAX_OFFSET: i32 = 15 * 3600;
 
 /// Time to wait for the store at startup. After this, the server starts without it.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
@@ -50,11 +50,11 @@ impl Settings {
     ///
     /// Returns an error if the store uses different buckets, or if it does not respond for a minute.
     pub(crate) async fn build(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
-        let mut patience = Patience::default();
+        let mut retry = Retry::default();
         loop {
             match self.try_build(builder.clone()).await {
                 Ok(counters) => return Ok(counters),
-                Err(Failure::Store(error)) => patience.bear(error).await?,
+                Err(Failure::Store(error)) => retry.wait(error).await?,
                 Err(Failure::Settings(error)) => return Err(error),
             }
         }
@@ -66,12 +66,12 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error if the store uses different buckets.
-    pub(crate) async fn build_in_time(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
+    pub(crate) async fn build_with_timeout(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
         match timeout(START_TIMEOUT, self.try_build(builder.clone())).await {
             Ok(Ok(counters)) => Ok(counters),
             Ok(Err(Failure::Settings(error))) => Err(error),
             Ok(Err(Failure::Store(_))) | Err(_) => {
-                tracing::warn!("the store does not answer: its buckets are not known yet");
+                tracing::warn!("the store does not respond, starting without checking its buckets");
                 Ok(self.configure(builder).build()?)
             }
         }
@@ -87,7 +87,7 @@ impl Settings {
             Some(_) if self.change_grid => counters.change_grid().await?,
             Some(mismatch) => {
                 let remedy = "omit --utc-offset and --time-zone to use the buckets of the store, or add --change-grid \
-                              to use these from now on: what is in other buckets is no longer shown then";
+                              to change them: counts in other buckets will not be shown any more";
                 return Err(Failure::Settings(format!("{mismatch}; {remedy}").into()));
             }
         }
@@ -96,7 +96,7 @@ impl Settings {
 
     fn configure(&self, builder: Builder) -> Builder {
         let builder =
-            if self.time_zone.is_some() { builder.precisions(with_hours_of_all_days()) } else { builder };
+            if self.time_zone.is_some() { builder.precisions(with_hours_for_all_days()) } else { builder };
         builder.utc_offset(self.utc_offset.unwrap_or(0))
     }
 }
@@ -107,20 +107,20 @@ pub(crate) fn utc_offset(grid: &Grid) -> i32 {
     let ahead = 86_400 - day;
     match day {
         0 => 0,
-        _ if ahead < MAX_AHEAD => ahead,
+        _ if ahead < MAX_OFFSET => ahead,
         _ => -day,
     }
 }
 
 /// Returns the default precisions, but keeps hours for as long as days. This is needed because the days of a
 /// time zone are sums of hours.
-fn with_hours_of_all_days() -> Precisions {
+fn with_hours_for_all_days() -> Precisions {
     let kept = Precisions::default();
     let longer = |kept: Retention| match kept.precision.as_seconds() {
-        3600 => Retention { samples: kept.samples.saturating_mul(HOURS), ..kept },
+        3600 => Retention { samples: kept.samples.saturating_mul(HOURS_PER_DAY), ..kept },
         _ => kept,
     };
-    Precisions::new(kept.iter().map(longer)).expect("as many as before")
+    Precisions::new(kept.iter().map(longer)).expect("the number of precisions does not change")
 }
 
 /// Reason why the counters can't be built.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_offset_of_a_site_is_that_of_its_days() {
+    fn utc_offset_is_derived_from_the_days() {
         for seconds in [0, 3600, -3600, 19_800, -19_800, 14 * 3600, -9 * 3600] {
             let counts = Precisions::default().utc_offset(seconds);
             assert_eq!(utc_offset(&Grid { counts, ..Grid::default() }), seconds);

@@ -18,11 +18,11 @@ pub(crate) struct Labels {
 
 impl Labels {
     /// Adds the labels to the layer if they are enabled.
-    pub(crate) fn choose(&self, layer: AccessCounterLayer) -> Result<AccessCounterLayer, LabelError> {
+    pub(crate) fn apply(&self, layer: AccessCounterLayer) -> Result<AccessCounterLayer, LabelError> {
         if !self.labels {
             return Ok(layer);
         }
-        let referrer = self.own_hosts.iter().fold(Label::referrer(), |label, host| label.own_host(host));
+        let referrer = self.own_hosts.iter().fold(Label::referrer(), |label, host| label.internal_host(host));
         layer.labels([referrer, Label::campaign(), Label::device(), Label::browser(), Label::language()])
     }
 }

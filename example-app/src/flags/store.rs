@@ -12,12 +12,12 @@ use counter_core::{AnyStore, ErrorKind, MemoryStore, RedisStore, SqlStore};
 use tokio::time::timeout;
 
 /// Default store: a file in the working directory.
-const DEFAULT: &str = "sqlite:access-counter.db";
+const DEFAULT_STORE: &str = "sqlite:access-counter.db";
 
 /// Time to wait for the archive at startup.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Description of a store in memory.
-const IN_MEMORY: &str = "in this process, and end with it";
+const IN_MEMORY: &str = "in memory, and will be lost on exit";
 
 /// Store options.
 #[derive(Debug, Args)]
@@ -59,11 +59,11 @@ impl Settings {
     /// Returns an error if the URL is invalid, or if the database does not exist. If Redis is unavailable,
     /// this will wait for it.
     pub(crate) async fn open(&self) -> Result<Opened, Box<dyn Error>> {
-        let address = self.store.as_deref().or(self.redis_url.as_deref()).unwrap_or(DEFAULT);
+        let address = self.store.as_deref().or(self.redis_url.as_deref()).unwrap_or(DEFAULT_STORE);
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
         if self.namespace.is_some() && (scheme == "memory" || is_sql(scheme)) {
             return Err(format!(
-                "--namespace is for Redis, and the store is {scheme}: use another file, database or schema for each site"
+                "--namespace is only supported for Redis, but the store is {scheme}: use a separate file, database or schema per site"
             )
             .into());
         }
@@ -97,18 +97,18 @@ impl Opened {
     pub(crate) async fn archive(&self, address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
         if !is_sql(scheme) {
-            return Err("--archive is a database: sqlite:, postgres: or mysql:".into());
+            return Err("--archive must be a database: sqlite:, postgres: or mysql:".into());
         }
         let is_same_file = match &self.file {
             Some(store) if scheme == "sqlite" => is_same(&file_of(store)?, &file_of(address)?),
             _ => address == self.address,
         };
         if is_same_file {
-            return Err("--archive is the same database as --store: it has to be another one".into());
+            return Err("--archive must not be the same database as --store".into());
         }
         let (store, place) = sql(address).await?;
         if store.is_in_memory() {
-            return Err("--archive is for years, and a database in memory ends with the process".into());
+            return Err("--archive must not be in memory, because it would be lost on exit".into());
         }
         Ok((store, place))
     }
@@ -122,8 +122,8 @@ impl Opened {
 /// Returns an error if the archive belongs to a different store.
 pub(crate) async fn check_archive(archive: &Archive) -> Result<(), Box<dyn Error>> {
     match timeout(CHECK_TIMEOUT, archive.check()).await {
-        Ok(Err(error)) if *error.kind() == ErrorKind::Refused => {
-            Err(format!("--archive: {}", in_full(&error)).into())
+        Ok(Err(error)) if *error.kind() == ErrorKind::Rejected => {
+            Err(format!("--archive: {}", error_chain(&error)).into())
         }
         Ok(_) | Err(_) => Ok(()),
     }
@@ -136,7 +136,7 @@ fn is_sql(scheme: &str) -> bool {
 /// Connects to a database. Also returns a description.
 async fn sql(address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
     let connected = SqlStore::builder().create_tables().connect(address).await;
-    let connected = connected.map_err(|error| in_full(&error));
+    let connected = connected.map_err(|error| error_chain(&error));
     match address.split_once(':').map_or("", |(scheme, _)| scheme) {
         "sqlite" => {
             if connected.as_ref().is_ok_and(SqlStore::is_in_memory) {
@@ -162,12 +162,12 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Formats an error with all sources.
-pub(crate) fn in_full(error: &dyn Error) -> String {
-    let mut words = error.to_string();
+pub(crate) fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        words = format!("{words}: {error}");
+        text = format!("{text}: {error}");
         cause = error.source();
     }
-    words
+    text
 }

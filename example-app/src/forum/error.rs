@@ -9,9 +9,9 @@ use counter_core::entity::sqlx::Error as SqlError;
 #[non_exhaustive]
 pub enum ForumError {
     /// The member, group, post or message does not exist.
-    Nobody,
+    NotFound,
     /// The text is empty, or longer than 2,000 bytes.
-    NoText,
+    InvalidText,
     /// The database can't be read or written.
     Database(SqlError),
     /// A count can't be read. Or it can't be written, in which case nothing is written.
@@ -21,8 +21,8 @@ pub enum ForumError {
 impl From<SqlError> for ForumError {
     fn from(error: SqlError) -> Self {
         match &error {
-            SqlError::RowNotFound => Self::Nobody,
-            SqlError::Database(answer) if answer.is_foreign_key_violation() => Self::Nobody,
+            SqlError::RowNotFound => Self::NotFound,
+            SqlError::Database(answer) if answer.is_foreign_key_violation() => Self::NotFound,
             _ => Self::Database(error),
         }
     }
@@ -37,10 +37,10 @@ impl From<EntityError> for ForumError {
 impl fmt::Display for ForumError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nobody => "there is no such member, group, post or message",
-            Self::NoText => "a text has 1 to 2,000 bytes",
-            Self::Database(_) => "the database of the forum cannot be used",
-            Self::Count(_) => "the counts of the forum cannot be read or written",
+            Self::NotFound => "member, group, post or message not found",
+            Self::InvalidText => "a text must have 1 to 2,000 bytes",
+            Self::Database(_) => "the forum database is unavailable",
+            Self::Count(_) => "the forum counts are unavailable",
         })
     }
 }
@@ -50,7 +50,7 @@ impl Error for ForumError {
         match self {
             Self::Database(error) => Some(error),
             Self::Count(error) => Some(error),
-            Self::Nobody | Self::NoText => None,
+            Self::NotFound | Self::InvalidText => None,
         }
     }
 }

@@ -47,18 +47,18 @@ pub(super) trait Summary: Entity {
     const TABLE: &'static str;
 
     /// The count that changes if a member adds or removes a mark.
-    const MARKED: Self;
+    const MARK_COUNT: Self;
 
     /// Returns a query that counts the rows of this field. The entity ids are appended. Returns `None` if the
     /// count can't be derived from a table.
-    fn truth(self) -> Option<&'static str>;
+    fn source_query(self) -> Option<&'static str>;
 }
 
 impl Summary for Member {
     const TABLE: &'static str = "forum_member";
-    const MARKED: Self = Self::Followers;
+    const MARK_COUNT: Self = Self::Followers;
 
-    fn truth(self) -> Option<&'static str> {
+    fn source_query(self) -> Option<&'static str> {
         Some(match self {
             Self::Followers => "SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'member' AND id IN ",
             Self::Posts => "SELECT author, COUNT(*) FROM forum_post WHERE author IN ",
@@ -68,9 +68,9 @@ impl Summary for Member {
 
 impl Summary for Group {
     const TABLE: &'static str = "forum_group";
-    const MARKED: Self = Self::Members;
+    const MARK_COUNT: Self = Self::Members;
 
-    fn truth(self) -> Option<&'static str> {
+    fn source_query(self) -> Option<&'static str> {
         Some(match self {
             Self::Members => "SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'group' AND id IN ",
             Self::Messages => "SELECT home, COUNT(*) FROM forum_message WHERE home IN ",
@@ -80,9 +80,9 @@ impl Summary for Group {
 
 impl Summary for Post {
     const TABLE: &'static str = "forum_post";
-    const MARKED: Self = Self::Likes;
+    const MARK_COUNT: Self = Self::Likes;
 
-    fn truth(self) -> Option<&'static str> {
+    fn source_query(self) -> Option<&'static str> {
         match self {
             Self::Views => None,
             Self::Likes => Some("SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'post' AND id IN "),
@@ -93,9 +93,9 @@ impl Summary for Post {
 
 impl Summary for Message {
     const TABLE: &'static str = "forum_message";
-    const MARKED: Self = Self::Likes;
+    const MARK_COUNT: Self = Self::Likes;
 
-    fn truth(self) -> Option<&'static str> {
+    fn source_query(self) -> Option<&'static str> {
         Some("SELECT id, COUNT(*) FROM forum_mark WHERE kind = 'message' AND id IN ")
     }
 }

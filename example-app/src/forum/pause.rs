@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pause(Arc<Mutex<Option<Instant>>>);
 
-const LENGTH: Duration = Duration::from_secs(1);
+const PAUSE_LENGTH: Duration = Duration::from_secs(1);
 
 impl Pause {
     /// Returns whether to try now. During a pause, this returns `true` once a second.
@@ -15,7 +15,7 @@ impl Pause {
         let now = Instant::now();
         match *until {
             Some(end) if now < end => return false,
-            Some(_) => *until = Some(now + LENGTH),
+            Some(_) => *until = Some(now + PAUSE_LENGTH),
             None => {}
         }
         true
@@ -23,6 +23,7 @@ impl Pause {
 
     /// Starts or ends a pause.
     pub(crate) fn set(&self, is_failing: bool) {
-        *self.0.lock().expect("nothing panics under this lock") = is_failing.then(|| Instant::now() + LENGTH);
+        *self.0.lock().expect("nothing panics under this lock") =
+            is_failing.then(|| Instant::now() + PAUSE_LENGTH);
     }
 }

@@ -11,7 +11,7 @@ use super::Forum;
 use super::kind::Summary;
 
 /// Must be longer than a database needs to commit a transaction.
-const SETTLE: Duration = Duration::from_secs(2);
+const COMMIT_DELAY: Duration = Duration::from_secs(2);
 
 const DAY: u64 = 86_400;
 
@@ -25,7 +25,7 @@ impl Forum {
     pub async fn recount_each_night(&self, at: u32, utc_offset: i32) {
         loop {
             self.recount().await;
-            sleep(until(Timestamp::now(), at, utc_offset)).await;
+            sleep(time_until(Timestamp::now(), at, utc_offset)).await;
         }
     }
 
@@ -41,11 +41,11 @@ impl Forum {
 
 async fn recount<K: Summary>(entities: &Entities<K, SqliteDatabase>, database: &SqliteDatabase) {
     let mut pause = Duration::from_millis(100);
-    while let Err(error) = entities.reconcile(&Tables(database.clone()), SETTLE).await {
+    while let Err(error) = entities.reconcile(&Tables(database.clone()), COMMIT_DELAY).await {
         // Another instance holds the lock, but we can't know if it is still running. So we wait for the lock
         // and recount as well. At worst, this is done twice.
-        if *error.kind() != EntityErrorKind::Elsewhere {
-            tracing::warn!(%error, kind = K::NAME, "the forum is not recounted");
+        if *error.kind() != EntityErrorKind::AlreadyRunning {
+            tracing::warn!(%error, kind = K::NAME, "failed to recount the forum, will retry");
         }
         sleep(pause).await;
         pause = (2 * pause).min(Duration::from_secs(15));
@@ -59,9 +59,9 @@ impl<K: Summary> Recount<K> for Tables {
         ids: &[EntityId],
     ) -> Result<HashMap<EntityId, i64>, Box<dyn Error + Send + Sync>> {
         let mut counts: HashMap<_, _> = ids.iter().map(|&id| (id, 0)).collect();
-        match field.truth() {
-            Some(truth) => {
-                let mut query = QueryBuilder::<Sqlite>::new(truth);
+        match field.source_query() {
+            Some(source_query) => {
+                let mut query = QueryBuilder::<Sqlite>::new(source_query);
                 query.push_tuples(ids, |mut row, id| {
                     row.push_bind(number(*id));
                 });
@@ -92,7 +92,7 @@ fn number(id: EntityId) -> i64 {
 }
 
 /// Returns the time until the next `at` seconds after midnight, local time.
-fn until(now: Timestamp, at: u32, utc_offset: i32) -> Duration {
+fn time_until(now: Timestamp, at: u32, utc_offset: i32) -> Duration {
     let local = now.as_unix().saturating_add_signed(utc_offset.into());
     Duration::from_secs(match (u64::from(at) + DAY - local % DAY) % DAY {
         0 => DAY,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_night_is_that_of_the_site() {
+    fn recounts_happen_at_local_time() {
         let (four, noon) = (4 * 3600, 12 * 3600);
         for (now, utc_offset, expected) in [
             (0, 0, four),
@@ -117,7 +117,7 @@ mod tests {
             (3 * 3600, 3600, DAY),
         ] {
             let now = Timestamp::from_unix(1000 * DAY + now);
-            assert_eq!(until(now, 4 * 3600, utc_offset).as_secs(), expected, "{now:?} {utc_offset}");
+            assert_eq!(time_until(now, 4 * 3600, utc_offset).as_secs(), expected, "{now:?} {utc_offset}");
         }
     }
 }

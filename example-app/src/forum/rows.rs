@@ -215,8 +215,8 @@ pub(super) async fn insert_mark<K: Summary>(
     if insert.execute(&mut *change).await?.rows_affected() == 1 {
         return Ok(true);
     }
-    let there = format!("SELECT id FROM {} WHERE id = ?", K::TABLE);
-    let _: (u32,) = query_as(&there).bind(id).fetch_one(change).await?;
+    let exists = format!("SELECT id FROM {} WHERE id = ?", K::TABLE);
+    let _: (u32,) = query_as(&exists).bind(id).fetch_one(change).await?;
     Ok(false)
 }
 

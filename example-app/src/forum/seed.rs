@@ -7,9 +7,9 @@ const MEMBERS: [&str; 12] =
 const GROUPS: [&str; 2] = ["Beginners", "Operators"];
 
 const POSTS: [(u32, &str, &str); 3] = [
-    (1, "Where are views counted?", "By the layer, when the page has been answered. The page does not know."),
-    (2, "Likes are few", "So each is written at once, and may be taken back."),
-    (3, "Who reads this?", "Different people, by the day. Nobody knows who they are."),
+    (1, "Where are views counted?", "In the layer, after the response. Handlers need no extra code."),
+    (2, "How are likes counted?", "Each like is written immediately, and can be taken back."),
+    (3, "Who reads this?", "Distinct readers are counted per day. They stay anonymous."),
 ];
 
 impl Forum {
@@ -18,11 +18,11 @@ impl Forum {
     pub(super) async fn prepare(&self) -> Result<(), ForumError> {
         rows::make_tables(self.database.pool()).await?;
         let mut change = self.change().await?;
-        let [first, others @ ..] = MEMBERS;
+        let [first, rest @ ..] = MEMBERS;
         if !rows::insert_first_member(&mut change, first).await? {
             return Ok(());
         }
-        for name in others {
+        for name in rest {
             rows::insert_member(&mut change, name).await?;
         }
         for name in GROUPS {
@@ -32,12 +32,12 @@ impl Forum {
         for (author, title, text) in POSTS {
             published.push(self.publish_in(&mut change, author, title, text).await?.1);
         }
-        let told = self.tell_in(&mut change, 1, 1, "Welcome.").await?;
+        let message = self.post_message_in(&mut change, 1, 1, "Welcome.").await?;
         change.commit().await?;
         for count in published {
             count.committed().await;
         }
-        told.committed().await;
+        message.committed().await;
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::page;
 use crate::forum::pause::Pause;
-use crate::forum::{Forum, ForumError, Marked};
+use crate::forum::{Forum, ForumError, MarkTarget};
 
 /// Returns the forum routes. The limit applies to routes that add text.
 pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRefusal>) -> Router {
@@ -24,26 +24,26 @@ pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRefusal>) -> R
     let texts = Router::new()
         .route("/posts", post(publish))
         .route("/posts/{id}/comments", post(comment))
-        .route("/groups/{id}/messages", post(tell))
+        .route("/groups/{id}/messages", post(post_message))
         .route_layer(limit);
     let mut marks = Router::new();
-    for (path, what, on) in [
-        ("/posts/{id}/like", Marked::Post, true),
-        ("/posts/{id}/unlike", Marked::Post, false),
-        ("/messages/{id}/like", Marked::Message, true),
-        ("/messages/{id}/unlike", Marked::Message, false),
-        ("/members/{id}/follow", Marked::Member, true),
-        ("/members/{id}/unfollow", Marked::Member, false),
-        ("/groups/{id}/join", Marked::Group, true),
-        ("/groups/{id}/leave", Marked::Group, false),
+    for (path, target, on) in [
+        ("/posts/{id}/like", MarkTarget::Post, true),
+        ("/posts/{id}/unlike", MarkTarget::Post, false),
+        ("/messages/{id}/like", MarkTarget::Message, true),
+        ("/messages/{id}/unlike", MarkTarget::Message, false),
+        ("/members/{id}/follow", MarkTarget::Member, true),
+        ("/members/{id}/unfollow", MarkTarget::Member, false),
+        ("/groups/{id}/join", MarkTarget::Group, true),
+        ("/groups/{id}/leave", MarkTarget::Group, false),
     ] {
         let mark = async move |State(forum): State<Forum>, Path(id), Form(actor): Form<Actor>| {
-            forum.mark(what, id, actor.member, on).await?;
-            Ok::<_, Failure>(Redirect::to(&match what {
-                Marked::Member => format!("/members/{id}"),
-                Marked::Group => format!("/groups/{id}"),
-                Marked::Post => format!("/posts/{id}"),
-                Marked::Message => "/groups".to_owned(),
+            forum.mark(target, id, actor.member, on).await?;
+            Ok::<_, Failure>(Redirect::to(&match target {
+                MarkTarget::Member => format!("/members/{id}"),
+                MarkTarget::Group => format!("/groups/{id}"),
+                MarkTarget::Post => format!("/posts/{id}"),
+                MarkTarget::Message => "/groups".to_owned(),
             }))
         };
         marks = marks.route(path, post(mark));
@@ -82,9 +82,9 @@ struct NewNote {
     text: String,
 }
 
-type Answer<T = Html<String>> = Result<T, Failure>;
+type PageResult<T = Html<String>> = Result<T, Failure>;
 
-async fn publish(State(forum): State<Forum>, Form(new): Form<NewPost>) -> Answer<Redirect> {
+async fn publish(State(forum): State<Forum>, Form(new): Form<NewPost>) -> PageResult<Redirect> {
     let id = forum.publish(new.member, &new.title, &new.text).await?;
     Ok(Redirect::to(&format!("/posts/{id}")))
 }
@@ -93,34 +93,34 @@ async fn comment(
     State(forum): State<Forum>,
     Path(post): Path<u32>,
     Form(new): Form<NewNote>,
-) -> Answer<Redirect> {
+) -> PageResult<Redirect> {
     forum.comment(post, new.member, &new.text).await?;
     Ok(Redirect::to(&format!("/posts/{post}")))
 }
 
-async fn tell(
+async fn post_message(
     State(forum): State<Forum>,
     Path(group): Path<u32>,
     Form(new): Form<NewNote>,
-) -> Answer<Redirect> {
-    forum.tell(group, new.member, &new.text).await?;
+) -> PageResult<Redirect> {
+    forum.post_message(group, new.member, &new.text).await?;
     Ok(Redirect::to(&format!("/groups/{group}")))
 }
 
 /// Error of a response, to be logged.
 #[derive(Clone, Debug)]
-struct Unreadable {
+struct LoggedError {
     error: String,
     cause: String,
 }
 
 /// Logs response errors, but at most once a second: if the database is unavailable, all requests fail.
 fn log_error(log: &Pause, response: &Response) {
-    if let Some(Unreadable { error, cause }) = response.extensions().get()
+    if let Some(LoggedError { error, cause }) = response.extensions().get()
         && log.admits()
     {
         log.set(true);
-        tracing::error!(error, cause, "the forum");
+        tracing::error!(error, cause, "forum request failed");
     }
 }
 
@@ -136,13 +136,13 @@ impl From<ForumError> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = match self.0 {
-            ForumError::Nobody => StatusCode::NOT_FOUND,
-            ForumError::NoText => StatusCode::UNPROCESSABLE_ENTITY,
+            ForumError::NotFound => StatusCode::NOT_FOUND,
+            ForumError::InvalidText => StatusCode::UNPROCESSABLE_ENTITY,
             ForumError::Database(_) | ForumError::Count(_) => {
                 let cause = self.0.source().map(ToString::to_string).unwrap_or_default();
                 let response = page(&self.0.to_string(), "");
-                let unreadable = Unreadable { error: self.0.to_string(), cause };
-                return (StatusCode::SERVICE_UNAVAILABLE, Extension(unreadable), response).into_response();
+                let logged = LoggedError { error: self.0.to_string(), cause };
+                return (StatusCode::SERVICE_UNAVAILABLE, Extension(logged), response).into_response();
             }
         };
         (status, page(&self.0.to_string(), "")).into_response()

@@ -9,19 +9,19 @@ use tokio::sync::watch::{Sender, channel};
 use tokio::task::{Id, JoinSet};
 
 /// Result of a task.
-pub(super) type Ended = Result<(), Box<dyn Error + Send + Sync>>;
+pub(super) type TaskResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Tasks that have not been started yet.
 pub(super) struct Parts {
-    parts: Vec<(&'static str, BoxFuture<Ended>)>,
+    parts: Vec<(&'static str, BoxFuture<TaskResult>)>,
     stop: Sender<()>,
 }
 
 /// Running tasks.
 pub(super) struct Running {
-    tasks: JoinSet<Ended>,
+    tasks: JoinSet<TaskResult>,
     names: HashMap<Id, &'static str>,
     stop: Sender<()>,
 }
@@ -35,7 +35,7 @@ impl Parts {
     /// Adds a task. `part` is called with a future that completes when the task should stop.
     pub(super) fn add<P>(&mut self, name: &'static str, part: impl FnOnce(BoxFuture<()>) -> P)
     where
-        P: Future<Output = Ended> + Send + 'static,
+        P: Future<Output = TaskResult> + Send + 'static,
     {
         let mut stop = self.stop.subscribe();
         // The sender never sends a value. Dropping it is the signal to stop.
@@ -69,7 +69,7 @@ impl Running {
     /// Returns the first error, but only when all tasks have ended.
     pub(super) async fn stop(mut self) -> Result<(), Box<dyn Error>> {
         drop(self.stop);
-        let mut all: Ended = Ok(());
+        let mut all: TaskResult = Ok(());
         while let Some(ended) = self.tasks.join_next().await {
             all = all.and(ended.unwrap_or_else(|panicked| Err(panicked.into())));
         }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn parts_run_until_they_are_stopped_and_all_of_them_end() {
+    async fn tasks_run_until_stopped_and_all_end() {
         let mut parts = Parts::new();
         let (sender, mut ended) = tokio::sync::mpsc::unbounded_channel();
         for (name, result) in [("one", Err("disk".into())), ("other", Ok(()))] {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_part_that_ends_or_panics_is_named() {
+    async fn ended_returns_the_name_of_a_task_that_exits_or_panics() {
         for panics in [false, true] {
             let mut parts = Parts::new();
             parts.add("patient", |stopped| async move {

@@ -113,13 +113,11 @@ impl Settings {
         }
         if let Some(folder) = &self.spool {
             if opened.is_in_memory {
-                return Err(
-                    "--spool is for a store that outlives the process, and one in memory does not".into()
-                );
+                return Err("--spool requires a store that is not in memory".into());
             }
             counters = counters.spool(folder);
         }
-        self.grid.build_in_time(counters).await
+        self.grid.build_with_timeout(counters).await
     }
 
     /// Returns the access rules for the admin pages.
@@ -147,7 +145,7 @@ impl Settings {
             .identity(self.client())?
             .facets([Facet::Status, Facet::Agent])
             .delivery(delivery);
-        let layer = self.labels.choose(layer)?;
+        let layer = self.labels.apply(layer)?;
         if !self.distributions {
             return Ok(layer);
         }

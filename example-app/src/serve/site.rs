@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::announcement::announcement;
-use super::parts::{Ended, Parts};
+use super::parts::{Parts, TaskResult};
 use super::server::serve_until;
 use super::settings::Settings;
 use crate::flags::grid;
@@ -41,7 +41,7 @@ struct Site {
 }
 
 /// Number of texts that one visitor may add to the forum within a minute.
-const MAX_TEXTS: u32 = 5;
+const MAX_TEXTS_PER_MINUTE: u32 = 5;
 
 /// Serves the site until a signal stops the program.
 ///
@@ -51,14 +51,14 @@ const MAX_TEXTS: u32 = 5;
 /// stored in time.
 pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Error>> {
     // A configured token is a secret and must not be printed.
-    let given = settings.admin_token.clone();
-    let token = given.clone().map_or_else(random_token, Ok)?;
+    let configured_token = settings.admin_token.clone();
+    let token = configured_token.clone().map_or_else(random_token, Ok)?;
     let Site { router, counters, parts, live, place } = assemble(&settings, &token).await?;
 
     let listener = TcpListener::bind(settings.listen).await?;
     let address = listener.local_addr()?;
-    let shown = given.is_none().then_some(&*token);
-    output.write_all(announcement(address, &place, shown, settings.demo_traffic).as_bytes())?;
+    let printed_token = configured_token.is_none().then_some(&*token);
+    output.write_all(announcement(address, &place, printed_token, settings.demo_traffic).as_bytes())?;
     tracing::info!(%address, "listening");
 
     // The server must be stopped before the counters, so that the final requests are counted.
@@ -86,7 +86,7 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
     if let Some(ended) = ended {
         return Err(format!("{ended} ended unexpectedly").into());
     }
-    tracing::info!("stopped; every hit is counted");
+    tracing::info!("stopped, all hits are stored");
     Ok(())
 }
 
@@ -98,30 +98,30 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
             let (far, far_place) = opened.archive(address).await?;
             let archive = Archive::new(opened.store.clone(), far);
             check_archive(&archive).await?;
-            (Some(archive), format!("{}, and for years {far_place}", opened.place))
+            (Some(archive), format!("{}, and archived {far_place}", opened.place))
         }
         None => (None, opened.place.clone()),
     };
-    let own_secret = settings.secret.as_deref().map(str::parse::<Secret>).transpose()?;
-    let secret = own_secret.clone().unwrap_or_else(Secret::of_this_process);
+    let configured_secret = settings.secret.as_deref().map(str::parse::<Secret>).transpose()?;
+    let secret = configured_secret.clone().unwrap_or_else(Secret::process_local);
     // The forum and the counts can share a file: the table names differ, and both wait for write locks.
     let database = settings.database.as_ref().or(opened.file.as_ref());
     let forum = Forum::open(database.map(|file| &**file), opened.store.clone()).await?.secret(&secret);
-    let counters = settings.counters(&opened, archive.as_ref(), own_secret).await?;
+    let counters = settings.counters(&opened, archive.as_ref(), configured_secret).await?;
     let (store, stats) = (opened.store, counters.stats());
     let utc_offset = grid::utc_offset(stats.grid());
 
     let access = settings.access(token)?;
     let layer = settings.layer(counters.recorder())?;
     // The address in a record already is the client address, even if there are trusted proxies.
-    let told_of = LogCounter::new(&layer);
-    let (layer, feed) = forum.fed_by(layer);
-    let clocks = clocks(settings.grid.time_zone.as_deref(), utc_offset)?;
-    let watch = settings.watch.watch(stats.clone(), &store, clocks)?;
+    let log_counter = LogCounter::new(&layer);
+    let (layer, feed) = forum.with_feed(layer);
+    let local_offset = local_offset(settings.grid.time_zone.as_deref(), utc_offset)?;
+    let watch = settings.watch.watch(stats.clone(), &store, local_offset)?;
     let (live, live_ended) = oneshot::channel::<()>();
     let mut options = Options::new()
         .live_until(async { drop(live_ended.await) })
-        .hits(counters.sources(), told_of)
+        .hits(counters.sources(), log_counter)
         .notes(Notes::new(store.clone()));
     if let Some(zone) = &settings.grid.time_zone {
         options = options.time_zone(zone)?;
@@ -138,19 +138,19 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
 
     let (recount_at, archive_interval) = (settings.recount_at, settings.archive_interval);
     let mut parts = Parts::new();
-    parts.add("the feed of the forum", |stopped| async { Ok(feed.run(stopped).await?) });
-    parts.add("the recounts of the forum", |stopped| recount(forum, recount_at, utc_offset, stopped));
+    parts.add("the forum feed", |stopped| async { Ok(feed.run(stopped).await?) });
+    parts.add("the forum recount", |stopped| recount(forum, recount_at, utc_offset, stopped));
     if let Some(archive) = archive {
-        parts.add("the upkeep of the archive", |stopped| keep(archive, stats, archive_interval, stopped));
+        parts.add("the archive upkeep", |stopped| run_archive(archive, stats, archive_interval, stopped));
     }
     if let Some(watch) = watch {
-        parts.add("the watch over alerts", |stopped| run(watch, stopped));
+        parts.add("the alert watch", |stopped| run(watch, stopped));
     }
     Ok(Site { router, counters, parts, live, place })
 }
 
 /// Recalculates the forum counts every night.
-async fn recount(forum: Forum, at: u32, utc_offset: i32, stopped: impl Future<Output = ()>) -> Ended {
+async fn recount(forum: Forum, at: u32, utc_offset: i32, stopped: impl Future<Output = ()>) -> TaskResult {
     tokio::select! {
         () = forum.recount_each_night(at, utc_offset) => {}
         () = stopped => {}
@@ -159,12 +159,12 @@ async fn recount(forum: Forum, at: u32, utc_offset: i32, stopped: impl Future<Ou
 }
 
 /// Copies to the archive, and compares it to the store.
-async fn keep(
+async fn run_archive(
     archive: Archive,
     stats: Stats,
     interval: Duration,
     stopped: impl Future<Output = ()>,
-) -> Ended {
+) -> TaskResult {
     let mut copier = archive.copier(stats.grid()).interval(interval);
     let mut auditor = archive.auditor(stats.grid());
     tokio::select! {
@@ -175,13 +175,13 @@ async fn keep(
 }
 
 /// Evaluates alerts.
-async fn run(mut watch: Watch, stopped: impl Future<Output = ()>) -> Ended {
+async fn run(mut watch: Watch, stopped: impl Future<Output = ()>) -> TaskResult {
     watch.run(stopped).await;
     Ok(())
 }
 
 /// Returns a function for the UTC offset of the site in seconds.
-fn clocks(
+fn local_offset(
     time_zone: Option<&str>,
     utc_offset: i32,
 ) -> Result<Box<dyn Fn(Timestamp) -> i32 + Send + Sync>, TimeZoneError> {
@@ -199,7 +199,7 @@ fn limit(
 ) -> Result<WindowLimitLayer<ProblemRefusal>, Box<dyn Error>> {
     let visitor = LimitKey::identity(client, secret)?;
     let minutes = WindowCounters::new(store, Window::MINUTE);
-    let limit = WindowLimitLayer::new(minutes, MAX_TEXTS, visitor, OnStoreError::Allow);
+    let limit = WindowLimitLayer::new(minutes, MAX_TEXTS_PER_MINUTE, visitor, OnStoreError::Allow);
     Ok(limit.policy("texts")?.problem_details())
 }
 

@@ -51,7 +51,7 @@ enum Body {
 }
 
 impl Settings {
-    /// Returns the watch, or `None` if alerts and reports are disabled. `clocks` returns the UTC offset of
+    /// Returns the watch, or `None` if alerts and reports are disabled. `local_offset` returns the UTC offset of
     /// the site in seconds.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Settings {
         &self,
         stats: Stats,
         store: &AnyStore,
-        clocks: impl Fn(Timestamp) -> i32 + Send + Sync + 'static,
+        local_offset: impl Fn(Timestamp) -> i32 + Send + Sync + 'static,
     ) -> Result<Option<Watch>, Box<dyn Error>> {
         let rules = match &self.alert_rules {
             Some(file) => {
@@ -69,7 +69,7 @@ impl Settings {
                 let text = fs::read_to_string(file).map_err(|error| named(&error))?;
                 serde_json::from_str(&text).map_err(|error| named(&error))?
             }
-            None if self.alerts => usual_rules(stats.grid().distributions.is_some()),
+            None if self.alerts => default_rules(stats.grid().distributions.is_some()),
             None => Vec::new(),
         };
         if rules.is_empty() && self.report.is_none() {
@@ -87,7 +87,7 @@ impl Settings {
             };
             let errors = ["status:5xx".parse()?, "status:failed".parse()?];
             let schedule = schedule.share("errors", errors).share("bots", ["agent:bot".parse()?]);
-            watch = watch.report(schedule.title("Example").local_time(clocks));
+            watch = watch.report(schedule.title("Example").local_time(local_offset));
         }
         if let Some(address) = &self.webhook {
             let mut webhook = Webhook::new(address)?.body(match self.webhook_body {
@@ -106,7 +106,7 @@ impl Settings {
 }
 
 /// Returns default rules that suit most sites, in the format of the rules file.
-fn usual_rules(has_times: bool) -> Vec<AlertRule> {
+fn default_rules(has_distributions: bool) -> Vec<AlertRule> {
     let mut rules = vec![
         json!({
             "name": "errors", "severity": "critical", "raise_after": 2, "resolve_after": 5,
@@ -127,13 +127,13 @@ fn usual_rules(has_times: bool) -> Vec<AlertRule> {
             "when": { "new_label": { "label": "referrer", "places": 10, "at_least": 20 } },
         }),
     ];
-    if has_times {
+    if has_distributions {
         rules.push(json!({
             "name": "slow", "raise_after": 5, "resolve_after": 5,
             "when": { "quantile_above": { "counter": "hits", "measure": "time", "q": 0.9, "value": 2, "at_least": 20 } },
         }));
     }
-    serde_json::from_value(rules.into()).expect("they are tested")
+    serde_json::from_value(rules.into()).expect("the default rules are valid")
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_rules_are_rules() {
-        assert_eq!((usual_rules(false).len(), usual_rules(true).len()), (6, 7));
+    fn the_default_rules_are_valid() {
+        assert_eq!((default_rules(false).len(), default_rules(true).len()), (6, 7));
     }
 }

@@ -30,7 +30,7 @@ pub fn start(program: &Path, arguments: &[&str], profile: &Path) -> Result<Child
 pub fn instructions(profile: &Path) -> Result<u64, Box<dyn Error>> {
     let text = fs::read_to_string(profile)?;
     let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
-    Ok(totals.ok_or("callgrind has written no totals")?.trim().parse()?)
+    Ok(totals.ok_or("no totals in the callgrind profile")?.trim().parse()?)
 }
 
 /// Measures the instructions for an operation, given a program that takes the operation count as the final
@@ -40,7 +40,7 @@ pub fn instructions(profile: &Path) -> Result<u64, Box<dyn Error>> {
 ///
 /// # Errors
 /// If the program fails.
-pub fn each(
+pub fn per_operation(
     program: &Path,
     arguments: &[&str],
     counts: [u64; 2],
@@ -58,7 +58,7 @@ pub fn each(
 ///
 /// # Errors
 /// If the program fails.
-pub fn each_by_function(
+pub fn per_operation_by_function(
     program: &Path,
     arguments: &[&str],
     counts: [u64; 2],
@@ -106,7 +106,7 @@ pub fn by_function(profile: &Path) -> Result<BTreeMap<String, u64>, Box<dyn Erro
         } else if line.starts_with("calls=") {
             is_call = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
-            let cost: u64 = line.split(' ').nth(1).ok_or("callgrind has written no cost")?.parse()?;
+            let cost: u64 = line.split(' ').nth(1).ok_or("no cost in the callgrind profile")?.parse()?;
             // The cost of a recursive call is already included.
             if !(std::mem::take(&mut is_call) && called == function) {
                 *costs.entry(function.to_owned()).or_insert(0) += cost;

@@ -17,7 +17,7 @@ struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
     /// The most recent response. All responses must have the same length; only the date may differ.
-    answer: Vec<u8>,
+    response: Vec<u8>,
 }
 
 /// Returns the request that browser number `browser` sends.
@@ -34,7 +34,7 @@ pub fn request(browser: usize) -> Vec<u8> {
 
 /// Returns the total response length, if `bytes` already contains the complete head.
 #[must_use]
-pub fn length(bytes: &[u8]) -> Option<usize> {
+pub fn response_length(bytes: &[u8]) -> Option<usize> {
     let text = str::from_utf8(bytes).ok()?;
     let (head, _) = text.split_once("\r\n\r\n")?;
     let body = head
@@ -55,14 +55,14 @@ impl Load {
             stream.set_nodelay(true)?;
             let request = request(browser);
             stream.write_all(&request).await?;
-            let mut answer = Vec::new();
-            while length(&answer) != Some(answer.len()) {
-                if stream.read_buf(&mut answer).await? == 0 {
+            let mut response = Vec::new();
+            while response_length(&response) != Some(response.len()) {
+                if stream.read_buf(&mut response).await? == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
-            assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
-            all.push(Connection { stream, request, answer });
+            assert!(response.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&response));
+            all.push(Connection { stream, request, response });
         }
         Ok(Self(all))
     }
@@ -71,32 +71,32 @@ impl Load {
     ///
     /// # Errors
     /// If the server closes a connection.
-    pub async fn ask(&mut self, time: Duration) -> io::Result<Vec<Duration>> {
+    pub async fn run(&mut self, time: Duration) -> io::Result<Vec<Duration>> {
         let end = Instant::now() + time;
         let mut all = JoinSet::new();
         for connection in self.0.drain(..) {
-            all.spawn(connection.ask(end));
+            all.spawn(connection.run(end));
         }
-        let mut answers = Vec::new();
+        let mut latencies = Vec::new();
         while let Some(done) = all.join_next().await {
             let (connection, took) = done.expect("no panic")?;
             self.0.push(connection);
-            answers.extend(took);
+            latencies.extend(took);
         }
-        Ok(answers)
+        Ok(latencies)
     }
 }
 
 impl Connection {
-    async fn ask(mut self, end: Instant) -> io::Result<(Self, Vec<Duration>)> {
+    async fn run(mut self, end: Instant) -> io::Result<(Self, Vec<Duration>)> {
         let mut took = Vec::new();
-        let mut began = Instant::now();
-        while began < end {
+        let mut started = Instant::now();
+        while started < end {
             self.stream.write_all(&self.request).await?;
-            self.stream.read_exact(&mut self.answer).await?;
+            self.stream.read_exact(&mut self.response).await?;
             let ended = Instant::now();
-            took.push(ended - began);
-            began = ended;
+            took.push(ended - started);
+            started = ended;
         }
         Ok((self, took))
     }

@@ -4,7 +4,7 @@ use counter_core::{Precisions, Timestamp};
 use tests::RedisServer;
 
 /// Writes counters. ARGV: prefix, now, samples, precisions separated by commas, counter names.
-const WRITE: &str = "
+const WRITE_SCRIPT: &str = "
 local at = tonumber(ARGV[2])
 for n = 5, #ARGV do
   for precision in string.gmatch(ARGV[4], '%d+') do
@@ -25,7 +25,7 @@ end";
 
 /// Returns the default precisions, separated by commas.
 #[must_use]
-pub fn every_precision() -> String {
+pub fn default_precisions() -> String {
     Precisions::default().iter().map(|kept| kept.precision.to_string()).collect::<Vec<_>>().join(",")
 }
 
@@ -40,12 +40,12 @@ pub fn write(
 ) {
     for names in names.chunks(20) {
         let mut words: Vec<String> =
-            ["EVAL", WRITE, "0", prefix, &now.to_string(), &samples.to_string(), precisions]
+            ["EVAL", WRITE_SCRIPT, "0", prefix, &now.to_string(), &samples.to_string(), precisions]
                 .map(str::to_owned)
                 .into();
         words.extend_from_slice(names);
-        let answer = server.command(&words);
-        assert_eq!(answer, tests::Value::Nil, "the samples are written");
+        let reply = server.command(&words);
+        assert_eq!(reply, tests::Value::Nil, "the samples are written");
     }
 }
 

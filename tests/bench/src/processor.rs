@@ -14,12 +14,12 @@ pub fn time() -> Duration {
 
 /// Returns the CPU time of a process and its children in seconds, at a resolution of 10 ms.
 #[must_use]
-pub fn of_family(id: u32) -> f64 {
+pub fn process_tree_seconds(id: u32) -> f64 {
     let ticks = |id: &str, parent: Option<u32>| -> u64 {
-        let told = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         // The name may contain spaces, but always ends with a parenthesis.
-        let words: Vec<_> = told.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let number = |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        let words: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let number = |index: usize| words.get(index).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         match parent {
             Some(parent) if number(1) != u64::from(parent) => 0,
             // For a live child, count only the process itself. For the parent, include exited children.

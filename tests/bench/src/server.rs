@@ -46,8 +46,8 @@ impl Figures {
         let facts: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once(':')).collect();
         let seconds = |name: &str| facts[name].parse().map(Duration::from_secs_f64).expect("seconds");
         let number = |name: &str| facts[name].parse().expect("a number");
-        let calls = |(name, told): (&&str, &&str)| {
-            let fact = |name: &str| told.split(',').find_map(|fact| fact.strip_prefix(name)?.parse().ok());
+        let calls = |(name, fields): (&&str, &&str)| {
+            let fact = |name: &str| fields.split(',').find_map(|fact| fact.strip_prefix(name)?.parse().ok());
             let calls = Calls { count: fact("calls=")?, microseconds: fact("usec=")? };
             Some((name.strip_prefix("cmdstat_")?.to_owned(), calls))
         };
@@ -58,8 +58,8 @@ impl Figures {
             sent: number("total_net_output_bytes"),
             memory: number("used_memory"),
             script: ["p50=", "p100="].map(|percentile| {
-                let told = facts.get("latency_percentiles_usec_evalsha").copied().unwrap_or_default();
-                let fact = told.split(',').find_map(|fact| fact.strip_prefix(percentile)?.parse().ok());
+                let fields = facts.get("latency_percentiles_usec_evalsha").copied().unwrap_or_default();
+                let fact = fields.split(',').find_map(|fact| fact.strip_prefix(percentile)?.parse().ok());
                 fact.unwrap_or_default()
             }),
         }
@@ -90,10 +90,10 @@ impl Figures {
     /// Returns the number of data commands, including commands called from scripts.
     #[must_use]
     pub fn operations(&self) -> u64 {
-        let others = ["info", "evalsha", "eval", "client|id", "ping", "hello"];
+        let excluded = ["info", "evalsha", "eval", "client|id", "ping", "hello"];
         self.commands
             .iter()
-            .filter(|(name, _)| !others.contains(&&***name))
+            .filter(|(name, _)| !excluded.contains(&&***name))
             .map(|(_, calls)| calls.count)
             .sum()
     }

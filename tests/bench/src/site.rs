@@ -24,7 +24,7 @@ use opentelemetry_sdk::metrics::{ManualReader, SdkMeterProvider};
 use redis::aio::ConnectionManager;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tower::layer::util::Identity as Nothing;
+use tower::layer::util::Identity as IdentityLayer;
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_http::trace::TraceLayer;
@@ -36,8 +36,8 @@ use crate::work::hundred_rules;
 pub const KINDS: [&str; 16] = [
     "bare router",
     IDENTITY,
-    "this, nobody told apart",
-    "this, as it is by default",
+    "this, without visitors",
+    "this, default settings",
     "this, all facets",
     "this, 1 rule",
     "this, 100 rules",
@@ -47,7 +47,7 @@ pub const KINDS: [&str; 16] = [
     "axum-otel-metrics 0.14",
     "awaited Redis pipeline of 14 commands",
     MEASURED,
-    "this, a limit by address (in memory)",
+    "this, limit by address (in memory)",
     "tower_governor 0.8, by address",
     "tower_governor 0.8, by address, with headers",
 ];
@@ -77,9 +77,9 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
     governor.per_nanosecond(1).burst_size(1_000_000_000);
     let site = match kind {
         "bare router" => site,
-        IDENTITY => site.layer(Nothing::new()),
-        "this, nobody told apart" => site.layer(counting.identity(Identity::none())?),
-        "this, as it is by default" => site.layer(counting),
+        IDENTITY => site.layer(IdentityLayer::new()),
+        "this, without visitors" => site.layer(counting.identity(Identity::none())?),
+        "this, default settings" => site.layer(counting),
         "this, all facets" => site.layer(counting.facets([Facet::Status, Facet::Method, Facet::Agent])),
         "this, 1 rule" => site.layer(counting.rules(one_rule())),
         "this, 100 rules" => site.layer(counting.rules(hundred_rules())),
@@ -97,16 +97,16 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
             let redis = redis::Client::open(redis)?.get_connection_manager().await?;
             site.layer(from_fn_with_state(redis, await_redis))
         }
-        "this, a limit by address (in memory)" => site.layer(limit()?),
+        "this, limit by address (in memory)" => site.layer(limit()?),
         "tower_governor 0.8, by address" => {
-            let quota = governor.finish().ok_or("no such quota")?;
+            let quota = governor.finish().ok_or("invalid quota")?;
             site.layer(GovernorLayer::new(quota))
         }
         "tower_governor 0.8, by address, with headers" => {
-            let quota = governor.use_headers().finish().ok_or("no such quota")?;
+            let quota = governor.use_headers().finish().ok_or("invalid quota")?;
             site.layer(GovernorLayer::new(quota))
         }
-        _ => return Err(format!("no kind {kind:?}").into()),
+        _ => return Err(format!("unknown kind {kind:?}").into()),
     };
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
@@ -137,7 +137,7 @@ async fn await_redis(State(mut redis): State<ConnectionManager>, request: Reques
 
 fn one_rule() -> Rules {
     let rule = Rule::counter("articles").pattern("/articles/{id}");
-    Rules::builder().rule(rule).build().expect("nothing competes with it")
+    Rules::builder().rule(rule).build().expect("a single rule")
 }
 
 /// A limit that can't be reached. The window ends in 2065, so that the headers always have the same length.
@@ -145,7 +145,7 @@ fn limit() -> Result<WindowLimitLayer, Box<dyn Error>> {
     let window = Window::new(NonZeroU32::new(3_000_000_000).ok_or("not 0")?);
     let counters = WindowCounters::new(MemoryStore::new(), window);
     let address = Identity::peer().without_user_agent();
-    let key = LimitKey::identity(address, Secret::of_this_process())?;
+    let key = LimitKey::identity(address, Secret::process_local())?;
     Ok(WindowLimitLayer::new(counters, u32::MAX, key, OnStoreError::Allow))
 }
 

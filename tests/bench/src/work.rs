@@ -25,7 +25,7 @@ pub struct Work {
     pub name: &'static str,
     pub prepare: fn() -> Run,
     /// The operation to subtract, in order to get the cost of counting.
-    pub without: Option<&'static str>,
+    pub baseline: Option<&'static str>,
 }
 
 /// Runs the operation this number of times.
@@ -38,15 +38,15 @@ impl std::fmt::Debug for Work {
 }
 
 pub static WORK: [Work; 9] = [
-    Work { name: "record", prepare: record, without: None },
-    Work { name: "bare", prepare: bare, without: None },
-    Work { name: "visitors", prepare: visitors, without: Some("bare") },
-    Work { name: "nobody", prepare: nobody, without: Some("bare") },
-    Work { name: "rules", prepare: rules, without: Some("bare") },
-    Work { name: "unmatched", prepare: unmatched, without: Some("bare") },
-    Work { name: "facets", prepare: facets, without: Some("bare") },
-    Work { name: "measured", prepare: measured, without: Some("bare") },
-    Work { name: "labelled", prepare: labelled, without: Some("bare") },
+    Work { name: "record", prepare: record, baseline: None },
+    Work { name: "bare", prepare: bare, baseline: None },
+    Work { name: "visitors", prepare: visitors, baseline: Some("bare") },
+    Work { name: "anonymous", prepare: anonymous, baseline: Some("bare") },
+    Work { name: "rules", prepare: rules, baseline: Some("bare") },
+    Work { name: "unmatched", prepare: unmatched, baseline: Some("bare") },
+    Work { name: "facets", prepare: facets, baseline: Some("bare") },
+    Work { name: "measured", prepare: measured, baseline: Some("bare") },
+    Work { name: "labelled", prepare: labelled, baseline: Some("bare") },
 ];
 
 impl Work {
@@ -70,7 +70,7 @@ fn record() -> Run {
     let key = VisitorKey::new([7; 16]);
     let visitors: Vec<_> = (0_u32..64).map(|n| key.visitor(&[&n.to_le_bytes()])).collect();
     Box::new(move |count| {
-        for (counter, visitor) in counters.iter().cycle().zip(visitors.iter().cycle()).take(times(count)) {
+        for (counter, visitor) in counters.iter().cycle().zip(visitors.iter().cycle()).take(to_usize(count)) {
             recorder.record(*counter, *visitor);
         }
     })
@@ -78,37 +78,37 @@ fn record() -> Run {
 
 /// Requests to the bare service.
 fn bare() -> Run {
-    answer(|service| service, matched())
+    run_requests(|service| service, matched())
 }
 
 /// The layer with default settings.
 fn visitors() -> Run {
     let layer = AccessCounterLayer::new(recorder());
-    answer(|service| layer.layer(service), matched())
+    run_requests(|service| layer.layer(service), matched())
 }
 
 /// The layer with visitor identification disabled.
-fn nobody() -> Run {
+fn anonymous() -> Run {
     let layer = AccessCounterLayer::new(recorder()).identity(Identity::none()).expect("it needs no salt");
-    answer(|service| layer.layer(service), matched())
+    run_requests(|service| layer.layer(service), matched())
 }
 
 /// The layer with 100 path rules.
 fn rules() -> Run {
     let layer = AccessCounterLayer::new(recorder()).rules(hundred_rules());
-    answer(|service| layer.layer(service), matched())
+    run_requests(|service| layer.layer(service), matched())
 }
 
 /// Requests that don't have a matched route, e.g. if the layer wraps a service that isn't a router.
 fn unmatched() -> Run {
     let layer = AccessCounterLayer::new(recorder());
-    answer(|service| layer.layer(service), Extensions::new())
+    run_requests(|service| layer.layer(service), Extensions::new())
 }
 
 /// The layer with every facet.
 fn facets() -> Run {
     let layer = AccessCounterLayer::new(recorder()).facets([Facet::Status, Facet::Method, Facet::Agent]);
-    answer(|service| layer.layer(service), matched())
+    run_requests(|service| layer.layer(service), matched())
 }
 
 /// The layer with distributions for times and statuses.
@@ -116,14 +116,14 @@ fn measured() -> Run {
     let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
     let recorder = counters.build().expect("the defaults are fine").recorder();
     let layer = AccessCounterLayer::new(recorder).distributions([Measure::Time, Measure::Status]);
-    answer(|service| layer.layer(service), matched())
+    run_requests(|service| layer.layer(service), matched())
 }
 
 /// The layer with labels for referrers and languages.
 fn labelled() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     let layer = layer.labels([Label::referrer(), Label::language()]).expect("names of labels");
-    answer(|service| layer.layer(service), matched())
+    run_requests(|service| layer.layer(service), matched())
 }
 
 /// Builds 100 rules, almost all of them templates. `/articles/7` matches the final rule.
@@ -137,7 +137,7 @@ pub fn hundred_rules() -> Rules {
         .rule(Rule::counter("home").pattern(""))
         .rule(Rule::counter("articles").pattern("/articles/{id}"))
         .build()
-        .expect("no two of them compete")
+        .expect("the rules do not conflict")
 }
 
 /// Returns the extensions that a router adds to a request.
@@ -153,18 +153,18 @@ pub fn matched() -> Extensions {
     let mut response = pin!(site.oneshot(request));
     match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(response)) => response.into_parts().0.extensions,
-        Poll::Ready(Err(_)) | Poll::Pending => unreachable!("the handler answers at once"),
+        Poll::Ready(Err(_)) | Poll::Pending => unreachable!("the handler never waits"),
     }
 }
 
 /// Sends requests from sixteen clients in turn. Requests are reused, because building them would take longer
 /// than the code we want to measure.
-fn answer<S>(layer: impl FnOnce(Keep) -> S, extensions: Extensions) -> Run
+fn run_requests<S>(layer: impl FnOnce(RecyclingService) -> S, extensions: Extensions) -> Run
 where
     S: Service<Request<()>, Response = Response<()>, Error = Infallible> + 'static,
 {
-    let kept = Rc::new(Cell::new(None));
-    let mut service = layer(Keep(Rc::clone(&kept)));
+    let recycled = Rc::new(Cell::new(None));
+    let mut service = layer(RecyclingService(Rc::clone(&recycled)));
     let mut requests: [_; 16] = std::array::from_fn(|n| {
         let mut request = Request::get("/articles/7")
             .header("user-agent", BROWSER)
@@ -179,23 +179,23 @@ where
     });
     Box::new(move |count| {
         let mut context = Context::from_waker(Waker::noop());
-        for n in 0..times(count) {
-            let place = &mut requests[n % 16];
-            let mut response = pin!(service.call(place.take().expect("it was given back")));
+        for n in 0..to_usize(count) {
+            let slot = &mut requests[n % 16];
+            let mut response = pin!(service.call(slot.take().expect("the request has been returned")));
             match response.as_mut().poll(&mut context) {
                 Poll::Ready(Ok(response)) => drop(black_box(response)),
                 Poll::Ready(Err(never)) => match never {},
-                Poll::Pending => unreachable!("it answers at once"),
+                Poll::Pending => unreachable!("the service never waits"),
             }
-            *place = kept.take();
+            *slot = recycled.take();
         }
     })
 }
 
 /// Responds and puts the request into this cell, so that it can be reused.
-struct Keep(Rc<Cell<Option<Request<()>>>>);
+struct RecyclingService(Rc<Cell<Option<Request<()>>>>);
 
-impl Service<Request<()>> for Keep {
+impl Service<Request<()>> for RecyclingService {
     type Response = Response<()>;
     type Error = Infallible;
     type Future = Ready<Result<Response<()>, Infallible>>;
@@ -214,6 +214,6 @@ fn recorder() -> Recorder {
     Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").recorder()
 }
 
-fn times(count: u64) -> usize {
-    usize::try_from(count).expect("not so often")
+fn to_usize(count: u64) -> usize {
+    usize::try_from(count).expect("the count fits")
 }

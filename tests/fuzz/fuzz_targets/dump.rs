@@ -11,19 +11,20 @@ use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore};
 use libfuzzer_sys::fuzz_target;
 
-const FIRST: &[u8] = br#"{"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"00112233445566778899aabbccddeeff","time":0,"counts":[],"visitors":[]}}}"#;
+const VISITS_HEADER: &[u8] = br#"{"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"00112233445566778899aabbccddeeff","time":0,"counts":[],"visitors":[]}}}"#;
 
-const UNIQUE: &[u8] = br#"{"unique":1,"entry":{"dump":{"format":"access-counter","version":1,"time":0}}}"#;
+const UNIQUE_HEADER: &[u8] =
+    br#"{"unique":1,"entry":{"dump":{"format":"access-counter","version":1,"time":0}}}"#;
 
 fuzz_target!(|input: &[u8]| {
     let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
     let counters = counters.build().expect("the defaults are fine");
-    for first in [&b""[..], FIRST] {
+    for first in [&b""[..], VISITS_HEADER] {
         let mut restore = counters.restore();
-        assert!(at_once(restore.line(first)).is_ok());
+        assert!(now_or_panic(restore.line(first)).is_ok());
         for line in input.split(|byte| *byte == b'\n') {
             let (lines, before) = (restore.lines(), restore.restored().clone());
-            match at_once(restore.line(line)) {
+            match now_or_panic(restore.line(line)) {
                 Ok(()) => assert!(restore.lines() <= lines + 1),
                 Err(RestoreError::Malformed { line, expected }) => {
                     assert!(line == lines + 1 && !expected.is_empty());
@@ -32,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
                 Err(error) => panic!("{error}"),
             }
         }
-        let (Ok(_) | Err(RestoreError::Torn { .. })) = at_once(restore.finish()) else {
+        let (Ok(_) | Err(RestoreError::Truncated { .. })) = now_or_panic(restore.finish()) else {
             panic!("memory takes all");
         };
     }
@@ -43,9 +44,9 @@ fuzz_target!(|input: &[u8]| {
 fn unique(input: &[u8]) {
     let store = MemoryStore::new();
     let mut restore = UniqueRestore::new(store.clone());
-    for line in [UNIQUE].into_iter().chain(input.split(|byte| *byte == b'\n')) {
+    for line in [UNIQUE_HEADER].into_iter().chain(input.split(|byte| *byte == b'\n')) {
         let (lines, before) = (restore.lines(), restore.restored());
-        match at_once(restore.line(line)) {
+        match now_or_panic(restore.line(line)) {
             Ok(()) => assert!(restore.lines() <= lines + 1),
             Err(UniqueRestoreError::Malformed { line, expected }) => {
                 assert!(line == lines + 1 && !expected.is_empty());
@@ -58,7 +59,7 @@ fn unique(input: &[u8]) {
     let again = MemoryStore::new();
     let mut restore = UniqueRestore::new(again.clone());
     for line in &dumped {
-        at_once(restore.line(line.as_bytes())).expect("a line of ours");
+        now_or_panic(restore.line(line.as_bytes())).expect("a line of ours");
     }
     let restored = restore.finish().expect("all of them");
     assert_eq!((restored.added, restored.refused), (restored.items, 0));
@@ -67,13 +68,13 @@ fn unique(input: &[u8]) {
 
 fn dump(store: &MemoryStore) -> Vec<String> {
     let mut dump = UniqueDump::new(store.clone());
-    std::iter::from_fn(|| at_once(dump.next()).expect("memory is there")).collect()
+    std::iter::from_fn(|| now_or_panic(dump.next()).expect("memory is there")).collect()
 }
 
 /// Polls a future that must be ready, because the memory store never waits.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
+fn now_or_panic<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
+        Poll::Ready(output) => output,
         Poll::Pending => panic!("memory does not wait"),
     }
 }

@@ -32,7 +32,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Maximum number of lines. More lines would only be slower, but not find more.
-const MOST: usize = 16;
+const MAX_LINES: usize = 16;
 
 struct Input<'a> {
     headers: HeaderMap,
@@ -51,42 +51,48 @@ struct Proxy<'a> {
 
 fuzz_target!(|input: &[u8]| {
     let input = Input::read(input);
-    nothing_panics(&input);
-    the_issued_cookie_is_taken_back(&input);
+    check_no_panic(&input);
+    check_issued_cookie_is_accepted(&input);
     if !input.proxies.is_empty() {
-        the_client_changes_nothing(&input, &header::FORWARDED, &Forwarded::RFC7239, Proxy::parameters);
-        the_client_changes_nothing(&input, &X_FORWARDED_FOR, &Forwarded::X_FORWARDED_FOR, Proxy::address);
+        check_client_headers_are_ignored(&input, &header::FORWARDED, &Forwarded::RFC7239, Proxy::parameters);
+        check_client_headers_are_ignored(
+            &input,
+            &X_FORWARDED_FOR,
+            &Forwarded::X_FORWARDED_FOR,
+            Proxy::address,
+        );
     }
 });
 
-fn nothing_panics(input: &Input<'_>) {
-    let mut seen = Visitors::new();
+fn check_no_panic(input: &Input<'_>) {
+    let mut distinct = Visitors::new();
     let request = request(input.peer, &input.headers);
     for header in [Forwarded::RFC7239, Forwarded::X_FORWARDED_FOR, Forwarded::header(X_REAL_IP)] {
         let forwarded = Identity::forwarded(header);
-        seen.visit(forwarded.clone().trusted_hops(input.hops), request.clone());
-        seen.visit(forwarded.trusted_networks(input.networks.iter().copied()), request.clone());
+        distinct.visit(forwarded.clone().trusted_hops(input.hops), request.clone());
+        distinct.visit(forwarded.trusted_networks(input.networks.iter().copied()), request.clone());
     }
-    seen.visit(Identity::cookie("visitor"), request.clone());
-    seen.visit(Identity::header(header::COOKIE), request);
+    distinct.visit(Identity::cookie("visitor"), request.clone());
+    distinct.visit(Identity::header(header::COOKIE), request);
 }
 
-fn the_issued_cookie_is_taken_back(input: &Input<'_>) {
-    let mut seen = Visitors::new();
-    let Some(cookie) = seen.visit(Identity::issued_cookie("visitor"), request(input.peer, &input.headers))
+fn check_issued_cookie_is_accepted(input: &Input<'_>) {
+    let mut distinct = Visitors::new();
+    let Some(cookie) =
+        distinct.visit(Identity::issued_cookie("visitor"), request(input.peer, &input.headers))
     else {
         return;
     };
     let pair = cookie.as_bytes().split(|byte| *byte == b';').next().expect("there is a first");
     let mut headers = HeaderMap::new();
     headers.insert(header::COOKIE, HeaderValue::from_bytes(pair).expect("a part of a value"));
-    let second = seen.visit(Identity::issued_cookie("visitor"), request(input.peer, &headers));
-    assert_eq!((second, seen.count()), (None, 1));
+    let second = distinct.visit(Identity::issued_cookie("visitor"), request(input.peer, &headers));
+    assert_eq!((second, distinct.count()), (None, 1));
 }
 
 /// Checks that the visitor doesn't depend on whether the client's headers are sent, or whether it connects
 /// directly.
-fn the_client_changes_nothing<'a>(
+fn check_client_headers_are_ignored<'a>(
     input: &Input<'a>,
     name: &HeaderName,
     header: &Forwarded,
@@ -100,35 +106,35 @@ fn the_client_changes_nothing<'a>(
     for value in input.headers.get_all(name) {
         spoofed.append(name, value.clone());
     }
-    let mut heard_from = client;
+    let mut previous = client;
     for (number, proxy) in (1..).zip(&input.proxies) {
-        let entry = write(*proxy, heard_from);
+        let entry = write(*proxy, previous);
         for headers in [&mut spoofed, &mut honest] {
-            append(headers, name, &entry, proxy.on_its_own_line());
+            append(headers, name, &entry, proxy.on_separate_line());
         }
-        heard_from = Ipv4Addr::new(10, 0, 0, number).into();
+        previous = Ipv4Addr::new(10, 0, 0, number).into();
     }
-    let mut seen = Visitors::new();
-    seen.visit(Identity::peer(), request(client, &plain));
+    let mut distinct = Visitors::new();
+    distinct.visit(Identity::peer(), request(client, &plain));
     for headers in [&spoofed, &honest] {
         let forwarded = Identity::forwarded(header.clone());
-        let ours = "10.0.0.0/8".parse().expect("a network");
-        seen.visit(forwarded.clone().trusted_networks([ours]), request(heard_from, headers));
-        seen.visit(forwarded.trusted_hops(input.proxies.len()), request(heard_from, headers));
+        let trusted = "10.0.0.0/8".parse().expect("a network");
+        distinct.visit(forwarded.clone().trusted_networks([trusted]), request(previous, headers));
+        distinct.visit(forwarded.trusted_hops(input.proxies.len()), request(previous, headers));
     }
-    assert_eq!(seen.count(), 1, "{client} sends {spoofed:?}");
+    assert_eq!(distinct.count(), 1, "{client} sends {spoofed:?}");
 }
 
 /// Appends an entry, like proxies do.
-fn append(headers: &mut HeaderMap, name: &HeaderName, entry: &[u8], own_line: bool) {
-    let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).expect("what may stand in a header");
+fn append(headers: &mut HeaderMap, name: &HeaderName, entry: &[u8], separate_line: bool) {
+    let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).expect("a valid header value");
     let lines = headers.get_all(name).iter().count();
     match headers.get_all(name).iter().next_back() {
-        Some(last) if !own_line => {
+        Some(last) if !separate_line => {
             let joined = value(&[last.as_bytes(), b", ", entry].concat());
-            let others: Vec<_> = headers.get_all(name).iter().take(lines - 1).cloned().collect();
+            let remaining: Vec<_> = headers.get_all(name).iter().take(lines - 1).cloned().collect();
             headers.remove(name);
-            for line in others.into_iter().chain([joined]) {
+            for line in remaining.into_iter().chain([joined]) {
                 headers.append(name, line);
             }
         }
@@ -159,8 +165,8 @@ impl Visitors {
         let layer =
             layer.identity(identity.into().key(VisitorKey::new([7; 16]))).expect("its cookies have names");
         let service = layer.layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(()))));
-        let answer = ready(service.oneshot(request)).expect("infallible");
-        answer.headers().get(header::SET_COOKIE).cloned()
+        let response = ready(service.oneshot(request)).expect("infallible");
+        response.headers().get(header::SET_COOKIE).cloned()
     }
 
     fn count(&mut self) -> u64 {
@@ -176,7 +182,7 @@ impl Visitors {
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("there is nothing to wait for"),
+        Poll::Pending => unreachable!("the future never waits"),
     }
 }
 
@@ -189,7 +195,7 @@ impl<'a> Input<'a> {
             networks: Vec::new(),
             proxies: Vec::new(),
         };
-        for line in bytes.split(|byte| *byte == b'\n').take(MOST) {
+        for line in bytes.split(|byte| *byte == b'\n').take(MAX_LINES) {
             if let Some((sign, rest)) = line.split_first() {
                 input.read_line(*sign, rest);
             }
@@ -232,7 +238,7 @@ impl Proxy<'_> {
         }
     }
 
-    const fn on_its_own_line(self) -> bool {
+    const fn on_separate_line(self) -> bool {
         self.is(1)
     }
 

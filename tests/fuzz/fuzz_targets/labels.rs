@@ -31,9 +31,9 @@ thread_local! {
     static SITE: RefCell<Site> = RefCell::new(site());
 }
 
-fuzz_target!(|input: &[u8]| SITE.with_borrow_mut(|site| look(site, input)));
+fuzz_target!(|input: &[u8]| SITE.with_borrow_mut(|site| check_input(site, input)));
 
-fn look(site: &mut Site, input: &[u8]) {
+fn check_input(site: &mut Site, input: &[u8]) {
     let mut parts = input.splitn(4, |byte| *byte == b'\n').chain([&b""[..]; 3]);
     let [query, referrer, agent, languages] = std::array::from_fn(|_| parts.next().unwrap_or_default());
     let line = [
@@ -69,7 +69,7 @@ fn values(site: &mut Site, line: &[u8]) -> Option<Vec<String>> {
     let values = LABELS.map(|label| {
         let mut values = names.iter().filter_map(|name| name.label()).filter(|(other, _)| *other == label);
         let (_, value) = values.next().expect("each label has a value");
-        assert_eq!(values.next(), None, "and one alone");
+        assert_eq!(values.next(), None, "a single value");
         value.to_owned()
     });
     Some(values.into())
@@ -116,7 +116,7 @@ fn site() -> Site {
     let text =
         Label::from_fn("text", |head| head.headers.get("accept-language")?.to_str().ok().map(Into::into));
     let labels = [
-        Label::referrer().own_host("own.example"),
+        Label::referrer().internal_host("own.example"),
         Label::campaign(),
         Label::device(),
         Label::browser(),

@@ -34,19 +34,19 @@ fn read(counter: &mut LogCounter, input: &[u8]) {
     while let Some(line) = lines.next().expect("it is in memory") {
         assert_eq!(line.range.start, position);
         position = line.range.end;
-        let read = parser.parse(line.text).map(|line| line.map(|line| seen(counter, &line)));
+        let read = parser.parse(line.text).map(|line| line.map(|line| describe(counter, &line)));
         if !format.has_directives() {
-            let alone = Parser::new(format.clone())
+            let separately = Parser::new(format.clone())
                 .parse(line.text)
-                .map(|line| line.map(|line| seen(counter, &line)));
-            assert_eq!(read, alone);
+                .map(|line| line.map(|line| describe(counter, &line)));
+            assert_eq!(read, separately);
         }
     }
     assert_eq!(position, log.len() as u64);
 }
 
 /// Formats the fields of a line, and the decision.
-fn seen(counter: &mut LogCounter, line: &counter_log::Line<'_>) -> String {
+fn describe(counter: &mut LogCounter, line: &counter_log::Line<'_>) -> String {
     let headers: Vec<_> = line.headers().collect();
     let decision = counter.decide(line, VisitorKey::new([7; 16]));
     format!("{line:?} {:?} {:?} {:?} {headers:?} {decision:?}", line.method, line.target, line.peer)

@@ -37,8 +37,11 @@ fn read(recorder: &Recorder, counter: &mut LogCounter, line: &[u8]) {
             if let Decision::Counted { hits, .. } = record.decide(counter, key) {
                 assert!(!hits.is_empty());
             }
-            let shown = format!("{record:?}");
-            assert!(!shown.contains("user_agent") && !shown.contains("address"), "{shown}");
+            let debug_output = format!("{record:?}");
+            assert!(
+                !debug_output.contains("user_agent") && !debug_output.contains("address"),
+                "{debug_output}"
+            );
         }
         Ok(_) => {}
         Err(error) => assert!(!error.to_string().is_empty()),

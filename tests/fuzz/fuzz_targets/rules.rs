@@ -26,10 +26,10 @@ use http::Method;
 use libfuzzer_sys::fuzz_target;
 
 /// Maximum number of entries. More entries would only be slower, but not find more.
-const MOST: usize = 8;
+const MAX_ENTRIES: usize = 8;
 
 /// Maximum length of a path that can be matched.
-const LONGEST: usize = 8192;
+const MAX_PATH_LENGTH: usize = 8192;
 
 #[derive(Default)]
 struct Input<'a> {
@@ -44,7 +44,7 @@ struct Given<'a> {
     rules: Vec<GivenRule<'a>>,
     excluded: Vec<&'a str>,
     by_matched_path: bool,
-    otherwise: Option<&'a str>,
+    default_counter: Option<&'a str>,
 }
 
 #[derive(Clone)]
@@ -60,7 +60,7 @@ fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);
     let Input { given, method, template, paths } = Input::read(&text);
     let built = given.build();
-    assert_eq!(built.is_ok(), given.reversed().build().is_ok(), "the order decides whether it builds");
+    assert_eq!(built.is_ok(), given.reversed().build().is_ok(), "building depends on the order");
     let given = match built {
         Ok(_) => given,
         Err(error) => {
@@ -68,13 +68,13 @@ fuzz_target!(|input: &[u8]| {
             given.compatible()
         }
     };
-    let rules = given.build().expect("each of them was tried");
+    let rules = given.build().expect("conflicts have been removed");
     let reversed = given.reversed().build().expect("the same in another order");
     for path in &paths {
         check(&rules, &method, path, template);
         let (one, other) =
             (rules.explain(&method, path, template), reversed.explain(&method, path, template));
-        assert_eq!(one, other, "the order decides");
+        assert_eq!(one, other, "the decision depends on the order");
     }
 });
 
@@ -84,15 +84,15 @@ fn check(rules: &Rules, method: &Method, path: &str, template: Option<&str>) {
     assert_eq!(explained.decision, rules.decide(method, path, template));
     if let Some(counter) = explained.decision.counter() {
         let named = rules.counters().any(|name| name == counter) || template == Some(counter);
-        assert!(named, "nobody named the counter {counter:?}");
+        assert!(named, "unknown counter {counter:?}");
     }
     // The encoded path may be too long to be matched.
-    let Some(normal) = explained.path.as_ref().filter(|path| path.len() <= LONGEST) else { return };
+    let Some(normal) = explained.path.as_ref().filter(|path| path.len() <= MAX_PATH_LENGTH) else { return };
     let again = rules.explain(method, normal, template);
-    assert_eq!(again.path.as_ref(), Some(normal), "the normal form of {path:?} has another one");
+    assert_eq!(again.path.as_ref(), Some(normal), "the normal form of {path:?} is not stable");
     assert_eq!(again.decision, explained.decision);
 
-    if path.contains(['?', '#']) || path.len() * 3 + 4 > LONGEST {
+    if path.contains(['?', '#']) || path.len() * 3 + 4 > MAX_PATH_LENGTH {
         return;
     }
     let with_a_parameter = format!("{path};a=b");
@@ -127,24 +127,24 @@ impl<'a> Input<'a> {
         let sign = line.chars().next().unwrap_or_default();
         let rest = &line[sign.len_utf8().min(line.len())..];
         let given = &mut self.given;
-        let room = given.rules.len() < MOST;
+        let has_capacity = given.rules.len() < MAX_ENTRIES;
         match (sign, given.rules.last_mut()) {
-            ('=', _) if room => given.rules.push(GivenRule::new(rest)),
-            ('+', Some(rule)) if rule.patterns.len() < MOST => rule.patterns.push(rest),
-            ('@', Some(rule)) if rule.methods.len() < MOST => {
+            ('=', _) if has_capacity => given.rules.push(GivenRule::new(rest)),
+            ('+', Some(rule)) if rule.patterns.len() < MAX_ENTRIES => rule.patterns.push(rest),
+            ('@', Some(rule)) if rule.methods.len() < MAX_ENTRIES => {
                 rule.methods.extend(Method::from_bytes(rest.as_bytes()));
             }
             ('#', Some(rule)) => rule.weight = rest.parse().unwrap_or(rule.weight),
             ('!', Some(rule)) => rule.visitors = false,
-            ('-', _) if given.excluded.len() < MOST => given.excluded.push(rest),
-            ('_', _) => given.otherwise = Some(rest),
+            ('-', _) if given.excluded.len() < MAX_ENTRIES => given.excluded.push(rest),
+            ('_', _) => given.default_counter = Some(rest),
             ('$', _) => given.by_matched_path = true,
             ('>', _) => self.method = Method::from_bytes(rest.as_bytes()).unwrap_or_default(),
             ('<', _) => self.template = Some(rest),
-            ('&', _) if !rest.is_empty() && self.paths.len() < MOST => {
-                self.paths.push(rest.repeat(LONGEST / rest.len() + 1));
+            ('&', _) if !rest.is_empty() && self.paths.len() < MAX_ENTRIES => {
+                self.paths.push(rest.repeat(MAX_PATH_LENGTH / rest.len() + 1));
             }
-            _ if self.paths.len() < MOST => self.paths.push(line.to_owned()),
+            _ if self.paths.len() < MAX_ENTRIES => self.paths.push(line.to_owned()),
             _ => {}
         }
     }
@@ -160,7 +160,7 @@ impl Given<'_> {
         if self.by_matched_path {
             builder = builder.by_matched_path();
         }
-        if let Some(counter) = self.otherwise {
+        if let Some(counter) = self.default_counter {
             builder = builder.default_counter(counter);
         }
         builder.build()
@@ -180,9 +180,9 @@ impl Given<'_> {
     /// Removes entries that conflict with earlier entries.
     fn compatible(self) -> Self {
         let mut kept = Self { by_matched_path: self.by_matched_path, ..Self::default() };
-        kept.otherwise = self.otherwise;
+        kept.default_counter = self.default_counter;
         if kept.build().is_err() {
-            kept.otherwise = None;
+            kept.default_counter = None;
         }
         for rule in self.rules {
             kept.rules.push(rule);

@@ -3,7 +3,7 @@
 
 use std::f64::consts::TAU;
 
-use super::simulated::{FORTNIGHT, Labeled, Random, labeled, rows, somewhere, traffic, whole};
+use super::simulated::{FORTNIGHT, Labeled, Random, labeled, random_row, rows, traffic, whole};
 
 const DAY: usize = 288;
 
@@ -16,8 +16,8 @@ pub fn corpus(seed: u64) -> Vec<Labeled> {
 }
 
 /// Returns a uniform random number in this range.
-fn between(random: &mut Random, least: f64, most: f64) -> f64 {
-    least + (most - least) * random.unit()
+fn between(random: &mut Random, min: f64, max: f64) -> f64 {
+    min + (max - min) * random.unit()
 }
 
 /// Returns a random sign.
@@ -27,12 +27,12 @@ fn sign(random: &mut Random) -> f64 {
 
 /// Returns two weeks with an anomaly that starts at a random row. `value` is called with the row and the
 /// number of rows since the start of the anomaly.
-fn one(
+fn one_anomaly(
     random: &mut Random,
     name: &str,
     mut value: impl FnMut(&mut Random, usize, Option<usize>) -> f64,
 ) -> Labeled {
-    let at = somewhere(random, FORTNIGHT);
+    let at = random_row(random, FORTNIGHT);
     let mut inner = random.clone();
     _ = random.unit();
     let series = rows(name, 300, FORTNIGHT, |row, _| value(&mut inner, row, row.checked_sub(at)));
@@ -40,7 +40,7 @@ fn one(
 }
 
 /// Returns two weeks without an anomaly.
-fn nothing(random: &mut Random, name: &str, mut value: impl FnMut(&mut Random, usize) -> f64) -> Labeled {
+fn no_anomaly(random: &mut Random, name: &str, mut value: impl FnMut(&mut Random, usize) -> f64) -> Labeled {
     let mut inner = random.clone();
     _ = random.unit();
     rows(name, 300, FORTNIGHT, |row, _| value(&mut inner, row))
@@ -56,23 +56,25 @@ fn strong_noise(random: &mut Random) -> Vec<Labeled> {
         let squares: f64 = (0..4).map(|_| random.normal().powi(2)).sum();
         random.normal() / (squares / 4.0).sqrt()
     };
-    let mut kept = 0.0;
+    let mut noise = 0.0;
     vec![
-        one(random, "strong noise", move |random, _, since| 100.0 + 30.0 * (random.normal() + burst(since))),
-        one(random, "strong noise", move |random, _, since| {
+        one_anomaly(random, "strong noise", move |random, _, since| {
+            100.0 + 30.0 * (random.normal() + burst(since))
+        }),
+        one_anomaly(random, "strong noise", move |random, _, since| {
             100.0 + 10.0 * (heavy(random) + 2.0 * burst(since))
         }),
-        one(random, "strong noise", move |random, _, since| {
+        one_anomaly(random, "strong noise", move |random, _, since| {
             let mean = 8.0 * (0.7 * random.normal() + 0.35 * burst(since)).exp();
             random.poisson(mean)
         }),
         // Autocorrelated noise.
-        one(random, "strong noise", move |random, _, since| {
-            kept = 0.9 * kept + random.normal();
-            50.0 + 5.0 * kept + 10.0 * burst(since)
+        one_anomaly(random, "strong noise", move |random, _, since| {
+            noise = 0.9 * noise + random.normal();
+            50.0 + 5.0 * noise + 10.0 * burst(since)
         }),
-        nothing(random, "strong noise", move |random, _| 100.0 + 10.0 * heavy(random)),
-        nothing(random, "strong noise", move |random, _| (20.0 + 12.0 * random.normal()).abs()),
+        no_anomaly(random, "strong noise", move |random, _| 100.0 + 10.0 * heavy(random)),
+        no_anomaly(random, "strong noise", move |random, _| (20.0 + 12.0 * random.normal()).abs()),
     ]
 }
 
@@ -83,23 +85,23 @@ fn slow_drift(random: &mut Random) -> Vec<Labeled> {
     let size = sign(random) * between(random, 8.0, 14.0);
     let odd = move |since: Option<usize>| if since.is_some_and(|since| since < 8) { size } else { 0.0 };
     let step = between(random, 0.3, 1.5);
-    let (mut walk, mut calm, mut pull) = (0.0, 0.0, 0.0);
+    let (mut walk, mut level, mut pull) = (0.0, 0.0, 0.0);
     vec![
-        one(random, "slow drift", move |random, row, since| {
+        one_anomaly(random, "slow drift", move |random, row, since| {
             500.0 + slope * 0.1 * row as f64 + 10.0 * (random.normal() + odd(since))
         }),
-        one(random, "slow drift", move |random, row, since| {
+        one_anomaly(random, "slow drift", move |random, row, since| {
             300.0 + swing * (TAU * row as f64 / period).sin() + 6.0 * (random.normal() + odd(since))
         }),
-        one(random, "slow drift", move |random, _, since| {
+        one_anomaly(random, "slow drift", move |random, _, since| {
             walk += step * random.normal();
             200.0 + walk + 2.0 * random.normal() + 2.0 * step.max(1.0) * odd(since)
         }),
-        nothing(random, "slow drift", move |random, _| {
-            calm += step * random.normal();
-            200.0 + calm
+        no_anomaly(random, "slow drift", move |random, _| {
+            level += step * random.normal();
+            200.0 + level
         }),
-        nothing(random, "slow drift", move |random, _| {
+        no_anomaly(random, "slow drift", move |random, _| {
             pull = 0.998 * pull + 0.4 * random.normal();
             random.poisson((4.5_f64 + 0.15 * pull).exp())
         }),
@@ -110,22 +112,22 @@ fn slow_drift(random: &mut Random) -> Vec<Labeled> {
 fn new_levels(random: &mut Random) -> Vec<Labeled> {
     let (up, down) = (between(random, 5.0, 12.0), between(random, 5.0, 12.0));
     let factor = if random.unit() < 0.5 { between(random, 0.35, 0.6) } else { between(random, 1.6, 3.0) };
-    let mut kept = 0.0;
+    let mut noise = 0.0;
     vec![
-        one(random, "new level", move |random, _, since| {
+        one_anomaly(random, "new level", move |random, _, since| {
             80.0 + 4.0 * (random.normal() + since.map_or(0.0, |_| up))
         }),
-        one(random, "new level", move |random, _, since| {
+        one_anomaly(random, "new level", move |random, _, since| {
             let spike = if random.unit() < 0.005 { 10.0 * random.unit() } else { 0.0 };
             200.0 + 8.0 * (random.normal() + spike - since.map_or(0.0, |_| down))
         }),
-        one(random, "new level", move |random, row, since| {
+        one_anomaly(random, "new level", move |random, row, since| {
             let factor = since.map_or(1.0, |_| factor);
             visits(random, 80.0 * factor * traffic(time(row)))
         }),
-        one(random, "new level", move |random, _, since| {
-            kept = 0.8 * kept + random.normal();
-            50.0 + 3.0 * kept + 6.0 * since.map_or(0.0, |_| up)
+        one_anomaly(random, "new level", move |random, _, since| {
+            noise = 0.8 * noise + random.normal();
+            50.0 + 3.0 * noise + 6.0 * since.map_or(0.0, |_| up)
         }),
     ]
 }
@@ -133,8 +135,8 @@ fn new_levels(random: &mut Random) -> Vec<Labeled> {
 /// Values that do not change for a few hours.
 fn flat_lines(random: &mut Random) -> Vec<Labeled> {
     let length = whole(between(random, 24.0, 200.0));
-    let still = move |since: Option<usize>| since.is_some_and(|since| since < length);
-    let (mut held, mut kept) = ([0.0; 4], 0.0);
+    let is_flat = move |since: Option<usize>| since.is_some_and(|since| since < length);
+    let (mut held, mut noise) = ([0.0; 4], 0.0);
     let [one_held, two_held, three_held, four_held] = &mut held;
     let hold = |held: &mut f64, is_still: bool, value: f64| {
         if !is_still {
@@ -143,20 +145,20 @@ fn flat_lines(random: &mut Random) -> Vec<Labeled> {
         *held
     };
     vec![
-        one(random, "flat line", |random, _, since| {
-            hold(one_held, still(since), 40.0 + 6.0 * random.normal())
+        one_anomaly(random, "flat line", |random, _, since| {
+            hold(one_held, is_flat(since), 40.0 + 6.0 * random.normal())
         }),
-        one(random, "flat line", |random, _, since| {
-            kept = 0.97 * kept + random.normal();
-            hold(two_held, still(since), 60.0 + 2.0 * kept + random.normal())
+        one_anomaly(random, "flat line", |random, _, since| {
+            noise = 0.97 * noise + random.normal();
+            hold(two_held, is_flat(since), 60.0 + 2.0 * noise + random.normal())
         }),
-        one(random, "flat line", |random, row, since| {
-            let usual = 100.0 + 20.0 * (TAU * row as f64 / DAY as f64).sin() + 4.0 * random.normal();
-            hold(three_held, still(since), usual)
+        one_anomaly(random, "flat line", |random, row, since| {
+            let typical = 100.0 + 20.0 * (TAU * row as f64 / DAY as f64).sin() + 4.0 * random.normal();
+            hold(three_held, is_flat(since), typical)
         }),
-        one(random, "flat line", |random, _, since| {
-            let usual = random.poisson(30.0);
-            hold(four_held, still(since), usual)
+        one_anomaly(random, "flat line", |random, _, since| {
+            let typical = random.poisson(30.0);
+            hold(four_held, is_flat(since), typical)
         }),
     ]
 }
@@ -167,15 +169,15 @@ fn spikes_in_seasons(random: &mut Random) -> Vec<Labeled> {
     let is_odd = move |since: Option<usize>| since.is_some_and(|since| since < rows);
     let swing = |row: usize| 0.5 - 0.5 * (TAU * row as f64 / DAY as f64).cos();
     vec![
-        one(random, "spike in a season", move |random, row, since| {
-            let usual = 20.0 + 60.0 * swing(row) + 3.0 * random.normal();
-            if is_odd(since) { usual + 60.0 * height } else { usual }
+        one_anomaly(random, "spike in a season", move |random, row, since| {
+            let typical = 20.0 + 60.0 * swing(row) + 3.0 * random.normal();
+            if is_odd(since) { typical + 60.0 * height } else { typical }
         }),
-        one(random, "spike in a season", move |random, row, since| {
-            let usual = 20.0 + 60.0 * swing(row) + 3.0 * random.normal();
-            if is_odd(since) { usual - 60.0 * height } else { usual }
+        one_anomaly(random, "spike in a season", move |random, row, since| {
+            let typical = 20.0 + 60.0 * swing(row) + 3.0 * random.normal();
+            if is_odd(since) { typical - 60.0 * height } else { typical }
         }),
-        one(random, "spike in a season", move |random, row, since| {
+        one_anomaly(random, "spike in a season", move |random, row, since| {
             let more = if is_odd(since) { 150.0 * height } else { 0.0 };
             visits(random, 150.0 * traffic(time(row)) + more)
         }),
@@ -188,15 +190,15 @@ fn changed_seasons(random: &mut Random) -> Vec<Labeled> {
     let steep = if random.unit() < 0.5 { between(random, 0.1, 0.4) } else { between(random, 1.8, 2.5) };
     let wave = |phase: f64| (TAU * phase).sin();
     vec![
-        one(random, "changed season", move |random, row, since| {
+        one_anomaly(random, "changed season", move |random, row, since| {
             let phase = row as f64 / DAY as f64 + since.map_or(0.0, |_| late);
             100.0 + 40.0 * wave(phase) + 4.0 * random.normal()
         }),
-        one(random, "changed season", move |random, row, since| {
+        one_anomaly(random, "changed season", move |random, row, since| {
             let size = since.map_or(1.0, |_| steep);
             100.0 + 40.0 * size * wave(row as f64 / DAY as f64) + 4.0 * random.normal()
         }),
-        one(random, "changed season", move |random, row, since| {
+        one_anomaly(random, "changed season", move |random, row, since| {
             let busy = if since.is_some() { 0.8 } else { traffic(time(row)) };
             visits(random, 60.0 * busy)
         }),
@@ -212,5 +214,5 @@ fn visits(random: &mut Random, mean: f64) -> f64 {
 
 /// Returns the time of a five-minute row.
 fn time(row: usize) -> u64 {
-    super::simulated::BEGIN + 300 * row as u64
+    super::simulated::START + 300 * row as u64
 }

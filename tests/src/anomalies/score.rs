@@ -22,8 +22,8 @@ pub struct Scored {
 }
 
 /// Weights of the standard profile.
-const FALSE_ALARM: f64 = 0.11;
-const MISSED: f64 = 1.0;
+const FALSE_ALARM_WEIGHT: f64 = 0.11;
+const MISSED_WEIGHT: f64 = 1.0;
 
 /// Result of a threshold for all series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub fn sigmoid(position: f64) -> f64 {
 /// Reward for a detection at this row, and the window that contains it.
 struct Row {
     score: f64,
-    worth: f64,
+    reward: f64,
     window: Option<usize>,
 }
 
@@ -66,8 +66,8 @@ pub fn best(series: &[Scored]) -> Outcome {
     }
     rows.sort_by(|one, other| other.score.total_cmp(&one.score));
     // Reward for each window so far. Initially, all windows are missed.
-    let mut worth = vec![-MISSED; windows];
-    let (mut sum, mut found, mut false_alarms) = (-MISSED * windows as f64, 0, 0);
+    let mut reward = vec![-MISSED_WEIGHT; windows];
+    let (mut sum, mut found, mut false_alarms) = (-MISSED_WEIGHT * windows as f64, 0, 0);
     let outcome = |threshold, sum: f64, found, false_alarms| Outcome {
         threshold,
         // For each window, the null detector gets -1, and the perfect detector gets 1.
@@ -81,13 +81,13 @@ pub fn best(series: &[Scored]) -> Outcome {
     while let Some(row) = rows.next() {
         match row.window {
             Some(window) => {
-                found += usize::from(worth[window] == -MISSED);
-                sum += (row.worth - worth[window]).max(0.0);
-                worth[window] = worth[window].max(row.worth);
+                found += usize::from(reward[window] == -MISSED_WEIGHT);
+                sum += (row.reward - reward[window]).max(0.0);
+                reward[window] = reward[window].max(row.reward);
             }
             None => {
                 false_alarms += 1;
-                sum += row.worth;
+                sum += row.reward;
             }
         }
         // A threshold must include all rows with the same score.
@@ -119,7 +119,7 @@ fn add(rows: &mut Vec<Row>, series: &Scored, windows: usize) -> usize {
     let counted: Vec<_> = series.windows.iter().filter(|window| window.end > probation).collect();
     for (at, score) in series.scores.iter().enumerate().skip(probation) {
         let inside = counted.iter().position(|window| window.contains(&at));
-        let worth = match inside {
+        let reward = match inside {
             Some(number) => {
                 let window = counted[number];
                 let width = window.len() as f64;
@@ -129,10 +129,10 @@ fn add(rows: &mut Vec<Row>, series: &Scored, windows: usize) -> usize {
                 let before = series.windows.iter().rfind(|window| window.end <= at && window.len() > 1);
                 let position =
                     before.map_or(3.0, |window| (at + 1 - window.end) as f64 / (window.len() - 1) as f64);
-                FALSE_ALARM * sigmoid(position)
+                FALSE_ALARM_WEIGHT * sigmoid(position)
             }
         };
-        rows.push(Row { score: *score, worth, window: inside.map(|number| windows + number) });
+        rows.push(Row { score: *score, reward, window: inside.map(|number| windows + number) });
     }
     counted.len()
 }

@@ -53,13 +53,13 @@ impl Random {
 }
 
 /// Start of all series: a Monday at midnight UTC.
-pub const BEGIN: u64 = 1_585_526_400;
+pub const START: u64 = 1_585_526_400;
 const DAY: f64 = 86_400.0;
 
 /// Returns the relative traffic of a site at this time. The mean is about 1. It falls to a tenth at night and
 /// to six tenths on weekends.
 pub fn traffic(seconds: u64) -> f64 {
-    let days = seconds.saturating_sub(BEGIN) as f64 / DAY;
+    let days = seconds.saturating_sub(START) as f64 / DAY;
     let time = days.fract();
     let hours = 1.0 - 0.8 * (TAU * (time - 0.1)).cos() + 0.15 * (2.0 * TAU * time).sin();
     // The transitions to and from the weekend take six hours, on Friday evening and Sunday night.
@@ -71,15 +71,15 @@ pub fn traffic(seconds: u64) -> f64 {
 
 /// Builds a series with this number of rows. `value` is called with the row and the time.
 pub(super) fn rows(name: &str, width: u32, rows: usize, mut value: impl FnMut(usize, u64) -> f64) -> Labeled {
-    let times: Vec<u64> = (0..rows as u64).map(|row| BEGIN + row * u64::from(width)).collect();
+    let times: Vec<u64> = (0..rows as u64).map(|row| START + row * u64::from(width)).collect();
     let values = times.iter().enumerate().map(|(row, time)| value(row, *time)).collect();
     Labeled { name: name.to_owned(), width, times, values, windows: Vec::new() }
 }
 
 /// Adds windows around anomalies that start at these rows. The windows cover a tenth of the series in total.
-pub(super) fn labeled(mut series: Labeled, begins: &[usize]) -> Labeled {
-    let half = series.values.len() / 20 / begins.len().max(1);
-    series.windows = begins.iter().map(|at| at - half..(at + half).min(series.values.len())).collect();
+pub(super) fn labeled(mut series: Labeled, starts: &[usize]) -> Labeled {
+    let half = series.values.len() / 20 / starts.len().max(1);
+    series.windows = starts.iter().map(|at| at - half..(at + half).min(series.values.len())).collect();
     series
 }
 
@@ -97,7 +97,7 @@ pub fn corpus(seed: u64) -> Vec<Labeled> {
 }
 
 /// Returns a random row for an anomaly that is past the training rows.
-pub(super) fn somewhere(random: &mut Random, rows: usize) -> usize {
+pub(super) fn random_row(random: &mut Random, rows: usize) -> usize {
     whole(rows as f64 * (0.3 + 0.6 * random.unit()))
 }
 
@@ -137,32 +137,32 @@ fn artificial(random: &mut Random) -> Vec<Labeled> {
 fn metrics(random: &mut Random) -> Vec<Labeled> {
     let mut made = Vec::new();
     for kind in ["shift", "noisier", "flat line", "spike", "ramp"] {
-        let at = somewhere(random, FORTNIGHT);
+        let at = random_row(random, FORTNIGHT);
         let mut random = random.clone();
         let series = rows(&format!("machine, {kind}"), 300, FORTNIGHT, |row, _| {
             let spike = if random.unit() < 0.01 { 15.0 * random.unit() } else { 0.0 };
-            let (usual, is_odd) = (40.0 + 2.0 * random.normal() + spike, row >= at && row < at + 200);
+            let (typical, is_odd) = (40.0 + 2.0 * random.normal() + spike, row >= at && row < at + 200);
             match kind {
-                "shift" if row >= at => usual + 15.0,
-                "noisier" if is_odd => usual + 8.0 * random.normal(),
+                "shift" if row >= at => typical + 15.0,
+                "noisier" if is_odd => typical + 8.0 * random.normal(),
                 "flat line" if is_odd => 40.0,
-                "spike" if (at..at + 4).contains(&row) => usual + 50.0,
-                "ramp" if is_odd => usual + (row - at) as f64 * 0.5,
-                _ => usual,
+                "spike" if (at..at + 4).contains(&row) => typical + 50.0,
+                "ramp" if is_odd => typical + (row - at) as f64 * 0.5,
+                _ => typical,
             }
         });
         made.push(labeled(series, &[at]));
     }
     for kind in ["drop", "jump"] {
-        let at = somewhere(random, 8000);
+        let at = random_row(random, 8000);
         let (mut random, mut wander) = (random.clone(), 0.0);
         let series = rows(&format!("temperature, {kind}"), 300, 8000, |row, time| {
             wander = 0.995 * wander + 0.3 * random.normal();
-            let usual = 80.0 + wander + 2.0 * (TAU * time as f64 / DAY).sin() + 0.3 * random.normal();
+            let typical = 80.0 + wander + 2.0 * (TAU * time as f64 / DAY).sin() + 0.3 * random.normal();
             match (kind, row >= at && row < at + 100) {
-                ("drop", true) => usual - 30.0 * ((row - at) as f64 / 10.0).min(1.0),
-                ("jump", true) => usual + 8.0,
-                _ => usual,
+                ("drop", true) => typical - 30.0 * ((row - at) as f64 / 10.0).min(1.0),
+                ("jump", true) => typical + 8.0,
+                _ => typical,
             }
         });
         made.push(labeled(series, &[at]));
@@ -176,30 +176,30 @@ fn counted(random: &mut Random) -> Vec<Labeled> {
     for (kind, mean) in
         [("outage", 60.0), ("half", 300.0), ("double", 60.0), ("burst", 60.0), ("burst at night", 8.0)]
     {
-        let mut at = somewhere(random, FORTNIGHT);
+        let mut at = random_row(random, FORTNIGHT);
         // During the day, except for the burst at night.
         at = at / 288 * 288 + if kind == "burst at night" { 20 } else { 150 };
         let mut random = random.clone();
         let series = rows(&format!("requests, {kind}"), 300, FORTNIGHT, |row, time| {
-            let usual = mean * traffic(time) * (1.0 + 0.1 * random.normal()).max(0.0);
+            let typical = mean * traffic(time) * (1.0 + 0.1 * random.normal()).max(0.0);
             let expected = match kind {
                 "outage" if (at..at + 12).contains(&row) => 0.0,
-                "half" if row >= at => usual / 2.0,
-                "double" if row >= at => usual * 2.0,
-                "burst" | "burst at night" if (at..at + 6).contains(&row) => usual + mean * 4.0,
-                _ => usual,
+                "half" if row >= at => typical / 2.0,
+                "double" if row >= at => typical * 2.0,
+                "burst" | "burst at night" if (at..at + 6).contains(&row) => typical + mean * 4.0,
+                _ => typical,
             };
             random.poisson(expected)
         });
         made.push(labeled(series, &[at]));
     }
-    let at = [somewhere(random, 8000) / 2, 4500 + somewhere(random, 3500)];
+    let at = [random_row(random, 8000) / 2, 4500 + random_row(random, 3500)];
     let mut random = random.clone();
     let bursts = rows("messages", 300, 8000, |row, time| {
         let burst = if random.unit() < 0.01 { 150.0 * random.unit() } else { 0.0 };
         let odd = if at.iter().any(|at| (*at..at + 6).contains(&row)) { 900.0 } else { 0.0 };
-        let usual = 20.0 * traffic(time) * (0.4 * random.normal()).exp();
-        random.poisson(usual + burst + odd)
+        let typical = 20.0 * traffic(time) * (0.4 * random.normal()).exp();
+        random.poisson(typical + burst + odd)
     });
     made.push(labeled(bursts, &at));
     let holidays = [100, 150, 190];

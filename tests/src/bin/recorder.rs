@@ -14,7 +14,7 @@ use counter_core::{Counters, RedisStore};
 use tokio::time::sleep;
 
 /// Number of hits to announce. This must be more than the hits in a single iteration.
-const ASKED: u64 = 50;
+const HITS_PER_LINE: u64 = 50;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -30,13 +30,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let all = ["a", "b", "c"].map(|name| recorder.counter(name));
     let key = VisitorKey::new([7; 16]);
     let (mut recorded, mut pace) = (0_u64, seed);
-    let (mut asked, mut durable, mut is_failing) = (0, 0, false);
+    let (mut announced, mut durable, mut is_failing) = (0, 0, false);
     loop {
         pace = pace.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let hits = 1 + (pace >> 60);
-        if recorded + hits > asked {
-            asked = recorded + ASKED;
-            println(&format!("asked {asked}"))?;
+        if recorded + hits > announced {
+            announced = recorded + HITS_PER_LINE;
+            println(&format!("announced {announced}"))?;
         }
         for _ in 0..hits {
             let counter = all[usize::try_from(recorded % 3)?];

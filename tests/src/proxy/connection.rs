@@ -15,13 +15,13 @@ use super::frames::{Frame, Frames};
 use crate::resp;
 
 /// Time to wait for replies to earlier requests when a request is dropped.
-const GRACE: Duration = Duration::from_secs(1);
+const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Receive buffer in bytes while we do not read from a client.
-const UNREAD: usize = 4 * 1024;
+const PAUSED_RECEIVE_BUFFER: usize = 4 * 1024;
 
 /// Receive buffer in bytes when we resume reading.
-const READ: usize = 1024 * 1024;
+const RECEIVE_BUFFER: usize = 1024 * 1024;
 
 /// Handles a connection, which can be closed by either side or by a fault.
 pub(super) async fn carry(mut client: TcpStream, number: u64, faults: Arc<Faults>) {
@@ -31,19 +31,19 @@ pub(super) async fn carry(mut client: TcpStream, number: u64, faults: Arc<Faults
         tokio::select! {
             biased;
             () = faults.until(|conduct| conduct.refuse) => Fault::None,
-            () = faults.until(|conduct| conduct.forgotten >= number) => {
+            () = faults.until(|conduct| conduct.frozen >= number) => {
                 // Both ends stay open, but nothing is forwarded.
                 faults.until(|conduct| conduct.refuse).await;
                 Fault::None
             }
             () = faults.until(|conduct| conduct.black_hole) => Fault::BlackHole,
-            () = faults.until(|conduct| conduct.desynchronized >= number) => Fault::Nonsense,
+            () = faults.until(|conduct| conduct.desynchronized >= number) => Fault::Desynchronized,
             () = &mut passing => Fault::None,
         }
     };
     match ended {
         Fault::None => {}
-        Fault::Nonsense => answer_nonsense(&mut client).await,
+        Fault::Desynchronized => reply_ok(&mut client).await,
         Fault::BlackHole => {
             let mut nowhere = io::sink();
             tokio::select! {
@@ -58,11 +58,11 @@ pub(super) async fn carry(mut client: TcpStream, number: u64, faults: Arc<Faults
 enum Fault {
     None,
     BlackHole,
-    Nonsense,
+    Desynchronized,
 }
 
 /// Replies `OK` to everything until the client disconnects.
-async fn answer_nonsense(client: &mut TcpStream) {
+async fn reply_ok(client: &mut TcpStream) {
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(1..) = client.read(&mut bytes).await {
         if client.write_all(b"+OK\r\n").await.is_err() {
@@ -87,12 +87,12 @@ async fn pass(client: &mut TcpStream, faults: &Faults) {
         let is_lost = AtomicBool::new(false);
         tokio::select! {
             () = pass_statements(from_client, to_server, &is_lost, faults) => {}
-            () = pass_answers(from_server, to_client, &is_lost, faults) => {}
+            () = pass_responses(from_server, to_client, &is_lost, faults) => {}
         }
         return;
     }
-    let (asked, unanswered) = mpsc::unbounded_channel();
-    let requests = pass_requests(from_client, to_server, asked, faults);
+    let (pending, unanswered) = mpsc::unbounded_channel();
+    let requests = pass_requests(from_client, to_server, pending, faults);
     let mut replies = pin!(pass_replies(from_server, to_client, unanswered, faults));
     let ended = tokio::select! {
         ended = requests => ended,
@@ -100,7 +100,7 @@ async fn pass(client: &mut TcpStream, faults: &Faults) {
     };
     if ended == Ended::Dropped {
         // Only the dropped request is lost. Earlier requests should still get a reply.
-        drop(time::timeout(GRACE, replies).await);
+        drop(time::timeout(DROP_TIMEOUT, replies).await);
     }
 }
 
@@ -118,7 +118,7 @@ async fn pass_statements(
         faults.count_request();
         // This must not match READ COMMITTED.
         let is_word = |word: &[u8]| word.starts_with(b"COMMIT") && word.get(6) != Some(&b'T');
-        let is_commit = (0..read).any(|place| is_word(&bytes[place..read]));
+        let is_commit = (0..read).any(|start| is_word(&bytes[start..read]));
         if is_commit && faults.to_drop.spend() {
             return;
         }
@@ -132,7 +132,7 @@ async fn pass_statements(
 }
 
 /// Forwards responses, and returns if the server disconnects or a response is dropped.
-async fn pass_answers(
+async fn pass_responses(
     mut server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
     is_lost: &AtomicBool,
@@ -143,7 +143,7 @@ async fn pass_answers(
         if is_lost.load(Ordering::SeqCst) {
             return;
         }
-        faults.until_due(time::Instant::now()).await;
+        faults.until_forwardable(time::Instant::now()).await;
         faults.count_reply();
         if client.write_all(&bytes[..read]).await.is_err() {
             return;
@@ -159,7 +159,7 @@ enum Ended {
 }
 
 /// Describes how to handle the reply to a request.
-enum Asked {
+enum PendingReply {
     /// Not a call. The reply is forwarded.
     Other,
     /// Calls a script or executes a transaction.
@@ -167,7 +167,7 @@ enum Asked {
     /// A different command was sent to the server. These bytes replace the reply.
     Replaced(Vec<u8>),
     /// Nothing was sent to the server. These bytes are the reply.
-    Answered(Vec<u8>),
+    Canned(Vec<u8>),
 }
 
 /// Tracks the transaction state of a client.
@@ -193,7 +193,7 @@ impl Dialogue {
 async fn pass_requests(
     client: ReadHalf<'_>,
     mut server: impl AsyncWrite + Unpin,
-    asked: mpsc::UnboundedSender<Asked>,
+    pending: mpsc::UnboundedSender<PendingReply>,
     faults: &Faults,
 ) -> Ended {
     let mut requests = Frames::new(client);
@@ -204,9 +204,9 @@ async fn pass_requests(
             () = faults.until(|conduct| conduct.stop_reading) => {
                 let socket = SockRef::from(requests.reader().as_ref());
                 // This only affects how soon the client notices.
-                drop(socket.set_recv_buffer_size(UNREAD));
+                drop(socket.set_recv_buffer_size(PAUSED_RECEIVE_BUFFER));
                 faults.until(|conduct| !conduct.stop_reading).await;
-                drop(socket.set_recv_buffer_size(READ));
+                drop(socket.set_recv_buffer_size(RECEIVE_BUFFER));
                 continue;
             }
             request = requests.next() => request,
@@ -221,17 +221,17 @@ async fn pass_requests(
             // While we wait, we do not check if the client has disconnected.
             faults.until(|conduct| !conduct.hold).await;
         }
-        let (becomes, bytes) = if !is_call {
-            (Asked::Other, request.bytes)
-        } else if !faults.to_answer.spend() {
-            (Asked::Call, request.bytes)
+        let (reply, bytes) = if !is_call {
+            (PendingReply::Other, request.bytes)
+        } else if !faults.to_reply.spend() {
+            (PendingReply::Call, request.bytes)
         } else if request.is_any_of(&["EXEC"]) {
             // The server must leave the transaction.
-            (Asked::Replaced(faults.answer()), resp::encode(&["DISCARD"]))
+            (PendingReply::Replaced(faults.canned_reply()), resp::encode(&["DISCARD"]))
         } else {
-            (Asked::Answered(faults.answer()), Vec::new())
+            (PendingReply::Canned(faults.canned_reply()), Vec::new())
         };
-        if asked.send(becomes).is_err() || server.write_all(&bytes).await.is_err() {
+        if pending.send(reply).is_err() || server.write_all(&bytes).await.is_err() {
             return Ended::Gone;
         }
     }
@@ -242,7 +242,7 @@ async fn pass_requests(
 async fn pass_replies(
     server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
-    mut unanswered: mpsc::UnboundedReceiver<Asked>,
+    mut unanswered: mpsc::UnboundedReceiver<PendingReply>,
     faults: &Faults,
 ) {
     let mut replies = Frames::new(server);
@@ -252,11 +252,11 @@ async fn pass_replies(
         let (bytes, received) = tokio::select! {
             // The order matters: we must know the request before we read the reply.
             biased;
-            asked = unanswered.recv(), if awaited.is_none() => match asked {
+            pending = unanswered.recv(), if awaited.is_none() => match pending {
                 None => return,
-                Some(Asked::Answered(bytes)) => (bytes, time::Instant::now()),
-                Some(asked) => {
-                    awaited = Some(asked);
+                Some(PendingReply::Canned(bytes)) => (bytes, time::Instant::now()),
+                Some(pending) => {
+                    awaited = Some(pending);
                     continue;
                 }
             },
@@ -264,13 +264,13 @@ async fn pass_replies(
                 let Some(reply) = reply else { return };
                 let request = if reply.is_push() { None } else { awaited.take() };
                 match request {
-                    Some(Asked::Call) if !reply.is_not_run() && faults.to_swallow.spend() => return,
-                    Some(Asked::Replaced(bytes)) => (bytes, reply.received),
+                    Some(PendingReply::Call) if !reply.is_not_run() && faults.to_swallow.spend() => return,
+                    Some(PendingReply::Replaced(bytes)) => (bytes, reply.received),
                     _ => (reply.bytes, reply.received),
                 }
             }
         };
-        faults.until_due(received).await;
+        faults.until_forwardable(received).await;
         faults.count_reply();
         if client.write_all(&bytes).await.is_err() {
             return;

@@ -15,11 +15,11 @@ pub(super) struct Faults {
     pub(super) conduct: watch::Sender<Conduct>,
     pub(super) to_swallow: Budget,
     pub(super) to_drop: Budget,
-    pub(super) to_answer: Budget,
+    pub(super) to_reply: Budget,
     /// Calls to forward before the proxy starts to hold calls.
     pub(super) to_pass: Budget,
     pub(super) to_hold: Budget,
-    answer: Mutex<Vec<u8>>,
+    canned_reply: Mutex<Vec<u8>>,
     connections: AtomicU64,
     round_trips: AtomicU64,
     /// Whether a reply was forwarded since the latest request.
@@ -43,12 +43,12 @@ pub(super) struct Conduct {
     pub(super) stop_reading: bool,
     pub(super) hold: bool,
     /// Number of connections that are frozen, in the order in which they were accepted.
-    pub(super) forgotten: u64,
+    pub(super) frozen: u64,
     /// Number of connections that are out of sync, in the order in which they were accepted.
     pub(super) desynchronized: u64,
     pub(super) delay: Duration,
     /// Time without requests that is required to forward a reply.
-    pub(super) silence: Duration,
+    pub(super) idle_time: Duration,
 }
 
 impl Faults {
@@ -59,10 +59,10 @@ impl Faults {
             conduct: watch::Sender::default(),
             to_swallow: Budget::default(),
             to_drop: Budget::default(),
-            to_answer: Budget::default(),
+            to_reply: Budget::default(),
             to_pass: Budget::default(),
             to_hold: Budget::default(),
-            answer: Mutex::default(),
+            canned_reply: Mutex::default(),
             connections: AtomicU64::new(0),
             round_trips: AtomicU64::new(0),
             has_replied: AtomicBool::new(true),
@@ -94,12 +94,12 @@ impl Faults {
     }
 
     /// Returns the reply that is sent by the proxy.
-    pub(super) fn answer(&self) -> Vec<u8> {
-        self.answer.lock().expect("nothing panics under this lock").clone()
+    pub(super) fn canned_reply(&self) -> Vec<u8> {
+        self.canned_reply.lock().expect("nothing panics under this lock").clone()
     }
 
-    pub(super) fn set_answer(&self, answer: Vec<u8>) {
-        *self.answer.lock().expect("nothing panics under this lock") = answer;
+    pub(super) fn set_canned_reply(&self, canned_reply: Vec<u8>) {
+        *self.canned_reply.lock().expect("nothing panics under this lock") = canned_reply;
     }
 
     /// Waits until `such` returns `true` for the conduct.
@@ -109,12 +109,12 @@ impl Faults {
     }
 
     /// Waits until a reply that was received at this time may be forwarded.
-    pub(super) async fn until_due(&self, received: Instant) {
+    pub(super) async fn until_forwardable(&self, received: Instant) {
         let Conduct { delay, .. } = *self.conduct.borrow();
         let mut due = received + delay;
         loop {
             let last_request = *self.last_request.lock().expect("nothing panics under this lock");
-            due = due.max(last_request + self.conduct.borrow().silence);
+            due = due.max(last_request + self.conduct.borrow().idle_time);
             if due <= Instant::now() {
                 return;
             }

@@ -50,7 +50,7 @@ async fn servers() -> (RedisServer, FaultProxy) {
 }
 
 #[tokio::test]
-async fn a_swallowed_reply_has_been_applied_and_its_connection_is_closed() {
+async fn a_swallowed_reply_is_applied_and_closes_the_connection() {
     let (redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     proxy.swallow_replies(1);
@@ -67,7 +67,7 @@ async fn a_swallowed_reply_has_been_applied_and_its_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn a_script_that_the_server_does_not_know_is_no_reply_to_swallow() {
+async fn noscript_replies_are_not_swallowed() {
     let (_redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     proxy.swallow_replies(1);
@@ -80,7 +80,7 @@ async fn a_script_that_the_server_does_not_know_is_no_reply_to_swallow() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_has_not_been_applied_and_those_before_it_are_answered() {
+async fn a_dropped_request_is_not_applied_but_earlier_requests_are() {
     let (redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     proxy.drop_requests(1);
@@ -93,7 +93,7 @@ async fn a_dropped_request_has_not_been_applied_and_those_before_it_are_answered
 }
 
 #[tokio::test]
-async fn a_client_of_the_newer_protocol_is_understood() {
+async fn resp3_clients_are_supported() {
     let (_redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     client.send(&[&["HELLO", "3"], &["CLIENT", "TRACKING", "ON", "BCAST"]]).await;
@@ -133,7 +133,7 @@ async fn a_transaction_is_one_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_proxy_answers_has_not_been_applied() {
+async fn a_call_with_a_canned_reply_is_not_applied() {
     let (redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     let refused = Some(Value::Error("LOADING Redis is loading".to_owned()));
@@ -146,13 +146,13 @@ async fn a_call_that_the_proxy_answers_has_not_been_applied() {
     assert!(client.reply().await.is_some());
     assert!(client.reply().await.is_some());
     assert_eq!(client.reply().await, refused);
-    assert_eq!((redis.bytes(&["GET", "n"]), proxy.answered()), (None, 2));
+    assert_eq!((redis.bytes(&["GET", "n"]), proxy.replied()), (None, 2));
     client.send(&[&INCREMENT]).await;
     assert_eq!(client.reply().await, Some(Value::Int(1)));
 }
 
 #[tokio::test]
-async fn a_held_call_arrives_when_it_is_released_and_those_before_it_pass() {
+async fn a_held_call_is_forwarded_on_release() {
     let (redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     proxy.hold_calls_after(2, 1);
@@ -167,7 +167,7 @@ async fn a_held_call_arrives_when_it_is_released_and_those_before_it_pass() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_not_read_cannot_write_for_long() {
+async fn an_unread_client_blocks_when_buffers_are_full() {
     let (_redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     client.send(&[&["PING"]]).await;
@@ -191,12 +191,12 @@ async fn a_client_that_is_not_read_cannot_write_for_long() {
 }
 
 #[tokio::test]
-async fn a_forgotten_connection_is_silent_and_a_new_one_works() {
+async fn a_frozen_connection_is_silent_but_new_connections_work() {
     let (redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     client.send(&[&["PING"]]).await;
     assert!(client.reply().await.is_some());
-    proxy.forget();
+    proxy.freeze();
     client.send(&[&INCREMENT]).await;
     assert!(timeout(Duration::from_millis(50), client.replies.next()).await.is_err());
     let mut new = Client::connect(proxy.address()).await;
@@ -210,7 +210,7 @@ async fn a_forgotten_connection_is_silent_and_a_new_one_works() {
 }
 
 #[tokio::test]
-async fn a_proxy_may_turn_to_another_server() {
+async fn new_connections_go_to_the_new_target() {
     let (redis, proxy) = servers().await;
     let other = RedisServer::start();
     let mut client = Client::connect(proxy.address()).await;
@@ -226,7 +226,7 @@ async fn a_proxy_may_turn_to_another_server() {
 }
 
 #[tokio::test]
-async fn a_long_pipeline_passes_in_order() {
+async fn a_long_pipeline_keeps_the_order() {
     let (_redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     let long = "x".repeat(200_000);
@@ -241,7 +241,7 @@ async fn a_long_pipeline_passes_in_order() {
 }
 
 #[tokio::test]
-async fn refusing_cuts_what_is_there_and_closes_what_comes() {
+async fn refuse_closes_open_and_new_connections() {
     let (_redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     client.send(&[&["PING"]]).await;
@@ -258,20 +258,20 @@ async fn refusing_cuts_what_is_there_and_closes_what_comes() {
 }
 
 #[tokio::test]
-async fn a_black_hole_takes_requests_and_answers_none() {
+async fn a_black_hole_accepts_requests_without_replies() {
     let (redis, proxy) = servers().await;
     proxy.black_hole(true);
     let mut client = Client::connect(proxy.address()).await;
     client.send(&[&INCREMENT]).await;
-    let silence = timeout(Duration::from_millis(50), client.replies.next()).await;
-    assert!(silence.is_err());
+    let reply = timeout(Duration::from_millis(50), client.replies.next()).await;
+    assert!(reply.is_err());
     proxy.black_hole(false);
     assert_eq!(client.reply().await, None);
     assert_eq!(redis.bytes(&["GET", "n"]), None);
 }
 
 #[tokio::test]
-async fn what_is_asked_together_is_one_round_trip() {
+async fn a_pipeline_is_one_round_trip() {
     let (_redis, proxy) = servers().await;
     proxy.delay_replies(Duration::from_millis(200));
     let mut client = Client::connect(proxy.address()).await;
@@ -285,7 +285,7 @@ async fn what_is_asked_together_is_one_round_trip() {
 }
 
 #[tokio::test]
-async fn a_delayed_reply_comes_that_much_later() {
+async fn a_delayed_reply_arrives_after_the_delay() {
     let (_redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     proxy.delay_replies(Duration::from_millis(50));
@@ -296,7 +296,7 @@ async fn a_delayed_reply_comes_that_much_later() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_closes_the_connection() {
+async fn a_killed_server_closes_the_connection() {
     let (mut redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     client.send(&[&["PING"]]).await;
@@ -310,7 +310,7 @@ async fn a_server_that_dies_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_dropped_proxy_cuts_its_connections() {
+async fn dropping_the_proxy_closes_connections() {
     let (_redis, proxy) = servers().await;
     let mut client = Client::connect(proxy.address()).await;
     client.send(&[&["PING"]]).await;

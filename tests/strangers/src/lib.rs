@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 const KEY: VisitorKey = VisitorKey::new([7; 16]);
 
 /// An error that ends a program.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A program's recorder, and the task that sends the hits.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Counting {
     ///
     /// # Errors
     /// If the variable is not set or not a valid URL.
-    pub async fn start() -> Result<Self, Failure> {
+    pub async fn start() -> Result<Self, BoxError> {
         let store = RedisStore::connect(&env::var("COUNTER_REDIS")?, Namespace::default()).await?;
         let mut counters = Counters::builder(store).build()?;
         let recorder = counters.recorder();
@@ -50,7 +50,7 @@ impl Counting {
     ///
     /// # Errors
     /// If the identity can't be used to distinguish visitors.
-    pub fn layer(&self, identity: impl Into<Identity>) -> Result<AccessCounterLayer, Failure> {
+    pub fn layer(&self, identity: impl Into<Identity>) -> Result<AccessCounterLayer, BoxError> {
         let layer = AccessCounterLayer::new(self.recorder.clone()).identity(identity.into().key(KEY))?;
         Ok(layer.facets([Facet::Method, Facet::Status]))
     }
@@ -65,7 +65,7 @@ impl Counting {
     ///
     /// # Errors
     /// If the hits can't be stored.
-    pub async fn finish(self) -> Result<(), Failure> {
+    pub async fn finish(self) -> Result<(), BoxError> {
         drop(self.stop);
         Ok(self.upkeep.await??)
     }
@@ -75,9 +75,9 @@ impl Counting {
 ///
 /// # Errors
 /// If binding or printing fails.
-pub async fn listen() -> Result<TcpListener, Failure> {
+pub async fn listen() -> Result<TcpListener, BoxError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    say_address(listener.local_addr()?)?;
+    print_address(listener.local_addr()?)?;
     Ok(listener)
 }
 
@@ -85,15 +85,15 @@ pub async fn listen() -> Result<TcpListener, Failure> {
 ///
 /// # Errors
 /// If the output is closed.
-pub fn say_address(address: SocketAddr) -> Result<(), Failure> {
-    say(&format!("listening on {address}"))
+pub fn print_address(address: SocketAddr) -> Result<(), BoxError> {
+    print_line(&format!("listening on {address}"))
 }
 
 /// Prints a line and flushes the output.
 ///
 /// # Errors
 /// If the output is closed.
-pub fn say(line: &str) -> Result<(), Failure> {
+pub fn print_line(line: &str) -> Result<(), BoxError> {
     let mut output = stdout().lock();
     writeln!(output, "{line}")?;
     Ok(output.flush()?)

@@ -11,7 +11,7 @@ use serde_json::json;
 use tests::{RedisServer, until};
 use tokio::time::timeout;
 
-use super::site::{LIMIT, Site, ask, check, encode, request, send, site, site_without_redis, visitor};
+use super::site::{LIMIT, Site, check, encode, fetch, request, send, site, site_without_redis, visitor};
 use crate::support::{precision, store, store_in};
 
 #[tokio::test]
@@ -19,14 +19,14 @@ async fn a_series_has_the_documented_shape() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
     site.record("hits", start, 12).await;
-    let answer = ask(&site.router, &format!("series?counter=hits&precision=60&from={start}")).await;
+    let response = fetch(&site.router, &format!("series?counter=hits&precision=60&from={start}")).await;
     let expected =
         format!(r#"{{"counter":"hits","precision":60,"samples":[{{"start":{start},"count":12}}]}}"#);
-    assert_eq!((answer.status, answer.body), (StatusCode::OK, expected));
+    assert_eq!((response.status, response.body), (StatusCode::OK, expected));
 }
 
 #[tokio::test]
-async fn a_series_has_its_samples_ascending_from_the_first_second_of_the_range_to_before_its_end() {
+async fn a_series_has_ascending_samples_and_the_end_of_the_range_is_exclusive() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(3600);
     for (minutes, count) in [(5, 4), (0, 1), (2, 2), (7, 8)] {
@@ -57,15 +57,15 @@ async fn a_series_may_have_a_sample_for_every_bucket() {
 }
 
 #[tokio::test]
-async fn a_range_is_all_that_is_kept_unless_it_is_said() {
+async fn the_default_range_is_the_whole_retention() {
     let site = site();
     site.recorder().record(site.recorder().counter("hits"), None);
-    let answer = ask(&site.router, "series?counter=hits&precision=3600&fill=zero").await.json();
-    assert_eq!(answer["samples"].as_array().map(Vec::len), Some(120));
+    let response = fetch(&site.router, "series?counter=hits&precision=3600&fill=zero").await.json();
+    assert_eq!(response["samples"].as_array().map(Vec::len), Some(120));
 }
 
 #[tokio::test]
-async fn a_series_of_several_counters_has_them_in_the_order_of_the_question() {
+async fn a_series_of_several_counters_has_the_requested_order() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
     for (counter, count) in [("a", 1), ("b", 2)] {
@@ -80,7 +80,7 @@ async fn a_series_of_several_counters_has_them_in_the_order_of_the_question() {
 }
 
 #[tokio::test]
-async fn the_top_has_the_most_visited_first_of_those_whose_names_begin_so() {
+async fn the_top_list_is_sorted_by_hits_and_filtered_by_prefix() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
     let fixed = [("hits", 9), ("status:2xx", 8), ("(other)", 4)];
@@ -91,7 +91,7 @@ async fn the_top_has_the_most_visited_first_of_those_whose_names_begin_so() {
     }
     let (from, to) = (start.as_unix(), start.plus(60).as_unix());
     let all = [("hits", 9), ("status:2xx", 8), ("(other)", 4), ("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
-    for (asked, expected) in [
+    for (requested, expected) in [
         ("", &all[3..]),
         ("&prefix=%2F", &all[3..6]),
         ("&prefix=%2F&limit=2", &all[3..5]),
@@ -105,23 +105,23 @@ async fn the_top_has_the_most_visited_first_of_those_whose_names_begin_so() {
         let top: Vec<_> =
             expected.iter().map(|(counter, count)| json!({"counter": counter, "count": count})).collect();
         let expected = json!({"precision": 60, "from": from, "to": to, "top": top});
-        check(&site.router, &format!("top?precision=60&from={from}&to={to}{asked}"), expected).await;
+        check(&site.router, &format!("top?precision=60&from={from}&to={to}{requested}"), expected).await;
     }
 }
 
 #[tokio::test]
-async fn what_a_form_leaves_empty_is_not_said() {
+async fn empty_parameters_are_ignored() {
     let mut site = site();
     site.record("hits", Timestamp::now(), 1).await;
-    let short = ask(&site.router, "series?counter=hits&precision=60").await.json();
+    let short = fetch(&site.router, "series?counter=hits&precision=60").await.json();
     check(&site.router, "series?counter=hits&precision=60&from=&to=&fill=", short).await;
-    let short = ask(&site.router, "counters").await.json();
+    let short = fetch(&site.router, "counters").await.json();
     check(&site.router, "counters?after=&limit=", short).await;
-    assert_eq!(ask(&site.router, "total?counter=hits&precision=").await.json()["parameter"], "precision");
+    assert_eq!(fetch(&site.router, "total?counter=hits&precision=").await.json()["parameter"], "precision");
 }
 
 #[tokio::test]
-async fn a_lifetime_has_what_no_precision_keeps() {
+async fn a_lifetime_includes_expired_hits() {
     let mut site = site();
     let now = Timestamp::now();
     site.record("hits", now.minus(80_000), 5).await;
@@ -133,7 +133,7 @@ async fn a_lifetime_has_what_no_precision_keeps() {
 }
 
 #[tokio::test]
-async fn a_forgotten_counter_is_gone_and_the_others_stay() {
+async fn a_forgotten_counter_is_gone_but_other_counters_stay() {
     let redis = RedisServer::start();
     let (memory, redis) = (MemoryStore::new(), store(&redis.url()).await);
     forget_one(Site::with(memory, Access::open().may_forget())).await;
@@ -146,17 +146,17 @@ async fn forget_one(mut site: Site) {
     }
     let path = "/admin/stats/api/counters?counter=gone";
     for _ in 0..2 {
-        let answer = request(&site.router, Method::DELETE, path, None).await;
-        assert_eq!((answer.status, &*answer.body), (StatusCode::NO_CONTENT, ""));
+        let response = request(&site.router, Method::DELETE, path, None).await;
+        assert_eq!((response.status, &*response.body), (StatusCode::NO_CONTENT, ""));
     }
-    let listed = ask(&site.router, "counters").await.json();
+    let listed = fetch(&site.router, "counters").await.json();
     assert_eq!(listed["counters"].as_array().map(Vec::len), Some(1), "{listed}");
     let expected = json!({"lifetimes": [{"counter": "stays", "total": 3}]});
     check(&site.router, "lifetimes?counter=stays", expected).await;
 }
 
 #[tokio::test]
-async fn every_problem_has_the_shape_of_rfc_9457() {
+async fn errors_have_the_shape_of_rfc_9457() {
     let site = Site::with(MemoryStore::new(), Access::open().may_forget());
     let table = [
         (Method::GET, "/api/total?counter=a&precision=1", 404, "Not Found"),
@@ -166,10 +166,10 @@ async fn every_problem_has_the_shape_of_rfc_9457() {
         (Method::DELETE, "/api/counters", 400, "Bad Request"),
     ];
     for (method, path, status, title) in table {
-        let answer = request(&site.router, method, &format!("/admin/stats{path}"), None).await;
-        assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.body);
-        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json", "{path}");
-        let problem = answer.json();
+        let response = request(&site.router, method, &format!("/admin/stats{path}"), None).await;
+        assert_eq!(response.status.as_u16(), status, "{path}: {}", response.body);
+        assert_eq!(response.headers[header::CONTENT_TYPE], "application/problem+json", "{path}");
+        let problem = response.json();
         assert_eq!((&problem["type"], &problem["title"]), (&json!("about:blank"), &json!(title)), "{path}");
         assert_eq!(problem["status"], status, "{path}");
         assert!(problem["detail"].is_string(), "{path}");
@@ -177,7 +177,7 @@ async fn every_problem_has_the_shape_of_rfc_9457() {
 }
 
 #[tokio::test]
-async fn who_has_the_answer_already_is_told_so_until_it_changes() {
+async fn a_cached_response_is_not_modified_until_it_changes() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(3600);
     site.record("hits", start, 2).await;
@@ -199,24 +199,24 @@ async fn who_has_the_answer_already_is_told_so_until_it_changes() {
 }
 
 #[tokio::test]
-async fn what_is_over_may_be_kept_for_a_while_and_what_goes_on_may_not() {
+async fn finished_ranges_may_be_cached_and_current_ranges_may_not() {
     let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start;
     site.record("hits", hour.minus(7200), 2).await;
     // The current hour can end in the meantime, but the hour after it will not.
-    for (to, kept) in [(hour.minus(3600), "private, max-age="), (hour.plus(7200), "private, no-cache")] {
+    for (to, caching) in [(hour.minus(3600), "private, max-age="), (hour.plus(7200), "private, no-cache")] {
         for question in ["series?counter=hits&", "total?counter=hits&", "uniques?counter=hits&", "top?"] {
             let path = format!("{question}precision=3600&from={}&to={to}", hour.minus(7200));
-            let answer = ask(&site.router, &path).await;
-            assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
-            let said = answer.headers[header::CACHE_CONTROL].to_str().expect("text");
-            assert!(said.starts_with(kept), "{question}: {said}");
+            let response = fetch(&site.router, &path).await;
+            assert_eq!(response.status, StatusCode::OK, "{}", response.body);
+            let cache_control = response.headers[header::CACHE_CONTROL].to_str().expect("text");
+            assert!(cache_control.starts_with(caching), "{question}: {cache_control}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_total_is_the_sum_of_its_range() {
+async fn a_total_is_the_sum_of_the_range() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(3600);
     for (minutes, count) in [(0, 1), (1, 2), (2, 4)] {
@@ -230,7 +230,7 @@ async fn a_total_is_the_sum_of_its_range() {
 }
 
 #[tokio::test]
-async fn uniques_are_of_all_the_counters_together() {
+async fn uniques_are_the_union_over_all_counters() {
     let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start;
     for (counter, person) in [("/", "ann"), ("/", "bob"), ("/articles", "bob"), ("/articles", "cy")] {
@@ -249,7 +249,7 @@ async fn uniques_are_of_all_the_counters_together() {
 }
 
 #[tokio::test]
-async fn counters_are_listed_by_name_with_the_precisions_that_they_have() {
+async fn counters_are_listed_by_name_with_their_precisions() {
     let mut site = site();
     // This was a day ago, so the finer precisions have already expired.
     site.record("b", Timestamp::now().minus(86_400), 2).await;
@@ -266,14 +266,14 @@ async fn counters_are_listed_by_name_with_the_precisions_that_they_have() {
 }
 
 #[tokio::test]
-async fn the_list_of_counters_has_pages_that_miss_none_and_repeat_none() {
+async fn pages_of_the_counter_list_have_no_gaps_or_duplicates() {
     let mut site = site();
     for number in 0..7 {
         site.record(&format!("counter {number}"), Timestamp::now(), 1).await;
     }
     let (mut listed, mut path) = (Vec::new(), "counters?limit=3".to_owned());
     loop {
-        let page = ask(&site.router, &path).await.json();
+        let page = fetch(&site.router, &path).await.json();
         let names = page["counters"].as_array().expect("a list");
         assert!(names.len() == 3 || page["next"].is_null(), "{page}");
         listed.extend(names.iter().map(|known| known["counter"].clone()));
@@ -285,7 +285,7 @@ async fn the_list_of_counters_has_pages_that_miss_none_and_repeat_none() {
 }
 
 #[tokio::test]
-async fn the_ledger_has_every_number_by_its_name() {
+async fn the_ledger_has_all_numbers_by_name() {
     let mut site = site();
     let counter = site.recorder().counter("hits");
     site.recorder().request(&[counter.hit()], Agent::Human);
@@ -311,12 +311,12 @@ async fn the_ledger_has_every_number_by_its_name() {
     });
     check(&site.router, "ledger", expected).await;
     site.counters.flush().await.expect("memory takes all");
-    let ledger = ask(&site.router, "ledger").await.json();
+    let ledger = fetch(&site.router, "ledger").await.json();
     assert_eq!((&ledger["hits"]["applied"], &ledger["hits"]["expired"]), (&json!(3), &json!(5)));
 }
 
 #[tokio::test]
-async fn health_is_what_is_pending_and_since_when() {
+async fn health_reports_pending_hits_and_their_age() {
     let mut site = site();
     site.recorder().record(site.recorder().counter("hits"), None);
     let expected = json!({
@@ -326,36 +326,36 @@ async fn health_is_what_is_pending_and_since_when() {
     });
     check(&site.router, "health", expected).await;
     site.counters.flush().await.expect("memory takes all");
-    let health = ask(&site.router, "health").await.json();
+    let health = fetch(&site.router, "health").await.json();
     assert_eq!((&health["pending"], &health["pending_cells"]), (&json!(0), &json!(0)));
     assert!(health["retained_bytes"].as_u64().is_some_and(|bytes| (100..1000).contains(&bytes)), "{health}");
     assert!(health["seconds_since_acknowledged"].as_f64().is_some_and(|seconds| seconds < 60.0), "{health}");
 }
 
 #[tokio::test]
-async fn health_tells_the_state_of_the_spool() {
+async fn health_reports_the_state_of_the_spool() {
     let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
     let path = folder.path().join("spool");
     let counters = Counters::builder(MemoryStore::new()).spool(&path).build();
     let mut site = Site::of(counters.expect("the folder is writable"), Access::open());
     site.recorder().record(site.recorder().counter("hits"), None);
-    let spool = ask(&site.router, "health").await.json()["spool"].clone();
+    let spool = fetch(&site.router, "health").await.json()["spool"].clone();
     assert_eq!((&spool["unwritten"], &spool["seconds_since_written"]), (&json!(1), &json!(null)), "{spool}");
     site.counters.flush().await.expect("memory takes all");
-    let spool = ask(&site.router, "health").await.json()["spool"].clone();
+    let spool = fetch(&site.router, "health").await.json()["spool"].clone();
     assert_eq!((&spool["unwritten"], &spool["leftovers"]), (&json!(0), &json!(0)), "{spool}");
     assert!(spool["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{spool}");
     std::fs::remove_dir_all(&path).expect("ours");
     site.recorder().record(site.recorder().counter("hits"), None);
     site.counters.flush().await.expect("memory takes all");
-    let health = ask(&site.router, "health").await.json();
-    assert_eq!(health["status"], "degraded", "hits are stored as ever: {health}");
+    let health = fetch(&site.router, "health").await.json();
+    assert_eq!(health["status"], "degraded", "hits are still stored: {health}");
     assert!(health["spool"]["failing_for_seconds"].as_f64().is_some(), "{health}");
     assert!(health["spool"]["last_error"].as_str().is_some(), "{health}");
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed() {
+async fn errors_name_the_parameter_the_value_and_the_allowed_values() {
     const COUNTS: &str = "1, 5, 60, 300, 3600, 18000, 86400";
     const TIME: &str = "Unix seconds, 0 to 253402300799";
     const NAME: &str = "1 to 200 bytes without control characters";
@@ -367,9 +367,9 @@ async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed()
         ("series?counter=a&precision=minute", "precision", Some("minute"), COUNTS),
         ("total?counter=a", "precision", None, COUNTS),
         ("uniques?counter=a&precision=60", "precision", Some("60"), "3600, 86400"),
-        ("series?precision=60", "counter", None, "the name of a counter"),
-        ("total?precision=60", "counter", None, "the name of a counter"),
-        ("uniques?precision=3600", "counter", None, "the name of a counter"),
+        ("series?precision=60", "counter", None, "a counter name"),
+        ("total?precision=60", "counter", None, "a counter name"),
+        ("uniques?precision=3600", "counter", None, "a counter name"),
         ("series?counter=&precision=60", "counter", Some(""), NAME),
         ("series?counter=a%0Ab&precision=60", "counter", Some("a\nb"), NAME),
         ("uniques?counter=a&counter=%00&precision=3600", "counter", Some("\0"), NAME),
@@ -392,14 +392,14 @@ async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed()
         ("top?precision=60&limit=1001", "limit", Some("1001"), "1 to 1000"),
         ("top?precision=60&counter=a", "counter", Some("a"), "precision, from, to, limit, prefix, kind"),
         ("top?precision=60&kind=label", "kind", Some("label"), "page, facet, all"),
-        ("lifetimes", "counter", None, "the name of a counter"),
+        ("lifetimes", "counter", None, "a counter name"),
         (&many, "counter", Some("101"), "at most 100 counters"),
     ];
     let site = site();
     for (path, parameter, value, allowed) in table {
-        let answer = ask(&site.router, path).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
-        let body = answer.json();
+        let response = fetch(&site.router, path).await;
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{path}: {}", response.body);
+        let body = response.json();
         assert_eq!(body["parameter"], parameter, "{path}: {body}");
         assert_eq!(body["value"].as_str(), value, "{path}: {body}");
         assert_eq!(body["allowed"], allowed, "{path}: {body}");
@@ -408,7 +408,7 @@ async fn what_cannot_be_understood_is_named_with_its_value_and_what_is_allowed()
 }
 
 #[tokio::test]
-async fn an_end_that_is_not_after_its_beginning_is_named_with_its_value() {
+async fn an_end_before_the_start_is_reported_with_the_value() {
     let table = [
         ("series?counter=a&precision=60&from=200&to=100", "to", "100", "Unix seconds after 200"),
         ("total?counter=a&precision=60&from=200&to=200", "to", "200", "Unix seconds after 200"),
@@ -417,51 +417,51 @@ async fn an_end_that_is_not_after_its_beginning_is_named_with_its_value() {
     ];
     let site = site();
     for (path, parameter, value, allowed) in table {
-        let answer = ask(&site.router, path).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
-        let body = answer.json();
+        let response = fetch(&site.router, path).await;
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{path}: {}", response.body);
+        let body = response.json();
         let named = [&body["parameter"], &body["value"], &body["allowed"]];
         assert_eq!(named, [parameter, value, allowed], "{path}: {body}");
     }
-    let future = ask(&site.router, "series?counter=a&precision=60&from=99999999999").await;
+    let future = fetch(&site.router, "series?counter=a&precision=60&from=99999999999").await;
     assert_eq!(future.json()["parameter"], "from", "{}", future.body);
 }
 
 #[tokio::test]
-async fn a_range_of_too_many_buckets_is_refused_with_how_many_they_are() {
+async fn a_range_with_too_many_buckets_is_rejected_with_their_number() {
     let table = [
         ("series?counter=a&precision=1&from=0&to=10001", "10001", "10000"),
         ("total?counter=a&precision=60&from=0&to=600001", "10001", "10000"),
         ("uniques?counter=a&counter=b&precision=3600&from=0&to=1803600", "1002", "1000"),
     ];
     let site = site();
-    for (path, asked, most) in table {
-        let answer = ask(&site.router, path).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
-        let body = answer.json();
+    for (path, requested, max) in table {
+        let response = fetch(&site.router, path).await;
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{path}: {}", response.body);
+        let body = response.json();
         assert_eq!(body["parameter"], "from", "{path}: {body}");
-        assert!(body["value"].as_str().is_some_and(|value| value.contains(asked)), "{path}: {body}");
-        assert!(body["allowed"].as_str().is_some_and(|allowed| allowed.contains(most)), "{path}: {body}");
+        assert!(body["value"].as_str().is_some_and(|value| value.contains(requested)), "{path}: {body}");
+        assert!(body["allowed"].as_str().is_some_and(|allowed| allowed.contains(max)), "{path}: {body}");
     }
 }
 
 #[tokio::test]
-async fn a_counter_that_nobody_knows_is_not_found() {
+async fn an_unknown_counter_is_not_found() {
     let mut site = site();
     site.record("hits", Timestamp::now(), 1).await;
     let questions =
         ["series?precision=3600&", "total?precision=3600&", "uniques?precision=3600&", "lifetimes?"];
     let several = "series?precision=3600&counter=hits&";
     for question in questions.into_iter().chain([several]) {
-        let answer = ask(&site.router, &format!("{question}counter=hit")).await;
-        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{question}: {}", answer.body);
-        let body = answer.json();
+        let response = fetch(&site.router, &format!("{question}counter=hit")).await;
+        assert_eq!(response.status, StatusCode::NOT_FOUND, "{question}: {}", response.body);
+        let body = response.json();
         assert_eq!((&body["parameter"], &body["value"]), (&json!("counter"), &json!("hit")), "{question}");
     }
 }
 
 #[tokio::test]
-async fn a_known_counter_without_samples_in_the_range_has_none() {
+async fn a_known_counter_without_samples_in_the_range_is_empty() {
     let mut site = site();
     site.record("hits", Timestamp::now(), 1).await;
     let empty = json!({"counter": "hits", "precision": 60, "samples": []});
@@ -469,15 +469,15 @@ async fn a_known_counter_without_samples_in_the_range_has_none() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_not_there_is_not_found() {
+async fn an_unknown_route_is_not_found() {
     let site = site();
-    let answer = ask(&site.router, "nothing").await;
-    assert_eq!(answer.status, StatusCode::NOT_FOUND);
-    assert!(answer.json()["detail"].is_string());
+    let response = fetch(&site.router, "nothing").await;
+    assert_eq!(response.status, StatusCode::NOT_FOUND);
+    assert!(response.json()["detail"].is_string());
 }
 
 #[tokio::test]
-async fn any_name_survives_the_query_string() {
+async fn any_counter_name_survives_the_query_string() {
     let names = [
         "/articles/{id}",
         "/a?b=c&d=e#f",
@@ -491,16 +491,16 @@ async fn any_name_survives_the_query_string() {
     let mut site = site();
     for name in names {
         site.record(name, Timestamp::now(), 3).await;
-        let answer = ask(&site.router, &format!("total?counter={}&precision=86400", encode(name))).await;
-        assert_eq!(answer.status, StatusCode::OK, "{name}: {}", answer.body);
-        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
-        let body = answer.json();
+        let response = fetch(&site.router, &format!("total?counter={}&precision=86400", encode(name))).await;
+        assert_eq!(response.status, StatusCode::OK, "{name}: {}", response.body);
+        assert_eq!(response.headers[header::CONTENT_TYPE], "application/json");
+        let body = response.json();
         assert_eq!((&body["counter"], &body["total"]), (&json!(name), &json!(3)));
     }
 }
 
 #[tokio::test]
-async fn without_the_store_reads_say_so_in_time_with_what_is_known_here() {
+async fn without_the_store_reads_fail_in_time_with_the_local_health_and_ledger() {
     let (_redis, site) = site_without_redis().await;
     site.recorder().request(&[site.recorder().counter("hits").hit()], Agent::Human);
     let reads = [
@@ -514,9 +514,9 @@ async fn without_the_store_reads_say_so_in_time_with_what_is_known_here() {
         "top?precision=60",
     ];
     for path in reads {
-        let answer = timeout(LIMIT, ask(&site.router, path)).await.expect("in time");
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {}", answer.body);
-        let body = answer.json();
+        let response = timeout(LIMIT, fetch(&site.router, path)).await.expect("in time");
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {}", response.body);
+        let body = response.json();
         assert_eq!(body["health"]["pending"], 1, "{path}: {body}");
         assert_eq!(body["ledger"]["requests"]["observed"], 1, "{path}: {body}");
         assert!(body["detail"].is_string(), "{path}: {body}");
@@ -524,50 +524,50 @@ async fn without_the_store_reads_say_so_in_time_with_what_is_known_here() {
 }
 
 #[tokio::test]
-async fn the_ledger_and_bad_input_need_no_store() {
+async fn the_ledger_and_input_validation_need_no_store() {
     let (_redis, site) = site_without_redis().await;
     // If these needed the store, they would fail with `503`.
-    let (ledger, bad) = (ask(&site.router, "ledger").await, ask(&site.router, "counters?limit=0").await);
+    let (ledger, bad) = (fetch(&site.router, "ledger").await, fetch(&site.router, "counters?limit=0").await);
     assert_eq!((ledger.status, bad.status), (StatusCode::OK, StatusCode::BAD_REQUEST));
 }
 
 #[tokio::test]
-async fn health_fails_with_the_flush_and_recovers_with_it() {
+async fn health_fails_and_recovers_with_the_flush() {
     let (mut redis, mut site) = site_without_redis().await;
     site.recorder().record(site.recorder().counter("hits"), None);
-    assert_eq!(ask(&site.router, "health").await.status, StatusCode::OK, "nothing was tried yet");
+    assert_eq!(fetch(&site.router, "health").await.status, StatusCode::OK, "nothing was tried yet");
     site.counters.flush().await.expect_err("there is no server");
-    let answer = ask(&site.router, "health").await;
-    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-    let health = answer.json();
+    let response = fetch(&site.router, "health").await;
+    assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
+    let health = response.json();
     assert_eq!((&health["status"], &health["pending"]), (&json!("failing"), &json!(1)));
     assert!(health["failing_for_seconds"].is_number() && health["last_error"].is_string(), "{health}");
 
     redis.restart();
     let counters = &mut site.counters;
     until("Redis takes the hit", LIMIT, async || counters.flush().await.is_ok()).await;
-    let answer = ask(&site.router, "health").await;
-    assert_eq!(answer.status, StatusCode::OK);
-    let health = answer.json();
+    let response = fetch(&site.router, "health").await;
+    assert_eq!(response.status, StatusCode::OK);
+    let health = response.json();
     assert_eq!((&health["status"], &health["pending"]), (&json!("ok"), &json!(0)));
 }
 
 #[tokio::test]
-async fn reads_answer_again_when_the_store_is_back() {
+async fn reads_recover_when_the_store_is_back() {
     let (mut redis, mut site) = site_without_redis().await;
     site.recorder().record(site.recorder().counter("hits"), None);
     let path = "total?counter=hits&precision=86400";
-    assert_eq!(ask(&site.router, path).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fetch(&site.router, path).await.status, StatusCode::SERVICE_UNAVAILABLE);
     redis.restart();
     let router = &site.router;
-    until("a read is answered", LIMIT, async || ask(router, path).await.status == StatusCode::OK).await;
+    until("a read is answered", LIMIT, async || fetch(router, path).await.status == StatusCode::OK).await;
     let counters = &mut site.counters;
     until("Redis takes the hit", LIMIT, async || counters.flush().await.is_ok()).await;
-    assert_eq!(ask(&site.router, path).await.json()["total"], 1);
+    assert_eq!(fetch(&site.router, path).await.json()["total"], 1);
 }
 
 #[tokio::test]
-async fn what_only_another_program_counted_has_totals_and_no_lifetime() {
+async fn counters_of_other_programs_have_totals_but_no_lifetime() {
     let server = RedisServer::start();
     let mut site = Site::open(store_in(&server.url(), "".parse().expect("the empty namespace")).await);
     let start = precision(86_400).bucket(Timestamp::now()).start;
@@ -579,29 +579,29 @@ async fn what_only_another_program_counted_has_totals_and_no_lifetime() {
     // A counter that is registered in this process but does not have hits.
     _ = site.recorder().counter("none");
     for (counter, total) in [("theirs", 7), ("both", 5)] {
-        let answer = ask(&site.router, &format!("total?counter={counter}&precision=86400")).await;
-        assert_eq!(answer.json()["total"], total, "{}", answer.body);
+        let response = fetch(&site.router, &format!("total?counter={counter}&precision=86400")).await;
+        assert_eq!(response.json()["total"], total, "{}", response.body);
     }
     let lifetimes = json!({"lifetimes": [
         {"counter": "theirs", "total": null}, {"counter": "both", "total": 3}, {"counter": "none", "total": 0},
     ]});
     check(&site.router, "lifetimes?counter=theirs&counter=both&counter=none", lifetimes).await;
-    let counters = ask(&site.router, "counters").await.json();
+    let counters = fetch(&site.router, "counters").await.json();
     let listed = |n: usize| (&counters["counters"][n]["counter"], &counters["counters"][n]["lifetime"]);
     assert_eq!([listed(0), listed(1)], [(&json!("both"), &json!(3)), (&json!("theirs"), &json!(null))]);
 }
 
 #[tokio::test]
-async fn a_hint_is_in_the_health_which_is_degraded() {
+async fn a_hint_degrades_the_health() {
     let site = site();
     let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
     site.recorder().raise_hint(hint);
-    let answer = ask(&site.router, "health").await;
-    assert_eq!(answer.status, StatusCode::OK);
+    let response = fetch(&site.router, "health").await;
+    assert_eq!(response.status, StatusCode::OK);
     let expected = json!([{
         "name": "one_address", "seen": "All came from one address.", "remedy": "Trust the proxy.",
     }]);
-    assert_eq!((&answer.json()["hints"], &answer.json()["status"]), (&expected, &json!("degraded")));
+    assert_eq!((&response.json()["hints"], &response.json()["status"]), (&expected, &json!("degraded")));
     let metrics = send(&site.router, "/admin/stats/metrics", None).await.body;
     assert!(metrics.contains("\naccess_counter_hints 1\n"), "{metrics}");
 }

@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::browser::{Key, Page, Wanted, browse, browse_at};
+use tests::browser::{BrowserSettings, Key, Page, browse, browse_at};
 use tests::until;
 
 /// Timeout for changes on a page, long enough to be safe on a busy machine.
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_link_opens_it_and_the_numbers_move_by_themselves() {
-    browse(Wanted::default(), |page| async move {
+async fn the_link_opens_the_dashboard_and_the_numbers_update_live() {
+    browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         page.until_text("#total", |total| total == "8").await;
         for _ in 0..5 {
@@ -29,8 +29,8 @@ async fn the_link_opens_it_and_the_numbers_move_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_link_opens_it_from_another_site_too() {
-    browse(Wanted::default(), |page| async move {
+async fn the_link_also_opens_the_dashboard_from_a_different_site() {
+    browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         let here = page.address().await;
         // The same server under a different name is a different site.
@@ -50,45 +50,45 @@ async fn the_link_opens_it_from_another_site_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_logs_out_sees_no_numbers_any_more() {
-    browse(Wanted::default(), |page| async move {
+async fn no_numbers_are_visible_after_a_logout() {
+    browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         page.press(".logout button", Key::Enter).await;
         page.until_text("h1", |title| title == "Logged out").await;
         let status = "fetch('/admin/stats/api/ledger').then((answer) => done(answer.status))";
         assert_eq!(page.run_until_done(status).await, 401);
         // The browser logs the status as an error.
-        until("it has complained", LIMIT, async || !page.complaints().await.is_empty()).await;
+        until("it has complained", LIMIT, async || !page.console_errors().await.is_empty()).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_no_session_is_asked_for_the_token_and_led_to_the_page() {
-    browse(Wanted::default(), |page| async move {
+async fn without_a_session_the_login_page_leads_to_the_requested_page() {
+    browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         page.press(".logout button", Key::Enter).await;
         page.until_text("h1", |title| title == "Logged out").await;
-        assert_eq!(page.run(RULES).await, json!([]));
+        assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]));
         page.open("/counter?counter=%2F&precision=3600").await;
         page.until_text("h1", |title| title == "Log in").await;
-        assert_eq!(page.run(RULES).await, json!([]));
+        assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]));
         page.write("#token", "another").await;
         page.press("#token", Key::Enter).await;
-        page.until_text("main p", |words| words == "That is not the token.").await;
+        page.until_text("main p", |words| words == "This token is not valid.").await;
         page.write("#token", "a-token-for-tests").await;
         page.press("#token", Key::Enter).await;
         page.until_text("h1", |title| title == "/").await;
         assert!(page.address().await.ends_with("/admin/stats/counter?counter=%2F&precision=3600"));
         // The browser logs the status of both pages as errors.
-        until("it has complained", LIMIT, async || !page.complaints().await.is_empty()).await;
+        until("it has complained", LIMIT, async || !page.console_errors().await.is_empty()).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_can_be_done_by_keyboard() {
-    browse(Wanted::default(), |page| async move {
+async fn the_dashboard_can_be_used_by_keyboard() {
+    browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         page.press("#p2", Key::Enter).await;
         page.until_text("#chart-title", |title| title == "Hits per 5 s").await;
@@ -98,13 +98,13 @@ async fn everything_can_be_done_by_keyboard() {
         page.until_text("#chart-title", |title| title == "Hits per minute").await;
 
         // A new bucket can start at any time and shift the rows, so we compare times instead of positions.
-        let before = look(&page).await.last;
+        let before = selected(&page).await.last;
         page.press("#lines", Key::End).await;
-        let end = look(&page).await;
+        let end = selected(&page).await;
         assert!(before <= end.at && end.at <= end.last, "{before}, {end:?}");
         for (key, back) in [(Key::Left, 60), (Key::Right, 0), (Key::PageUp, 600), (Key::Up, 540)] {
             page.press("#lines", key).await;
-            let there = look(&page).await;
+            let there = selected(&page).await;
             assert_eq!(there.at, end.at - back, "{key:?}");
             assert_eq!(there.said, there.row, "{key:?}");
             assert!(there.said.contains(", A hits: "), "{there:?}");
@@ -114,22 +114,22 @@ async fn everything_can_be_done_by_keyboard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_note_is_added_by_keyboard_with_or_without_a_script_read_in_the_chart_and_removed() {
+async fn a_note_can_be_added_and_removed_by_keyboard_with_or_without_javascript() {
     for script in [true, false] {
-        browse(Wanted { script, ..Wanted::default() }, move |page| async move {
+        browse(BrowserSettings { script, ..BrowserSettings::default() }, move |page| async move {
             page.open("?precision=3600&span=30").await;
             page.press("#note-details summary", Key::Enter).await;
             page.write("#note-text", &format!("Version <1.4>{}", char::from(Key::Enter))).await;
             page.until_text("#annotations ol", |told| told.contains("Version <1.4>")).await;
             assert!(page.address().await.ends_with("/admin/stats?precision=3600&span=30"));
-            page.picture(if script { "note" } else { "note without a script" }).await;
+            page.save_screenshot(if script { "note" } else { "note without a script" }).await;
             if script {
                 // It is possible that the hour has ended in the meantime.
                 until("the chart tells of it", LIMIT, async || {
                     page.press("#lines", Key::End).await;
-                    let now = look(&page).await.said.contains("Version <1.4>");
+                    let now = selected(&page).await.said.contains("Version <1.4>");
                     page.press("#lines", Key::Left).await;
-                    now || look(&page).await.said.contains("Version <1.4>")
+                    now || selected(&page).await.said.contains("Version <1.4>")
                 })
                 .await;
                 page.until_refreshed(2).await;
@@ -143,24 +143,24 @@ async fn a_note_is_added_by_keyboard_with_or_without_a_script_read_in_the_chart_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_expected_can_be_read_by_keyboard_and_goes_on_while_it_is_live() {
-    browse(Wanted::default(), |page| async move {
+async fn the_forecast_can_be_read_by_keyboard_and_is_updated_live() {
+    browse(BrowserSettings::default(), |page| async move {
         // There is less than 30 hours of history, but soon there will be 30 seconds.
         page.open("?precision=3600&span=30").await;
         page.press("#forecast", Key::Enter).await;
-        page.until_text("#outlook", |words| words.starts_with("Nothing is expected yet")).await;
+        page.until_text("#outlook", |words| words.starts_with("No forecast yet")).await;
         assert!(page.address().await.ends_with("?precision=3600&span=30&forecast=1"));
         page.press("#p1", Key::Enter).await;
-        page.until_text("#outlook", |words| words.contains("finished buckets, with the band")).await;
+        page.until_text("#outlook", |words| words.contains("complete values, with a band")).await;
         // It is possible that a bucket "still to come" is over when we read it.
         until("the last bucket is still to come", LIMIT, async || {
             page.press("#lines", Key::End).await;
-            let said = look(&page).await.said;
-            said.contains("A hits: still to come") && said.contains("B expected of hits: ")
+            let said = selected(&page).await.said;
+            said.contains("A hits: still to come") && said.contains("B hits (forecast): ")
         })
         .await;
         page.press("#lines", Key::Home).await;
-        page.until_text("#readout", |readout| readout.contains("A hits: ") && !readout.contains("expected"))
+        page.until_text("#readout", |readout| readout.contains("A hits: ") && !readout.contains("forecast"))
             .await;
         assert_eq!(page.run("return document.querySelectorAll('#twin tr').length > 60").await, true);
     })
@@ -168,8 +168,8 @@ async fn what_is_expected_can_be_read_by_keyboard_and_goes_on_while_it_is_live()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn times_are_those_of_the_viewer_and_one_key_makes_them_those_of_utc() {
-    browse(Wanted::default(), |page| async move {
+async fn times_are_local_and_a_key_switches_to_utc() {
+    browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         let shown = "const time = document.querySelector('#twin time');
                      return [time.dateTime.slice(11, 16), time.textContent]";
@@ -193,8 +193,8 @@ async fn times_are_those_of_the_viewer_and_one_key_makes_them_those_of_utc() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_restores_what_was_seen() {
-    browse(Wanted::default(), |page| async move {
+async fn a_url_restores_the_view() {
+    browse(BrowserSettings::default(), |page| async move {
         let state = "?counter=hits&counter=%2F&precision=3600&span=24&uniques=1&q=art&sort=name&zone=utc";
         page.open(state).await;
         page.until_text("#chart-title", |title| title == "Hits per hour").await;
@@ -219,8 +219,8 @@ async fn an_address_restores_what_was_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_script_all_of_it_is_there_by_links_and_forms() {
-    browse(Wanted { script: false, ..Wanted::default() }, |page| async move {
+async fn the_dashboard_works_without_javascript() {
+    browse(BrowserSettings { script: false, ..BrowserSettings::default() }, |page| async move {
         page.open("").await;
         assert_eq!(page.text("#zone-name").await, "UTC");
         assert!(!page.text("#glance").await.is_empty());
@@ -240,11 +240,11 @@ async fn without_a_script_all_of_it_is_there_by_links_and_forms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
+async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
     for (name, dark, width, height) in
         [("light", false, 1180, 1300), ("dark", true, 1180, 1300), ("phone", false, 390, 844)]
     {
-        browse(Wanted { demo: true, dark, width, height, ..Wanted::default() }, move |page| async move {
+        browse(BrowserSettings { demo: true, dark, width, height, ..BrowserSettings::default() }, move |page| async move {
             // A same-origin session can record hits, and the page then has a sources table.
             page.open("").await;
             let sent = "return fetch('/admin/stats/api/hits?producer=shop&number=1', { method: 'POST', body: '{}' })
@@ -265,7 +265,7 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
                 if !state.contains("api") {
                     page.until_text("#live", |live| live == "Live").await;
                 }
-                let wrong = page.run(RULES).await;
+                let wrong = page.run(ACCESSIBILITY_SCRIPT).await;
                 assert_eq!(wrong, json!([]), "{name}, {state}");
                 let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
                 assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
@@ -276,55 +276,54 @@ async fn everybody_can_read_it_by_light_in_the_dark_and_on_a_telephone() {
                 const b = e.getBoundingClientRect(); return [e.id || e.className, b.top + scrollY, b.left] })";
             let before = page.run(places).await;
             page.until_refreshed(3).await;
-            assert_eq!(page.run(places).await, before, "{name}: nothing jumps while it is live");
-            page.picture(name).await;
+            assert_eq!(page.run(places).await, before, "{name}: the layout is stable during live updates");
+            page.save_screenshot(name).await;
             // Measurements are displayed, also as a table.
             page.open("/counter?counter=%2Farticles&precision=60&span=30").await;
-            page.until_text("#measured", |text| text.contains("Time to the head of the response")).await;
+            page.until_text("#measured", |text| text.contains("Time to response headers")).await;
             page.run("document.getElementById('bands-details').open = true").await;
             page.until_text("#bands-twin tr", |row| row.ends_with(char::is_numeric)).await;
             page.until_text("#statuses", |rows| rows.starts_with("200")).await;
             page.run("document.getElementById('measured-title').scrollIntoView()").await;
-            page.picture(&format!("{name}-counter")).await;
+            page.save_screenshot(&format!("{name}-counter")).await;
         })
         .await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_time_is_chosen_by_keyboard_with_a_script_and_by_links_and_forms_without_one() {
+async fn a_comparison_can_be_chosen_by_keyboard_with_or_without_javascript() {
     for script in [true, false] {
-        browse(Wanted { script, ..Wanted::default() }, move |page| async move {
+        browse(BrowserSettings { script, ..BrowserSettings::default() }, move |page| async move {
             page.open("?precision=3600&span=24").await;
             page.press("#compare-details summary", Key::Enter).await;
             page.press("#o2", Key::Enter).await;
-            page.until_text("#o2[aria-current]", |chip| chip == "the 1 d before").await;
-            page.until_text(".legend ul", |legend| legend.contains("B hits in the other time")).await;
-            page.until_text("#sums", |sums| sums.contains("compared with") && sums.contains("A hits 8"))
-                .await;
+            page.until_text("#o2[aria-current]", |chip| chip == "Previous 1 day").await;
+            page.until_text(".legend ul", |legend| legend.contains("B hits (comparison)")).await;
+            page.until_text("#sums", |sums| sums.contains(" vs. ") && sums.contains("A hits 8")).await;
             assert!(page.address().await.ends_with("?precision=3600&span=24&ago=86400"));
             // The form is filled in with both days, and submits both.
             page.press("#against", Key::Enter).await;
             let asked = async || page.address().await.contains("&against=20");
             until("the days are in the address", LIMIT, asked).await;
-            page.until_text(".legend ul", |legend| legend.contains("B hits in the other time")).await;
+            page.until_text(".legend ul", |legend| legend.contains("B hits (comparison)")).await;
             page.press("#o1", Key::Enter).await;
-            page.until_text(".legend ul", |legend| !legend.contains("other time")).await;
+            page.until_text(".legend ul", |legend| !legend.contains("(comparison)")).await;
         })
         .await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_is_made_by_keyboard_and_shows_its_view_without_a_session() {
+async fn a_share_link_can_be_made_by_keyboard_and_works_without_a_session() {
     for (script, dark, width, height) in [(true, false, 1180, 1000), (false, true, 390, 844)] {
-        let wanted = Wanted { script, dark, width, height, ..Wanted::default() };
-        browse(wanted, move |page| async move {
+        let settings = BrowserSettings { script, dark, width, height, ..BrowserSettings::default() };
+        browse(settings, move |page| async move {
             page.open("/counter?counter=%2F&precision=3600&span=24").await;
             page.press("#share-details summary", Key::Enter).await;
             page.press("#share-days", Key::Enter).await;
-            page.until_text("h1", |title| title == "A link to this view").await;
-            assert!(!script || page.run(RULES).await == json!([]));
+            page.until_text("h1", |title| title == "Share this view").await;
+            assert!(!script || page.run(ACCESSIBILITY_SCRIPT).await == json!([]));
             let link = page.text("#shared").await;
             page.open("").await;
             page.press(".logout button", Key::Enter).await;
@@ -333,20 +332,20 @@ async fn a_link_is_made_by_keyboard_and_shows_its_view_without_a_session() {
             page.until_text("h1", |title| title == "/").await;
             page.press("#twin-details summary", Key::Enter).await;
             page.until_text("#twin tr", |row| row.ends_with("3 so far")).await;
-            page.until_text("#measured", |text| text.contains("Time to the head of the response")).await;
+            page.until_text("#measured", |text| text.contains("Time to response headers")).await;
             if script {
-                assert_eq!(page.run(RULES).await, json!([]));
+                assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]));
             }
-            page.picture(if dark { "shared-phone" } else { "shared" }).await;
+            page.save_screenshot(if dark { "shared-phone" } else { "shared" }).await;
         })
         .await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_range_is_chosen_and_left_by_keyboard_with_a_script_and_by_links_without_one() {
+async fn a_range_can_be_chosen_by_keyboard_with_or_without_javascript() {
     for script in [true, false] {
-        browse(Wanted { script, ..Wanted::default() }, move |page| async move {
+        browse(BrowserSettings { script, ..BrowserSettings::default() }, move |page| async move {
             page.open("").await;
             for (range, title, rows) in [
                 ("#r-day", "Hits per hour", 24),
@@ -365,27 +364,28 @@ async fn a_range_is_chosen_and_left_by_keyboard_with_a_script_and_by_links_witho
                     );
                 }
             }
-            page.until_text("#sums", |sums| sums.contains("to now: 30 d") && sums.contains("A hits 8")).await;
+            page.until_text("#sums", |sums| sums.contains("to now (30 days)") && sums.contains("A hits 8"))
+                .await;
             page.press("#earlier", Key::Enter).await;
             page.until_text("#sums", |sums| sums.contains(" to ") && !sums.contains("to now")).await;
-            assert_eq!(page.text("#later").await, "month after →");
-            assert_eq!(page.text("#earlier").await, "← month before");
+            assert_eq!(page.text("#later").await, "Next month →");
+            assert_eq!(page.text("#earlier").await, "← Previous month");
             page.press("#now", Key::Enter).await;
-            page.until_text("#sums", |sums| sums.contains("to now: 30 d")).await;
+            page.until_text("#sums", |sums| sums.contains("to now (30 days)")).await;
         })
         .await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
+async fn a_year_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
     let link = super::years::serve_years().await;
     for (name, dark, width, height) in
         [("year", false, 1180, 1000), ("year-dark", true, 1180, 1000), ("year-phone", false, 390, 844)]
     {
         browse_at(
             link.clone(),
-            Wanted { dark, width, height, ..Wanted::default() },
+            BrowserSettings { dark, width, height, ..BrowserSettings::default() },
             move |page| async move {
                 for state in [
                     "?precision=86400&span=750&counter=hits&counter=%2F",
@@ -394,11 +394,11 @@ async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
                 ] {
                     page.open(state).await;
                     page.until_text("#live", |live| live == "Live").await;
-                    assert_eq!(page.run(RULES).await, json!([]), "{name}, {state}");
+                    assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]), "{name}, {state}");
                     let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
                     assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
                     // Axis labels must not overlap.
-                    assert_eq!(page.run(AXIS).await, json!([]), "{name}, {state}");
+                    assert_eq!(page.run(AXIS_LABELS_SCRIPT).await, json!([]), "{name}, {state}");
                 }
                 let marks = "return [...document.querySelectorAll('.time')].map((mark) => mark.textContent)";
                 let marks = page.run(marks).await;
@@ -412,7 +412,7 @@ async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
                 page.until_text("#sums", |sums| sums.contains(" 20")).await;
                 page.press("#lines", Key::Home).await;
                 page.until_text("#readout", |said| said.contains(" 20") && said.contains("A hits: ")).await;
-                page.picture(name).await;
+                page.save_screenshot(name).await;
             },
         )
         .await;
@@ -420,7 +420,7 @@ async fn a_year_can_be_read_by_light_in_the_dark_and_on_a_telephone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_is_silenced_and_a_test_sent_by_keyboard_in_any_light_and_without_a_script() {
+async fn alerts_can_be_managed_by_keyboard_with_or_without_javascript() {
     for (name, script, dark, width, height) in [
         ("alerts", true, false, 1180, 1000),
         ("alerts-dark", true, true, 1180, 1000),
@@ -430,7 +430,7 @@ async fn a_rule_is_silenced_and_a_test_sent_by_keyboard_in_any_light_and_without
         let link = super::alerts::serve_alerts().await;
         browse_at(
             link,
-            Wanted { script, dark, width, height, ..Wanted::default() },
+            BrowserSettings { script, dark, width, height, ..BrowserSettings::default() },
             move |page| async move {
                 page.open("?precision=3600").await;
                 page.until_text("#raised", |line| line == "An alert is raised: quiet. See why").await;
@@ -438,29 +438,29 @@ async fn a_rule_is_silenced_and_a_test_sent_by_keyboard_in_any_light_and_without
                 page.until_text("h1", |title| title == "Alerts").await;
                 page.until_text("#rules", |rules| rules.starts_with("quiet raised since")).await;
                 page.write("#rule", "quiet").await;
-                page.write("#seconds", "a week").await;
+                page.write("#seconds", "1 week").await;
                 page.press("#silence button", Key::Enter).await;
-                page.until_text("#rules", |rules| rules.contains("silenced until")).await;
+                page.until_text("#rules", |rules| rules.contains("muted until")).await;
                 page.press("#test button", Key::Enter).await;
                 page.until_text("#history", |history| history.contains("messages arrive")).await;
                 if script {
                     // The page updates when the watch has delivered the message.
                     page.until_text("#live", |live| live == "Live").await;
                     page.until_text("#history tr:nth-child(1) td:last-child", |told| {
-                        told.starts_with("told ")
+                        told.starts_with("sent ")
                     })
                     .await;
-                    assert_eq!(page.run(RULES).await, json!([]), "{name}");
+                    assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]), "{name}");
                     let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
                     assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
                 }
-                page.picture(name).await;
+                page.save_screenshot(name).await;
                 page.press("#rules button", Key::Enter).await;
-                page.until_text("#rules", |rules| !rules.contains("silenced until")).await;
+                page.until_text("#rules", |rules| !rules.contains("muted until")).await;
                 page.open("/counter?counter=%2F&precision=3600").await;
                 page.until_text("#annotations", |told| told.contains("quiet raised: / has 0 hits, below 10"))
                     .await;
-                page.picture(&format!("{name}-chart")).await;
+                page.save_screenshot(&format!("{name}-chart")).await;
             },
         )
         .await;
@@ -468,7 +468,7 @@ async fn a_rule_is_silenced_and_a_test_sent_by_keyboard_in_any_light_and_without
 }
 
 /// Time axis labels that overlap the label to the left, or are cut off.
-const AXIS: &str = r##"
+const AXIS_LABELS_SCRIPT: &str = r##"
 const box = document.getElementById("lines").getBoundingClientRect();
 const marks = [...document.querySelectorAll(".time")].filter((mark) => mark.checkVisibility());
 const boxes = marks.map((mark) => [mark.textContent, mark.getBoundingClientRect()]);
@@ -478,23 +478,23 @@ return boxes.filter(([, at], place) =>
 
 /// The selected sample in the chart, and the matching table row, read atomically.
 #[derive(Debug)]
-struct Look {
+struct Selection {
     at: u64,
     last: u64,
     said: String,
     row: String,
 }
 
-async fn look(page: &Page) -> Look {
-    let seen = page.run(LOOK).await;
+async fn selected(page: &Page) -> Selection {
+    let seen = page.run(SELECTION_SCRIPT).await;
     let (number, text) = (
         |place: usize| seen[place].as_u64().expect("a time"),
         |place: usize| seen[place].as_str().unwrap_or_default().to_owned(),
     );
-    Look { at: number(0), last: number(1), said: text(2), row: text(3) }
+    Selection { at: number(0), last: number(1), said: text(2), row: text(3) }
 }
 
-const LOOK: &str = r##"
+const SELECTION_SCRIPT: &str = r##"
 const lines = document.getElementById("lines"), rows = [...document.getElementById("twin").rows].reverse();
 const row = rows[lines.getAttribute("aria-valuenow")];
 const at = (row) => Date.parse(row.querySelector("time").dateTime) / 1000;
@@ -503,7 +503,7 @@ return [at(row), at(rows.at(-1)), lines.getAttribute("aria-valuetext"),
 "##;
 
 /// Accessibility rules for all pages. This returns the violations.
-const RULES: &str = r##"
+const ACCESSIBILITY_SCRIPT: &str = r##"
 const wrong = [], say = (rule, element) => wrong.push(`${rule}: ${element.outerHTML.slice(0, 120)}`);
 const all = (selector) => [...document.querySelectorAll(selector)];
 const shown = (element) => element.checkVisibility() && element.getClientRects().length;

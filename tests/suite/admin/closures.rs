@@ -24,7 +24,7 @@ fn guarded(access: Access) -> Router {
 }
 
 /// Allows a single account, after a delay.
-fn of_the_application() -> Access {
+fn application_access() -> Access {
     Access::from_async_fn(|parts| {
         let account = parts.extensions.get::<Account>().cloned();
         async move {
@@ -44,8 +44,8 @@ async fn status(router: &Router, account: Option<Account>) -> StatusCode {
 }
 
 #[tokio::test]
-async fn a_closure_that_waits_sees_what_layers_have_left_in_the_request() {
-    let router = guarded(of_the_application());
+async fn an_async_closure_sees_request_extensions_of_outer_layers() {
+    let router = guarded(application_access());
     for (account, expected) in [
         (Some(Account(1)), StatusCode::OK),
         (Some(Account(2)), StatusCode::FORBIDDEN),
@@ -56,7 +56,7 @@ async fn a_closure_that_waits_sees_what_layers_have_left_in_the_request() {
 }
 
 #[tokio::test]
-async fn a_future_that_panics_lets_nobody_in() {
+async fn a_panicking_access_future_denies_access() {
     for access in [
         Access::from_async_fn(|_| async { panic!("the future's own panic") }),
         Access::from_async_fn(|_| -> std::future::Ready<bool> { panic!("the closure's own panic") }),
@@ -68,9 +68,9 @@ async fn a_future_that_panics_lets_nobody_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_no_of_a_closure_is_no_failed_login_and_keeps_nobody_out() {
-    let asked = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&asked);
+async fn a_rejection_by_a_closure_is_not_a_failed_login() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&calls);
     let no = Access::from_fn(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         false
@@ -78,17 +78,17 @@ async fn the_no_of_a_closure_is_no_failed_login_and_keeps_nobody_out() {
     // Without a token to guess, credentials of the application's clients must not count as guesses.
     let only = guarded(no.clone());
     for number in 0..300 {
-        let shown = format!("Bearer of-the-application-{number}");
-        let answer = send(&only, LEDGER, Some(("authorization", &shown))).await;
-        assert_eq!(answer.status, StatusCode::FORBIDDEN);
+        let credentials = format!("Bearer of-the-application-{number}");
+        let response = send(&only, LEDGER, Some(("authorization", &credentials))).await;
+        assert_eq!(response.status, StatusCode::FORBIDDEN);
     }
-    assert_eq!((asked.load(Ordering::Relaxed), no.failed_logins()), (300, 0));
+    assert_eq!((calls.load(Ordering::Relaxed), no.failed_logins()), (300, 0));
     let either = no.or(Access::bearer("a-token-for-tests").expect("a token"));
     let router = guarded(either.clone());
     for _ in 0..300 {
         assert_eq!(send(&router, LEDGER, None).await.status, StatusCode::UNAUTHORIZED);
     }
-    assert_eq!((asked.load(Ordering::Relaxed), either.failed_logins()), (600, 0));
-    let shown = Some(("authorization", "Bearer a-token-for-tests"));
-    assert_eq!(send(&router, LEDGER, shown).await.status, StatusCode::OK);
+    assert_eq!((calls.load(Ordering::Relaxed), either.failed_logins()), (600, 0));
+    let credentials = Some(("authorization", "Bearer a-token-for-tests"));
+    assert_eq!(send(&router, LEDGER, credentials).await.status, StatusCode::OK);
 }

@@ -58,9 +58,9 @@ pub(crate) fn check(
         }
         return;
     }
-    let answer = route["responses"].get(status.as_str()).unwrap_or(&route["responses"]["default"]);
-    assert!(!answer.is_null(), "{path}: {status} is not described");
-    let Some(contents) = answer["content"].as_object() else {
+    let reply = route["responses"].get(status.as_str()).unwrap_or(&route["responses"]["default"]);
+    assert!(!reply.is_null(), "{path}: {status} is not described");
+    let Some(contents) = reply["content"].as_object() else {
         assert_eq!(body, "", "{path}: {status} says nothing more");
         return;
     };
@@ -126,7 +126,7 @@ fn fits(described: &Value, schema: &Value, value: &Value) -> Result<(), String> 
 }
 
 #[tokio::test]
-async fn every_path_of_the_index_is_described_and_every_described_method_is_served() {
+async fn all_paths_in_the_index_are_described_and_all_methods_are_served() {
     let described = description().await;
     let router =
         Site::with(MemoryStore::new(), Access::open().may_forget().may_record().may_repair().may_silence())
@@ -145,9 +145,9 @@ async fn every_path_of_the_index_is_described_and_every_described_method_is_serv
         for method in methods.as_object().expect("methods").keys() {
             let method: Method = method.to_uppercase().parse().expect("a method");
             let path = format!("/admin/stats{path}?unheard=of");
-            let answer = super::site::request(&router, method.clone(), &path, None).await;
-            let is_served = ![StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&answer.status);
-            assert!(is_served, "{method} {path}: {}", answer.status);
+            let reply = super::site::request(&router, method.clone(), &path, None).await;
+            let is_served = ![StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&reply.status);
+            assert!(is_served, "{method} {path}: {}", reply.status);
         }
         let path = format!("/admin/stats{path}");
         let other = super::site::request(&router, Method::PUT, &path, None).await;
@@ -156,26 +156,26 @@ async fn every_path_of_the_index_is_described_and_every_described_method_is_serv
 }
 
 #[tokio::test]
-async fn every_described_path_is_there_below_the_described_server() {
+async fn all_described_paths_exist_below_the_described_server() {
     let (described, site) = (description().await, site());
     let server = described["servers"][0]["url"].as_str().expect("a path");
     for path in described["paths"].as_object().expect("paths").keys() {
         let path = format!("{server}{path}?unheard=of");
-        let answer = super::site::request(&site.router, Method::GET, &path, None).await;
-        assert_ne!(answer.status, StatusCode::NOT_FOUND, "{path}");
+        let reply = super::site::request(&site.router, Method::GET, &path, None).await;
+        assert_ne!(reply.status, StatusCode::NOT_FOUND, "{path}");
     }
 }
 
 #[tokio::test]
-async fn the_names_and_precisions_that_are_described_are_those_that_are_taken() {
+async fn the_described_names_and_precisions_are_accepted() {
     let described = description().await;
     let parameter = |path: &str, name: &str| {
         let all = described["paths"][path]["get"]["parameters"].as_array().expect("parameters");
         let of_name = all.iter().find(|parameter| parameter["name"] == name);
         of_name.expect("it is described")["schema"].clone()
     };
-    let kept = parameter("/api/total", "precision")["enum"].clone();
-    assert_eq!(kept, serde_json::json!([1, 5, 60, 300, 3600, 18_000, 86_400]));
+    let retained = parameter("/api/total", "precision")["enum"].clone();
+    assert_eq!(retained, serde_json::json!([1, 5, 60, 300, 3600, 18_000, 86_400]));
     assert_eq!(parameter("/api/uniques", "precision")["enum"], serde_json::json!([3600, 86_400]));
     let counter = parameter("/api/total", "counter");
     assert_eq!((&counter["minLength"], &counter["maxLength"]), (&1.into(), &200.into()));
@@ -188,7 +188,7 @@ async fn the_names_and_precisions_that_are_described_are_those_that_are_taken() 
 }
 
 #[tokio::test]
-async fn every_parameter_is_described_and_every_described_one_is_understood() {
+async fn all_parameters_are_described_and_all_described_ones_are_accepted() {
     let (described, site) = (description().await, site());
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for (method, route) in methods.as_object().expect("methods") {
@@ -197,12 +197,12 @@ async fn every_parameter_is_described_and_every_described_one_is_understood() {
             let named: Vec<_> = named.map(|parameter| parameter["name"].as_str().expect("a name")).collect();
             let method: Method = method.to_uppercase().parse().expect("a method");
             let path = format!("/admin/stats{}?unheard=of", path.trim_end_matches('/'));
-            let answer = super::site::request(&site.router, method, &path, None).await;
+            let reply = super::site::request(&site.router, method, &path, None).await;
             match named.as_slice() {
                 [] => {}
-                _ if answer.status == StatusCode::FORBIDDEN => {}
+                _ if reply.status == StatusCode::FORBIDDEN => {}
                 named => {
-                    let allowed = answer.json()["allowed"].as_str().expect("what is allowed").to_owned();
+                    let allowed = reply.json()["allowed"].as_str().expect("what is allowed").to_owned();
                     let allowed: BTreeSet<_> = allowed.split(", ").collect();
                     assert_eq!(allowed, named.iter().copied().collect(), "{path}");
                 }
@@ -212,24 +212,24 @@ async fn every_parameter_is_described_and_every_described_one_is_understood() {
 }
 
 #[tokio::test]
-async fn a_parameter_says_nothing_when_it_is_empty_where_that_is_described() {
+async fn empty_parameters_are_ignored_as_described() {
     let (described, site) = (description().await, site());
     for (path, methods) in described["paths"].as_object().expect("paths") {
         let named = methods["get"]["parameters"].as_array().into_iter().flatten();
         for parameter in named.filter(|parameter| parameter["allowEmptyValue"] == true) {
             let name = parameter["name"].as_str().expect("a name");
             let path = format!("/admin/stats{}?{name}=", path.trim_end_matches('/'));
-            let answer = super::site::request(&site.router, Method::GET, &path, None).await;
-            let is_named = answer.status == StatusCode::BAD_REQUEST && answer.json()["parameter"] == name;
-            assert!(!is_named, "{path}: {}", answer.body);
+            let reply = super::site::request(&site.router, Method::GET, &path, None).await;
+            let is_named = reply.status == StatusCode::BAD_REQUEST && reply.json()["parameter"] == name;
+            assert!(!is_named, "{path}: {}", reply.body);
         }
     }
 }
 
 #[tokio::test]
-async fn every_route_can_be_tried_on_a_page_without_script_and_style() {
+async fn all_routes_can_be_tried_on_a_page_without_script_and_style() {
     let (described, site) = (description().await, site());
-    let page = super::site::ask(&site.router, "explore").await;
+    let page = super::site::fetch(&site.router, "explore").await;
     assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for method in methods.as_object().expect("methods").keys() {
@@ -248,7 +248,7 @@ async fn every_route_can_be_tried_on_a_page_without_script_and_style() {
 }
 
 #[tokio::test]
-async fn every_reference_leads_somewhere_and_the_server_is_where_it_is_mounted() {
+async fn all_schema_references_resolve_and_the_server_is_the_mount_path() {
     fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
         match value {
             Value::Array(values) => values.iter().for_each(|value| references(value, found)),
@@ -270,9 +270,9 @@ async fn every_reference_leads_somewhere_and_the_server_is_where_it_is_mounted()
 }
 
 #[tokio::test]
-async fn the_table_of_routes_in_the_documentation_is_the_description() {
+async fn the_documented_table_of_routes_matches_the_description() {
     let described = description().await;
-    let mut table = "| path | parameters | answer |\n|---|---|---|\n".to_owned();
+    let mut table = "| path | parameters | response |\n|---|---|---|\n".to_owned();
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for (method, route) in methods.as_object().expect("methods") {
             let parameters = route["parameters"].as_array().expect("parameters").iter().map(|parameter| {
@@ -290,7 +290,7 @@ async fn the_table_of_routes_in_the_documentation_is_the_description() {
             table += &format!("| `{method}{path}` | {} | {summary} |\n", parameters.join(" "));
         }
     }
-    table += "\nParameters in parentheses are optional, and `…` may occur several times.\n";
+    table += "\nParameters in parentheses are optional, and `…` can occur more than once.\n";
     let written = include_str!("../../../counter-layer/admin/docs/routes.md");
-    assert_eq!(written, table, "what counter-layer/admin/docs/routes.md has to be is\n{table}");
+    assert_eq!(written, table, "counter-layer/admin/docs/routes.md must be\n{table}");
 }

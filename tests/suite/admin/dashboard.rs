@@ -21,7 +21,7 @@ use crate::support::store;
 const SCRIPT: &str = "<script>alert(1)</script>";
 
 #[tokio::test]
-async fn the_page_says_what_was_counted() {
+async fn the_page_shows_the_counts() {
     let mut site = Site::new();
     let now = Timestamp::now();
     for (counter, count) in
@@ -41,7 +41,7 @@ async fn the_page_says_what_was_counted() {
 }
 
 #[tokio::test]
-async fn labels_have_panels_of_their_own_where_there_are_any_and_their_values_are_no_pages() {
+async fn labels_have_separate_panels_and_values_are_not_pages() {
     let mut site = Site::new();
     assert!(!site.page("").await.contains("class=\"labels\""));
     let (recorder, now) = (site.counters.recorder(), Timestamp::now());
@@ -68,7 +68,7 @@ async fn labels_have_panels_of_their_own_where_there_are_any_and_their_values_ar
         ">plan today<",
         "odd &lt;script",
         ">3,000, 75 %<",
-        "200 without one; 100 of others.",
+        "200 without a value; 100 with other values.",
         "counter?counter=label%3Areferrer%3Anews.example",
     ] {
         assert!(labels.contains(part), "{part} in {labels}");
@@ -82,7 +82,7 @@ async fn labels_have_panels_of_their_own_where_there_are_any_and_their_values_ar
 }
 
 #[tokio::test]
-async fn sources_have_a_table_where_there_are_any() {
+async fn sources_have_a_table_if_they_exist() {
     let site = Site::new();
     assert!(!site.page("").await.contains("sources-title"));
     let sources = site.counters.sources();
@@ -107,11 +107,11 @@ async fn sources_have_a_table_where_there_are_any() {
         assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
     }
     let page = site.page("").await;
-    assert!(page.contains("6 more are at api/sources"), "{page}");
+    assert!(page.contains("6 more in api/sources"), "{page}");
 }
 
 #[tokio::test]
-async fn pages_all_requests_and_each_facet_have_a_table_of_their_own() {
+async fn pages_requests_and_facets_have_separate_tables() {
     let mut site = Site::new();
     for (counter, count) in [
         ("hits", 10),
@@ -146,7 +146,7 @@ async fn pages_all_requests_and_each_facet_have_a_table_of_their_own() {
 }
 
 #[tokio::test]
-async fn the_page_says_what_is_set_up_wrong_and_how_many_requests_have_no_visitor() {
+async fn the_page_shows_hints_and_the_share_of_requests_without_a_visitor() {
     let site = Site::new();
     let recorder = site.counters.recorder();
     let hit = recorder.counter("hits").hit();
@@ -156,16 +156,16 @@ async fn the_page_says_what_is_set_up_wrong_and_how_many_requests_have_no_visito
     }
     recorder.request(&[hit], Agent::Bot);
     let page = site.page("").await;
-    assert!(page.contains("40 % of the requests of people to this process have no visitor"), "{page}");
-    assert!(page.contains("All is well"), "{page}");
+    assert!(page.contains("40 % of human requests to this process are unidentified"), "{page}");
+    assert!(page.contains("Counting normally"), "{page}");
     recorder.raise_hint(Hint::new("one_address", "All came from one address.", "Trust the proxy."));
     let page = site.page("").await;
     assert!(page.contains("All came from one address. Trust the proxy."), "{page}");
-    assert!(page.contains("role=\"alert\"") && !page.contains("All is well"), "{page}");
+    assert!(page.contains("role=\"alert\"") && !page.contains("Counting normally"), "{page}");
 }
 
 #[tokio::test]
-async fn a_name_is_text_wherever_it_stands() {
+async fn counter_names_are_always_escaped() {
     let mut site = Site::new();
     for name in [SCRIPT, "\"><img src=x onerror=alert(1)>", "' onfocus='alert(1)", "javascript:alert(1)"] {
         site.record(name, Timestamp::now(), 5);
@@ -182,8 +182,8 @@ async fn a_name_is_text_wherever_it_stands() {
         format!("/parts?counter={script}"),
         "?q=%22%3E%3Cimg+src%3Dx+onerror%3Dalert(1)%3E".to_owned(),
     ] {
-        let answer = site.get(&path).await;
-        let page = &answer.body;
+        let response = site.get(&path).await;
+        let page = &response.body;
         let scripts: Vec<_> = page.split("<script").skip(1).collect();
         assert!(
             scripts.iter().all(|script| script.starts_with(" src=\"/admin/stats/assets/")),
@@ -195,7 +195,7 @@ async fn a_name_is_text_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn a_name_does_not_turn_the_text_around_it() {
+async fn a_name_does_not_change_the_direction_of_surrounding_text() {
     let mut site = Site::new();
     // A right-to-left override, and an end of an isolate before the start of an isolate.
     let (name, shown) = ("/\u{202e}gpj.exe\u{2069}\u{2067}/", "/\u{fffd}gpj.exe\u{fffd}\u{fffd}/");
@@ -213,7 +213,7 @@ async fn a_name_does_not_turn_the_text_around_it() {
 }
 
 #[tokio::test]
-async fn a_wrong_number_or_time_in_an_address_is_a_bad_request() {
+async fn an_invalid_number_or_time_in_a_url_is_a_bad_request() {
     let site = Site::new();
     for path in ["", "/counter", "/parts", "/counter/parts"] {
         for wrong in [
@@ -227,50 +227,50 @@ async fn a_wrong_number_or_time_in_an_address_is_a_bad_request() {
             "against=18446744073709551615",
             "page=0",
         ] {
-            let answer = site.get(&format!("{path}?counter=hits&{wrong}")).await;
-            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}?{wrong}: {}", answer.body);
-            assert!(answer.body.contains("It has to be"), "{path}?{wrong}: {}", answer.body);
+            let response = site.get(&format!("{path}?counter=hits&{wrong}")).await;
+            assert_eq!(response.status, StatusCode::BAD_REQUEST, "{path}?{wrong}: {}", response.body);
+            assert!(response.body.contains("must be"), "{path}?{wrong}: {}", response.body);
         }
-        let answer = site.get(&format!("{path}?counter=hits&span=&to=&ago=&against=&page=")).await;
-        assert_ne!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
+        let response = site.get(&format!("{path}?counter=hits&span=&to=&ago=&against=&page=")).await;
+        assert_ne!(response.status, StatusCode::BAD_REQUEST, "{path}: {}", response.body);
     }
 }
 
 #[tokio::test]
-async fn nothing_is_inline_and_the_policy_says_so() {
+async fn the_pages_have_no_inline_code_and_a_strict_policy() {
     let mut site = Site::new();
     site.record("hits", Timestamp::now(), 5);
     site.flush().await;
     for path in ["", "/counter?counter=hits", "/parts", "/counter?counter=nothing"] {
-        let answer = site.get(path).await;
-        let policy = answer.headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
+        let response = site.get(path).await;
+        let policy = response.headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
         assert_eq!(
             policy,
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
              form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         );
-        assert_eq!(answer.headers[header::CACHE_CONTROL], "no-store", "{path}");
+        assert_eq!(response.headers[header::CACHE_CONTROL], "no-store", "{path}");
         for inline in [" style=", "<style", " onclick=", " onload="] {
-            assert!(!answer.body.contains(inline), "{inline} in {path}");
+            assert!(!response.body.contains(inline), "{inline} in {path}");
         }
     }
 }
 
 #[tokio::test]
-async fn style_and_script_are_kept_for_long_under_a_name_of_their_content() {
+async fn style_and_script_urls_contain_a_hash_and_are_immutable() {
     let site = Site::new();
     let page = site.page("").await;
-    for (begin, kind) in
+    for (prefix, kind) in
         [("href=\"", "text/css; charset=utf-8"), ("src=\"", "text/javascript; charset=utf-8")]
     {
-        let path = linked(&page, begin);
-        let answer = site.get(&path).await;
+        let path = linked(&page, prefix);
+        let response = site.get(&path).await;
         assert_eq!(
-            (answer.status, &answer.headers[header::CONTENT_TYPE]),
+            (response.status, &response.headers[header::CONTENT_TYPE]),
             (StatusCode::OK, &kind.parse().expect("a type"))
         );
-        assert_eq!(answer.headers[header::CACHE_CONTROL], "private, max-age=31536000, immutable");
-        let tag = answer.headers[header::ETAG].to_str().expect("text");
+        assert_eq!(response.headers[header::CACHE_CONTROL], "private, max-age=31536000, immutable");
+        let tag = response.headers[header::ETAG].to_str().expect("text");
         let again = site.send(&path, &[("if-none-match", tag)]).await;
         assert_eq!((again.status, again.body.as_str()), (StatusCode::NOT_MODIFIED, ""));
         let (_, name) = path.rsplit_once('/').expect("a path");
@@ -284,7 +284,7 @@ async fn style_and_script_are_kept_for_long_under_a_name_of_their_content() {
 }
 
 #[tokio::test]
-async fn what_an_address_says_is_shown_and_what_it_should_not_say_is_left_out() {
+async fn valid_url_parameters_are_applied_and_unknown_values_are_ignored() {
     let mut site = Site::new();
     for counter in ["hits", "/", "/articles"] {
         site.record(counter, Timestamp::now(), 5);
@@ -320,7 +320,7 @@ async fn what_an_address_says_is_shown_and_what_it_should_not_say_is_left_out() 
 }
 
 #[tokio::test]
-async fn before_its_first_hit_a_counter_is_unknown_and_zero_after_it() {
+async fn a_counter_is_unknown_before_the_first_hit_and_zero_afterwards() {
     let mut site = Site::new();
     let today = site.today();
     site.record("hits", today.minus(10 * 86_400), 7);
@@ -336,7 +336,7 @@ async fn before_its_first_hit_a_counter_is_unknown_and_zero_after_it() {
 }
 
 #[tokio::test]
-async fn a_day_that_began_before_is_known_to_the_finer_precisions() {
+async fn finer_precisions_know_a_counter_that_started_on_an_earlier_day() {
     let mut site = Site::new();
     site.record("hits", Timestamp::now().minus(3 * 86_400), 7);
     site.flush().await;
@@ -344,7 +344,7 @@ async fn a_day_that_began_before_is_known_to_the_finer_precisions() {
 }
 
 #[tokio::test]
-async fn a_time_is_compared_with_any_other_that_is_as_long() {
+async fn a_time_can_be_compared_with_any_other_of_equal_length() {
     let mut site = Site::new();
     let today = site.today();
     let recorder = site.counters.recorder();
@@ -373,28 +373,29 @@ async fn a_time_is_compared_with_any_other_that_is_as_long() {
             let page = site.page(&path).await;
             assert_eq!(cell(&page, 0), ["1", "0", "1", "29"], "{path}");
             assert_eq!(cell(&page, 6)[0..4], ["7", "unknown", "7", "35"], "{path}");
-            assert!(page.contains("<bdi>hits in the other time</bdi></th>"), "{page}");
+            assert!(page.contains("<bdi>hits (comparison)</bdi></th>"), "{page}");
             let (_, sums) = page.split_once("id=\"sums\"").expect("sums");
-            assert!(sums.contains(", compared with <time"), "{sums}");
+            assert!(sums.contains(" vs. <time"), "{sums}");
             assert!(sums.contains("28 <span class=\"down\">−87 %</span> from 224<"), "{sums}");
             // The second counter is unknown in the earlier time.
             assert!(sums.contains("1 from unknown<"), "{sums}");
         }
         let page = site.page(&path).await;
-        assert!(page.contains(" In the other time: 22"), "{page}");
+        assert!(page.contains(" Comparison period: 22"), "{page}");
         assert!(page.contains("<details id=\"compare-details\" class=\"compare\" open>"), "{page}");
-        let chosen = page.contains("aria-current=\"true\">4 weeks before</a>");
+        let chosen = page.contains("aria-current=\"true\">4 weeks earlier</a>");
         assert_eq!(chosen, other.starts_with("ago"), "{page}");
     }
     let usual = site.page("?precision=86400&span=7").await;
     assert!(
-        !usual.contains("other time</bdi></th>") && usual.contains("aria-current=\"true\">nothing</a>"),
+        !usual.contains("(comparison)</bdi></th>")
+            && usual.contains("aria-current=\"true\">No comparison</a>"),
         "{usual}"
     );
 }
 
 #[tokio::test]
-async fn parts_that_have_not_changed_are_not_sent_again() {
+async fn unchanged_parts_are_not_sent_again() {
     let mut site = Site::new();
     // In this site, it is noon, so the day will not end before the test does.
     let parts = "/parts?precision=86400&span=7";
@@ -414,7 +415,7 @@ async fn parts_that_have_not_changed_are_not_sent_again() {
 }
 
 #[tokio::test]
-async fn it_says_so_when_the_store_cannot_be_read() {
+async fn the_dashboard_reports_an_unavailable_store() {
     let mut redis = RedisServer::start();
     let counters = Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");
     let site = Site {
@@ -423,16 +424,14 @@ async fn it_says_so_when_the_store_cannot_be_read() {
     };
     redis.stop();
     for path in ["", "/counter?counter=hits", "/parts"] {
-        let answer = site.get(path).await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
-        assert!(
-            answer.body.contains("The numbers cannot be read now") && answer.body.contains("id=\"status\"")
-        );
+        let response = site.get(path).await;
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert!(response.body.contains("Data unavailable") && response.body.contains("id=\"status\""));
     }
 }
 
 #[tokio::test]
-async fn the_page_of_two_thousand_counters_is_light_and_has_pages_of_its_own() {
+async fn two_thousand_counters_are_paginated_and_the_page_is_small() {
     let mut site = Site::full();
     site.flush().await;
     let mut shown = 0;
@@ -463,14 +462,14 @@ async fn the_page_of_two_thousand_counters_is_light_and_has_pages_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
+async fn pages_with_two_thousand_counters_need_few_round_trips() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
     let mut counters = Counters::builder(store(&proxy.url()).await).build().expect("the defaults are fine");
     fill(&counters.recorder());
     counters.flush().await.expect("Redis takes all");
     let router = routed(counters.stats());
-    for (path, most) in [
+    for (path, max) in [
         ("", 4),
         ("?sort=uniques", 5),
         ("?sort=change", 5),
@@ -483,21 +482,21 @@ async fn the_pages_of_two_thousand_counters_are_read_in_a_few_round_trips() {
         // busy, it might not be, so we retry with longer pauses. A command that waits for a reply does not
         // count as a pause.
         let mut fewest = u64::MAX;
-        for silence in [200, 800, 3000] {
-            proxy.await_silence(Duration::from_millis(silence));
+        for pause in [200, 800, 3000] {
+            proxy.reply_when_idle(Duration::from_millis(pause));
             let before = proxy.round_trips();
             assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
             fewest = fewest.min(proxy.round_trips() - before);
-            if fewest <= most {
+            if fewest <= max {
                 break;
             }
         }
-        assert!(fewest <= most, "{fewest} for {path:?}");
+        assert!(fewest <= max, "{fewest} for {path:?}");
     }
 }
 
 #[tokio::test]
-async fn all_counters_can_be_sorted_by_their_visitors() {
+async fn all_counters_can_be_sorted_by_visitors() {
     let mut site = Site::new();
     let (now, key) = (Timestamp::now(), VisitorKey::new([7; 16]));
     let recorder = site.counters.recorder();
@@ -523,32 +522,36 @@ async fn all_counters_can_be_sorted_by_their_visitors() {
         name.split_once("</bdi>").expect("its end").0
     });
     assert_eq!(names.take(3).collect::<Vec<_>>(), ["/page/777", "/page/1234", "/page/5"]);
-    assert!(!page.contains("search for fewer"), "the order is what was asked for");
+    assert!(!page.contains("Search to narrow"), "the order is what was asked for");
 }
 
 #[tokio::test]
-async fn the_chart_says_what_is_expected_and_what_was_unusual_when_it_is_asked() {
+async fn the_chart_shows_a_forecast_and_anomalies_on_request() {
     let mut site = Site::new();
     let today = site.today();
     for ago in 1..=100 {
         site.record("hits", today.minus(86_400 * ago), if ago == 30 { 900 } else { 20 });
     }
     site.flush().await;
-    let asked = site.page("?precision=86400&forecast=1").await;
+    let with_forecast = site.page("?precision=86400&forecast=1").await;
     for part in [
-        "What is expected, from 100 finished buckets",
+        "Forecast from 100 complete values",
         "MASE",
-        "One sample of the past, marked ◇, was out of the ordinary.",
+        "One past value, marked ◇, was unusual.",
         "<td>900, unusual</td>",
-        "<th scope=\"col\" class=\"number expected\"><bdi>expected of hits</bdi></th>",
+        "<th scope=\"col\" class=\"number expected\"><bdi>hits (forecast)</bdi></th>",
         "class=\"mark\"",
         "class=\"band\"",
-        "and what is expected of hits in the next 14",
-        "aria-current=\"true\">forecast</a>",
+        "hits (forecast) for the next 14",
+        "aria-current=\"true\">Forecast</a>",
     ] {
-        assert!(asked.contains(part), "{part} in {asked}");
+        assert!(with_forecast.contains(part), "{part} in {with_forecast}");
     }
-    assert_eq!(asked.matches("<td>still to come</td><td>20 (20 to 20)</td>").count(), 14, "{asked}");
+    assert_eq!(
+        with_forecast.matches("<td>still to come</td><td>20 (20 to 20)</td>").count(),
+        14,
+        "{with_forecast}"
+    );
     assert_eq!(
         site.page("/parts?precision=86400&forecast=1").await.matches("id=\"outlook\" data-part").count(),
         1
@@ -564,18 +567,18 @@ async fn the_chart_says_what_is_expected_and_what_was_unusual_when_it_is_asked()
 }
 
 #[tokio::test]
-async fn a_short_history_is_the_reason_why_nothing_is_expected() {
+async fn a_short_history_is_reported_instead_of_a_forecast() {
     let mut site = Site::new();
     site.record("hits", site.today().minus(5 * 86_400), 7);
     site.flush().await;
     let page = site.page("?precision=86400&forecast=1").await;
-    let reason = "Nothing is expected yet: a forecast needs 20 finished buckets, and there are 5.";
+    let reason = "No forecast yet: a forecast needs 20 finished buckets, but there are only 5.";
     assert!(page.contains(reason) && !page.contains("still to come"), "{page}");
     assert_eq!(site.get("?forecast=1&counter=nobody").await.status, StatusCode::OK);
 }
 
-fn linked(page: &str, begin: &str) -> String {
-    let (_, path) = page.split_once(&format!("{begin}/admin/stats/assets")).expect("a link");
+fn linked(page: &str, prefix: &str) -> String {
+    let (_, path) = page.split_once(&format!("{prefix}/admin/stats/assets")).expect("a link");
     format!("/assets{}", path.split_once('"').expect("its end").0)
 }
 
@@ -584,7 +587,7 @@ struct Site {
     router: Router,
 }
 
-struct Answer {
+struct ResponseText {
     status: StatusCode,
     headers: HeaderMap,
     body: String,
@@ -622,18 +625,18 @@ impl Site {
         self.counters.flush().await.expect("memory takes all");
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> ResponseText {
         self.send(path, &[]).await
     }
 
-    async fn send(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    async fn send(&self, path: &str, headers: &[(&str, &str)]) -> ResponseText {
         send(&self.router, path, headers).await
     }
 
     async fn page(&self, path: &str) -> String {
-        let answer = self.get(path).await;
-        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
-        answer.body
+        let response = self.get(path).await;
+        assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
+        response.body
     }
 }
 
@@ -655,7 +658,7 @@ fn routed(stats: counter_core::Stats) -> Router {
     Router::new().nest("/admin/stats", counter_admin::router(stats, Access::open()))
 }
 
-async fn send(router: &Router, path: &str, headers: &[(&str, &str)]) -> Answer {
+async fn send(router: &Router, path: &str, headers: &[(&str, &str)]) -> ResponseText {
     let mut request = Request::get(format!("/admin/stats{path}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -664,5 +667,5 @@ async fn send(router: &Router, path: &str, headers: &[(&str, &str)]) -> Answer {
     let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
     let body = String::from_utf8(body.into()).expect("text");
-    Answer { status: head.status, headers: head.headers, body }
+    ResponseText { status: head.status, headers: head.headers, body }
 }

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tests::RedisServer;
 
-use super::site::{Site, ask, check, site};
+use super::site::{Site, check, fetch, site};
 use crate::support::{precision, store};
 
 /// Measures requests of a counter with these bins.
@@ -52,42 +52,42 @@ async fn percentiles_have_the_documented_shape() {
         "buckets": [bucket(hour.minus(3600), 9, fast), bucket(hour, 1, slow)],
     });
     check(&site.router, &path, expected).await;
-    let sizes = ask(&site.router, &format!("{path}&of=size")).await.json();
+    let sizes = fetch(&site.router, &format!("{path}&of=size")).await.json();
     assert_eq!((&sizes["unit"], &sizes["count"]), (&json!("bytes"), &json!(1)));
     assert_eq!(sizes["percentiles"][0]["value"], Bin::size(700).value());
 }
 
 #[tokio::test]
-async fn percentiles_are_those_of_all_counters_together_and_of_the_usual_quantiles() {
+async fn percentiles_merge_all_counters_and_have_default_quantiles() {
     let mut site = site();
     let now = Timestamp::now();
     measure(&mut site, "/a", now, (0..98).map(|_| vec![ms(1)])).await;
     measure(&mut site, "/b", now, (0..2).map(|_| vec![ms(900)])).await;
     let from = now.minus(86_400);
-    let answer =
-        ask(&site.router, &format!("percentiles?counter=%2Fa&counter=%2Fb&precision=60&from={from}")).await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    let response =
+        fetch(&site.router, &format!("percentiles?counter=%2Fa&counter=%2Fb&precision=60&from={from}")).await;
+    assert_eq!(response.status, StatusCode::OK, "{}", response.body);
     let values = |value: &Value| value["percentiles"].as_array().expect("a list").clone();
     let expected = [(0.5, ms(1)), (0.9, ms(1)), (0.99, ms(900))];
-    assert_eq!(values(&answer.json()), expected.map(|(q, bin)| json!({"q": q, "value": bin.value()})));
+    assert_eq!(values(&response.json()), expected.map(|(q, bin)| json!({"q": q, "value": bin.value()})));
     // If a known counter has no measurements in this range, this must not be an error.
     let empty =
-        ask(&site.router, &format!("percentiles?counter=%2Fa&precision=60&to={}", now.minus(3600))).await;
+        fetch(&site.router, &format!("percentiles?counter=%2Fa&precision=60&to={}", now.minus(3600))).await;
     assert_eq!(values(&empty.json())[0], json!({"q": 0.5, "value": null}), "{}", empty.body);
 }
 
 #[tokio::test]
-async fn the_slowest_pages_come_first_with_what_the_book_keeps_of_them() {
+async fn the_slowest_pages_come_first_with_a_summary() {
     let mut site = site();
     let now = Timestamp::now();
     measure(&mut site, "/fast", now, (0..3).map(|_| vec![ms(1), Bin::size(5000)])).await;
     measure(&mut site, "/slow", now, [vec![ms(100)], vec![ms(4000)]]).await;
     measure(&mut site, "hits", now, [vec![ms(4000)]]).await;
     measure(&mut site, "/unmeasured", now, []).await;
-    let asked = "slowest?precision=3600&kind=page";
-    let answer = ask(&site.router, asked).await.json();
+    let query = "slowest?precision=3600&kind=page";
+    let response = fetch(&site.router, query).await.json();
     let (low, high) = (ms(100).value(), ms(4000).value());
-    let [slow, fast] = &answer["slowest"].as_array().expect("a list")[..] else { panic!("{answer}") };
+    let [slow, fast] = &response["slowest"].as_array().expect("a list")[..] else { panic!("{response}") };
     assert_eq!((&slow["counter"], &slow["count"]), (&json!("/slow"), &json!(2)));
     assert_eq!(fast["counter"], "/fast");
     let (sum, squares) = (low + high, low * low + high * high);
@@ -98,10 +98,10 @@ async fn the_slowest_pages_come_first_with_what_the_book_keeps_of_them() {
         let ratio = slow[name].as_f64().expect("a number") / expected;
         assert!((ratio - 1.0).abs() < 1e-9, "{name} of {slow}");
     }
-    let largest = ask(&site.router, &format!("{asked}&of=size&limit=1")).await.json();
+    let largest = fetch(&site.router, &format!("{query}&of=size&limit=1")).await.json();
     assert_eq!((&largest["unit"], &largest["slowest"][0]["counter"]), (&json!("bytes"), &json!("/fast")));
     assert_eq!(largest["slowest"].as_array().map(Vec::len), Some(1), "{largest}");
-    let none = ask(&site.router, &format!("{asked}&to={}", now.minus(86_400))).await.json();
+    let none = fetch(&site.router, &format!("{query}&to={}", now.minus(86_400))).await.json();
     assert_eq!(none["slowest"], json!([]));
 }
 
@@ -129,7 +129,7 @@ async fn statuses_are_counted_by_number() {
 }
 
 #[tokio::test]
-async fn questions_that_make_no_sense_are_refused() {
+async fn invalid_parameters_are_rejected() {
     let mut site = site();
     measure(&mut site, "/", Timestamp::now(), [vec![ms(1)]]).await;
     let many = vec!["0.5"; 21].join(",");
@@ -149,25 +149,25 @@ async fn questions_that_make_no_sense_are_refused() {
         ("statuses?counter=nobody&precision=60", 404),
         ("statuses?counter=%2F&precision=60&from=0", 400),
     ] {
-        let answer = ask(&site.router, question).await;
-        assert_eq!(answer.status.as_u16(), status, "{question}: {}", answer.body);
+        let response = fetch(&site.router, question).await;
+        assert_eq!(response.status.as_u16(), status, "{question}: {}", response.body);
     }
 }
 
 #[tokio::test]
-async fn where_no_distributions_are_kept_there_are_no_such_routes() {
+async fn without_distributions_the_routes_do_not_exist() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let mut site = Site::of(counters, Access::open());
     site.record("/", Timestamp::now(), 1).await;
     for route in ["percentiles", "statuses"] {
-        let answer = ask(&site.router, &format!("{route}?counter=%2F&precision=60")).await;
-        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.body);
+        let response = fetch(&site.router, &format!("{route}?counter=%2F&precision=60")).await;
+        assert_eq!(response.status, StatusCode::NOT_FOUND, "{}", response.body);
     }
-    assert!(!ask(&site.router, "").await.body.contains("percentiles"));
+    assert!(!fetch(&site.router, "").await.body.contains("percentiles"));
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_is_named_and_the_rest_is_answered() {
+async fn an_unreadable_key_is_reported_and_the_rest_is_returned() {
     let server = RedisServer::start();
     let mut site = Site::open(store(&server.url()).await);
     let now = Timestamp::now();
@@ -175,8 +175,8 @@ async fn a_key_that_holds_something_else_is_named_and_the_rest_is_answered() {
     measure(&mut site, "/b", now, [vec![ms(20)]]).await;
     let key = format!("access:bins:3600:/b:{}", precision(3600).bucket(now).start);
     server.command(&["SET", &key, "a text"]);
-    let answer = ask(&site.router, "percentiles?counter=%2Fa&counter=%2Fb&precision=3600").await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
-    let answer = answer.json();
-    assert_eq!((&answer["count"], &answer["unreadable"][0]["key"]), (&json!(1), &json!(key)));
+    let response = fetch(&site.router, "percentiles?counter=%2Fa&counter=%2Fb&precision=3600").await;
+    assert_eq!(response.status, StatusCode::OK, "{}", response.body);
+    let response = response.json();
+    assert_eq!((&response["count"], &response["unreadable"][0]["key"]), (&json!(1), &json!(key)));
 }

@@ -10,7 +10,7 @@ use tests::RedisServer;
 use tokio::task::block_in_place;
 use tower::ServiceExt;
 
-use super::site::{Site, ask, encode, site, site_without_redis};
+use super::site::{Site, encode, fetch, site, site_without_redis};
 use crate::support::{precision, store};
 
 /// Names that can break other CSV writers.
@@ -60,8 +60,8 @@ async fn export(mut site: Site) {
         names.iter().copied().flat_map(both).collect()
     };
     let two = format!("&counter={}&counter={}", encode(NAMES[3]), encode(NAMES[0]));
-    for (asked, names) in [(String::new(), &NAMES[..]), (two, &[NAMES[3], NAMES[0]])] {
-        let csv = ask(&site.router, &format!("export?precision=60{asked}")).await;
+    for (query, names) in [(String::new(), &NAMES[..]), (two, &[NAMES[3], NAMES[0]])] {
+        let csv = fetch(&site.router, &format!("export?precision=60{query}")).await;
         assert_eq!(csv.status, StatusCode::OK, "{}", csv.body);
         assert_eq!(csv.headers[header::CONTENT_TYPE], "text/csv; charset=utf-8; header=present");
         assert_eq!(csv.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"counters-60.csv\"");
@@ -78,7 +78,7 @@ async fn export(mut site: Site) {
             .collect();
         assert_eq!(rows, wanted);
 
-        let ndjson = ask(&site.router, &format!("export?precision=60&format=ndjson{asked}")).await;
+        let ndjson = fetch(&site.router, &format!("export?precision=60&format=ndjson{query}")).await;
         assert_eq!(ndjson.headers[header::CONTENT_TYPE], "application/x-ndjson");
         let rows: Vec<Value> =
             ndjson.body.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -86,30 +86,30 @@ async fn export(mut site: Site) {
         assert_eq!(rows, expected.iter().map(line).collect::<Vec<_>>());
     }
     let range = format!("export?precision=60&counter=plain&from={}&to={}", start.plus(60), start.plus(120));
-    let csv = ask(&site.router, &range).await;
+    let csv = fetch(&site.router, &range).await;
     assert_eq!(table(&csv.body)[1..], [["plain", "60", &start.plus(60).to_string(), "30"]]);
 }
 
 #[tokio::test]
-async fn a_file_has_every_sample_of_all_counters_or_of_those_that_are_named() {
+async fn a_file_has_all_samples_of_all_or_the_given_counters() {
     export(site()).await;
 }
 
 #[tokio::test]
-async fn a_file_has_every_sample_of_redis() {
+async fn a_file_has_all_samples_of_redis() {
     let redis = RedisServer::start();
     export(Site::open(store(&redis.url()).await)).await;
 }
 
 #[tokio::test]
-async fn a_site_without_counters_has_a_file_without_lines() {
+async fn without_counters_a_file_has_no_lines() {
     let site = site();
-    assert_eq!(ask(&site.router, "export?precision=60").await.body, "counter,precision,start,count\r\n");
-    assert_eq!(ask(&site.router, "export?precision=60&format=ndjson").await.body, "");
+    assert_eq!(fetch(&site.router, "export?precision=60").await.body, "counter,precision,start,count\r\n");
+    assert_eq!(fetch(&site.router, "export?precision=60&format=ndjson").await.body, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_sent_while_it_is_read_and_breaks_off_where_reading_fails() {
+async fn a_file_is_streamed_and_aborted_if_a_read_fails() {
     let mut redis = RedisServer::start();
     let mut site = Site::open(store(&redis.url()).await);
     let recorder = site.recorder();
@@ -129,13 +129,13 @@ async fn a_file_is_sent_while_it_is_read_and_breaks_off_where_reading_fails() {
     let mut body = open(&site.router, "precision=86400").await.into_body();
     block_in_place(|| redis.stop());
     body.frame().await.expect("what was read already").expect("it came before the end of Redis");
-    body.frame().await.expect("more").expect_err("a file that is whole would look like all there is");
+    body.frame().await.expect("more").expect_err("an incomplete file must not look complete");
 }
 
 #[tokio::test]
-async fn what_cannot_be_exported_is_said_before_the_first_line() {
+async fn export_errors_are_reported_before_the_first_line() {
     let (_redis, site) = site_without_redis().await;
-    assert_eq!(ask(&site.router, "export?precision=60").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fetch(&site.router, "export?precision=60").await.status, StatusCode::SERVICE_UNAVAILABLE);
     let site = super::site::site();
     for (question, status, parameter) in [
         ("export", 400, "precision"),
@@ -143,9 +143,9 @@ async fn what_cannot_be_exported_is_said_before_the_first_line() {
         ("export?precision=1&from=0&to=10001", 400, "from"),
         ("export?precision=60&counter=nobody", 404, "counter"),
     ] {
-        let answer = ask(&site.router, question).await;
-        assert_eq!(answer.status, status, "{question}: {}", answer.body);
-        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json");
-        assert_eq!(answer.json()["parameter"], parameter, "{question}");
+        let response = fetch(&site.router, question).await;
+        assert_eq!(response.status, status, "{question}: {}", response.body);
+        assert_eq!(response.headers[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(response.json()["parameter"], parameter, "{question}");
     }
 }

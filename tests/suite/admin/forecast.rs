@@ -3,10 +3,10 @@
 use counter_core::Timestamp;
 use http::StatusCode;
 
-use super::site::{ask, site, site_at_noon};
+use super::site::{fetch, site, site_at_noon};
 
 #[tokio::test]
-async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {
+async fn a_forecast_has_a_band_and_reports_past_errors() {
     let mut site = site_at_noon();
     let days = site.counters.stats().grid().counts.of_width(86_400).expect("days are kept").precision;
     let now = Timestamp::now();
@@ -15,9 +15,9 @@ async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {
         let hits = if day == 30 { 400 } else { 20 };
         site.record("hits", now.minus(day * 86_400), hits).await;
     }
-    let answer = ask(&site.router, "forecast?counter=hits&precision=86400&horizon=6").await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
-    let forecast = answer.json();
+    let response = fetch(&site.router, "forecast?counter=hits&precision=86400&horizon=6").await;
+    assert_eq!(response.status, StatusCode::OK, "{}", response.body);
+    let forecast = response.json();
     let points = forecast["points"].as_array().expect("points");
     assert_eq!(points.len(), 6);
     let today = days.bucket(now).start.as_unix();
@@ -34,23 +34,23 @@ async fn what_comes_next_has_a_band_and_says_how_far_off_it_would_have_been() {
 }
 
 #[tokio::test]
-async fn without_enough_history_the_reason_is_told_and_a_stranger_is_unknown() {
+async fn a_forecast_without_enough_history_reports_the_reason() {
     let mut site = site();
     site.record("hits", Timestamp::now(), 1).await;
-    let short = ask(&site.router, "forecast?counter=hits&precision=3600").await;
+    let short = fetch(&site.router, "forecast?counter=hits&precision=3600").await;
     assert_eq!(short.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(
         short.json()["detail"].as_str().is_some_and(|words| words.contains("finished buckets")),
         "{}",
         short.body
     );
-    let stranger = ask(&site.router, "forecast?counter=nobody&precision=3600").await;
+    let stranger = fetch(&site.router, "forecast?counter=nobody&precision=3600").await;
     assert_eq!(stranger.status, StatusCode::NOT_FOUND);
     for horizon in ["0", "501", "x"] {
-        let refused =
-            ask(&site.router, &format!("forecast?counter=hits&precision=3600&horizon={horizon}")).await;
+        let rejected =
+            fetch(&site.router, &format!("forecast?counter=hits&precision=3600&horizon={horizon}")).await;
         assert_eq!(
-            (refused.status, &refused.json()["parameter"]),
+            (rejected.status, &rejected.json()["parameter"]),
             (StatusCode::BAD_REQUEST, &"horizon".into())
         );
     }

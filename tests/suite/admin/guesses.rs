@@ -29,9 +29,9 @@ fn token(number: u32) -> String {
     format!("token-number-{number:04}")
 }
 
-fn asked(peer: &str, path: &str, shown: Option<(&str, &str)>) -> Request<Body> {
+fn build_request(peer: &str, path: &str, credentials: Option<(&str, &str)>) -> Request<Body> {
     let mut request = Request::get(path);
-    if let Some((name, value)) = shown {
+    if let Some((name, value)) = credentials {
         request = request.header(name, value);
     }
     if let Ok(peer) = peer.parse() {
@@ -42,16 +42,17 @@ fn asked(peer: &str, path: &str, shown: Option<(&str, &str)>) -> Request<Body> {
 
 /// Sends a token, and disconnects immediately. This returns the status if the response is ready by then.
 fn guess(router: &Router, peer: &str, token: &str) -> Option<StatusCode> {
-    let shown = format!("Bearer {token}");
-    let mut answer = pin!(router.clone().oneshot(asked(peer, LEDGER, Some(("authorization", &shown)))));
-    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Some(answer.expect("a router answers").status()),
+    let credentials = format!("Bearer {token}");
+    let mut response =
+        pin!(router.clone().oneshot(build_request(peer, LEDGER, Some(("authorization", &credentials)))));
+    match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(response) => Some(response.expect("a router answers").status()),
         Poll::Pending => None,
     }
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_one_place_may_be_right_at_another() {
+async fn a_token_rejected_by_a_router_may_be_valid_for_another() {
     let office = Access::bearer("token-of-the-office").expect("a token");
     let both = office.clone().or(Access::bearer("token-of-the-owner").expect("a token"));
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
@@ -65,7 +66,7 @@ async fn what_is_wrong_at_one_place_may_be_right_at_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_early_guesses_no_more_often_than_who_waits() {
+async fn disconnecting_early_does_not_allow_more_guesses() {
     for peer in ["192.0.2.1", "no peer"] {
         let router = guarded(access());
         let found = (0..5000).find(|n| guess(&router, peer, &token(*n)) == Some(StatusCode::OK));
@@ -76,7 +77,7 @@ async fn who_gives_up_early_guesses_no_more_often_than_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_peers_together_guess_no_more_often_than_they_all_may() {
+async fn guesses_of_many_peers_are_limited_globally() {
     let router = guarded(access());
     let peer = |n: u32| format!("10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255);
     let found = (0..5000).find(|n| guess(&router, &peer(*n), &token(*n)) == Some(StatusCode::OK));
@@ -84,7 +85,7 @@ async fn many_peers_together_guess_no_more_often_than_they_all_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn guesses_of_others_keep_nobody_out_who_has_logged_in_before() {
+async fn guesses_of_other_clients_do_not_lock_out_a_previous_login() {
     let router = guarded(access());
     assert_eq!(guess(&router, "192.0.2.1", &token(4711)), Some(StatusCode::OK));
     for n in 0..5000_u32 {
@@ -96,45 +97,45 @@ async fn guesses_of_others_keep_nobody_out_who_has_logged_in_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn behind_a_proxy_clients_are_told_apart_by_what_it_says() {
+async fn behind_a_trusted_proxy_clients_are_limited_by_the_forwarded_address() {
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
     let router = guarded(access().clients(client));
-    let ask = async |client: &str, token: &str| {
-        let mut request = asked("10.0.0.1", LEDGER, Some(("x-forwarded-for", client)));
+    let fetch = async |client: &str, token: &str| {
+        let mut request = build_request("10.0.0.1", LEDGER, Some(("x-forwarded-for", client)));
         let token = format!("Bearer {token}").parse().expect("a value");
         request.headers_mut().insert("authorization", token);
         router.clone().oneshot(request).await.expect("a router answers").status()
     };
     for n in 0..20 {
-        ask("spoofed, 192.0.2.1", &format!("wrong-{n}")).await;
+        fetch("spoofed, 192.0.2.1", &format!("wrong-{n}")).await;
     }
-    assert_eq!(ask("192.0.2.1", &token(4711)).await, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(ask("192.0.2.2", &token(4711)).await, StatusCode::OK);
+    assert_eq!(fetch("192.0.2.1", &token(4711)).await, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(fetch("192.0.2.2", &token(4711)).await, StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_guesses_too_often_is_told_when_to_come_again() {
+async fn too_many_guesses_are_answered_with_retry_after() {
     let router = guarded(access());
     for n in 0..10 {
         assert_eq!(guess(&router, "192.0.2.1", &format!("wrong-{n}")), Some(StatusCode::UNAUTHORIZED));
     }
-    let shown = format!("Bearer {}", token(4711));
-    let asked = || asked("192.0.2.1", LEDGER, Some(("authorization", &shown)));
-    let answer = router.clone().oneshot(asked()).await.expect("a router answers");
-    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(answer.headers()["retry-after"], "10");
+    let credentials = format!("Bearer {}", token(4711));
+    let build_request = || build_request("192.0.2.1", LEDGER, Some(("authorization", &credentials)));
+    let response = router.clone().oneshot(build_request()).await.expect("a router answers");
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "10");
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let answer = router.clone().oneshot(asked()).await.expect("a router answers");
-    assert_eq!(answer.status(), StatusCode::OK);
+    let response = router.clone().oneshot(build_request()).await.expect("a router answers");
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_accepted_whatever_is_guessed_from_its_address_and_others() {
+async fn a_session_is_accepted_regardless_of_guesses() {
     // The session is from a different instance.
-    let elsewhere = guarded(access());
-    let link = asked("192.0.2.1", &format!("/admin/stats?token={}", token(4711)), None);
-    let answer = elsewhere.oneshot(link).await.expect("a router answers");
-    let cookie = answer.headers()["set-cookie"].to_str().expect("text");
+    let other_instance = guarded(access());
+    let link = build_request("192.0.2.1", &format!("/admin/stats?token={}", token(4711)), None);
+    let response = other_instance.oneshot(link).await.expect("a router answers");
+    let cookie = response.headers()["set-cookie"].to_str().expect("text");
     let cookie = cookie.split(';').next().expect("a pair");
     let router = guarded(access());
     for n in 0..5000_u32 {
@@ -142,13 +143,13 @@ async fn a_session_is_accepted_whatever_is_guessed_from_its_address_and_others()
         guess(&router, &format!("10.0.{}.{}", n >> 8, n & 255), &format!("wrong-{n}"));
     }
     assert_eq!(guess(&router, "192.0.2.1", &token(4711)), Some(StatusCode::TOO_MANY_REQUESTS));
-    let asked = asked("192.0.2.1", LEDGER, Some(("cookie", cookie)));
-    let answer = router.clone().oneshot(asked).await.expect("a router answers");
-    assert_eq!(answer.status(), StatusCode::OK);
+    let build_request = build_request("192.0.2.1", LEDGER, Some(("cookie", cookie)));
+    let response = router.clone().oneshot(build_request).await.expect("a router answers");
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
-async fn forty_guessing_addresses_do_not_lock_the_owner_out() {
+async fn guesses_from_forty_addresses_do_not_lock_out_the_owner() {
     let router = guarded(access());
     // Four guesses per second and address, until their budgets are used up.
     for n in 0..320_u32 {
@@ -161,7 +162,7 @@ async fn forty_guessing_addresses_do_not_lock_the_owner_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_was_valid_before_opens_from_any_address_while_thousands_guess() {
+async fn a_used_token_is_valid_from_any_address_during_an_attack() {
     let router = guarded(access());
     assert_eq!(guess(&router, "192.0.2.1", &token(4711)), Some(StatusCode::OK));
     for n in 0..5000_u32 {
@@ -171,18 +172,18 @@ async fn a_token_that_was_valid_before_opens_from_any_address_while_thousands_gu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_guessed_no_faster_by_links() {
+async fn links_do_not_allow_more_guesses() {
     let router = guarded(access());
     for n in 4600..=4711_u32 {
         let token = token(n);
-        let link = asked("192.0.2.1", &format!("/admin/stats?token={token}"), None);
+        let link = build_request("192.0.2.1", &format!("/admin/stats?token={token}"), None);
         let status = router.clone().oneshot(link).await.expect("a router answers").status();
         assert!(!status.is_success() && !status.is_redirection(), "{token}: {status}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_that_panics_lets_nobody_in() {
+async fn a_panicking_access_closure_denies_access() {
     let router = guarded(Access::from_fn(|_| panic!("the closure's own panic")));
     assert_eq!(guess(&router, "192.0.2.1", ""), Some(StatusCode::FORBIDDEN));
 }

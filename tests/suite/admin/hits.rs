@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
 use tokio::net::TcpListener;
 
-use super::site::{Answer, Site, answer, ask, send, site};
+use super::site::{ResponseText, Site, fetch, response, send, site};
 use crate::random::Random;
 use crate::support::{BROWSER, name, precision, store};
 
@@ -36,9 +36,9 @@ fn question(producer: &str, number: u64) -> String {
     format!("/admin/stats/api/hits?producer={producer}&number={number}")
 }
 
-async fn post(router: &Router, producer: &str, number: u64, body: impl Into<Body>) -> Answer {
+async fn post(router: &Router, producer: &str, number: u64, body: impl Into<Body>) -> ResponseText {
     let request = Request::post(question(producer, number)).body(body.into()).expect("an address");
-    answer(router, request).await
+    response(router, request).await
 }
 
 fn record(counter: &str, n: u32, visitor: &str) -> Value {
@@ -54,18 +54,18 @@ async fn lifetime(counters: &Counters, counter: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_request_counts_once_however_often_it_is_repeated() {
+async fn a_repeated_request_counts_once() {
     let site = recorders(MemoryStore::new());
     let body = lines(&[record("signups", 3, "ann"), record("signups", 1, "bob"), record("orders", 1, "ann")]);
     for (recorded, already_counted) in [(3, 0), (0, 3), (0, 3)] {
-        let told = post(&site.router, "shop-1", 1, body.clone()).await;
-        assert_eq!(told.status, StatusCode::OK, "{}", told.body);
+        let reply = post(&site.router, "shop-1", 1, body.clone()).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
         let expected = json!({
             "producer": "shop-1", "number": 1, "read": 3, "recorded": recorded, "already_counted": already_counted,
             "excluded": 0, "unmatched": 0, "ignored": 0, "malformed": [],
             "hits": { "applied": if recorded > 0 { 5 } else { 0 }, "expired": 0, "ahead": 0, "refused": 0 },
         });
-        assert_eq!(told.json(), expected);
+        assert_eq!(reply.json(), expected);
     }
     assert_eq!((lifetime(&site.counters, "signups").await, lifetime(&site.counters, "orders").await), (4, 1));
     let (now, day) = (Timestamp::now(), precision(86_400));
@@ -78,18 +78,18 @@ async fn a_request_counts_once_however_often_it_is_repeated() {
 }
 
 #[tokio::test]
-async fn producers_add_no_counter_of_the_layer_and_leave_half_of_the_others_free() {
+async fn producers_cannot_use_reserved_names_or_more_than_half_of_the_slots() {
     let site = recorders(MemoryStore::new());
     let recorder = site.counters.recorder();
     let free = recorder.free_counters();
     let reserved = ["hits", "label:referrer:a.example", "label:x", "status:2xx", "(other)"];
-    let refused =
+    let rejected =
         post(&site.router, "shop", 1, lines(&reserved.map(|name| record(name, 1, "ann")))).await.json();
-    assert_eq!((&refused["recorded"], refused["malformed"].as_array().map(Vec::len)), (&json!(0), Some(5)));
+    assert_eq!((&rejected["recorded"], rejected["malformed"].as_array().map(Vec::len)), (&json!(0), Some(5)));
     for number in 2..5 {
         let records: Vec<_> = (0..1000).map(|n| record(&format!("{number}-{n}"), 1, "ann")).collect();
-        let told = post(&site.router, "shop", number, lines(&records)).await.json();
-        assert_eq!(told["recorded"], 1000);
+        let reply = post(&site.router, "shop", number, lines(&records)).await.json();
+        assert_eq!(reply["recorded"], 1000);
     }
     assert_eq!(recorder.free_counters(), free / 2);
     let added = (free - free / 2) as u64;
@@ -102,35 +102,35 @@ async fn producers_add_no_counter_of_the_layer_and_leave_half_of_the_others_free
 }
 
 #[tokio::test]
-async fn an_answer_says_how_many_hits_no_bucket_keeps_and_how_many_are_ahead_of_the_clock() {
+async fn a_response_reports_expired_hits_and_hits_ahead_of_the_clock() {
     let (site, now) = (recorders(MemoryStore::new()), Timestamp::now().as_unix());
     let at = |at: u64, n: u32| json!({"counter": "a", "at": at, "n": n});
     for (number, records, hits) in [
         (1, vec![at(now, 1), at(now + 200_000, 2), at(now - 200 * 86_400, 4)], [1, 4, 2]),
         (2, vec![at(now + 200_000, 8)], [0, 0, 8]),
     ] {
-        let told = post(&site.router, "shop-1", number, lines(&records)).await.json();
+        let reply = post(&site.router, "shop-1", number, lines(&records)).await.json();
         let [applied, expired, ahead] = hits;
         let expected = json!({ "applied": applied, "expired": expired, "ahead": ahead, "refused": 0 });
-        assert_eq!(told["hits"], expected, "{told}");
+        assert_eq!(reply["hits"], expected, "{reply}");
     }
     assert_eq!(lifetime(&site.counters, "a").await, 1);
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_follow_is_told_where_the_store_is() {
+async fn a_request_out_of_order_gets_the_stored_number() {
     let site = recorders(MemoryStore::new());
     let body = || lines(&[record("a", 1, "ann")]);
     for (number, status, counted) in
         [(2, 409, 0), (1, 200, 1), (3, 409, 1), (2, 200, 2), (1, 200, 2), (9, 409, 2)]
     {
-        let told = post(&site.router, "shop", number, body()).await;
-        assert_eq!(told.status, status, "{number}: {}", told.body);
+        let reply = post(&site.router, "shop", number, body()).await;
+        assert_eq!(reply.status, status, "{number}: {}", reply.body);
         if status == 409 {
-            assert_eq!(told.headers[header::CONTENT_TYPE], "application/problem+json");
-            assert_eq!(told.json()["number"], counted);
+            assert_eq!(reply.headers[header::CONTENT_TYPE], "application/problem+json");
+            assert_eq!(reply.json()["number"], counted);
         }
-        let asked = ask(&site.router, "hits?producer=shop").await;
+        let asked = fetch(&site.router, "hits?producer=shop").await;
         assert_eq!(asked.json(), json!({"producer": "shop", "number": counted}));
     }
     assert_eq!(lifetime(&site.counters, "a").await, 2);
@@ -142,13 +142,13 @@ async fn a_request_that_does_not_follow_is_told_where_the_store_is() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_told_of_counts_as_one_that_the_layer_saw() {
+async fn a_reported_request_counts_like_a_request_through_the_layer() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let rules =
         Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).exclude("/health").build();
     let layer = AccessCounterLayer::new(counters.recorder())
         .rules(rules.expect("good rules"))
-        .count_if(|outcome| outcome != Outcome::Answered(StatusCode::INTERNAL_SERVER_ERROR));
+        .count_if(|outcome| outcome != Outcome::Responded(StatusCode::INTERNAL_SERVER_ERROR));
     let options = Options::new().hits(counters.sources(), LogCounter::new(&layer));
     let admin = counter_admin::router_with(counters.stats(), Access::open().may_record(), options);
     let router = Router::new().nest("/admin/stats", admin);
@@ -164,10 +164,13 @@ async fn a_request_that_is_told_of_counts_as_one_that_the_layer_saw() {
         json!({"path": "no path", "at": at}),
         json!({"path": "/", "status": 42, "at": at}),
     ]);
-    let told = post(&router, "proxy", 1, body).await.json();
-    let counts = ["read", "recorded", "excluded", "unmatched", "ignored"].map(|name| told[name].as_u64());
-    assert_eq!(counts, [7, 2, 1, 1, 1].map(Some), "{told}");
-    assert_eq!(told["malformed"], json!([{"line": 6, "reason": "request"}, {"line": 7, "reason": "status"}]));
+    let reply = post(&router, "proxy", 1, body).await.json();
+    let counts = ["read", "recorded", "excluded", "unmatched", "ignored"].map(|name| reply[name].as_u64());
+    assert_eq!(counts, [7, 2, 1, 1, 1].map(Some), "{reply}");
+    assert_eq!(
+        reply["malformed"],
+        json!([{"line": 6, "reason": "request"}, {"line": 7, "reason": "status"}])
+    );
     assert_eq!((lifetime(&counters, "articles").await, lifetime(&counters, "hits").await), (2, 2));
     let range = Timestamp::now().minus(2 * 86_400)..Timestamp::now().plus(86_400);
     let seen =
@@ -176,7 +179,7 @@ async fn a_request_that_is_told_of_counts_as_one_that_the_layer_saw() {
 }
 
 #[tokio::test]
-async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_of_trusted_hops() {
+async fn a_record_address_identifies_the_same_visitor_for_any_number_of_hops() {
     for (hops, peer, forwarded) in [
         (0, "192.0.2.1", None),
         (1, "10.0.0.1", Some("192.0.2.1")),
@@ -202,15 +205,15 @@ async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_o
             }
             let peer: SocketAddr = format!("{peer}:4711").parse().expect("an address");
             let request = request.extension(peer).body(Body::empty()).expect("a request");
-            assert_eq!(answer(&router, request).await.status, StatusCode::OK);
+            assert_eq!(response(&router, request).await.status, StatusCode::OK);
             day.bucket(asked) == day.bucket(Timestamp::now())
         })
         .await;
         let record =
             |address| json!({"path": "/", "at": asked.as_unix(), "address": address, "user_agent": BROWSER});
         for (number, address, visitors) in [(1, "192.0.2.1", 1), (2, "192.0.2.2", 2)] {
-            let told = post(&router, "proxy", number, lines(&[record(address)])).await;
-            assert_eq!(told.json()["recorded"], 1, "{}", told.body);
+            let reply = post(&router, "proxy", number, lines(&[record(address)])).await;
+            assert_eq!(reply.json()["recorded"], 1, "{}", reply.body);
             counters.flush().await.expect("memory takes all");
             let range = day.bucket(asked).start..day.bucket(asked).end();
             let seen = counters.stats().uniques(&[name("hits")], day, range).await.expect("readable");
@@ -220,21 +223,21 @@ async fn the_address_in_a_record_is_the_visitor_of_a_request_behind_any_number_o
 }
 
 #[tokio::test]
-async fn lines_that_are_no_records_are_told_by_their_place_and_hold_nothing_up() {
+async fn invalid_lines_are_reported_with_their_number_and_skipped() {
     let site = recorders(MemoryStore::new());
     let good = record("a", 1, "ann");
     let body = format!(
         "{good}\n\nsecret\n{{\"at\":1,\"secret\":1}}\n\r\n{good}\r\n[\"secret\"]\n{{\"counter\":\"secret\",\"at\":-1}}"
     );
-    let told = post(&site.router, "shop", 1, body.clone()).await;
-    assert!(!told.body.contains("secret"), "{}", told.body);
+    let reply = post(&site.router, "shop", 1, body.clone()).await;
+    assert!(!reply.body.contains("secret"), "{}", reply.body);
     let malformed = json!([
         {"line": 3, "reason": "json"},
         {"line": 4, "reason": "fields"},
         {"line": 7, "reason": "fields"},
         {"line": 8, "reason": "fields"},
     ]);
-    let json = told.json();
+    let json = reply.json();
     assert_eq!((&json["read"], &json["recorded"], &json["malformed"]), (&json!(6), &json!(2), &malformed));
     assert_eq!(lifetime(&site.counters, "a").await, 2);
     assert_eq!(site.counters.stats().sources()[0].ledger.records.malformed, 4);
@@ -253,19 +256,19 @@ async fn lines_that_are_no_records_are_told_by_their_place_and_hold_nothing_up()
 }
 
 #[tokio::test]
-async fn what_exceeds_a_bound_is_refused_and_nothing_of_it_counts() {
+async fn a_request_over_a_limit_is_rejected_as_a_whole() {
     let site = recorders(MemoryStore::new());
     let line = lines(&[json!({"counter": "a", "at": Timestamp::now().as_unix()})]);
     let long = " ".repeat(1 << 20);
     for body in [line.repeat(1001), format!("{line}{long}")] {
-        let told = post(&site.router, "shop", 1, body).await;
-        assert_eq!(told.status, StatusCode::PAYLOAD_TOO_LARGE, "{}", told.body);
+        let reply = post(&site.router, "shop", 1, body).await;
+        assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE, "{}", reply.body);
     }
     // A body that fails.
     let broken = Body::new(Limited::new(Full::<axum::body::Bytes>::new(line.clone().into_bytes().into()), 3));
     assert_eq!(post(&site.router, "shop", 1, broken).await.status, StatusCode::BAD_REQUEST);
     let encoded = Request::post(question("shop", 1)).header("content-encoding", "gzip");
-    let encoded = answer(&site.router, encoded.body(line.clone().into()).expect("an address")).await;
+    let encoded = response(&site.router, encoded.body(line.clone().into()).expect("an address")).await;
     assert_eq!(encoded.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     for (question, wrong) in [
         ("number=1", "producer"),
@@ -278,9 +281,9 @@ async fn what_exceeds_a_bound_is_refused_and_nothing_of_it_counts() {
         ("producer=shop&number=1&from=0", "from"),
     ] {
         let request = Request::post(format!("/admin/stats/api/hits?{question}")).body(line.clone().into());
-        let told = answer(&site.router, request.expect("an address")).await;
+        let reply = response(&site.router, request.expect("an address")).await;
         assert_eq!(
-            (told.status, &told.json()["parameter"]),
+            (reply.status, &reply.json()["parameter"]),
             (StatusCode::BAD_REQUEST, &json!(wrong)),
             "{question}"
         );
@@ -291,29 +294,29 @@ async fn what_exceeds_a_bound_is_refused_and_nothing_of_it_counts() {
 }
 
 #[tokio::test]
-async fn the_last_number_is_counted_once() {
-    const LAST: u64 = 1 << 43;
+async fn the_largest_number_is_counted_once() {
+    const MAX_NUMBER: u64 = 1 << 43;
     let site = recorders(MemoryStore::new());
     let mut source =
         site.counters.sources().open("producer:old".parse().expect("a name")).await.expect("memory");
-    source.advance_to((LAST - 1) * 1024);
+    source.advance_to((MAX_NUMBER - 1) * 1024);
     assert_eq!(source.close().await.expect("memory takes all"), counter_core::source::Commit::Done);
     for recorded in [1, 0] {
-        let told = post(&site.router, "old", LAST, lines(&[record("a", 1, "ann")])).await;
+        let reply = post(&site.router, "old", MAX_NUMBER, lines(&[record("a", 1, "ann")])).await;
         assert_eq!(
-            (told.status, &told.json()["recorded"]),
+            (reply.status, &reply.json()["recorded"]),
             (StatusCode::OK, &json!(recorded)),
             "{}",
-            told.body
+            reply.body
         );
     }
-    assert_eq!(ask(&site.router, "hits?producer=old").await.json()["number"], LAST);
+    assert_eq!(fetch(&site.router, "hits?producer=old").await.json()["number"], MAX_NUMBER);
 }
 
 #[tokio::test]
-async fn nobody_records_unless_it_was_said() {
+async fn recording_needs_the_permission() {
     let body = || lines(&[record("a", 1, "ann")]);
-    let shown = format!("Bearer {TOKEN}");
+    let credentials = format!("Bearer {TOKEN}");
     let owner = || Access::bearer(TOKEN).expect("a token");
     let staff = || Access::from_fn(|parts| parts.headers.contains_key(header::AUTHORIZATION));
     for (access, with, without) in [
@@ -327,44 +330,44 @@ async fn nobody_records_unless_it_was_said() {
         (Access::open().or(owner().may_record()), 200, 403),
     ] {
         let site = Site::with(MemoryStore::new(), access.clone());
-        for (shown, status) in [(None, without), (Some(&shown), with)] {
+        for (credentials, status) in [(None, without), (Some(&credentials), with)] {
             let mut request = Request::post(question("shop", 1));
-            if let Some(shown) = shown {
-                request = request.header(header::AUTHORIZATION, shown);
+            if let Some(credentials) = credentials {
+                request = request.header(header::AUTHORIZATION, credentials);
             }
-            let told = answer(&site.router, request.body(body().into()).expect("an address")).await;
-            assert_eq!(told.status, status, "{access:?}: {}", told.body);
+            let reply = response(&site.router, request.body(body().into()).expect("an address")).await;
+            assert_eq!(reply.status, status, "{access:?}: {}", reply.body);
         }
         assert_eq!(lifetime(&site.counters, "a").await, u64::from(with == 200), "{access:?}");
     }
 }
 
 #[tokio::test]
-async fn a_right_to_record_is_none_to_forget_and_its_lack_names_the_scope() {
+async fn the_record_permission_does_not_allow_forgetting() {
     let site = Site::with(MemoryStore::new(), Access::bearer(TOKEN).expect("a token").may_record());
-    let shown = format!("Bearer {TOKEN}");
+    let credentials = format!("Bearer {TOKEN}");
     let request = |method: Method, path: &str| {
-        let request = Request::builder().method(method).uri(path).header(header::AUTHORIZATION, &shown);
+        let request = Request::builder().method(method).uri(path).header(header::AUTHORIZATION, &credentials);
         request.body(Body::empty()).expect("an address")
     };
-    let told = answer(&site.router, request(Method::DELETE, "/admin/stats/api/counters?counter=a")).await;
-    assert_eq!(told.status, StatusCode::FORBIDDEN);
+    let reply = response(&site.router, request(Method::DELETE, "/admin/stats/api/counters?counter=a")).await;
+    assert_eq!(reply.status, StatusCode::FORBIDDEN);
     assert_eq!(
-        told.headers[header::WWW_AUTHENTICATE],
+        reply.headers[header::WWW_AUTHENTICATE],
         "Bearer error=\"insufficient_scope\", scope=\"forget\""
     );
     let reader = Site::with(MemoryStore::new(), Access::bearer(TOKEN).expect("a token").may_forget());
-    let told = answer(&reader.router, request(Method::POST, &question("shop", 1))).await;
-    assert_eq!(told.status, StatusCode::FORBIDDEN);
+    let reply = response(&reader.router, request(Method::POST, &question("shop", 1))).await;
+    assert_eq!(reply.status, StatusCode::FORBIDDEN);
     assert_eq!(
-        told.headers[header::WWW_AUTHENTICATE],
+        reply.headers[header::WWW_AUTHENTICATE],
         "Bearer error=\"insufficient_scope\", scope=\"record\""
     );
-    assert!(told.body.contains("send hits"), "{}", told.body);
+    assert!(reply.body.contains("send hits"), "{}", reply.body);
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_records_nothing_with_the_session_of_its_visitor() {
+async fn a_page_of_another_origin_cannot_record_with_the_session_of_a_visitor() {
     let site = Site::with(MemoryStore::new(), Access::bearer(TOKEN).expect("a token").may_record());
     let login = send(&site.router, &format!("/admin/stats?token={TOKEN}"), None).await;
     let cookie = login.headers[header::SET_COOKIE]
@@ -382,33 +385,33 @@ async fn a_page_of_another_origin_records_nothing_with_the_session_of_its_visito
     ] {
         let request = Request::post(question("shop", 1)).header(header::COOKIE, &cookie).header(name, value);
         let request = request.body(lines(&[record("a", 1, "ann")]).into()).expect("an address");
-        assert_eq!(answer(&site.router, request).await.status, status, "{name}: {value}");
+        assert_eq!(response(&site.router, request).await.status, status, "{name}: {value}");
         assert_eq!(lifetime(&site.counters, "a").await, u64::from(status == 200));
     }
 }
 
 #[tokio::test]
-async fn there_is_no_such_path_unless_it_was_said() {
+async fn the_routes_are_disabled_by_default() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let admin = counter_admin::router(counters.stats(), Access::open().may_record());
     let router = Router::new().nest("/admin/stats", admin);
     assert_eq!(post(&router, "shop", 1, "").await.status, StatusCode::NOT_FOUND);
-    assert!(!ask(&router, "openapi.json").await.body.contains("/api/hits"));
-    assert_eq!(ask(&site().router, "hits?producer=shop").await.status, StatusCode::OK, "who reads may ask");
+    assert!(!fetch(&router, "openapi.json").await.body.contains("/api/hits"));
+    assert_eq!(fetch(&site().router, "hits?producer=shop").await.status, StatusCode::OK, "who reads may ask");
 }
 
 #[tokio::test]
-async fn without_the_store_a_request_is_to_be_repeated_and_counts_once() {
+async fn without_the_store_a_request_must_be_repeated_and_counts_once() {
     let mut redis = RedisServer::start();
     let site = recorders(store(&redis.url()).await);
     let body = lines(&[record("a", 2, "ann")]);
     assert_eq!(post(&site.router, "shop", 1, body.clone()).await.status, StatusCode::OK);
     redis.command(&["SAVE"]);
     redis.stop();
-    let told = post(&site.router, "shop", 2, body.clone()).await;
-    assert_eq!(told.status, StatusCode::SERVICE_UNAVAILABLE, "{}", told.body);
-    assert_eq!(told.headers[header::RETRY_AFTER], "1");
-    assert!(told.json()["health"].is_object());
+    let reply = post(&site.router, "shop", 2, body.clone()).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{}", reply.body);
+    assert_eq!(reply.headers[header::RETRY_AFTER], "1");
+    assert!(reply.json()["health"].is_object());
     redis.restart();
     until("the request is counted", LIMIT, async || {
         post(&site.router, "shop", 2, body.clone()).await.status == StatusCode::OK
@@ -418,7 +421,7 @@ async fn without_the_store_a_request_is_to_be_repeated_and_counts_once() {
 }
 
 #[tokio::test]
-async fn a_producer_that_returns_after_its_life_is_told_so_and_nothing_counts_twice() {
+async fn a_producer_that_returns_after_expiry_is_reset_without_double_counts() {
     let redis = RedisServer::start();
     let site = recorders(store(&redis.url()).await);
     let day = 86_400;
@@ -427,7 +430,7 @@ async fn a_producer_that_returns_after_its_life_is_told_so_and_nothing_counts_tw
         post(&site.router, "shop", 1, lines(&[old(0), old(87), old(89)])).await.status,
         StatusCode::OK
     );
-    assert_eq!(lifetime(&site.counters, "a").await, 2, "too old to be told from what is forgotten");
+    assert_eq!(lifetime(&site.counters, "a").await, 2, "too old to be told from expired hits");
     let due = redis.strings(&["ZRANGE", "access:sources-due", "0", "-1", "WITHSCORES"]);
     let left = due[1].parse::<u64>().expect("a time") - Timestamp::now().as_unix();
     assert!((89 * day..=90 * day + 60).contains(&left), "{left}");
@@ -440,8 +443,8 @@ async fn a_producer_that_returns_after_its_life_is_told_so_and_nothing_counts_tw
             .await
             .expect("the store is there");
     }
-    let told = post(&site.router, "shop", 2, lines(&[old(0)])).await;
-    assert_eq!((told.status, &told.json()["number"]), (StatusCode::CONFLICT, &json!(0)));
+    let reply = post(&site.router, "shop", 2, lines(&[old(0)])).await;
+    assert_eq!((reply.status, &reply.json()["number"]), (StatusCode::CONFLICT, &json!(0)));
     // Hits that the producer sent back then and repeats now must not be counted again.
     assert_eq!(
         post(&site.router, "shop", 1, lines(&[old(89), old(90), old(100)])).await.status,
@@ -460,7 +463,7 @@ async fn instances(proxy: &FaultProxy, shards: u16) -> [Site; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_reach_two_instances_at_once_count_once_although_replies_are_lost() {
+async fn concurrent_requests_to_two_instances_count_once_despite_lost_replies() {
     for shards in [1, 3] {
         let redis = RedisServer::start();
         let proxy = FaultProxy::start(redis.address()).await;
@@ -477,9 +480,9 @@ async fn requests_that_reach_two_instances_at_once_count_once_although_replies_a
             let send = async |router: &Router| {
                 let body = lines(&records);
                 until("it is answered", LIMIT, async || {
-                    let told = post(router, "shop", number, body.clone()).await;
-                    assert!([200, 503].contains(&told.status.as_u16()), "{}", told.body);
-                    told.status == StatusCode::OK
+                    let reply = post(router, "shop", number, body.clone()).await;
+                    assert!([200, 503].contains(&reply.status.as_u16()), "{}", reply.body);
+                    reply.status == StatusCode::OK
                 })
                 .await;
             };
@@ -503,7 +506,7 @@ fn python() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_client_of_the_guide_repeats_until_it_is_answered() {
+async fn the_client_in_the_guide_retries_until_success() {
     let program = python();
     assert!(program.contains("urllib") && program.lines().count() <= 30, "{program}");
     if Command::new("python3").arg("--version").output().is_err() {
@@ -529,8 +532,8 @@ async fn the_client_of_the_guide_repeats_until_it_is_answered() {
     let output = tokio::task::spawn_blocking(move || Command::new("python3").args(["-c", &program]).output());
     let output = output.await.expect("no panic").expect("it is there");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("'already_counted': 1") && requests.load(Ordering::Relaxed) == 2, "{told}");
+    let reply = String::from_utf8_lossy(&output.stdout);
+    assert!(reply.contains("'already_counted': 1") && requests.load(Ordering::Relaxed) == 2, "{reply}");
     assert_eq!(lifetime(&site.counters, "signups").await, 1);
     server.abort();
 }

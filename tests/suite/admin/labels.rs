@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
 
-use super::site::{Site, ask, check, send, site};
+use super::site::{Site, check, fetch, send, site};
 use crate::support::{precision, store};
 
 /// Counts label values, with a hit for each value.
@@ -24,7 +24,7 @@ async fn count(site: &mut Site, label: &str, at: Timestamp, values: &[Option<&st
 }
 
 #[tokio::test]
-async fn values_of_labels_have_the_documented_shape_and_are_no_pages() {
+async fn label_values_have_the_documented_shape_and_are_not_pages() {
     let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start.minus(3600);
     let referrers = [Some("b.example"), Some("a.example"), Some("a.example"), None, Some("(odd)")];
@@ -41,27 +41,27 @@ async fn values_of_labels_have_the_documented_shape_and_are_no_pages() {
     let devices = json!(
         {"label": "device", "total": 1, "none": 0, "other": 0, "missed": 0, "is_partial": false, "values": [value("tv", 1)]}
     );
-    let answer = |labels: &[Value]| {
+    let response = |labels: &[Value]| {
         let (from, to) = (hour.as_unix(), hour.plus(3600).as_unix());
         json!({"precision": 3600, "from": from, "to": to, "labels": labels})
     };
     let range = format!("precision=3600&from={hour}&to={}", hour.plus(3600));
     let both = [devices, referrers(&[value("a.example", 2), value("b.example", 1)])];
-    check(&site.router, &format!("labels?{range}"), answer(&both)).await;
+    check(&site.router, &format!("labels?{range}"), response(&both)).await;
     let one = [referrers(&[value("a.example", 2)])];
-    check(&site.router, &format!("labels?label=referrer&limit=1&{range}"), answer(&one)).await;
+    check(&site.router, &format!("labels?label=referrer&limit=1&{range}"), response(&one)).await;
     for path in [format!("top?kind=all&{range}"), "counters".to_owned(), "export?precision=3600".to_owned()] {
-        let answer = ask(&site.router, &path).await;
-        assert_eq!(answer.status, StatusCode::OK);
-        assert!(answer.body.contains("hits") && !answer.body.contains("label"), "{}", answer.body);
+        let response = fetch(&site.router, &path).await;
+        assert_eq!(response.status, StatusCode::OK);
+        assert!(response.body.contains("hits") && !response.body.contains("label"), "{}", response.body);
     }
     // A label value that is given by name is a normal counter.
-    let total = ask(&site.router, &format!("total?counter=label:referrer:a.example&{range}")).await;
+    let total = fetch(&site.router, &format!("total?counter=label:referrer:a.example&{range}")).await;
     assert_eq!(total.json()["total"], 2);
 }
 
 #[tokio::test]
-async fn questions_that_make_no_sense_are_refused() {
+async fn invalid_parameters_are_rejected() {
     let site = site();
     for (question, status) in [
         ("labels", 400),
@@ -73,13 +73,13 @@ async fn questions_that_make_no_sense_are_refused() {
         ("labels?precision=60&label=nothing", 200),
         (&format!("labels?precision=60{}", "&label=a".repeat(9)), 400),
     ] {
-        let answer = ask(&site.router, question).await;
-        assert_eq!(answer.status, status, "{question}: {}", answer.body);
+        let response = fetch(&site.router, question).await;
+        assert_eq!(response.status, status, "{question}: {}", response.body);
     }
 }
 
 #[tokio::test]
-async fn the_overview_with_all_labels_that_there_may_be_is_read_in_five_exchanges() {
+async fn the_overview_with_all_labels_needs_at_most_five_round_trips() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
     let counters = async || {
@@ -101,8 +101,8 @@ async fn the_overview_with_all_labels_that_there_may_be_is_read_in_five_exchange
     let reading = Site::of(counters().await, Access::open());
     for site in [&counting, &reading] {
         let mut fewest = u64::MAX;
-        for silence in [200, 800, 3000] {
-            proxy.await_silence(Duration::from_millis(silence));
+        for pause in [200, 800, 3000] {
+            proxy.reply_when_idle(Duration::from_millis(pause));
             let before = proxy.round_trips();
             let page = send(&site.router, "/admin/stats", None).await.body;
             assert_eq!(page.matches("id=\"label-").count(), 16, "eight panels with their titles: {page}");

@@ -24,9 +24,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
-use super::site::{Site, ask, request, send, site, site_without_redis};
+use super::site::{Site, fetch, request, send, site, site_without_redis};
 use crate::support::{precision, store};
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 /// The events of a response.
 struct Events {
@@ -75,7 +75,7 @@ impl Events {
                 self.text = rest.to_owned();
                 return Some(parsed);
             }
-            let frame = self.body.frame().await?.expect("the answer goes on");
+            let frame = self.body.frame().await?.expect("the response has not ended");
             let bytes = frame.into_data().expect("no trailers");
             self.text += std::str::from_utf8(&bytes).expect("text");
         }
@@ -85,7 +85,7 @@ impl Events {
     async fn next_of(&mut self, name: &str) -> Event {
         let next = async {
             loop {
-                let event = self.next().await.expect("the answer goes on");
+                let event = self.next().await.expect("the response has not ended");
                 if event.name == name {
                     return event;
                 }
@@ -141,7 +141,7 @@ async fn a_reconnecting_client_gets_all_samples_that_may_have_changed() {
     let question = "counter=a&counter=b&precision=60";
     let mut events = Events::listen(&site.router, question, None).await;
     let (first, second) = (events.next_of("series").await, events.next_of("series").await);
-    assert_eq!(first.id, None, "who has only half of them is to begin anew");
+    assert_eq!(first.id, None, "a client with half of the samples must start again");
     let id = second.id.expect("a mark");
     let marked = id.split('-').next().and_then(|time| time.parse().ok()).expect("a time");
     assert!((start.minus(120).as_unix()..=start.as_unix()).contains(&marked), "{marked} and {start}");
@@ -212,13 +212,13 @@ async fn a_forgotten_counter_drops_to_zero() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn heartbeats_come_every_fifteen_seconds_and_statuses_every_five() {
+async fn heartbeats_are_sent_every_15_s_and_statuses_every_5_s() {
     let site = site();
     let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
-    let begin = Instant::now();
+    let start_time = Instant::now();
     let (mut heartbeats, mut statuses) = (0, 0);
-    while begin.elapsed() < Duration::from_secs(54) {
-        let event = events.next().await.expect("the answer goes on");
+    while start_time.elapsed() < Duration::from_secs(54) {
+        let event = events.next().await.expect("the response has not ended");
         heartbeats += u32::from(event.comment);
         statuses += u32::from(event.name == "status");
     }
@@ -231,8 +231,8 @@ async fn the_status_event_has_the_ledger_and_the_health() {
     site.recorder().record(site.recorder().counter("a"), None);
     let mut events = Events::listen(&site.router, "counter=a&precision=60", None).await;
     let expected = json!({
-        "ledger": ask(&site.router, "ledger").await.json(),
-        "health": ask(&site.router, "health").await.json(),
+        "ledger": fetch(&site.router, "ledger").await.json(),
+        "health": fetch(&site.router, "health").await.json(),
     });
     assert_eq!(events.next_of("status").await.data, expected);
     site.counters.flush().await.expect("memory takes all");
@@ -240,7 +240,7 @@ async fn the_status_event_has_the_ledger_and_the_health() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listeners_over_the_limit_are_refused_until_one_disconnects() {
+async fn listeners_over_the_limit_are_rejected_until_a_listener_disconnects() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let few = Options::new().listeners(2).live_until(pending());
     let few = counter_admin::router_with(counters.stats(), Access::open(), few);
@@ -253,10 +253,10 @@ async fn listeners_over_the_limit_are_refused_until_one_disconnects() {
         for _ in 0..places {
             listeners.push(Events::listen(&router, question, None).await);
         }
-        let answer = send(&router, &format!("/admin/stats/api/live?{question}"), None).await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(answer.headers[header::CONTENT_TYPE], "application/problem+json");
-        assert_eq!(answer.headers[header::RETRY_AFTER], "30");
+        let reply = send(&router, &format!("/admin/stats/api/live?{question}"), None).await;
+        assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(reply.headers[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(reply.headers[header::RETRY_AFTER], "30");
         listeners.pop();
         let mut events = Events::listen(&router, question, None).await;
         events.next_of("status").await;
@@ -274,11 +274,8 @@ async fn a_request_that_cannot_be_followed_gets_the_reason() {
         ("live?counter=a&precision=60&from=0", "from"),
         (&long, "counter"),
     ] {
-        let answer = ask(&site.router, path).await;
-        assert_eq!(
-            (answer.status, &answer.json()["parameter"]),
-            (StatusCode::BAD_REQUEST, &json!(parameter))
-        );
+        let reply = fetch(&site.router, path).await;
+        assert_eq!((reply.status, &reply.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!(parameter)));
     }
 }
 
@@ -312,7 +309,7 @@ async fn a_failed_read_is_reported_and_the_next_one_succeeds() {
 }
 
 #[tokio::test]
-async fn listeners_cost_one_read_per_second_and_none_after_they_disconnect() {
+async fn listeners_share_a_read_per_second_that_stops_when_they_disconnect() {
     let redis = RedisServer::start();
     let mut site = Site::open(store(&redis.url()).await);
     for counter in ["a", "b", "c"] {
@@ -324,9 +321,9 @@ async fn listeners_cost_one_read_per_second_and_none_after_they_disconnect() {
         listeners.push(Events::listen(&site.router, question, None).await);
     }
     let before = redis.command_calls();
-    let begin = Instant::now();
+    let start_time = Instant::now();
     let listen = listeners.iter_mut().map(|events| async {
-        while timeout(Duration::from_millis(3500).saturating_sub(begin.elapsed()), events.next())
+        while timeout(Duration::from_millis(3500).saturating_sub(start_time.elapsed()), events.next())
             .await
             .is_ok()
         {}
@@ -335,7 +332,7 @@ async fn listeners_cost_one_read_per_second_and_none_after_they_disconnect() {
     let reads = redis.command_calls() - before;
     // All listeners share one read of three counters a second. We also need to allow a read at the start, and
     // the commands used to count reads.
-    let seconds = begin.elapsed().as_secs() + 1;
+    let seconds = start_time.elapsed().as_secs() + 1;
     assert!((3..=seconds * 3 + 4).contains(&reads), "{reads} in {seconds} s");
     drop(listeners);
     let before = redis.command_calls();
@@ -351,20 +348,20 @@ struct Watched {
     permits: Arc<Semaphore>,
 }
 
-impl Hand for Watched {
+impl Hooks for Watched {
     async fn read(&self, _: Precision, _: &Range<Timestamp>) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.permits.acquire().await.expect("never closed").forget();
     }
 }
 
-fn watched(permits: usize) -> Through<Watched> {
+fn watched(permits: usize) -> InterceptedStore<Watched> {
     let permits = Arc::new(Semaphore::new(permits));
-    Through::new(Watched { reads: Arc::default(), permits })
+    InterceptedStore::new(Watched { reads: Arc::default(), permits })
 }
 
 #[tokio::test(start_paused = true)]
-async fn listeners_of_the_same_counters_share_one_read_a_second() {
+async fn listeners_of_the_same_counters_share_a_read_per_second() {
     let watched = watched(1000);
     let mut site = Site::open(watched.clone());
     let start = precision(60).bucket(Timestamp::now()).start;
@@ -380,12 +377,12 @@ async fn listeners_of_the_same_counters_share_one_read_a_second() {
         while timeout(Duration::from_secs(10), events.next_of("series")).await.is_ok() {}
     });
     futures_join(listen).await;
-    let reads = watched.hand.reads.load(Ordering::Relaxed);
+    let reads = watched.hooks.reads.load(Ordering::Relaxed);
     assert!((5..=12).contains(&reads), "{reads} reads in ten seconds");
     // A different precision is read separately.
     let mut other = Events::listen(&site.router, "counter=a&precision=3600", None).await;
     other.next_of("series").await;
-    assert_eq!(watched.hand.reads.load(Ordering::Relaxed), reads + 1);
+    assert_eq!(watched.hooks.reads.load(Ordering::Relaxed), reads + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,11 +398,11 @@ async fn a_listener_that_stops_during_a_read_does_not_delay_others() {
         for events in [first.as_mut().expect("it is there"), &mut second] {
             timeout(Duration::from_millis(10), events.next_of("series")).await.expect_err("the read waits");
         }
-        assert_eq!(watched.hand.reads.load(Ordering::Relaxed), 1, "both wait for the same one");
+        assert_eq!(watched.hooks.reads.load(Ordering::Relaxed), 1, "both wait for the same one");
         if leaves {
             first = None;
         }
-        watched.hand.permits.add_permits(1000);
+        watched.hooks.permits.add_permits(1000);
         assert_eq!(second.next_of("series").await.data, minute("a", &[(start, 1)]));
         site.record("a", start, 1).await;
         assert_eq!(second.next_of("series").await.data, minute("a", &[(start, 2)]));
@@ -419,8 +416,8 @@ async fn a_listener_that_stops_during_a_read_does_not_delay_others() {
 #[tokio::test(start_paused = true)]
 async fn only_the_latest_buckets_of_a_long_retention_are_followed() {
     let long = Retention { precision: precision(1), samples: NonZeroU32::new(86_400).expect("not 0") };
-    let kept = Precisions::new([long]).expect("a set");
-    let mut counters = Counters::builder(MemoryStore::new()).precisions(kept).build().expect("a grid");
+    let retained = Precisions::new([long]).expect("a set");
+    let mut counters = Counters::builder(MemoryStore::new()).precisions(retained).build().expect("a grid");
     let (recorder, now) = (counters.recorder(), Timestamp::now());
     for ago in [30_000, 10] {
         recorder.record_at(recorder.counter("a"), None, now.minus(ago), NonZeroU32::MIN);
@@ -473,12 +470,12 @@ async fn a_response_ends_after_five_seconds_with_a_retry_delay() {
     let site = site();
     let router = by_default(&site.counters);
     let mut events = Events::listen(&router, "counter=a&precision=60", None).await;
-    let begin = Instant::now();
+    let start_time = Instant::now();
     assert_eq!(events.next().await.and_then(|event| event.retry), Some(1000));
     while let Some(event) = events.next().await {
-        assert!(begin.elapsed() <= Duration::from_secs(5), "{event:?}");
+        assert!(start_time.elapsed() <= Duration::from_secs(5), "{event:?}");
     }
-    assert_eq!(begin.elapsed().as_secs(), 5);
+    assert_eq!(start_time.elapsed().as_secs(), 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -506,7 +503,7 @@ async fn a_reconnecting_client_misses_no_late_hits_and_no_forgotten_counters() {
             }
         }
         let counted: BTreeMap<_, _> = has.iter().filter(|(_, count)| **count > 0).collect();
-        let now = ask(&site.router, "series?counter=a&precision=60").await.json();
+        let now = fetch(&site.router, "series?counter=a&precision=60").await.json();
         let samples = now["samples"].as_array().into_iter().flatten();
         let expected = samples.map(|sample| (sample["start"].as_u64(), sample["count"].as_u64()));
         let counted = counted.into_iter().map(|(start, count)| (Some(*start), Some(*count)));
@@ -525,17 +522,17 @@ async fn a_graceful_shutdown_does_not_wait_long_for_listeners() {
     let mut client = TcpStream::connect(address).await.expect("it listens");
     let request = "GET /admin/stats/api/live?counter=a&precision=60 HTTP/1.1\r\nHost: site\r\n\r\n";
     client.write_all(request.as_bytes()).await.expect("it reads");
-    let mut answer = Vec::new();
+    let mut reply = Vec::new();
     let first = async {
-        while !String::from_utf8_lossy(&answer).contains("event: status") {
-            assert_ne!(client.read_buf(&mut answer).await.expect("it answers"), 0);
+        while !String::from_utf8_lossy(&reply).contains("event: status") {
+            assert_ne!(client.read_buf(&mut reply).await.expect("it answers"), 0);
         }
     };
     timeout(tests::LIMIT, first).await.expect("an event comes");
     drop(stop);
     timeout(tests::LIMIT, server).await.expect("it ends").expect("no panic").expect("no error");
-    client.read_to_end(&mut answer).await.expect("the answer has an end");
-    assert!(answer.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
+    client.read_to_end(&mut reply).await.expect("the response ends");
+    assert!(reply.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&reply));
 }
 
 async fn futures_join(all: impl Iterator<Item = impl Future<Output = ()>>) {
@@ -555,12 +552,12 @@ async fn the_events_end_with_live_until() {
     let router = counter_admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", router);
     let mut events = Events::listen(&router, "counter=a&precision=60", None).await;
-    let mut others = Events::listen(&router, "counter=a&precision=60", None).await;
+    let mut second_events = Events::listen(&router, "counter=a&precision=60", None).await;
     events.next_of("status").await;
     drop(stop);
     let ends = async {
         while events.next().await.is_some() {}
-        while others.next().await.is_some() {}
+        while second_events.next().await.is_some() {}
     };
     timeout(Duration::from_secs(1), ends).await.expect("at once");
 }
@@ -571,6 +568,6 @@ async fn only_clients_with_access_may_listen() {
     let access = Access::bearer("a-token-for-tests").expect("a token");
     let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
     let path = "/admin/stats/api/live?counter=a&precision=60";
-    let answer = request(&router, http::Method::GET, path, None).await;
-    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    let reply = request(&router, http::Method::GET, path, None).await;
+    assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
 }

@@ -26,13 +26,13 @@ fn bearer() -> Access {
     Access::bearer(TOKEN).expect("a token")
 }
 
-struct Answer {
+struct ResponseText {
     status: StatusCode,
     headers: HeaderMap,
     body: String,
 }
 
-impl Answer {
+impl ResponseText {
     fn header(&self, name: header::HeaderName) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
     }
@@ -42,21 +42,21 @@ impl Answer {
     }
 }
 
-async fn send(router: &Router, request: Request<Body>) -> Answer {
+async fn send(router: &Router, request: Request<Body>) -> ResponseText {
     let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
     let body = String::from_utf8(body.into()).expect("text");
-    Answer { status: head.status, headers: head.headers, body }
+    ResponseText { status: head.status, headers: head.headers, body }
 }
 
 /// Opens an admin page like a browser.
-async fn open(router: &Router, path: &str) -> Answer {
+async fn open(router: &Router, path: &str) -> ResponseText {
     let request = Request::get(format!("/admin/stats{path}")).header(header::ACCEPT, PAGE);
     send(router, request.body(Body::empty()).expect("a request")).await
 }
 
 /// Submits the login form.
-async fn submit(router: &Router, peer: &str, form: &str, headers: &[(&str, &str)]) -> Answer {
+async fn submit(router: &Router, peer: &str, form: &str, headers: &[(&str, &str)]) -> ResponseText {
     let mut request = Request::post("/admin/stats/login")
         .header(header::HOST, "stats.example")
         .header(header::ACCEPT, PAGE)
@@ -72,10 +72,10 @@ fn form(token: &str, to: &str) -> String {
     format!("token={}&to={}", encode(token), encode(to))
 }
 
-const OWN: [(&str, &str); 1] = [("origin", "http://stats.example")];
+const SAME_ORIGIN: [(&str, &str); 1] = [("origin", "http://stats.example")];
 
 #[tokio::test]
-async fn who_opens_a_page_without_a_token_is_asked_for_it_and_led_to_the_page() {
+async fn the_login_page_leads_to_the_requested_page() {
     let router = guarded(bearer());
     for (path, to) in [
         ("", ""),
@@ -100,10 +100,11 @@ async fn who_opens_a_page_without_a_token_is_asked_for_it_and_led_to_the_page() 
             assert!(asked.body.contains(part), "{path}: {part} in {}", asked.body);
         }
     }
-    let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/counter?counter=%2Fa&precision=60"), &OWN).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
-    assert_eq!(answer.header(header::LOCATION), "/admin/stats/counter?counter=%2Fa&precision=60");
-    let cookie = answer.header(header::SET_COOKIE);
+    let response =
+        submit(&router, "192.0.2.1", &form(TOKEN, "/counter?counter=%2Fa&precision=60"), &SAME_ORIGIN).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER, "{}", response.body);
+    assert_eq!(response.header(header::LOCATION), "/admin/stats/counter?counter=%2Fa&precision=60");
+    let cookie = response.header(header::SET_COOKIE);
     assert!(cookie.ends_with("; Path=/admin/stats; HttpOnly; SameSite=Lax"), "{cookie}");
     let (pair, _) = cookie.split_once(';').expect("attributes");
     let request = Request::get("/admin/stats/").header(header::COOKIE, pair).body(Body::empty());
@@ -111,22 +112,22 @@ async fn who_opens_a_page_without_a_token_is_asked_for_it_and_led_to_the_page() 
 }
 
 #[tokio::test]
-async fn programs_get_a_problem_as_before() {
+async fn programs_get_a_json_error_instead_of_the_login_page() {
     let router = guarded(bearer());
     for accept in [None, Some("*/*"), Some("application/json")] {
         let mut request = Request::get("/admin/stats/api/ledger");
         if let Some(accept) = accept {
             request = request.header(header::ACCEPT, accept);
         }
-        let answer = send(&router, request.body(Body::empty()).expect("a request")).await;
-        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
-        assert_eq!(answer.header(header::CONTENT_TYPE), "application/problem+json");
-        assert_eq!(answer.header(header::WWW_AUTHENTICATE), "Bearer");
+        let response = send(&router, request.body(Body::empty()).expect("a request")).await;
+        assert_eq!(response.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(response.header(header::CONTENT_TYPE), "application/problem+json");
+        assert_eq!(response.header(header::WWW_AUTHENTICATE), "Bearer");
     }
 }
 
 #[tokio::test]
-async fn the_form_leads_to_no_other_site() {
+async fn the_login_form_does_not_redirect_to_other_sites() {
     let router = guarded(bearer());
     let at_the_root = counter_admin::router(
         Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats(),
@@ -141,44 +142,51 @@ async fn the_form_leads_to_no_other_site() {
         "/../../account/delete",
         "/counter/%2e%2E/%2e./..",
     ] {
-        let answer = submit(&router, "192.0.2.1", &form(TOKEN, to), &OWN).await;
-        assert_eq!(answer.header(header::LOCATION), "/admin/stats", "{to}");
+        let response = submit(&router, "192.0.2.1", &form(TOKEN, to), &SAME_ORIGIN).await;
+        assert_eq!(response.header(header::LOCATION), "/admin/stats", "{to}");
     }
     // Browsers resolve a path with a token in the same way.
     let path = format!("/admin/stats/../../account?token={}", encode(TOKEN));
     let request = Request::get(path).body(Body::empty()).expect("a request");
-    let answer = send(&router, request).await;
-    assert!(!answer.header(header::LOCATION).contains(".."), "{}", answer.header(header::LOCATION));
+    let response = send(&router, request).await;
+    assert!(!response.header(header::LOCATION).contains(".."), "{}", response.header(header::LOCATION));
     let request = Request::post("/login").body(Body::from(form(TOKEN, "//other.example/")));
-    let answer = send(&at_the_root, request.expect("a request")).await;
-    assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/other.example/"));
+    let response = send(&at_the_root, request.expect("a request")).await;
+    assert_eq!(
+        (response.status, response.header(header::LOCATION)),
+        (StatusCode::SEE_OTHER, "/other.example/")
+    );
     let request = Request::get(format!("//other.example/?token={}", encode(TOKEN))).body(Body::empty());
-    let answer = send(&at_the_root, request.expect("a request")).await;
-    assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/other.example/"));
+    let response = send(&at_the_root, request.expect("a request")).await;
+    assert_eq!(
+        (response.status, response.header(header::LOCATION)),
+        (StatusCode::SEE_OTHER, "/other.example/")
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_tokens_are_failed_logins_and_soon_nothing_is_compared() {
+async fn wrong_tokens_are_failed_logins_and_soon_rate_limited() {
     let access = bearer();
     let router = guarded(access.clone());
     for number in 0..10 {
-        let answer = submit(&router, "192.0.2.1", &form(&format!("wrong-{number}"), "/"), &OWN).await;
-        assert_eq!((answer.status, answer.is_page()), (StatusCode::UNAUTHORIZED, true));
-        assert!(answer.body.contains("That is not the token.") && answer.body.contains("<form"));
-        assert!(!answer.body.contains("wrong-") && !answer.headers.contains_key(header::SET_COOKIE));
+        let response =
+            submit(&router, "192.0.2.1", &form(&format!("wrong-{number}"), "/"), &SAME_ORIGIN).await;
+        assert_eq!((response.status, response.is_page()), (StatusCode::UNAUTHORIZED, true));
+        assert!(response.body.contains("This token is not valid.") && response.body.contains("<form"));
+        assert!(!response.body.contains("wrong-") && !response.headers.contains_key(header::SET_COOKIE));
     }
-    let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &OWN).await;
-    assert_eq!((answer.status, answer.is_page()), (StatusCode::TOO_MANY_REQUESTS, true));
-    assert_eq!(answer.header(header::RETRY_AFTER), "10");
-    assert!(answer.body.contains("Try again in 10 s."), "{}", answer.body);
+    let response = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &SAME_ORIGIN).await;
+    assert_eq!((response.status, response.is_page()), (StatusCode::TOO_MANY_REQUESTS, true));
+    assert_eq!(response.header(header::RETRY_AFTER), "10");
+    assert!(response.body.contains("Try again in 10 s."), "{}", response.body);
     assert_eq!(access.failed_logins(), 11);
     // Other clients can still log in.
-    let answer = submit(&router, "192.0.2.2", &form(&format!(" {TOKEN}\n"), "/"), &OWN).await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    let response = submit(&router, "192.0.2.2", &form(&format!(" {TOKEN}\n"), "/"), &SAME_ORIGIN).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_logs_nobody_in() {
+async fn a_page_of_another_origin_cannot_log_in() {
     let access = bearer();
     let router = guarded(access.clone());
     for other in [
@@ -187,40 +195,40 @@ async fn a_page_of_another_origin_logs_nobody_in() {
         ("sec-fetch-site", "cross-site"),
         ("sec-fetch-site", "same-site"),
     ] {
-        let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &[other]).await;
-        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{other:?}");
-        assert!(!answer.headers.contains_key(header::SET_COOKIE));
+        let response = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &[other]).await;
+        assert_eq!(response.status, StatusCode::FORBIDDEN, "{other:?}");
+        assert!(!response.headers.contains_key(header::SET_COOKIE));
     }
     assert_eq!(access.failed_logins(), 0);
 }
 
 #[tokio::test]
-async fn a_form_that_is_too_long_or_none_is_refused() {
+async fn a_login_form_that_is_too_long_or_invalid_is_rejected() {
     let router = guarded(bearer());
-    let answer = submit(&router, "192.0.2.1", &form(&"a".repeat(20_000), "/"), &OWN).await;
-    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let response = submit(&router, "192.0.2.1", &form(&"a".repeat(20_000), "/"), &SAME_ORIGIN).await;
+    assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
     for body in ["", "token", "&&==", "token=%ff%00"] {
-        let answer = submit(&router, "192.0.2.1", body, &OWN).await;
-        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{body}");
+        let response = submit(&router, "192.0.2.1", body, &SAME_ORIGIN).await;
+        assert_eq!(response.status, StatusCode::UNAUTHORIZED, "{body}");
     }
     let get = open(&router, "/login").await;
     assert_eq!(get.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
-async fn where_there_is_no_token_no_page_asks_for_one() {
+async fn without_a_token_there_is_no_login_form() {
     let basic = guarded(Access::basic("ann", "secret").expect("fine"));
-    let answer = open(&basic, "").await;
-    assert_eq!((answer.status, answer.is_page()), (StatusCode::UNAUTHORIZED, true));
-    assert!(answer.header(header::WWW_AUTHENTICATE).starts_with("Basic "));
-    assert!(!answer.body.contains("<form") && answer.body.contains("a name and a password"));
+    let response = open(&basic, "").await;
+    assert_eq!((response.status, response.is_page()), (StatusCode::UNAUTHORIZED, true));
+    assert!(response.header(header::WWW_AUTHENTICATE).starts_with("Basic "));
+    assert!(!response.body.contains("<form") && response.body.contains("a name and a password"));
     let closure = guarded(Access::from_fn(|_| false));
-    let answer = open(&closure, "").await;
-    assert_eq!((answer.status, answer.is_page()), (StatusCode::FORBIDDEN, true));
-    assert!(!answer.body.contains("<form") && answer.body.contains("<h1>No access</h1>"));
+    let response = open(&closure, "").await;
+    assert_eq!((response.status, response.is_page()), (StatusCode::FORBIDDEN, true));
+    assert!(!response.body.contains("<form") && response.body.contains("<h1>No access</h1>"));
     for router in [basic, closure] {
-        let answer = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &OWN).await;
-        assert!([StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&answer.status));
-        assert!(!answer.headers.contains_key(header::SET_COOKIE));
+        let response = submit(&router, "192.0.2.1", &form(TOKEN, "/"), &SAME_ORIGIN).await;
+        assert!([StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&response.status));
+        assert!(!response.headers.contains_key(header::SET_COOKIE));
     }
 }

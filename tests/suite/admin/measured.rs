@@ -27,9 +27,9 @@ async fn measure(site: &mut Site, at: Timestamp, requests: &[(u64, u16, u32)]) {
 }
 
 async fn page(site: &Site, path: &str) -> String {
-    let answer = send(&site.router, &format!("/admin/stats{path}"), None).await;
-    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
-    answer.body
+    let response = send(&site.router, &format!("/admin/stats{path}"), None).await;
+    assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
+    response.body
 }
 
 /// Returns the start of the hour before the previous hour.
@@ -51,7 +51,7 @@ fn text(page: &str, id: &str, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn percentiles_statuses_and_sizes_are_told_with_their_error_and_their_change() {
+async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
     let mut site = site();
     let (_, start) = hour();
     // In the latest two hours, half of the requests take twice as long, and 404 increases to a quarter.
@@ -61,9 +61,9 @@ async fn percentiles_statuses_and_sizes_are_told_with_their_error_and_their_chan
         page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(10_800))).await;
     let table = text(&page, "measured", "</tbody>");
     for part in [
-        "by 1 h, with the change from the 2 h before. A percentile is within 5 % of the true one.",
-        "Time to the head of the response 38.8 ms +100 % 101 ms +419 % 101 ms about the same 100",
-        "Size of the response 40.7 kB +100 %",
+        "per 1 h, vs. the previous 2 h. Percentiles are accurate to ± 5 %.",
+        "Time to response headers 38.8 ms +100 % 101 ms +419 % 101 ms about the same 100",
+        "Response size 40.7 kB +100 %",
     ] {
         assert!(table.contains(part), "{part} in {table}");
     }
@@ -74,63 +74,63 @@ async fn percentiles_statuses_and_sizes_are_told_with_their_error_and_their_chan
 }
 
 #[tokio::test]
-async fn what_began_in_this_time_is_compared_with_nothing() {
+async fn a_new_counter_is_not_compared_with_an_earlier_time() {
     let mut site = site();
     let (_, start) = hour();
     measure(&mut site, start, &[(20, 200, 9)]).await;
     let page =
         page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(3600))).await;
     let table = text(&page, "measured", "</tbody>");
-    assert!(!table.contains("change") && !table.contains("about the same"), "{table}");
+    assert!(!table.contains("vs.") && !table.contains("about the same"), "{table}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 %");
 }
 
 #[tokio::test]
-async fn a_chart_of_other_buckets_has_the_percentiles_of_those_that_are_kept() {
+async fn a_chart_uses_percentiles_of_the_nearest_retained_precision() {
     let mut site = site();
     let now = Timestamp::now();
     measure(&mut site, now, &[(20, 200, 9)]).await;
     for (chart, width) in
-        [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 h"), (18_000, "1 d"), (86_400, "1 d")]
+        [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 h"), (18_000, "1 day"), (86_400, "1 day")]
     {
         let page = page(&site, &format!("/counter?counter=%2F&precision={chart}")).await;
         let table = text(&page, "measured", "</tbody>");
-        assert!(table.contains(&format!("by {width}")), "{chart}: {table}");
+        assert!(table.contains(&format!("per {width}")), "{chart}: {table}");
         assert!(table.contains("19.4 ms 19.4 ms 19.4 ms 9"), "{chart}: {table}");
     }
 }
 
 #[tokio::test]
-async fn a_time_that_goes_back_further_than_its_buckets_are_measured_has_longer_ones() {
-    let kept = Precisions::new([keep(3600, 800), keep(86_400, 120)]).expect("a set");
+async fn a_long_range_uses_percentiles_of_a_longer_retained_precision() {
+    let retained = Precisions::new([keep(3600, 800), keep(86_400, 120)]).expect("a set");
     let counters =
-        Counters::builder(MemoryStore::new()).precisions(kept).distributions(Distribution::precisions());
+        Counters::builder(MemoryStore::new()).precisions(retained).distributions(Distribution::precisions());
     let mut site = Site::of(counters.build().expect("a grid"), Access::open());
     let day = precision(86_400).bucket(Timestamp::now()).start.minus(20 * 86_400);
     measure(&mut site, day, &[(20, 200, 9)]).await;
     let table =
         text(&page(&site, "/counter?counter=%2F&precision=3600&span=720").await, "measured", "</tbody>");
-    assert!(table.contains("by 1 d") && table.contains("19.4 ms 9"), "{table}");
+    assert!(table.contains("per 1 day") && table.contains("19.4 ms 9"), "{table}");
 }
 
 #[tokio::test]
-async fn where_nothing_was_measured_the_page_is_silent() {
-    let kept = site();
+async fn without_measurements_the_page_has_no_distributions() {
+    let retained = site();
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let mut not_kept = Site::of(counters, Access::open());
-    measure(&mut not_kept, Timestamp::now(), &[(20, 200, 9)]).await;
-    let mut kept_and_silent = kept;
-    kept_and_silent.record("/", Timestamp::now(), 9).await;
-    for site in [not_kept, kept_and_silent] {
+    let mut without_distributions = Site::of(counters, Access::open());
+    measure(&mut without_distributions, Timestamp::now(), &[(20, 200, 9)]).await;
+    let mut without_measurements = retained;
+    without_measurements.record("/", Timestamp::now(), 9).await;
+    for site in [without_distributions, without_measurements] {
         let page = page(&site, "/counter?counter=%2F").await;
-        for word in ["Times and sizes", "id=\"statuses\"", "percentile"] {
+        for word in ["Response times and sizes", "id=\"statuses\"", "Percentiles"] {
             assert!(!page.contains(word), "{word} in {page}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_bucket_that_holds_something_else_is_named_and_the_rest_is_shown() {
+async fn an_unreadable_bucket_is_reported_and_the_rest_is_shown() {
     let server = RedisServer::start();
     let mut site = Site::open(store(&server.url()).await);
     let (_, start) = hour();
@@ -145,7 +145,7 @@ async fn a_bucket_that_holds_something_else_is_named_and_the_rest_is_shown() {
 }
 
 #[tokio::test]
-async fn the_page_of_a_counter_with_everything_is_read_in_two_exchanges() {
+async fn a_full_counter_page_needs_two_round_trips() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
     let counters = Counters::builder(store(&proxy.url()).await).distributions(Distribution::precisions());
@@ -157,10 +157,10 @@ async fn the_page_of_a_counter_with_everything_is_read_in_two_exchanges() {
         "/counter?counter=%2F&precision=3600&span=24&uniques=1&forecast=1",
     ] {
         let mut fewest = u64::MAX;
-        for silence in [200, 800, 3000] {
-            proxy.await_silence(Duration::from_millis(silence));
+        for pause in [200, 800, 3000] {
+            proxy.reply_when_idle(Duration::from_millis(pause));
             let before = proxy.round_trips();
-            assert!(page(&site, path).await.contains("Times and sizes"));
+            assert!(page(&site, path).await.contains("Response times and sizes"));
             fewest = fewest.min(proxy.round_trips() - before);
             if fewest <= 2 {
                 break;
@@ -171,7 +171,7 @@ async fn the_page_of_a_counter_with_everything_is_read_in_two_exchanges() {
 }
 
 #[tokio::test]
-async fn percentiles_and_statuses_are_compared_with_another_time() {
+async fn percentiles_and_statuses_are_compared_with_an_earlier_time() {
     let mut site = site();
     let (_, start) = hour();
     measure(&mut site, start.minus(36_000), &[(20, 200, 50), (20, 404, 50)]).await;
@@ -179,9 +179,7 @@ async fn percentiles_and_statuses_are_compared_with_another_time() {
     let path = format!("/counter?counter=%2F&precision=3600&span=1&to={}&ago=36000", start.plus(3600));
     let page = page(&site, &path).await;
     let table = text(&page, "measured", "</tbody>");
-    for part in
-        ["with the change from the other time.", "response 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 100"]
-    {
+    for part in ["vs. the comparison period.", "headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 100"] {
         assert!(table.contains(part), "{part} in {table}");
     }
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 90 90 % 50 % 404 Not Found 10 10 % 50 %");

@@ -63,14 +63,14 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
 }
 
 async fn scrape(router: &Router) -> BTreeMap<String, f64> {
-    let answer = send(router, "/admin/stats/metrics", None).await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
-    assert_eq!(answer.headers[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
-    parse(&answer.body)
+    let response = send(router, "/admin/stats/metrics", None).await;
+    assert_eq!(response.status, StatusCode::OK, "{}", response.body);
+    assert_eq!(response.headers[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
+    parse(&response.body)
 }
 
 #[tokio::test]
-async fn the_ledger_and_the_health_and_the_lifetimes_are_there() {
+async fn the_metrics_include_the_ledger_health_and_lifetimes() {
     let mut site = site();
     let recorder = site.recorder();
     recorder.request(&[recorder.counter("hits").hit(), recorder.counter("/").hit()], Agent::Bot);
@@ -98,7 +98,7 @@ async fn the_ledger_and_the_health_and_the_lifetimes_are_there() {
 }
 
 #[tokio::test]
-async fn every_metric_of_the_facade_is_here_under_the_same_name() {
+async fn all_metrics_of_the_facade_have_the_same_names_here() {
     let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
     let counters = Counters::builder(MemoryStore::new()).spool(folder.path()).build();
     let mut site = Site::of(counters.expect("the folder is writable"), Access::open());
@@ -115,7 +115,7 @@ async fn every_metric_of_the_facade_is_here_under_the_same_name() {
 }
 
 #[tokio::test]
-async fn any_name_is_a_label() {
+async fn any_counter_name_is_a_valid_label() {
     let mut site = site();
     for name in ["say \"no\"", "back\\slash", "a}b{c", "<script>", "a,b=\"c\" 7"] {
         site.record(name, Timestamp::now(), 3).await;
@@ -128,7 +128,7 @@ async fn any_name_is_a_label() {
 }
 
 #[tokio::test]
-async fn the_number_of_series_is_bounded_and_it_says_when_some_are_missing() {
+async fn the_number_of_series_is_bounded_and_missing_ones_are_reported() {
     let mut site = site();
     let recorder = site.recorder();
     for number in 0..501 {
@@ -141,7 +141,7 @@ async fn the_number_of_series_is_bounded_and_it_says_when_some_are_missing() {
 }
 
 #[tokio::test]
-async fn without_the_store_there_is_what_the_process_knows() {
+async fn without_the_store_only_local_metrics_are_returned() {
     let (_redis, site) = site_without_redis().await;
     site.recorder().record(site.recorder().counter("hits"), None);
     let values = scrape(&site.router).await;
@@ -154,16 +154,16 @@ async fn failed_logins_are_a_metric() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let access = Access::bearer("a-token-for-tests").expect("a token");
     let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
-    for shown in ["Bearer wrong", "Bearer a-token-for-tests"] {
-        send(&router, "/admin/stats/metrics", Some(("authorization", shown))).await;
+    for credentials in ["Bearer wrong", "Bearer a-token-for-tests"] {
+        send(&router, "/admin/stats/metrics", Some(("authorization", credentials))).await;
     }
-    let answer =
+    let response =
         send(&router, "/admin/stats/metrics", Some(("authorization", "Bearer a-token-for-tests"))).await;
-    assert_eq!(parse(&answer.body)["access_counter_failed_logins_total"], 1.0);
+    assert_eq!(parse(&response.body)["access_counter_failed_logins_total"], 1.0);
 }
 
 #[tokio::test]
-async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_to_all_requests() {
+async fn process_histograms_are_monotonic_and_sum_up_to_all_requests() {
     let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
     let mut site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
     let recorder = site.recorder();
@@ -211,7 +211,7 @@ async fn distributions_of_the_process_are_histograms_that_only_grow_and_add_up_t
 }
 
 #[tokio::test]
-async fn histograms_grow_and_keep_their_routes_whatever_an_application_measures_beside_them() {
+async fn histograms_are_monotonic_with_measurements_of_single_pages() {
     let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
     let site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
     let recorder = site.recorder();

@@ -13,13 +13,13 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
 
-use super::site::{Answer, Site, answer, ask, request, send};
+use super::site::{ResponseText, Site, fetch, request, response, send};
 use crate::support::{precision, store};
 
 const TOKEN: &str = "a-long-random-token";
 const NOTES: &str = "/admin/stats/api/notes";
 
-fn anyone() -> Access {
+fn open_access() -> Access {
     Access::open().may_note()
 }
 
@@ -27,14 +27,14 @@ fn site(access: Access) -> Site {
     Site::with(MemoryStore::new(), access)
 }
 
-async fn add(router: &Router, question: &str) -> Answer {
+async fn add(router: &Router, question: &str) -> ResponseText {
     request(router, Method::POST, &format!("{NOTES}?{question}"), None).await
 }
 
 async fn list(router: &Router, question: &str) -> Vec<Value> {
-    let told = ask(router, &format!("notes{question}")).await;
-    assert_eq!(told.status, StatusCode::OK, "{}", told.body);
-    told.json()["notes"].as_array().expect("a list").clone()
+    let reply = fetch(router, &format!("notes{question}")).await;
+    assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
+    reply.json()["notes"].as_array().expect("a list").clone()
 }
 
 async fn page(router: &Router, path: &str) -> String {
@@ -44,16 +44,16 @@ async fn page(router: &Router, path: &str) -> String {
 }
 
 /// Submits a form like a browser.
-async fn send_form(router: &Router, path: &str, form: &str) -> Answer {
+async fn send_form(router: &Router, path: &str, form: &str) -> ResponseText {
     let request = Request::post(format!("/admin/stats{path}"))
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Body::from(form.to_owned()));
-    answer(router, request.expect("a path")).await
+    response(router, request.expect("a path")).await
 }
 
 #[tokio::test]
-async fn a_note_is_told_within_its_range_until_it_is_removed() {
-    let site = site(anyone());
+async fn a_note_is_listed_within_a_range_until_it_is_removed() {
+    let site = site(open_access());
     for (at, text, id) in [(200, "Gr%C3%B6%C3%9Fer+%26+more", "b"), (100, "Version+1.4", "a")] {
         let added = add(&site.router, &format!("text={text}&at={at}&id={id}")).await;
         assert_eq!(added.status, StatusCode::CREATED, "{}", added.body);
@@ -73,8 +73,8 @@ async fn a_note_is_told_within_its_range_until_it_is_removed() {
 }
 
 #[tokio::test]
-async fn a_script_that_repeats_itself_makes_one_note_and_one_without_an_id_makes_two() {
-    let site = site(anyone());
+async fn a_repeated_request_adds_a_single_note_only_if_it_has_an_id() {
+    let site = site(open_access());
     let before = Timestamp::now().as_unix();
     let first = add(&site.router, "text=Version+1.4&id=deploy-1.4").await;
     assert_eq!(first.status, StatusCode::CREATED);
@@ -89,8 +89,8 @@ async fn a_script_that_repeats_itself_makes_one_note_and_one_without_an_id_makes
 }
 
 #[tokio::test]
-async fn what_is_no_note_is_refused_with_its_parameter() {
-    let site = site(anyone());
+async fn an_invalid_note_is_rejected_with_the_parameter() {
+    let site = site(open_access());
     let long = "x".repeat(201);
     for (question, parameter) in [
         ("", "text"),
@@ -107,21 +107,21 @@ async fn what_is_no_note_is_refused_with_its_parameter() {
         (&format!("text=a&id={}", &long[..65]), "id"),
         ("text=a&link=b", "link"),
     ] {
-        let told = add(&site.router, question).await;
-        assert_eq!((told.status, &told.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!(parameter)));
+        let reply = add(&site.router, question).await;
+        assert_eq!((reply.status, &reply.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!(parameter)));
     }
     for question in ["", "?id=", "?id=%2F"] {
-        let told = request(&site.router, Method::DELETE, &format!("{NOTES}{question}"), None).await;
-        assert_eq!((told.status, &told.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!("id")));
+        let reply = request(&site.router, Method::DELETE, &format!("{NOTES}{question}"), None).await;
+        assert_eq!((reply.status, &reply.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!("id")));
     }
     for question in ["from=x", "to=-1", "limit=3"] {
-        assert_eq!(ask(&site.router, &format!("notes?{question}")).await.status, StatusCode::BAD_REQUEST);
+        assert_eq!(fetch(&site.router, &format!("notes?{question}")).await.status, StatusCode::BAD_REQUEST);
     }
     assert_eq!(list(&site.router, "").await, [] as [Value; 0]);
 }
 
 #[tokio::test]
-async fn who_may_note_is_told_apart_from_who_may_read() {
+async fn adding_notes_needs_a_separate_permission() {
     let office =
         Access::bearer("token-of-the-office").expect("a token").may_forget().may_record().may_repair();
     let site = site(office.or(Access::bearer(TOKEN).expect("a token").may_note()));
@@ -133,27 +133,27 @@ async fn who_may_note_is_told_apart_from_who_may_read() {
         (Method::POST, "/admin/stats/notes"),
         (Method::POST, "/admin/stats/notes/remove"),
     ] {
-        let told =
+        let reply =
             request(router, method.clone(), path, Some(("authorization", "Bearer token-of-the-office")))
                 .await;
-        assert_eq!(told.status, StatusCode::FORBIDDEN, "{method} {path}");
-        assert!(told.headers[header::WWW_AUTHENTICATE].to_str().expect("text").contains("scope=\"note\""));
+        assert_eq!(reply.status, StatusCode::FORBIDDEN, "{method} {path}");
+        assert!(reply.headers[header::WWW_AUTHENTICATE].to_str().expect("text").contains("scope=\"note\""));
         assert_eq!(request(router, method, path, None).await.status, StatusCode::UNAUTHORIZED);
     }
-    let shown = format!("Bearer {TOKEN}");
-    let added = request(router, Method::POST, &question, Some(("authorization", &shown))).await;
+    let credentials = format!("Bearer {TOKEN}");
+    let added = request(router, Method::POST, &question, Some(("authorization", &credentials))).await;
     assert_eq!(added.status, StatusCode::CREATED);
     let read = send(router, NOTES, Some(("authorization", "Bearer token-of-the-office"))).await;
     assert_eq!(read.json()["notes"][0]["id"], "a");
     let forgotten = "/admin/stats/api/counters?counter=%2F";
-    let told = request(router, Method::DELETE, forgotten, Some(("authorization", &shown))).await;
-    assert_eq!(told.status, StatusCode::FORBIDDEN);
+    let reply = request(router, Method::DELETE, forgotten, Some(("authorization", &credentials))).await;
+    assert_eq!(reply.status, StatusCode::FORBIDDEN);
     // All readers see the note. Only users with the permission see the forms, including the remove button
     // after the text.
-    for (shown, may) in [(shown.as_str(), true), ("Bearer token-of-the-office", false)] {
+    for (credentials, may) in [(credentials.as_str(), true), ("Bearer token-of-the-office", false)] {
         for path in ["", "/parts"] {
             let page =
-                send(router, &format!("/admin/stats{path}"), Some(("authorization", shown))).await.body;
+                send(router, &format!("/admin/stats{path}"), Some(("authorization", credentials))).await.body;
             assert!(
                 page.contains("<li value=\"1\">") && page.contains("</time> <bdi>a</bdi><") != may,
                 "{page}"
@@ -165,7 +165,7 @@ async fn who_may_note_is_told_apart_from_who_may_read() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_notes_nothing_with_the_session_of_its_visitor() {
+async fn a_page_of_another_origin_cannot_add_notes_with_the_session_of_a_visitor() {
     let site = site(Access::bearer(TOKEN).expect("a token").may_note());
     let login = send(&site.router, &format!("/admin/stats?token={TOKEN}"), None).await;
     let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
@@ -178,25 +178,25 @@ async fn a_page_of_another_origin_notes_nothing_with_the_session_of_its_visitor(
         for (path, status) in [("/api/notes?text=a", api), ("/notes", form)] {
             let request = Request::post(format!("/admin/stats{path}")).header(header::COOKIE, &cookie);
             let request = request.header(name, value).body(Body::from("text=b"));
-            let told = answer(&site.router, request.expect("an address")).await;
-            assert_eq!(told.status, status, "{path} with {name}: {value}");
+            let reply = response(&site.router, request.expect("an address")).await;
+            assert_eq!(reply.status, status, "{path} with {name}: {value}");
         }
     }
 }
 
 #[tokio::test]
-async fn there_is_no_such_path_and_no_form_unless_it_was_said() {
+async fn notes_routes_and_forms_are_disabled_by_default() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), anyone()));
+    let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), open_access()));
     assert_eq!(add(&router, "text=a").await.status, StatusCode::NOT_FOUND);
     assert_eq!(send_form(&router, "/notes", "text=a").await.status, StatusCode::NOT_FOUND);
-    assert!(!ask(&router, "openapi.json").await.body.contains("/api/notes"));
+    assert!(!fetch(&router, "openapi.json").await.body.contains("/api/notes"));
     assert!(!page(&router, "").await.contains("Add a note"));
 }
 
 #[tokio::test]
-async fn a_note_has_a_mark_in_the_charts_and_words_below_them_and_in_their_tables() {
-    let mut site = site(anyone());
+async fn notes_are_shown_in_charts_tables_and_the_list() {
+    let mut site = site(open_access());
     let hour = precision(3600);
     let start = hour.bucket(Timestamp::now()).start.minus(7200);
     let recorder = site.recorder();
@@ -236,7 +236,7 @@ async fn a_note_has_a_mark_in_the_charts_and_words_below_them_and_in_their_table
             "</time> <bdi>&lt;b&gt;1.4</bdi>",
             "</time> <bdi>rolled back</bdi>",
             "<li value=\"3\">",
-            "<th scope=\"col\" class=\"told\">What happened</th>",
+            "<th scope=\"col\" class=\"told\">Notes</th>",
             "<td class=\"told\">&#60;b&#62;1.4; rolled back</td>",
             "<td class=\"told\">1.5</td>",
         ] {
@@ -245,12 +245,12 @@ async fn a_note_has_a_mark_in_the_charts_and_words_below_them_and_in_their_table
         assert!(!page.contains("afterwards") && !page.contains("<b>"), "{page}");
     }
     let before = page(&site.router, "/counter?counter=%2F&precision=3600&span=2&to=3600").await;
-    assert!(!before.contains("class=\"annotation note") && !before.contains("What happened, by"), "{before}");
+    assert!(!before.contains("class=\"annotation note") && !before.contains("Notes:"), "{before}");
 }
 
 #[tokio::test]
-async fn forms_on_a_page_add_a_note_and_remove_it_and_lead_back_to_the_page() {
-    let site = site(anyone());
+async fn page_forms_add_and_remove_notes_and_lead_back_to_the_page() {
+    let site = site(open_access());
     let router = &site.router;
     let whole = page(router, "?span=30&zone=utc").await;
     assert!(whole.contains("name=\"to\" value=\"?span=30&#38;zone=utc\""), "{whole}");
@@ -262,13 +262,13 @@ async fn forms_on_a_page_add_a_note_and_remove_it_and_lead_back_to_the_page() {
     let outside = send_form(router, "/notes", "to=https%3A%2F%2Fother.example%2F&text=now").await;
     assert_eq!(outside.headers[header::LOCATION], "/admin/stats");
     for (form, words) in [
-        ("text=", "Nothing is added: a note has 1 to 200 characters"),
-        ("", "Nothing is added"),
-        ("text=a&at=noon", "noon is no time"),
+        ("text=", "Note not added: a note must have 1 to 200 characters"),
+        ("", "Note not added"),
+        ("text=a&at=noon", "noon is not a time"),
     ] {
-        let refused = send_form(router, "/notes", form).await;
-        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{form}");
-        assert!(refused.body.contains(words), "{}", refused.body);
+        let rejected = send_form(router, "/notes", form).await;
+        assert_eq!(rejected.status, StatusCode::BAD_REQUEST, "{form}");
+        assert!(rejected.body.contains(words), "{}", rejected.body);
     }
     let long = format!("text={}", "x".repeat(20_000));
     assert_eq!(send_form(router, "/notes", &long).await.status, StatusCode::PAYLOAD_TOO_LARGE);
@@ -282,12 +282,12 @@ async fn forms_on_a_page_add_a_note_and_remove_it_and_lead_back_to_the_page() {
 }
 
 #[tokio::test]
-async fn what_one_instance_notes_the_others_show() {
+async fn notes_are_visible_on_all_instances() {
     let redis = RedisServer::start();
     let instance = async || {
         let store = store(&redis.url()).await;
         let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
-        Site::noted(counters, Notes::new(store), anyone())
+        Site::noted(counters, Notes::new(store), open_access())
     };
     let (one, other) = (instance().await, instance().await);
     let adds = |site: &'static str, router: Router| async move {
@@ -308,11 +308,11 @@ async fn what_one_instance_notes_the_others_show() {
 }
 
 #[tokio::test]
-async fn a_link_to_one_view_does_not_show_notes() {
+async fn a_share_link_does_not_show_notes() {
     let site = site(Access::bearer(TOKEN).expect("a token").may_note());
-    let shown = Some(("authorization", "Bearer a-long-random-token"));
+    let credentials = Some(("authorization", "Bearer a-long-random-token"));
     let path = format!("{NOTES}?text=for+the+office+alone");
-    assert_eq!(request(&site.router, Method::POST, &path, shown).await.status, StatusCode::CREATED);
+    assert_eq!(request(&site.router, Method::POST, &path, credentials).await.status, StatusCode::CREATED);
     let login = send(&site.router, &format!("/admin/stats?token={TOKEN}"), None).await;
     let cookie = login.headers[header::SET_COOKIE].to_str().expect("text").split(';').next().expect("one");
     let seen = send(&site.router, "/admin/stats", Some(("cookie", cookie))).await.body;
@@ -326,36 +326,37 @@ async fn a_link_to_one_view_does_not_show_notes() {
 }
 
 #[tokio::test]
-async fn notes_that_cannot_be_read_are_told_of_and_take_nothing_else_away() {
+async fn unreadable_notes_are_reported_and_the_rest_is_shown() {
     let notes = MemoryStore::new();
     assert!(notes.replace("notes", 0, b"something else").await.expect("memory").is_some());
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let mut site = Site::noted(counters, Notes::new(notes), anyone());
+    let mut site = Site::noted(counters, Notes::new(notes), open_access());
     site.record("hits", Timestamp::now(), 77).await;
     let page = page(&site.router, "").await;
     let unread = page.split_once("id=\"unread\"").expect("a note").1;
     assert!(unread.contains("notes (the store holds something unexpected") && page.contains("77"), "{page}");
     for (method, question) in [(Method::GET, ""), (Method::POST, "?text=a"), (Method::DELETE, "?id=a")] {
-        let told = request(&site.router, method, &format!("{NOTES}{question}"), None).await;
-        assert_eq!(told.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(told.body.contains("under the key \\\"notes\\\""), "{}", told.body);
+        let reply = request(&site.router, method, &format!("{NOTES}{question}"), None).await;
+        assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(reply.body.contains("under the key \\\"notes\\\""), "{}", reply.body);
     }
 }
 
 #[tokio::test]
-async fn the_page_of_a_counter_with_notes_is_read_in_two_exchanges() {
+async fn a_counter_page_with_notes_needs_two_round_trips() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
     let store = store(&proxy.url()).await;
     let counters = Counters::builder(store.clone()).distributions(Distribution::precisions());
     let notes = Notes::new(store);
-    let mut site = Site::noted(counters.build().expect("the defaults are fine"), notes.clone(), anyone());
+    let mut site =
+        Site::noted(counters.build().expect("the defaults are fine"), notes.clone(), open_access());
     let start = precision(3600).bucket(Timestamp::now()).start;
     site.record("/", start, 1).await;
     notes.add(&Note::new(start, "Version 1.4").expect("a text")).await.expect("it is added");
     let mut fewest = u64::MAX;
-    for silence in [200, 800, 3000] {
-        proxy.await_silence(Duration::from_millis(silence));
+    for pause in [200, 800, 3000] {
+        proxy.reply_when_idle(Duration::from_millis(pause));
         let before = proxy.round_trips();
         let path = "/counter?counter=%2F&precision=3600&span=120&uniques=1";
         assert!(page(&site.router, path).await.contains("Version 1.4"));

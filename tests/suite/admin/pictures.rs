@@ -5,22 +5,22 @@ use counter_admin::Access;
 use counter_core::Timestamp;
 use http::{StatusCode, header};
 
-use super::site::{Answer, encode, send, site};
+use super::site::{ResponseText, encode, send, site};
 use crate::support::precision;
 
-async fn picture(router: &Router, path: &str) -> Answer {
-    let answer = send(router, path, None).await;
-    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
-    assert_eq!(answer.headers[header::CONTENT_TYPE], "image/svg+xml");
-    assert!(answer.body.starts_with("<svg ") && answer.body.ends_with("</svg>"), "{}", answer.body);
+async fn picture(router: &Router, path: &str) -> ResponseText {
+    let response = send(router, path, None).await;
+    assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
+    assert_eq!(response.headers[header::CONTENT_TYPE], "image/svg+xml");
+    assert!(response.body.starts_with("<svg ") && response.body.ends_with("</svg>"), "{}", response.body);
     for forbidden in ["<script", "style=", "<style", "href", "onload"] {
-        assert!(!answer.body.contains(forbidden), "{forbidden} in {}", answer.body);
+        assert!(!response.body.contains(forbidden), "{forbidden} in {}", response.body);
     }
-    answer
+    response
 }
 
 #[tokio::test]
-async fn a_badge_has_the_lifetime_total_or_that_of_a_range() {
+async fn a_badge_shows_the_lifetime_total_or_the_total_of_a_range() {
     let mut site = site();
     let hour = precision(3600).bucket(Timestamp::now()).start;
     site.record("/articles/{id}", hour.minus(7200), 1200).await;
@@ -38,7 +38,7 @@ async fn a_badge_has_the_lifetime_total_or_that_of_a_range() {
 }
 
 #[tokio::test]
-async fn a_line_has_a_point_for_every_bucket() {
+async fn a_sparkline_has_a_point_per_bucket() {
     let mut site = site();
     let start = precision(60).bucket(Timestamp::now()).start.minus(600);
     site.record("hits", start, 5).await;
@@ -55,7 +55,7 @@ async fn a_line_has_a_point_for_every_bucket() {
 }
 
 #[tokio::test]
-async fn a_counter_that_is_called_like_a_script_is_a_text_in_every_picture() {
+async fn a_script_as_counter_name_is_escaped_in_pictures() {
     let mut site = site();
     for name in ["<script>alert(1)</script>", "\"/><script>\"", "]]>&amp;<!--", "' onload='x"] {
         site.record(name, Timestamp::now(), 1).await;
@@ -65,8 +65,8 @@ async fn a_counter_that_is_called_like_a_script_is_a_text_in_every_picture() {
             format!("badge.svg?counter={name}&label={name}"),
             format!("sparkline.svg?counter={name}&precision=60"),
         ] {
-            let answer = send(&site.router, &format!("/admin/stats/{path}"), None).await;
-            assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
+            let response = send(&site.router, &format!("/admin/stats/{path}"), None).await;
+            assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
             let tags = [
                 "<svg ",
                 "<title>",
@@ -79,15 +79,19 @@ async fn a_counter_that_is_called_like_a_script_is_a_text_in_every_picture() {
                 "<polyline ",
                 "</svg>",
             ];
-            let rest = tags.iter().fold(answer.body.clone(), |rest, tag| rest.replace(tag, ""));
+            let rest = tags.iter().fold(response.body.clone(), |rest, tag| rest.replace(tag, ""));
             assert!(!rest.contains('<'), "{rest}");
-            assert!(!answer.body.contains("onload='") && !answer.body.contains("]]>"), "{}", answer.body);
+            assert!(
+                !response.body.contains("onload='") && !response.body.contains("]]>"),
+                "{}",
+                response.body
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn other_sites_may_show_the_pictures_of_what_was_opened_and_of_nothing_else() {
+async fn other_sites_can_embed_pictures_of_allowed_counters_only() {
     let mut site = site();
     for counter in ["/open", "/shut"] {
         site.record(counter, Timestamp::now(), 1).await;
@@ -96,8 +100,8 @@ async fn other_sites_may_show_the_pictures_of_what_was_opened_and_of_nothing_els
     let pictures = counter_admin::pictures(stats, Access::open(), |name| name.starts_with("/open"));
     let router = Router::new().nest("/visits", pictures);
     for picture_of in ["badge.svg?", "sparkline.svg?precision=60&"] {
-        let shown = picture(&router, &format!("/visits/{picture_of}counter=%2Fopen")).await;
-        assert_eq!(shown.headers["cross-origin-resource-policy"], "cross-origin");
+        let embedded = picture(&router, &format!("/visits/{picture_of}counter=%2Fopen")).await;
+        assert_eq!(embedded.headers["cross-origin-resource-policy"], "cross-origin");
         let own = picture(&site.router, &format!("/admin/stats/{picture_of}counter=%2Fopen")).await;
         assert_eq!(own.headers["cross-origin-resource-policy"], "same-origin");
         let shut = send(&router, &format!("/visits/{picture_of}counter=%2Fshut"), None).await;
@@ -110,7 +114,7 @@ async fn other_sites_may_show_the_pictures_of_what_was_opened_and_of_nothing_els
 }
 
 #[tokio::test]
-async fn a_label_has_a_bound() {
+async fn a_badge_label_has_a_maximum_length() {
     let mut site = site();
     site.record("hits", Timestamp::now(), 1).await;
     for (label, status) in [("x".repeat(100), 200), ("x".repeat(101), 400), (String::new(), 200)] {

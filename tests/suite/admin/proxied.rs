@@ -65,32 +65,36 @@ fn nginx(pass: &str, more: &str) -> Nginx {
 
 /// Returns the unescaped values of an attribute in a page.
 fn values<'a>(page: &'a str, attribute: &str) -> Vec<String> {
-    let begin = format!(" {attribute}=\"");
-    let values: Vec<&'a str> = page.split(&begin).skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let opening = format!(" {attribute}=\"");
+    let values: Vec<&'a str> =
+        page.split(&opening).skip(1).filter_map(|rest| rest.split('"').next()).collect();
     values.into_iter().map(|value| value.replace("&#38;", "&").replace("&amp;", "&")).collect()
 }
 
-fn cookie(answer: &Response) -> (String, String) {
-    let cookie = answer.header("set-cookie").expect("a session");
+fn cookie(response: &Response) -> (String, String) {
+    let cookie = response.header("set-cookie").expect("a session");
     let (pair, attributes) = cookie.split_once("; ").expect("attributes");
     (pair.to_owned(), attributes.to_owned())
 }
 
 /// Follows all links like a browser.
-async fn walk(site: SocketAddr) {
+async fn follow_links(site: SocketAddr) {
     let origin = format!("http://{site}");
-    let asked = get(site, "/stats/counter?counter=hits", &[("accept", "text/html")]).await;
-    assert_eq!((asked.status, values(&asked.body, "action")), (401, vec!["/stats/login".to_owned()]));
-    let to = values(&asked.body, "value").concat();
-    let form = format!("token={TOKEN}&to={}", super::site::encode(&to));
-    let answer = post(site, "/stats/login", &[("origin", &origin)], &form).await;
+    let login_page = get(site, "/stats/counter?counter=hits", &[("accept", "text/html")]).await;
     assert_eq!(
-        (answer.status, answer.header("location")),
+        (login_page.status, values(&login_page.body, "action")),
+        (401, vec!["/stats/login".to_owned()])
+    );
+    let to = values(&login_page.body, "value").concat();
+    let form = format!("token={TOKEN}&to={}", super::site::encode(&to));
+    let response = post(site, "/stats/login", &[("origin", &origin)], &form).await;
+    assert_eq!(
+        (response.status, response.header("location")),
         (303, Some("/stats/counter?counter=hits")),
         "{}",
-        answer.body
+        response.body
     );
-    assert_eq!(cookie(&answer).1, "Path=/stats; HttpOnly; SameSite=Lax");
+    assert_eq!(cookie(&response).1, "Path=/stats; HttpOnly; SameSite=Lax");
 
     let link = get(site, &format!("/stats/?token={TOKEN}&q=a"), &[]).await;
     assert_eq!((link.status, link.header("location")), (303, Some("/stats/?q=a")));
@@ -110,8 +114,8 @@ async fn walk(site: SocketAddr) {
             if attribute == "action" {
                 continue;
             }
-            let answer = get(site, &address, &session).await;
-            assert_eq!(answer.status, 200, "{address}: {}", answer.body);
+            let response = get(site, &address, &session).await;
+            assert_eq!(response.status, 200, "{address}: {}", response.body);
             followed += 1;
         }
     }
@@ -128,74 +132,74 @@ async fn walk(site: SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_path_that_is_set_is_in_every_link_redirect_and_cookie() {
+async fn a_configured_path_is_in_all_links_redirects_and_cookies() {
     let options = || Options::new().public_path("/stats").expect("a path");
     let nested = Router::new().nest_service("/admin/stats", router(bearer(), options()).await);
     let application = Application::start(nested).await;
-    walk(nginx(&format!("http://{}/admin/stats/", application.address), "").address()).await;
+    follow_links(nginx(&format!("http://{}/admin/stats/", application.address), "").address()).await;
     // On a separate port, with a client that sends a false prefix.
     let application = Application::start(router(bearer(), options()).await).await;
     let proxy = nginx(&format!("http://{}/", application.address), "");
-    walk(proxy.address()).await;
+    follow_links(proxy.address()).await;
     let claimed = [("x-forwarded-prefix", "/other"), ("accept", "text/html")];
-    let asked = get(proxy.address(), "/stats/", &claimed).await;
-    assert_eq!(values(&asked.body, "action"), ["/stats/login"]);
+    let login_page = get(proxy.address(), "/stats/", &claimed).await;
+    assert_eq!(values(&login_page.body, "action"), ["/stats/login"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_prefix_that_a_trusted_proxy_says_is_in_every_link_redirect_and_cookie() {
+async fn a_prefix_from_a_trusted_proxy_is_in_all_links_redirects_and_cookies() {
     let prefix = "proxy_set_header X-Forwarded-Prefix /stats;";
     let hop = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
     for clients in [local_proxies(), hop] {
         let access = bearer().clients(clients).forwarded_prefix();
         let application = Application::start(router(access, Options::new()).await).await;
         let proxy = nginx(&format!("http://{}/", application.address), prefix);
-        walk(proxy.address()).await;
+        follow_links(proxy.address()).await;
         // The proxy replaces the prefix that is sent by the client.
         let claimed = [("x-forwarded-prefix", "/other"), ("accept", "text/html")];
-        let asked = get(proxy.address(), "/stats/", &claimed).await;
-        assert_eq!(values(&asked.body, "action"), ["/stats/login"]);
+        let login_page = get(proxy.address(), "/stats/", &claimed).await;
+        assert_eq!(values(&login_page.body, "action"), ["/stats/login"]);
     }
     // The prefix is prepended to the mount path.
     let access = bearer().clients(local_proxies()).forwarded_prefix();
     let nested = Router::new().nest_service("/numbers", router(access, Options::new()).await);
     let application = Application::start(nested).await;
     let proxy = nginx(&format!("http://{}/", application.address), prefix);
-    let asked = get(proxy.address(), "/stats/numbers/", &[("accept", "text/html")]).await;
-    assert_eq!(values(&asked.body, "action"), ["/stats/numbers/login"]);
+    let login_page = get(proxy.address(), "/stats/numbers/", &[("accept", "text/html")]).await;
+    assert_eq!(values(&login_page.body, "action"), ["/stats/numbers/login"]);
 }
 
 #[tokio::test]
-async fn a_prefix_is_believed_of_nobody_who_is_not_trusted_and_only_if_it_is_a_path() {
-    let elsewhere = "192.0.2.0/24".parse().expect("a network");
-    let elsewhere = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_networks([elsewhere]);
+async fn a_prefix_is_only_accepted_from_trusted_proxies_and_if_it_is_a_path() {
+    let other_proxies = "192.0.2.0/24".parse().expect("a network");
+    let other_proxies = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_networks([other_proxies]);
     let hop = || Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
     let trusted = || bearer().clients(local_proxies()).forwarded_prefix();
-    let ask = async |access: Access, headers: &[(&str, &str)]| {
+    let fetch = async |access: Access, headers: &[(&str, &str)]| {
         let application = Application::start(router(access, Options::new()).await).await;
         let headers = [headers, &[("accept", "text/html")]].concat();
         values(&get(application.address, "/", &headers).await.body, "action").concat()
     };
-    let said = ("x-forwarded-prefix", "/stats");
-    assert_eq!(ask(trusted(), &[said]).await, "/stats/login");
+    let sent_prefix = ("x-forwarded-prefix", "/stats");
+    assert_eq!(fetch(trusted(), &[sent_prefix]).await, "/stats/login");
     for access in [
         bearer(),
         bearer().forwarded_prefix(),
         bearer().clients(local_proxies()),
-        bearer().clients(elsewhere).forwarded_prefix(),
+        bearer().clients(other_proxies).forwarded_prefix(),
         bearer().clients(hop()).forwarded_prefix(),
         bearer().clients(Identity::peer()).forwarded_prefix(),
     ] {
-        assert_eq!(ask(access.clone(), &[said]).await, "/login", "{access:?}");
+        assert_eq!(fetch(access.clone(), &[sent_prefix]).await, "/login", "{access:?}");
     }
     for value in ["//host", "/\\host", "stats", "https://host/", "/a?b", "/a;b", "/a, /b", "/../a", ""] {
-        assert_eq!(ask(trusted(), &[("x-forwarded-prefix", value)]).await, "/login", "{value}");
+        assert_eq!(fetch(trusted(), &[("x-forwarded-prefix", value)]).await, "/login", "{value}");
     }
-    assert_eq!(ask(trusted(), &[said, said]).await, "/login", "two of them");
+    assert_eq!(fetch(trusted(), &[sent_prefix, sent_prefix]).await, "/login", "two of them");
 }
 
 #[tokio::test]
-async fn the_first_page_is_there_with_and_without_a_slash_wherever_it_is_mounted() {
+async fn the_overview_is_served_with_and_without_a_slash_at_any_mount_point() {
     let admin = router(Access::open(), Options::new()).await;
     let pages = || Router::new().route("/articles", route(async || "an article"));
     for (name, mounted, paths, mount) in [

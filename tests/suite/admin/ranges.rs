@@ -8,21 +8,21 @@ use counter_core::time::Retention;
 use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
 use http::StatusCode;
 
-use super::site::{ask, send};
+use super::site::{fetch, send};
 use crate::support::precision;
 
 /// Creates a site with this retention and some counters.
-async fn site(kept: &[(u32, u32)], counters: &[&str]) -> Router {
-    Router::new().nest("/admin/stats", site_router(kept, counters).await)
+async fn site(retained: &[(u32, u32)], counters: &[&str]) -> Router {
+    Router::new().nest("/admin/stats", site_router(retained, counters).await)
 }
 
-async fn site_router(kept: &[(u32, u32)], counters: &[&str]) -> Router {
+async fn site_router(retained: &[(u32, u32)], counters: &[&str]) -> Router {
     let retention = |&(width, samples): &(u32, u32)| Retention {
         precision: precision(width),
         samples: NonZeroU32::new(samples).expect("not 0"),
     };
-    let kept = Precisions::new(kept.iter().map(retention)).expect("a set");
-    let mut site = Counters::builder(MemoryStore::new()).precisions(kept).build().expect("a grid");
+    let retained = Precisions::new(retained.iter().map(retention)).expect("a set");
+    let mut site = Counters::builder(MemoryStore::new()).precisions(retained).build().expect("a grid");
     let recorder = site.recorder();
     for counter in counters {
         recorder.record(recorder.counter(counter), None);
@@ -32,7 +32,7 @@ async fn site_router(kept: &[(u32, u32)], counters: &[&str]) -> Router {
 }
 
 #[tokio::test]
-async fn a_question_without_a_range_is_answered_whatever_is_kept() {
+async fn a_request_without_a_range_succeeds_for_any_retention() {
     let router = site(&[(60, 20_160), (86_400, 4_294_967_295)], &["hits", "/a"]).await;
     for question in [
         "series?counter=hits&precision=60",
@@ -46,61 +46,63 @@ async fn a_question_without_a_range_is_answered_whatever_is_kept() {
         "uniques?counter=hits&precision=86400",
         "forecast?counter=hits&precision=60",
     ] {
-        let answer = ask(&router, question).await;
-        let short = question.starts_with("forecast") && answer.status == StatusCode::UNPROCESSABLE_ENTITY;
-        assert!(answer.status == StatusCode::OK || short, "{question}: {}", answer.body);
+        let response = fetch(&router, question).await;
+        let short = question.starts_with("forecast") && response.status == StatusCode::UNPROCESSABLE_ENTITY;
+        assert!(response.status == StatusCode::OK || short, "{question}: {}", response.body);
     }
     // The response contains the latest range, and states the range.
     let latest = precision(60).bucket(Timestamp::now());
-    let series = ask(&router, "series?counter=hits&precision=60&fill=zero").await.json();
+    let series = fetch(&router, "series?counter=hits&precision=60&fill=zero").await.json();
     let samples = series["samples"].as_array().expect("a list");
     assert_eq!(samples.len(), 10_000);
     assert_eq!(samples.iter().filter_map(|sample| sample["count"].as_u64()).sum::<u64>(), 1);
     assert!(samples[9999]["start"].as_u64() >= Some(latest.start.as_unix()));
     assert_eq!(series["from"], samples[0]["start"]);
-    let total = ask(&router, "total?counter=hits&precision=60").await.json();
+    let total = fetch(&router, "total?counter=hits&precision=60").await.json();
     assert_eq!(total["to"].as_u64().map(|to| to >= latest.end().as_unix()), Some(true));
     assert_eq!(total["to"].as_u64().zip(total["from"].as_u64()).map(|(to, from)| to - from), Some(600_000));
     // An explicit range that is too long is still rejected.
-    let all = ask(&router, "series?counter=hits&precision=60&from=0").await;
+    let all = fetch(&router, "series?counter=hits&precision=60&from=0").await;
     assert_eq!(all.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
-async fn nothing_is_said_of_a_range_that_has_all_that_is_kept() {
+async fn the_range_is_omitted_if_it_covers_the_whole_retention() {
     let router = site(&[(60, 10_000)], &["hits"]).await;
-    let series = ask(&router, "series?counter=hits&precision=60&fill=zero").await.json();
+    let series = fetch(&router, "series?counter=hits&precision=60&fill=zero").await.json();
     assert_eq!((series["samples"].as_array().map(Vec::len), series.get("from")), (Some(10_000), None));
 }
 
 #[tokio::test]
-async fn so_many_counters_have_as_many_buckets_as_one_answer_may_have() {
+async fn the_default_range_of_many_counters_fits_into_a_response() {
     let names: Vec<_> = (0..100).map(|number| format!("/{number}")).collect();
     let router = site(&[(60, 4000)], &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let asked = names.iter().map(|name| format!("counter={name}&")).collect::<String>();
-    let series = ask(&router, &format!("series?{asked}precision=60&fill=zero")).await;
+    let query = names.iter().map(|name| format!("counter={name}&")).collect::<String>();
+    let series = fetch(&router, &format!("series?{query}precision=60&fill=zero")).await;
     assert_eq!(series.status, StatusCode::OK, "{}", series.body);
     assert_eq!(series.json()["series"][99]["samples"].as_array().map(Vec::len), Some(3000));
 }
 
 #[tokio::test]
-async fn a_year_of_days_of_a_thousand_counters_has_a_ranking() {
+async fn a_thousand_counters_can_be_ranked_over_a_year_of_days() {
     let names: Vec<_> = (0..1000).map(|number| format!("/{number}")).collect();
     let router = site(&[(86_400, 400)], &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let answer = ask(&router, "top?precision=86400&limit=1000").await;
-    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
-    let top = answer.json();
+    let response = fetch(&router, "top?precision=86400&limit=1000").await;
+    assert_eq!(response.status, StatusCode::OK, "{}", response.body);
+    let top = response.json();
     assert_eq!(top["top"].as_array().map(Vec::len), Some(1000));
     let (from, to) = (top["from"].as_u64().expect("a time"), top["to"].as_u64().expect("a time"));
     assert_eq!(to - from, 400 * 86_400);
 }
 
 #[tokio::test]
-async fn a_day_of_seconds_can_be_looked_at_from_its_beginning_to_its_end() {
+async fn a_day_of_seconds_can_be_viewed_at_any_time() {
     let counters = ["hits", "/a", "/b", "/c", "/d", "/e", "/f"];
     let now = Timestamp::now();
-    for kept in [&[(1, 86_400)][..], &[(1, 86_400), (60, 120)], &[(1, 86_400), (60, 120), (86_400, 10_000)]] {
-        let router = site(kept, &counters).await;
+    for retained in
+        [&[(1, 86_400)][..], &[(1, 86_400), (60, 120)], &[(1, 86_400), (60, 120), (86_400, 10_000)]]
+    {
+        let router = site(retained, &counters).await;
         let six: String = counters[..6].iter().map(|counter| format!("counter={counter}&")).collect();
         for chosen in ["", "counter=hits&counter=%2Fa&counter=%2Fb&counter=%2Fc&", &six] {
             for ago in [0, 1000, 80_000, 86_390] {
@@ -109,8 +111,8 @@ async fn a_day_of_seconds_can_be_looked_at_from_its_beginning_to_its_end() {
                         "/admin/stats{page}?{chosen}precision=1&span=500&to={}&forecast=1",
                         now.minus(ago)
                     );
-                    let answer = send(&router, &path, None).await;
-                    assert_eq!(answer.status, StatusCode::OK, "{path} of {kept:?}: {}", answer.body);
+                    let response = send(&router, &path, None).await;
+                    assert_eq!(response.status, StatusCode::OK, "{path} of {retained:?}: {}", response.body);
                 }
             }
         }
@@ -118,10 +120,10 @@ async fn a_day_of_seconds_can_be_looked_at_from_its_beginning_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_line_and_a_series_of_no_precision_are_of_minutes_or_the_finest() {
-    for (kept, width) in [(&[(1, 120), (60, 120)][..], 60), (&[(5, 120), (3600, 120)], 5)] {
-        let router = site(kept, &["hits"]).await;
-        assert_eq!(ask(&router, "series?counter=hits").await.json()["precision"], width);
+async fn the_default_precision_is_a_minute_or_the_finest() {
+    for (retained, width) in [(&[(1, 120), (60, 120)][..], 60), (&[(5, 120), (3600, 120)], 5)] {
+        let router = site(retained, &["hits"]).await;
+        assert_eq!(fetch(&router, "series?counter=hits").await.json()["precision"], width);
         let line = send(&router, "/admin/stats/sparkline.svg?counter=hits", None).await;
         let same =
             send(&router, &format!("/admin/stats/sparkline.svg?counter=hits&precision={width}"), None).await;
@@ -134,7 +136,7 @@ async fn a_line_and_a_series_of_no_precision_are_of_minutes_or_the_finest() {
 }
 
 #[tokio::test]
-async fn the_first_page_is_the_same_with_a_slash_at_its_end() {
+async fn the_overview_is_the_same_with_a_trailing_slash() {
     let routes = site_router(&[(60, 120)], &["hits"]).await;
     let router = Router::new().nest_service("/admin/stats", routes);
     let (without, with) =

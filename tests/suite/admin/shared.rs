@@ -17,7 +17,7 @@ struct Site {
     session: String,
 }
 
-struct Answer {
+struct ResponseText {
     status: StatusCode,
     headers: HeaderMap,
     body: String,
@@ -44,13 +44,13 @@ impl Site {
         let access = Access::bearer(token).expect("a token").may_forget();
         let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
         let mut site = Self { router, session: String::new() };
-        let login = site.ask(Method::GET, &format!("/admin/stats?token={token}"), &[]).await;
+        let login = site.fetch(Method::GET, &format!("/admin/stats?token={token}"), &[]).await;
         let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
         site.session = cookie.split(';').next().expect("a cookie").to_owned();
         site
     }
 
-    async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    async fn fetch(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> ResponseText {
         let mut request = Request::builder().method(method).uri(path).header("accept", "text/html");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -58,19 +58,19 @@ impl Site {
         let request = request.body(Body::empty()).expect("a path");
         let (head, body) = self.router.clone().oneshot(request).await.expect("an answer").into_parts();
         let body = body.collect().await.expect("a body in memory").to_bytes();
-        Answer {
+        ResponseText {
             status: head.status,
             headers: head.headers,
             body: String::from_utf8(body.into()).expect("text"),
         }
     }
 
-    async fn get(&self, path: &str) -> Answer {
-        self.ask(Method::GET, path, &[]).await
+    async fn get(&self, path: &str) -> ResponseText {
+        self.fetch(Method::GET, path, &[]).await
     }
 
-    async fn in_session(&self, path: &str) -> Answer {
-        self.ask(Method::GET, path, &[("cookie", &self.session)]).await
+    async fn in_session(&self, path: &str) -> ResponseText {
+        self.fetch(Method::GET, path, &[("cookie", &self.session)]).await
     }
 
     /// Returns the link to a view from the share page.
@@ -87,7 +87,7 @@ fn attribute(page: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_link_shows_its_view_and_leads_nowhere_else() {
+async fn a_share_link_shows_only_the_view() {
     let site = Site::new("a-token-for-tests").await;
     for (view, title) in [
         ("/counter/share?counter=%2F&precision=3600&span=24&days=3", "<h1><bdi>/</bdi></h1>"),
@@ -113,12 +113,12 @@ async fn a_link_shows_its_view_and_leads_nowhere_else() {
             (style.status, &style.headers[header::CONTENT_TYPE]),
             (StatusCode::OK, &"text/css; charset=utf-8".parse().expect("a type"))
         );
-        assert_eq!(site.ask(Method::HEAD, &link, &[]).await.status, StatusCode::OK);
+        assert_eq!(site.fetch(Method::HEAD, &link, &[]).await.status, StatusCode::OK);
     }
 }
 
 #[tokio::test]
-async fn a_link_that_was_changed_or_is_over_or_of_another_token_opens_nothing() {
+async fn a_modified_expired_or_foreign_share_link_is_rejected() {
     let (site, other) = (Site::new("a-token-for-tests").await, Site::new("another-token-for-tests").await);
     let link = site.link("/counter/share?counter=%2F&precision=3600").await;
     let (path, query) = link.split_once('?').expect("a query");
@@ -137,12 +137,12 @@ async fn a_link_that_was_changed_or_is_over_or_of_another_token_opens_nothing() 
     ];
     for changed in &changed {
         // The link is rejected even with a valid session.
-        for answer in [site.get(changed).await, site.in_session(changed).await] {
-            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{changed}: {}", answer.body);
+        for response in [site.get(changed).await, site.in_session(changed).await] {
+            assert_eq!(response.status, StatusCode::FORBIDDEN, "{changed}: {}", response.body);
             assert!(
-                answer.body.contains("This link has ended") && !answer.body.contains("77"),
+                response.body.contains("This link has expired") && !response.body.contains("77"),
                 "{}",
-                answer.body
+                response.body
             );
         }
     }
@@ -154,7 +154,7 @@ async fn a_link_that_was_changed_or_is_over_or_of_another_token_opens_nothing() 
 }
 
 #[tokio::test]
-async fn no_other_route_opens_by_a_link() {
+async fn a_share_link_does_not_open_other_routes() {
     let site = Site::new("a-token-for-tests").await;
     let link = site.link("/counter/share?counter=%2F&precision=3600").await;
     let (_, query) = link.split_once('?').expect("a query");
@@ -178,36 +178,39 @@ async fn no_other_route_opens_by_a_link() {
         "/counter/shared/style.css/..",
         "/counter//shared",
     ] {
-        let answer = site.get(&format!("/admin/stats{path}?{query}")).await;
-        let is_refused = matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        assert!(is_refused, "{path}: {} {}", answer.status, answer.body);
+        let response = site.get(&format!("/admin/stats{path}?{query}")).await;
+        let is_refused = matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        assert!(is_refused, "{path}: {} {}", response.status, response.body);
     }
     for method in [Method::POST, Method::DELETE, Method::PUT, Method::OPTIONS] {
-        assert_eq!(site.ask(method.clone(), &link, &[]).await.status, StatusCode::FORBIDDEN, "{method}");
+        assert_eq!(site.fetch(method.clone(), &link, &[]).await.status, StatusCode::FORBIDDEN, "{method}");
     }
 }
 
 #[tokio::test]
-async fn only_a_token_or_its_session_makes_a_link() {
+async fn creating_a_share_link_needs_a_token_or_a_session() {
     let site = Site::new("a-token-for-tests").await;
     for path in ["/admin/stats/share", "/admin/stats/counter/share?counter=%2F"] {
         assert_eq!(site.get(path).await.status, StatusCode::UNAUTHORIZED);
-        let by_token = site.ask(Method::GET, path, &[("authorization", "Bearer a-token-for-tests")]).await;
+        let by_token = site.fetch(Method::GET, path, &[("authorization", "Bearer a-token-for-tests")]).await;
         assert_eq!(by_token.status, StatusCode::OK, "{}", by_token.body);
         assert_eq!(site.get(&attribute(&by_token.body, "id=\"shared\" href")).await.status, StatusCode::OK);
     }
     let page = site.in_session("/admin/stats").await.body;
     assert_eq!(attribute(&page, "method=\"get\" action"), "/admin/stats/share");
-    for (asked, days) in [("", 7), ("days=", 7), ("days=1", 1), ("days=366", 366)] {
+    for (requested, days) in [("", 7), ("days=", 7), ("days=1", 1), ("days=366", 366)] {
         let before = Timestamp::now().as_unix();
-        let link = site.link(&format!("/share?{asked}")).await;
+        let link = site.link(&format!("/share?{requested}")).await;
         let until = link.split("&until=").nth(1).and_then(|rest| rest.split('&').next()).expect("an end");
         let until: u64 = until.parse().expect("a number");
-        assert!((before..=Timestamp::now().as_unix()).contains(&(until - days * 86_400)), "{asked}: {link}");
+        assert!(
+            (before..=Timestamp::now().as_unix()).contains(&(until - days * 86_400)),
+            "{requested}: {link}"
+        );
     }
     for wrong in ["days=0", "days=367", "days=x", "span=x", "to=-1"] {
-        let answer = site.in_session(&format!("/admin/stats/share?{wrong}")).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.body);
+        let response = site.in_session(&format!("/admin/stats/share?{wrong}")).await;
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{wrong}: {}", response.body);
     }
     // Links cannot be signed if no token is configured.
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
@@ -218,7 +221,7 @@ async fn only_a_token_or_its_session_makes_a_link() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revoked_links_open_nothing_at_any_instance_and_new_ones_do() {
+async fn revoked_share_links_are_rejected_on_all_instances_but_new_ones_work() {
     let store = MemoryStore::new();
     let [one, other] = [Site::over(store.clone()).await, Site::over(store).await];
     let link = one.link("/counter/share?counter=%2F&precision=3600").await;
@@ -226,7 +229,7 @@ async fn revoked_links_open_nothing_at_any_instance_and_new_ones_do() {
         (one.get(&link).await.status, other.get(&link).await.status),
         (StatusCode::OK, StatusCode::OK)
     );
-    let revoked = other.ask(Method::POST, "/admin/stats/links/revoke", &[("cookie", &other.session)]).await;
+    let revoked = other.fetch(Method::POST, "/admin/stats/links/revoke", &[("cookie", &other.session)]).await;
     assert_eq!(revoked.status, StatusCode::OK, "{}", revoked.body);
     tokio::time::advance(std::time::Duration::from_secs(5)).await;
     let next = other.link("/counter/share?counter=%2F&precision=3600").await;
@@ -238,14 +241,14 @@ async fn revoked_links_open_nothing_at_any_instance_and_new_ones_do() {
 }
 
 #[tokio::test]
-async fn a_link_is_signed_with_the_token_of_its_session() {
+async fn a_share_link_is_signed_with_the_token_of_the_session() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let (first, second) = ("a-token-for-tests", "another-token-for-tests");
     let access = |token| Access::bearer(token).expect("a token");
     let both = counter_admin::router(counters.stats(), access(first).or(access(second)));
     let both = Site { router: Router::new().nest("/admin/stats", both), session: String::new() };
-    let shown = format!("Bearer {second}");
-    let page = both.ask(Method::GET, "/admin/stats/share", &[("authorization", &shown)]).await;
+    let credentials = format!("Bearer {second}");
+    let page = both.fetch(Method::GET, "/admin/stats/share", &[("authorization", &credentials)]).await;
     let link = attribute(&page.body, "id=\"shared\" href");
     for (token, status) in [(first, StatusCode::FORBIDDEN), (second, StatusCode::OK)] {
         let router =

@@ -104,7 +104,7 @@ pub(crate) async fn site_without_redis() -> (RedisServer, Site) {
     let mut redis = RedisServer::start();
     let site = Site::open(store(&redis.url()).await);
     let router = &site.router;
-    until("the store reads", LIMIT, async || ask(router, "counters").await.status == StatusCode::OK).await;
+    until("the store reads", LIMIT, async || fetch(router, "counters").await.status == StatusCode::OK).await;
     redis.stop();
     (redis, site)
 }
@@ -113,47 +113,47 @@ pub(crate) fn visitor(person: &str) -> Option<VisitorId> {
     Some(VisitorKey::new([7; 16]).visitor(&[person.as_bytes()]))
 }
 
-pub(crate) struct Answer {
+pub(crate) struct ResponseText {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl ResponseText {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 }
 
 pub(crate) async fn check(router: &Router, path: &str, expected: Value) {
-    let answer = ask(router, path).await;
-    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
-    assert_eq!(answer.json(), expected, "{path}");
+    let response = fetch(router, path).await;
+    assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
+    assert_eq!(response.json(), expected, "{path}");
 }
 
-pub(crate) async fn ask(router: &Router, question: &str) -> Answer {
+pub(crate) async fn fetch(router: &Router, question: &str) -> ResponseText {
     send(router, &format!("/admin/stats/api/{question}"), None).await
 }
 
-pub(crate) async fn send(router: &Router, path: &str, shown: Option<(&str, &str)>) -> Answer {
-    request(router, Method::GET, path, shown).await
+pub(crate) async fn send(router: &Router, path: &str, credentials: Option<(&str, &str)>) -> ResponseText {
+    request(router, Method::GET, path, credentials).await
 }
 
 pub(crate) async fn request(
     router: &Router,
     method: Method,
     path: &str,
-    shown: Option<(&str, &str)>,
-) -> Answer {
+    credentials: Option<(&str, &str)>,
+) -> ResponseText {
     let mut request = Request::builder().method(method).uri(path);
-    if let Some((name, value)) = shown {
+    if let Some((name, value)) = credentials {
         request = request.header(name, value);
     }
-    answer(router, request.body(Body::empty()).expect("a path and a header")).await
+    response(router, request.body(Body::empty()).expect("a path and a header")).await
 }
 
 /// Sends a request, and checks that the response matches the description.
-pub(crate) async fn answer(router: &Router, request: Request) -> Answer {
+pub(crate) async fn response(router: &Router, request: Request) -> ResponseText {
     let (method, path) = (request.method().clone(), request.uri().to_string());
     let (head, body) = router.clone().oneshot(request).await.expect("a router answers").into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
@@ -162,7 +162,7 @@ pub(crate) async fn answer(router: &Router, request: Request) -> Answer {
     if method != Method::HEAD {
         conforms::check(described, &method, &path, (head.status, &head.headers, &body));
     }
-    Answer { status: head.status, headers: head.headers, body }
+    ResponseText { status: head.status, headers: head.headers, body }
 }
 
 /// Percent-encodes everything except letters and digits.

@@ -48,18 +48,18 @@ fn endless() -> Body {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_end_is_answered_in_time() {
+async fn an_endless_body_times_out() {
     let router = router();
     for (path, seconds) in PATHS {
-        let began = Instant::now();
-        let answer = send(&router, path, endless()).await;
-        assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT, "{path}");
-        assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{path}");
+        let start_time = Instant::now();
+        let response = send(&router, path, endless()).await;
+        assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT, "{path}");
+        assert_eq!(start_time.elapsed(), Duration::from_secs(seconds), "{path}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_number_of_incomplete_bodies_of_clients_with_access_is_bounded() {
+async fn the_number_of_incomplete_bodies_is_limited() {
     let router = router();
     let (path, _) = PATHS[1];
     let waiting: Vec<_> = (0..64)
@@ -72,9 +72,9 @@ async fn the_number_of_incomplete_bodies_of_clients_with_access_is_bounded() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
-    let answer = send(&router, path, endless()).await;
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(answer.headers()["retry-after"], "1");
+    let response = send(&router, path, endless()).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers()["retry-after"], "1");
     for waiting in waiting {
         assert_eq!(waiting.await.expect("no panic"), StatusCode::REQUEST_TIMEOUT);
     }
@@ -82,7 +82,7 @@ async fn the_number_of_incomplete_bodies_of_clients_with_access_is_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logins_that_send_no_body_lose_their_connections_and_lock_nobody_out() {
+async fn logins_without_a_body_are_disconnected_and_do_not_lock_out_others() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let app = router().into_make_service_with_connect_info::<SocketAddr>();
@@ -93,19 +93,19 @@ async fn logins_that_send_no_body_lose_their_connections_and_lock_nobody_out() {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         connection.write_all(head.as_bytes()).await.expect("it reads");
         connections.spawn(async move {
-            let mut answer = String::new();
-            connection.read_to_string(&mut answer).await.map(|_| answer)
+            let mut response = String::new();
+            connection.read_to_string(&mut response).await.map(|_| response)
         });
     }
     // All except the newest are answered and closed immediately instead of at the timeout.
     for _ in 64..250 {
         let closed = timeout(LIMIT, connections.join_next()).await.expect("it is closed");
-        let answer = closed.expect("there are more").expect("no panic").expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 503") || answer.starts_with("HTTP/1.1 408"), "{answer}");
+        let response = closed.expect("there are more").expect("no panic").expect("an answer");
+        assert!(response.starts_with("HTTP/1.1 503") || response.starts_with("HTTP/1.1 408"), "{response}");
     }
     let form = format!("token={TOKEN}&to=");
     assert_eq!(post(address, "/login", &[], &form).await.status, 303);
-    let shown = format!("Bearer {TOKEN}");
-    assert_eq!(get(address, "/api/ledger", &[("authorization", &shown)]).await.status, 200);
+    let credentials = format!("Bearer {TOKEN}");
+    assert_eq!(get(address, "/api/ledger", &[("authorization", &credentials)]).await.status, 200);
     server.abort();
 }

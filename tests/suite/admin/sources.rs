@@ -5,14 +5,14 @@ use counter_admin::Access;
 use counter_core::{Counters, MemoryStore, Timestamp};
 use serde_json::json;
 
-use super::site::{ask, send};
+use super::site::{fetch, send};
 
 #[tokio::test]
-async fn a_source_is_told_with_its_position_ledger_and_lag() {
+async fn a_source_is_reported_with_position_ledger_and_lag() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let page = counters.recorder().counter("/").hit();
     let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
-    assert_eq!(ask(&router, "sources").await.json(), json!({ "sources": [] }));
+    assert_eq!(fetch(&router, "sources").await.json(), json!({ "sources": [] }));
 
     let name = "access.log".parse().expect("a name");
     let mut source = counters.sources().open(name).await.expect("memory is readable");
@@ -25,7 +25,7 @@ async fn a_source_is_told_with_its_position_ledger_and_lag() {
     _ = source.commit().await.expect("memory takes all");
     source.record(40..50, at, &[page]);
 
-    let told = ask(&router, "sources").await.json();
+    let told = fetch(&router, "sources").await.json();
     let source = &told["sources"][0];
     let positions =
         ["position", "counted", "end", "lag"].map(|name| source[name].as_u64().expect("a number"));

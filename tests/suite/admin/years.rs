@@ -19,9 +19,9 @@ use tests::noon_offset;
 use tokio::net::TcpListener;
 use tower::ServiceExt;
 
-use super::site::{ask, check, send};
+use super::site::{check, fetch, send};
 use crate::support::precision;
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 const DAY: u64 = 86_400;
 
@@ -32,7 +32,7 @@ struct Far {
     oldest: Arc<Mutex<Option<Timestamp>>>,
 }
 
-impl Hand for Far {
+impl Hooks for Far {
     fn reach(&self) -> Option<&Grid> {
         Some(&self.grid)
     }
@@ -76,7 +76,7 @@ fn keep(width: u32, samples: u32) -> Retention {
 
 fn years() -> Grid {
     let all = [keep(3600, 17_568), keep(86_400, 3660)];
-    let [counts, visitors] = [all; 2].map(|kept| Precisions::new(kept).expect("a set"));
+    let [counts, visitors] = [all; 2].map(|retained| Precisions::new(retained).expect("a set"));
     Grid { counts, visitors, distributions: None }
 }
 
@@ -89,7 +89,7 @@ impl Site {
         let mut archived = archived.build().expect("a grid");
         fill(&archived.recorder());
         archived.flush().await.expect("memory takes all");
-        let store = Through { inner: store, hand: far.clone() };
+        let store = InterceptedStore { inner: store, hooks: far.clone() };
         Self { router: router(store), far }
     }
 
@@ -105,9 +105,9 @@ fn router(store: impl Store + Clone) -> Router {
 }
 
 async fn page(router: &Router, path: &str) -> String {
-    let answer = send(router, &format!("/admin/stats{path}"), None).await;
-    assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
-    answer.body
+    let response = send(router, &format!("/admin/stats{path}"), None).await;
+    assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
+    response.body
 }
 
 fn record(recorder: &Recorder, at: Timestamp, count: u32) {
@@ -117,9 +117,9 @@ fn record(recorder: &Recorder, at: Timestamp, count: u32) {
 /// Serves the dashboard of a site with two years of visits and returns the link. There are more visits on
 /// working days, with monthly growth, and an article that was published half a year ago.
 pub(super) async fn serve_years() -> String {
-    let kept = Precisions::new([keep(60, 120), keep(3600, 17_568), keep(86_400, 3660)]).expect("a set");
+    let retained = Precisions::new([keep(60, 120), keep(3600, 17_568), keep(86_400, 3660)]).expect("a set");
     let visitors = Precisions::new([keep(86_400, 3660)]).expect("a set");
-    let counters = Counters::builder(MemoryStore::new()).precisions(kept).visitor_precisions(visitors);
+    let counters = Counters::builder(MemoryStore::new()).precisions(retained).visitor_precisions(visitors);
     let mut counters = counters.build().expect("a grid");
     let recorder = counters.recorder();
     let (hits, article) = (recorder.counter("hits"), recorder.counter("/"));
@@ -164,7 +164,7 @@ fn link(page: &str, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_year_is_one_link_away_and_each_year_before_it_another() {
+async fn links_lead_to_the_latest_year_and_all_years_before() {
     let site = Site::filled(|recorder| {
         record(recorder, days_ago(3), 1111);
         record(recorder, days_ago(400), 2222);
@@ -180,8 +180,8 @@ async fn a_year_is_one_link_away_and_each_year_before_it_another() {
         ("r-year", "?precision=86400&span=365"),
     ] {
         assert_eq!(link(&first, range), address);
-        let shown = site.page(address).await;
-        let chip = text(&shown, range).split_once("</a>").expect("its end").0;
+        let view = site.page(address).await;
+        let chip = text(&view, range).split_once("</a>").expect("its end").0;
         assert!(chip.contains("aria-current=\"true\""), "{range}: {chip}");
     }
     let mut address = link(&first, "r-year");
@@ -191,7 +191,7 @@ async fn a_year_is_one_link_away_and_each_year_before_it_another() {
         let page = site.page(&address).await;
         assert_eq!(page.matches("<tr><th scope=\"row\"><time").count(), 365, "year {year}");
         totals.push(["1,111", "2,222", "3,333", "4,444"].map(|total| text(&page, "sums").contains(total)));
-        let is_oldest = page.contains("<span class=\"chip off\">← year before</span>");
+        let is_oldest = page.contains("<span class=\"chip off\">← Previous year</span>");
         assert_eq!(is_oldest, year == 10, "year {year}");
         if !is_oldest {
             address = link(&page, "earlier");
@@ -209,7 +209,7 @@ async fn a_year_is_one_link_away_and_each_year_before_it_another() {
 }
 
 #[tokio::test]
-async fn a_year_is_compared_with_the_one_before_until_the_same_time() {
+async fn a_year_is_compared_with_the_previous_year_until_the_same_time() {
     let site = Site::filled(|recorder| {
         for ago in 0..365 {
             record(recorder, days_ago(ago), if ago == 0 { 5 } else { 10 });
@@ -219,7 +219,7 @@ async fn a_year_is_compared_with_the_one_before_until_the_same_time() {
     .await;
     let page = site.page("?precision=86400&span=365").await;
     let sums = text(&page, "sums");
-    for part in ["3,645", "+100 %", "now: 365 d, with the change from the 365 d before until the same time"] {
+    for part in ["3,645", "+100 %", "now (365 days) vs. the previous 365 days, same elapsed part"] {
         assert!(sums.contains(part), "{part} in {sums}");
     }
     let before = site.page(&link(&page, "earlier")).await;
@@ -232,7 +232,7 @@ async fn a_year_is_compared_with_the_one_before_until_the_same_time() {
 }
 
 #[tokio::test]
-async fn visitors_of_a_year_have_a_line_and_a_number_of_their_own() {
+async fn visitors_of_a_year_have_a_separate_line_and_number() {
     let site = Site::filled(|recorder| {
         let key = VisitorKey::new([7; 16]);
         let hits = recorder.counter("hits");
@@ -246,35 +246,35 @@ async fn visitors_of_a_year_have_a_line_and_a_number_of_their_own() {
     .await;
     let page = site.page("?precision=86400&span=365&uniques=1").await;
     let words = text(&page, "visitors-shown");
-    assert!(words.contains("different visitors of hits (± 0.8 %) in all of this time"), "{words}");
-    assert!(words.contains("counts again every 1 d"), "{words}");
+    assert!(words.contains("unique visitors of hits (± 0.8 %) in this period"), "{words}");
+    assert!(words.contains("is counted once per day"), "{words}");
     let before = site.page(&link(&page, "earlier")).await;
-    assert!(text(&before, "visitors-shown").contains("different visitors"), "{before}");
+    assert!(text(&before, "visitors-shown").contains("unique visitors of hits"), "{before}");
 }
 
 #[tokio::test]
-async fn visitors_of_what_is_not_kept_are_said_to_be_missing() {
-    let kept = Precisions::new([keep(86_400, 3660)]).expect("a set");
+async fn visitors_before_the_retention_are_reported_as_missing() {
+    let retained = Precisions::new([keep(86_400, 3660)]).expect("a set");
     let visitors = Precisions::new([keep(86_400, 100)]).expect("a set");
-    let site = Counters::builder(MemoryStore::new()).precisions(kept).visitor_precisions(visitors);
+    let site = Counters::builder(MemoryStore::new()).precisions(retained).visitor_precisions(visitors);
     let mut site = site.build().expect("a grid");
     record(&site.recorder(), days_ago(1), 7);
     site.flush().await.expect("memory takes all");
     let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
-    let shown = page(&router, "?precision=86400&span=365&uniques=1").await;
+    let view = page(&router, "?precision=86400&span=365&uniques=1").await;
     assert!(
-        text(&shown, "visitors-shown").contains("in the last 100 d: those before are not kept."),
-        "{shown}"
+        text(&view, "visitors-shown").contains("in the last 100 days, older data is past retention."),
+        "{view}"
     );
     let to = days_ago(200);
-    let shown = page(&router, &format!("?precision=86400&span=365&uniques=1&to={to}")).await;
-    assert!(text(&shown, "visitors-shown").contains("are not kept any more"), "{shown}");
+    let view = page(&router, &format!("?precision=86400&span=365&uniques=1&to={to}")).await;
+    assert!(text(&view, "visitors-shown").contains("are past retention"), "{view}");
 }
 
 #[tokio::test]
-async fn more_buckets_of_visitors_than_can_be_read_at_once_are_no_error() {
+async fn too_many_visitor_buckets_for_a_read_are_not_an_error() {
     let [counts, minutes] = [vec![keep(60, 2880), keep(86_400, 120)], vec![keep(60, 2880)]]
-        .map(|kept| Precisions::new(kept).expect("a set"));
+        .map(|retained| Precisions::new(retained).expect("a set"));
     let site = Counters::builder(MemoryStore::new()).precisions(counts).visitor_precisions(minutes);
     let mut site = site.build().expect("a grid");
     let recorder = site.recorder();
@@ -288,31 +288,31 @@ async fn more_buckets_of_visitors_than_can_be_read_at_once_are_no_error() {
     for path in ["", "?sort=uniques", "?uniques=1&span=750", "/counter?counter=%2F1&uniques=1", "/parts"] {
         page(&router, path).await;
     }
-    let shown = page(&router, "").await;
-    assert!(shown.contains("Visitors are shown of 6 counters only: today has too many"), "{shown}");
+    let view = page(&router, "").await;
+    assert!(view.contains("Visitors are shown for 6 counters only: too much data today"), "{view}");
 }
 
 #[tokio::test]
-async fn what_follows_the_time_reads_nothing_from_years_ago() {
+async fn current_ranges_do_not_read_from_the_archive() {
     let site = Site::filled(|recorder| {
         record(recorder, days_ago(0), 3);
         record(recorder, days_ago(900), 9);
     })
     .await;
-    let kept = days_ago(119);
+    let retained = days_ago(119);
     for path in
         ["", "/parts", "?precision=86400&span=60", "/parts?precision=3600&span=24", "/counter?counter=hits"]
     {
         site.page(path).await;
-        assert!(site.far.oldest_days() >= Some(kept), "{path:?}");
+        assert!(site.far.oldest_days() >= Some(retained), "{path:?}");
     }
     for question in [
         "series?counter=hits&precision=86400",
         "total?counter=hits&precision=86400",
         "top?precision=86400&kind=all",
     ] {
-        assert_eq!(ask(&site.router, question).await.status, StatusCode::OK);
-        assert!(site.far.oldest_days() >= Some(kept), "{question}");
+        assert_eq!(fetch(&site.router, question).await.status, StatusCode::OK);
+        assert!(site.far.oldest_days() >= Some(retained), "{question}");
     }
     // The archive is read only if the requested range needs it.
     site.page("/parts?precision=86400&span=365").await;
@@ -320,7 +320,7 @@ async fn what_follows_the_time_reads_nothing_from_years_ago() {
 }
 
 #[tokio::test]
-async fn live_events_follow_what_is_kept_without_an_archive() {
+async fn live_events_do_not_read_from_the_archive() {
     let site = Site::filled(|recorder| {
         record(recorder, days_ago(0), 3);
         record(recorder, days_ago(900), 9);
@@ -339,7 +339,7 @@ async fn live_events_follow_what_is_kept_without_an_archive() {
 }
 
 #[tokio::test]
-async fn the_api_reads_as_far_back_as_it_is_asked_to_and_tells_how_far_that_is() {
+async fn the_api_reads_from_the_archive_on_request_and_reports_the_reach() {
     let long_ago = days_ago(3000);
     let site = Site::filled(|recorder| {
         let visitor = VisitorKey::new([7; 16]).visitor(&[b"somebody"]);
@@ -354,40 +354,43 @@ async fn the_api_reads_as_far_back_as_it_is_asked_to_and_tells_how_far_that_is()
     .await;
     let router = &site.router;
     let (hours, days) = (keep(3600, 120).precision, day());
-    let told = |precision: Precision, samples: u32, reach: u32| json!({"precision": precision.as_seconds(), "offset": precision.offset(), "samples": samples, "reach": reach});
+    let retention_json = |precision: Precision, samples: u32, reach: u32| json!({"precision": precision.as_seconds(), "offset": precision.offset(), "samples": samples, "reach": reach});
     let index = send(router, "/admin/stats/api", None).await.json();
-    assert_eq!(index["counts"][4], told(hours, 120, 17_568));
-    assert_eq!(index["counts"][6], told(days, 120, 3660));
-    assert_eq!(index["counts"][0], told(precision(1), 120, 120));
-    assert_eq!(index["visitors"], json!([told(hours, 120, 17_568), told(days, 120, 3660)]));
+    assert_eq!(index["counts"][4], retention_json(hours, 120, 17_568));
+    assert_eq!(index["counts"][6], retention_json(days, 120, 3660));
+    assert_eq!(index["counts"][0], retention_json(precision(1), 120, 120));
+    assert_eq!(
+        index["visitors"],
+        json!([retention_json(hours, 120, 17_568), retention_json(days, 120, 3660)])
+    );
 
     // If the start is not given, the range is the same as with no archive, and will be part of the response.
-    let series = ask(router, "series?counter=hits&precision=86400").await.json();
+    let series = fetch(router, "series?counter=hits&precision=86400").await.json();
     assert_eq!(series["samples"], json!([{"start": days_ago(0).as_unix(), "count": 3}]));
     assert_eq!(series["from"], json!(days_ago(119).as_unix()));
-    let all = ask(router, &format!("series?counter=hits&precision=86400&from={long_ago}")).await.json();
+    let all = fetch(router, &format!("series?counter=hits&precision=86400&from={long_ago}")).await.json();
     assert_eq!(all["samples"].as_array().map(Vec::len), Some(2));
     // It is enough if the end is in the archive.
     let to = long_ago.plus(10 * DAY);
-    let then = ask(router, &format!("series?counter=hits&precision=86400&to={to}")).await.json();
+    let then = fetch(router, &format!("series?counter=hits&precision=86400&to={to}")).await.json();
     assert_eq!(then["samples"], json!([{"start": long_ago.as_unix(), "count": 9}]));
-    let total = ask(router, &format!("total?counter=hits&precision=86400&from={long_ago}")).await.json();
+    let total = fetch(router, &format!("total?counter=hits&precision=86400&from={long_ago}")).await.json();
     assert_eq!(total["total"], 12);
     let top = format!("top?precision=86400&kind=all&from={long_ago}&to={to}");
-    assert_eq!(ask(router, &top).await.json()["top"], json!([{"counter": "hits", "count": 9}]));
+    assert_eq!(fetch(router, &top).await.json()["top"], json!([{"counter": "hits", "count": 9}]));
     let uniques = format!("uniques?counter=hits&precision=86400&from={long_ago}&to={to}");
-    assert_eq!(ask(router, &uniques).await.json()["uniques"], 1);
-    let export = ask(router, &format!("export?precision=86400&from={long_ago}")).await;
+    assert_eq!(fetch(router, &uniques).await.json()["uniques"], 1);
+    let export = fetch(router, &format!("export?precision=86400&from={long_ago}")).await;
     assert_eq!(export.body.lines().count(), 3, "{}", export.body);
     // The limits stay the same.
     let too_much = format!("series?counter=hits&precision=3600&from={long_ago}");
-    assert_eq!(ask(router, &too_much).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(fetch(router, &too_much).await.status, StatusCode::BAD_REQUEST);
     let badge = format!("/admin/stats/badge.svg?counter=hits&precision=86400&from={long_ago}");
     assert!(send(router, &badge, None).await.body.contains(">12<"));
 }
 
 #[tokio::test]
-async fn a_range_that_ends_in_the_future_begins_where_it_did() {
+async fn a_range_that_ends_in_the_future_starts_at_the_default() {
     let site = Site::filled(|recorder| record(recorder, days_ago(0), 3)).await;
     let (to, from) = (days_ago(0).plus(10 * DAY), days_ago(119));
     check(

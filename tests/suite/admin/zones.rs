@@ -28,8 +28,8 @@ impl Site {
             precision: precision(width),
             samples: NonZeroU32::new(days * 86_400 / width).expect("not 0"),
         };
-        let kept = Precisions::new(widths.iter().map(keep)).expect("a set");
-        let counters = Counters::builder(store).precisions(kept.clone()).visitor_precisions(kept);
+        let retained = Precisions::new(widths.iter().map(keep)).expect("a set");
+        let counters = Counters::builder(store).precisions(retained.clone()).visitor_precisions(retained);
         let counters = counters.build().expect("a grid");
         let options = Options::new().time_zone(zone).expect("a zone");
         let admin = counter_admin::router_with(counters.stats(), Access::open(), options);
@@ -48,9 +48,9 @@ impl Site {
 
     async fn page(&mut self, path: &str) -> String {
         self.counters.flush().await.expect("it takes all");
-        let answer = send(&self.router, &format!("/admin/stats{path}"), None).await;
-        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.body);
-        answer.body
+        let response = send(&self.router, &format!("/admin/stats{path}"), None).await;
+        assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
+        response.body
     }
 }
 
@@ -88,7 +88,7 @@ fn rows(page: &str) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn days_of_23_and_25_hours_are_the_sums_of_their_hours() {
+async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
     let mut site = Site::new("Europe/Berlin");
     for hours in [23, 25] {
         let day = last_day_of(hours);
@@ -112,11 +112,11 @@ async fn days_of_23_and_25_hours_are_the_sums_of_their_hours() {
                     vec![date, hits.to_string(), visitors.to_string()]
                 });
             assert_eq!(rows(&page), expected, "{path}");
-            assert!(page.contains(": 3 d"), "{path}: {page}");
+            assert!(page.contains("(3 days)"), "{path}: {page}");
         }
         // The previous chart ends at the start of this chart.
         let page = site.page(&format!("?{path}")).await;
-        assert!(page.contains("Days are those of Europe/Berlin, as sums of buckets of 1 h."), "{page}");
+        assert!(page.contains("Days are in Europe/Berlin, as sums of 1 h intervals."), "{page}");
         let earlier =
             page.split_once("id=\"earlier\"").expect("a link").1.split_once("to=").expect("an end").1;
         let earlier = earlier.split(|letter: char| !letter.is_numeric()).next().expect("a number");
@@ -136,7 +136,7 @@ async fn days_of_23_and_25_hours_are_the_sums_of_their_hours() {
 }
 
 #[tokio::test]
-async fn a_zone_between_hours_has_days_of_quarter_hours() {
+async fn a_zone_with_a_fractional_hour_offset_uses_quarter_hours() {
     let mut site = Site::new("Asia/Kolkata");
     let zone = TimeZone::get("Asia/Kolkata").expect("a zone");
     let day = Zoned::now()
@@ -150,11 +150,11 @@ async fn a_zone_between_hours_has_days_of_quarter_hours() {
     site.record(unix(&day).plus(86_399), None);
     let page = site.page(&format!("?precision=86400&span=2&to={}", unix(&day).plus(86_400))).await;
     assert_eq!(rows(&page).iter().map(|row| row[1].clone()).collect::<Vec<_>>(), ["2", "1"]);
-    assert!(page.contains("as sums of buckets of 15 min"), "{page}");
+    assert!(page.contains("as sums of 15 min intervals"), "{page}");
 }
 
 #[tokio::test]
-async fn what_is_kept_for_less_or_does_not_fit_is_said() {
+async fn a_short_or_unaligned_retention_is_reported() {
     // With five days of hours, there are at most five days.
     let mut site = Site::over(MemoryStore::new(), "Europe/Berlin", &[(3600, 5), (86_400, 120)]);
     let page = site.page("?precision=86400&span=30").await;
@@ -163,11 +163,11 @@ async fn what_is_kept_for_less_or_does_not_fit_is_said() {
     let mut site = Site::over(MemoryStore::new(), "Asia/Kolkata", &[(3600, 5), (86_400, 120)]);
     let page = site.page("?precision=86400&span=30").await;
     assert_eq!(rows(&page).len(), 30, "{page}");
-    assert!(page.contains("Nothing is kept that days of Asia/Kolkata could consist of"), "{page}");
+    assert!(page.contains("Days in Asia/Kolkata are not available"), "{page}");
 }
 
 #[tokio::test]
-async fn today_and_yesterday_begin_at_the_midnight_of_the_zone() {
+async fn today_and_yesterday_start_at_midnight_in_the_zone() {
     // A zone where it is noon. The sign in these names is inverted.
     let offset = noon_offset() / 3600;
     let sign = if offset > 0 { '-' } else { '+' };
@@ -191,17 +191,17 @@ async fn today_and_yesterday_begin_at_the_midnight_of_the_zone() {
 }
 
 #[tokio::test]
-async fn the_page_of_days_of_a_zone_is_read_in_two_exchanges() {
+async fn a_page_with_days_of_a_zone_needs_two_round_trips() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
-    let kept = [(3600, 120), (86_400, 120)];
-    let mut site = Site::over(store(&proxy.url()).await, "Europe/Berlin", &kept);
+    let retained = [(3600, 120), (86_400, 120)];
+    let mut site = Site::over(store(&proxy.url()).await, "Europe/Berlin", &retained);
     site.record(Timestamp::now(), Some(1));
     site.page("").await;
     let path = "/counter?counter=hits&precision=86400&span=30&uniques=1&ago=2592000";
     let mut fewest = u64::MAX;
-    for silence in [200, 800, 3000] {
-        proxy.await_silence(Duration::from_millis(silence));
+    for pause in [200, 800, 3000] {
+        proxy.reply_when_idle(Duration::from_millis(pause));
         let before = proxy.round_trips();
         site.page(path).await;
         fewest = fewest.min(proxy.round_trips() - before);

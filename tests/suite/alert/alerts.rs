@@ -27,8 +27,8 @@ fn rules() -> [AlertRule; 2] {
     [busy, errors]
 }
 
-fn watch(counters: &Counters, store: &AnyStore, told: &Inbox) -> Watch {
-    let builder = Watch::builder(counters.stats(), store.clone()).deliver(told.receiver());
+fn watch(counters: &Counters, store: &AnyStore, receiver_inbox: &Inbox) -> Watch {
+    let builder = Watch::builder(counters.stats(), store.clone()).deliver(receiver_inbox.receiver());
     rules().into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().expect("good rules")
 }
 
@@ -46,23 +46,24 @@ async fn read(alerts: &Alerts) -> AlertsStatus {
 }
 
 fn arrivals(history: &[HistoryEntry]) -> Vec<(AlertKind, bool)> {
-    let told = |entry: &HistoryEntry| (entry.alert.kind, matches!(entry.arrival, Arrival::Arrived(_)));
-    history.iter().map(told).collect()
+    let receiver_inbox =
+        |entry: &HistoryEntry| (entry.alert.kind, matches!(entry.arrival, Arrival::Arrived(_)));
+    history.iter().map(receiver_inbox).collect()
 }
 
 stores::on! {
     [memory redis redis_without_scripts cluster sqlite postgres mariadb]
     {
-        all_handles_and_watches_see_what_one_changes
-        of_many_that_change_something_at_once_all_succeed
+        changes_of_a_handle_are_visible_to_all_handles_and_watches
+        concurrent_changes_all_succeed
     }
 }
 
-async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>) {
+async fn changes_of_a_handle_are_visible_to_all_handles_and_watches(store: impl Into<AnyStore>) {
     use AlertKind::{Raised, Resolved, Test};
-    let (store, told) = (store.into(), Inbox::default());
+    let (store, receiver_inbox) = (store.into(), Inbox::default());
     let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
-    let mut watches: Vec<_> = (0..2).map(|_| watch(&counters, &store, &told)).collect();
+    let mut watches: Vec<_> = (0..2).map(|_| watch(&counters, &store, &receiver_inbox)).collect();
     let (one, other) = (watches[0].alerts(), Alerts::new(store.clone(), rules()));
     let fresh = read(&other).await;
     assert_eq!((fresh.rules.len(), fresh.history.len()), (2, 0));
@@ -78,7 +79,7 @@ async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>
             watch.check_once(judged).await.expect("the store is there");
         }
     }
-    assert_eq!(kinds(&told), []);
+    assert_eq!(kinds(&receiver_inbox), []);
     let known = read(&one).await;
     let busy = &known.rules[0];
     assert_eq!(
@@ -102,7 +103,7 @@ async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>
     for watch in &mut watches {
         watch.check_once(judged.plus(1)).await.expect("the store is there");
     }
-    assert_eq!(kinds(&told), [Raised]);
+    assert_eq!(kinds(&receiver_inbox), [Raised]);
     assert_eq!(arrivals(&read(&other).await.history), [(Raised, true)]);
 
     // A resolution during the silence is also sent, because receivers know about the alert.
@@ -123,11 +124,11 @@ async fn all_handles_and_watches_see_what_one_changes(store: impl Into<AnyStore>
     for watch in &mut watches {
         watch.check_once(judged.plus(1)).await.expect("the store is there");
     }
-    assert_eq!(kinds(&told), [Resolved, Test]);
+    assert_eq!(kinds(&receiver_inbox), [Resolved, Test]);
     assert_eq!(arrivals(&read(&one).await.history), [(Test, true), (Resolved, true), (Raised, true)]);
 }
 
-async fn of_many_that_change_something_at_once_all_succeed(store: impl Into<AnyStore>) {
+async fn concurrent_changes_all_succeed(store: impl Into<AnyStore>) {
     let store = store.into();
     let names: Vec<_> = (0..6).map(|number| number.to_string()).collect();
     let above = |name: &String| AlertRule::above(name, crate::support::name("hits"), precision(60), 1);
@@ -144,50 +145,50 @@ async fn of_many_that_change_something_at_once_all_succeed(store: impl Into<AnyS
 }
 
 #[tokio::test]
-async fn a_silence_ends_by_itself_and_not_before() {
-    let (store, told) = (AnyStore::from(MemoryStore::new()), Inbox::default());
+async fn a_silence_ends_exactly_at_the_given_time() {
+    let (store, receiver_inbox) = (AnyStore::from(MemoryStore::new()), Inbox::default());
     let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let quiet = AlertRule::below("quiet", name("hits"), precision(3600), 10);
-    let builder = Watch::builder(counters.stats(), store).rule(quiet).deliver(told.receiver());
+    let builder = Watch::builder(counters.stats(), store).rule(quiet).deliver(receiver_inbox.receiver());
     let mut watch = builder.build().expect("a good rule");
     let alerts = watch.alerts();
     let until = alerts.silence("quiet", HOUR).await.expect("a rule").expect("it begins");
     for now in [Timestamp::now(), until.minus(1)] {
         watch.check_once(now).await.expect("memory answers");
-        assert_eq!(kinds(&told), [], "{now}");
+        assert_eq!(kinds(&receiver_inbox), [], "{now}");
     }
     assert!(read(&alerts).await.rules[0].raised.is_some());
     for (now, expected) in [(until, &[AlertKind::Raised][..]), (until.plus(1), &[])] {
         watch.check_once(now).await.expect("memory answers");
-        assert_eq!(kinds(&told), expected, "{now}");
+        assert_eq!(kinds(&receiver_inbox), expected, "{now}");
     }
     assert_eq!(read(&alerts).await.rules[0].silenced, None);
 }
 
 #[tokio::test]
-async fn a_silence_is_bounded_and_of_a_rule_that_there_is() {
+async fn a_silence_has_a_maximum_duration_and_needs_an_existing_rule() {
     let alerts = Alerts::new(MemoryStore::new(), rules());
     let before = Timestamp::now();
     let until = alerts.silence("errors", Duration::MAX).await.expect("a rule").expect("it begins");
-    let longest = Alerts::LONGEST_SILENCE.as_secs();
+    let longest = Alerts::MAX_SILENCE.as_secs();
     assert!((before.plus(longest)..=Timestamp::now().plus(longest)).contains(&until), "{until}");
-    let unknown = alerts.silence("calm", HOUR).await.expect_err("there is no such rule");
+    let unknown = alerts.silence("calm", HOUR).await.expect_err("unknown rule");
     assert!(matches!(unknown, SilenceError::UnknownRule), "{unknown}");
     assert_eq!(alerts.rules().collect::<Vec<_>>(), ["busy", "errors"]);
 }
 
 #[test]
-fn a_rule_says_what_it_looks_at() {
+fn a_rule_describes_the_condition() {
     let (hits, hour) = (|| name("hits"), precision(3600));
     let slow = |measure, value| AlertRule::quantile_above("a", hits(), hour, measure, 0.99, value);
     for (rule, words) in [
         (AlertRule::below("a", hits(), hour, 5), "hits has fewer than 5 hits"),
         (AlertRule::silent("a", hits(), hour), "hits has no hits"),
-        (rules()[1].clone(), "status:5xx are more than 5 % of hits, where there are 20 hits at least"),
-        (slow(Measure::Time, 0.5), "the time that 99 % of hits have at most is above 0.5 s"),
+        (rules()[1].clone(), "status:5xx are more than 5 % of hits, if there are at least 20 hits"),
+        (slow(Measure::Time, 0.5), "the 99 % quantile of the time of hits is above 0.5 s"),
         (
             slow(Measure::Size, 4096.0).at_least(9),
-            "the size that 99 % of hits have at most is above 4096 bytes, where there are 9 values at least",
+            "the 99 % quantile of the size of hits is above 4096 bytes, if there are at least 9 values",
         ),
     ] {
         let alerts = Alerts::new(MemoryStore::new(), [rule]);

@@ -6,7 +6,7 @@ use counter_alert::detector::{DetectedSeason, Detector, Judgement};
 use counter_core::{Precision, Timestamp};
 use tests::anomalies::difficult;
 use tests::anomalies::score::{Scored, best, probation};
-use tests::anomalies::simulated::{self, BEGIN, Labeled, Random, traffic};
+use tests::anomalies::simulated::{self, Labeled, Random, START, traffic};
 
 use crate::support::precision;
 
@@ -43,7 +43,7 @@ impl Site {
         let mut detector = Detector::of_counts(Precision::try_from(self.width).expect("a width"));
         let buckets = self.weeks * 604_800 / u64::from(self.width);
         let judge = |bucket| {
-            let time = BEGIN + bucket * u64::from(self.width);
+            let time = START + bucket * u64::from(self.width);
             drift = 0.98 * drift + 0.2 * self.noise * random.normal();
             let relative = (1.0 + self.noise * random.normal() + drift).max(0.0);
             let hits = random.poisson(change(bucket, self.mean * traffic(time) * relative)?);
@@ -72,7 +72,7 @@ fn unusual(judgements: &[(u64, Judgement)]) -> Vec<u64> {
 const SIZES: [f64; 5] = [0.2, 2.0, 20.0, 200.0, 5000.0];
 
 #[test]
-fn ordinary_weeks_raise_less_than_one_alert_each() {
+fn normal_traffic_raises_less_than_an_alert_per_week() {
     let (mut all, mut count) = (0, 0);
     for (width, weeks) in [(60, 3), (300, 5), (3600, 16)] {
         for mean in SIZES {
@@ -90,7 +90,7 @@ fn ordinary_weeks_raise_less_than_one_alert_each() {
 }
 
 #[test]
-fn what_happens_is_found_in_its_first_buckets() {
+fn events_are_detected_in_their_first_buckets() {
     /// Name, start (hour on Wednesday), duration in hours, and the changed mean.
     type Event = (&'static str, u64, u64, fn(f64) -> f64);
     let events: [Event; 5] = [
@@ -123,8 +123,9 @@ fn what_happens_is_found_in_its_first_buckets() {
 }
 
 #[test]
-fn silence_is_unexpected_once_hits_should_surely_have_come() {
-    for (mean, hour, least, most) in [(2.0, 13, 4, 20), (2.0, 2, 12, 100), (200.0, 2, 0, 2), (20.0, 2, 2, 25)]
+fn silence_is_unexpected_when_hits_are_overdue() {
+    for (mean, hour, earliest, latest) in
+        [(2.0, 13, 4, 20), (2.0, 2, 12, 100), (200.0, 2, 0, 2), (20.0, 2, 2, 25)]
     {
         let site = Site::new(60, mean, 3);
         let at = site.bucket(2, hour)..site.bucket(2, hour) + site.hours(6);
@@ -132,7 +133,7 @@ fn silence_is_unexpected_once_hits_should_surely_have_come() {
         let silent = raised(&judgements, Judgement::is_silent);
         let [bucket] = silent[..] else { panic!("{mean}, {hour}: {silent:?}") };
         let after = bucket.checked_sub(at.start).expect("not before");
-        assert!((least..=most).contains(&after), "{mean}, {hour}: after {after} minutes");
+        assert!((earliest..=latest).contains(&after), "{mean}, {hour}: after {after} minutes");
         // The counter stays silent until there are hits.
         let lasting =
             judgements.iter().filter(|(at, judgement)| *at >= bucket && judgement.is_silent()).count();
@@ -141,7 +142,7 @@ fn silence_is_unexpected_once_hits_should_surely_have_come() {
 }
 
 #[test]
-fn a_new_level_is_one_alert_and_expected_from_then_on() {
+fn a_level_shift_raises_a_single_alert_and_is_then_expected() {
     for (width, weeks) in [(60, 3), (300, 4), (3600, 10)] {
         for (mean, factor) in [(200.0, 3.0), (200.0, 0.3), (5000.0, 2.0), (5000.0, 0.5)] {
             let site = Site::new(width, mean, weeks);
@@ -155,14 +156,14 @@ fn a_new_level_is_one_alert_and_expected_from_then_on() {
                 "{width} s, {mean}, {factor}: {deploy}: {later:?}"
             );
             let (_, last) = judgements.last().expect("judgements");
-            let usual = mean * traffic(BEGIN + (weeks * 604_800) - u64::from(width)) * factor;
+            let usual = mean * traffic(START + (weeks * 604_800) - u64::from(width)) * factor;
             assert!((last.expected / usual - 1.0).abs() < 0.35, "{width} s, {mean}: {last:?} for {usual}");
         }
     }
 }
 
 #[test]
-fn what_comes_after_a_gap_is_not_compared_with_what_was_before() {
+fn values_after_a_gap_are_not_compared_with_values_before() {
     for (width, weeks) in [(60, 3), (3600, 8)] {
         for (mean, factor, hours) in [(200.0, 1.0, 6), (200.0, 3.0, 6), (5000.0, 0.4, 30), (20.0, 1.0, 100)] {
             let site = Site::new(width, mean, weeks);
@@ -183,7 +184,7 @@ fn what_comes_after_a_gap_is_not_compared_with_what_was_before() {
 }
 
 #[test]
-fn a_holiday_that_is_left_out_raises_nothing_and_teaches_nothing() {
+fn an_excluded_holiday_raises_no_alert_and_is_not_learned() {
     let site = Site::new(3600, 2000.0, 8);
     // Easter Monday, a week before the final week.
     let day = site.bucket(0, 0) - site.hours(168)..site.bucket(1, 0) - site.hours(168);
@@ -196,29 +197,29 @@ fn a_holiday_that_is_left_out_raises_nothing_and_teaches_nothing() {
     // A week later, the Monday has the same expected value as Mondays before the holiday.
     let noon = site.bucket(0, 12);
     let (_, monday) = left_out.iter().find(|(bucket, _)| *bucket == noon).expect("it is judged");
-    let usual = 2000.0 * traffic(BEGIN + noon * 3600);
+    let usual = 2000.0 * traffic(START + noon * 3600);
     assert!((monday.expected / usual - 1.0).abs() < 0.15, "{monday:?} for {usual}");
 }
 
 #[test]
-fn days_and_weeks_are_learned() {
+fn daily_and_weekly_seasons_are_learned() {
     for (width, weeks) in [(300, 6), (3600, 8)] {
         let site = Site { noise: 0.02, ..Site::new(width, 2000.0, weeks) };
         let judgements = site.judge(|_, usual| Some(usual));
-        let (mut apart, mut count, mut by_week) = (0.0, 0.0, 0.0);
+        let (mut deviation, mut count, mut by_week) = (0.0, 0.0, 0.0);
         for (bucket, judgement) in judgements.iter().filter(|(bucket, _)| *bucket >= site.bucket(0, 0)) {
-            let usual = 2000.0 * traffic(BEGIN + bucket * u64::from(width));
-            apart += (judgement.expected / usual - 1.0).abs();
+            let usual = 2000.0 * traffic(START + bucket * u64::from(width));
+            deviation += (judgement.expected / usual - 1.0).abs();
             by_week += f64::from(u8::from(judgement.season == DetectedSeason::Week));
             count += 1.0;
         }
-        assert!(apart / count < 0.08, "{width} s: {}", apart / count);
+        assert!(deviation / count < 0.08, "{width} s: {}", deviation / count);
         assert!(width < 3600 || by_week / count > 0.5, "{width} s: {}", by_week / count);
     }
 }
 
 #[test]
-fn a_site_that_grows_slowly_raises_nothing() {
+fn slow_growth_raises_no_alert() {
     for width in [300, 3600] {
         let site = Site::new(width, 300.0, 10);
         let growth = |bucket: u64| 1.05_f64.powf(bucket as f64 * f64::from(width) / 604_800.0);
@@ -228,16 +229,16 @@ fn a_site_that_grows_slowly_raises_nothing() {
 }
 
 #[test]
-fn minutes_learn_their_day_from_hours() {
+fn the_daily_season_of_minutes_is_learned_from_hours() {
     let (minute, hours) = (precision(60), 14 * 24);
-    let start = |minutes: u64| Timestamp::from_unix(BEGIN + minutes * 60);
+    let start = |minutes: u64| Timestamp::from_unix(START + minutes * 60);
     let mut detector = Detector::of_counts(minute);
     for hour in 0..hours {
-        detector.learn(start(hour * 60), 3600, 100.0 * traffic(BEGIN + hour * 3600 + 1800));
+        detector.learn(start(hour * 60), 3600, 100.0 * traffic(START + hour * 3600 + 1800));
     }
     let (mut random, mut alerts) = (Random(3), 0);
     for minutes in hours * 60..(hours + 24) * 60 {
-        let hits = random.poisson(100.0 * traffic(BEGIN + minutes * 60));
+        let hits = random.poisson(100.0 * traffic(START + minutes * 60));
         let judgement = detector.observe(start(minutes), hits);
         alerts += u32::from(judgement.is_some_and(|judgement| judgement.is_unusual()));
         if minutes == (hours + 20) * 60 {
@@ -265,13 +266,13 @@ fn score(corpus: Vec<Labeled>) -> f64 {
 }
 
 #[test]
-fn the_anomalies_of_many_kinds_of_series_are_found_as_the_benchmark_has_it() {
+fn anomalies_in_simulated_benchmark_series_are_detected() {
     let score = score(simulated::corpus(1));
     assert!(score >= 75.0, "{score}");
 }
 
 #[test]
-fn anomalies_in_difficult_series_are_found() {
+fn anomalies_in_difficult_series_are_detected() {
     let score = score(difficult::corpus(1));
     assert!(score >= 65.0, "{score}");
 }

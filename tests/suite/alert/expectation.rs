@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counter_alert::{AlertKind, AlertRule, RuleError, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Precisions, Timestamp};
-use tests::anomalies::simulated::{BEGIN, Random, traffic};
+use tests::anomalies::simulated::{Random, START, traffic};
 use tests::{FaultProxy, RedisServer};
 
 use super::inbox::Inbox;
@@ -14,9 +14,9 @@ use crate::support::{name, precision, store};
 
 /// Creates counters that retain a thousand minutes and a thousand hours.
 fn counters(store: &AnyStore) -> Counters {
-    let kept = Precisions::new([precision(60), precision(3600)]).expect("two precisions");
-    let kept = kept.samples(NonZeroU32::new(1000).expect("not 0"));
-    Counters::builder(store.clone()).precisions(kept).build().expect("what is kept is fine")
+    let retained = Precisions::new([precision(60), precision(3600)]).expect("two precisions");
+    let retained = retained.samples(NonZeroU32::new(1000).expect("not 0"));
+    Counters::builder(store.clone()).precisions(retained).build().expect("a valid retention")
 }
 
 fn watch(counters: &Counters, store: &AnyStore, rules: &[AlertRule], inbox: &Inbox) -> Watch {
@@ -48,7 +48,7 @@ fn record(counters: &Counters, counter: &str, at: Timestamp, hits: f64) {
 /// Returns the relative traffic in a past hour. The data starts on a Monday, four weeks before the latest
 /// hour.
 fn busy(ago: u64) -> f64 {
-    traffic(BEGIN + (700 - ago) * 3600)
+    traffic(START + (700 - ago) * 3600)
 }
 
 fn rules() -> Vec<AlertRule> {
@@ -63,11 +63,11 @@ fn rules() -> Vec<AlertRule> {
 
 stores::on! {
     [memory redis redis_without_scripts sqlite]
-    { what_is_unusual_is_told_once_by_any_of_two_watches }
+    { anomalies_are_sent_once_by_two_watches }
 }
 
 /// Four weeks of hours. Two watches run over the final days, and we replace a watch in between.
-async fn what_is_unusual_is_told_once_by_any_of_two_watches(store: impl Into<AnyStore>) {
+async fn anomalies_are_sent_once_by_two_watches(store: impl Into<AnyStore>) {
     let (store, inbox, mut random) = (store.into(), Inbox::default(), Random(5));
     let mut counters = counters(&store);
     let hits = |ago: u64, random: &mut Random| match ago {
@@ -94,8 +94,8 @@ async fn what_is_unusual_is_told_once_by_any_of_two_watches(store: impl Into<Any
         }
     }
     use AlertKind::{Raised, Resolved};
-    let mut told = take(&inbox);
-    told.sort_by_key(|(rule, _, start)| (rule.clone(), *start));
+    let mut sent = take(&inbox);
+    sent.sort_by_key(|(rule, _, start)| (rule.clone(), *start));
     let expected = [
         ("either", Raised, 40),
         ("either", Resolved, 39),
@@ -108,7 +108,7 @@ async fn what_is_unusual_is_told_once_by_any_of_two_watches(store: impl Into<Any
         ("silent", Raised, 21),
         ("silent", Resolved, 19),
     ];
-    assert_eq!(told, expected.map(|(rule, kind, ago)| (rule.to_owned(), kind, hour(ago).as_unix())));
+    assert_eq!(sent, expected.map(|(rule, kind, ago)| (rule.to_owned(), kind, hour(ago).as_unix())));
 }
 
 #[tokio::test]
@@ -143,14 +143,14 @@ async fn an_alert_has_the_band_and_the_reason() {
     assert_eq!((high.value, high.bound), (900.0, upper));
     assert_eq!(high.reason, format!("hits has 900 hits, above {upper}, with {usual:.0} expected"));
     let over = find("high", AlertKind::Resolved);
-    assert!(over.reason.starts_with("hits has 0 hits, again within "), "{}", over.reason);
+    assert!(over.reason.starts_with("hits has 0 hits, back within "), "{}", over.reason);
     let silent = find("silent", AlertKind::Raised);
-    assert!(silent.reason.starts_with("hits is silent, where ") && silent.bound > 80.0, "{}", silent.reason);
+    assert!(silent.reason.starts_with("hits is silent: ") && silent.bound > 80.0, "{}", silent.reason);
     assert_eq!(find("silent", AlertKind::Resolved).reason, "hits is no longer silent");
 }
 
 #[tokio::test]
-async fn a_holiday_is_neither_judged_nor_learned() {
+async fn a_holiday_is_neither_evaluated_nor_learned() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox, mut random) = (counters(&store), Inbox::default(), Random(2));
     let (last, minutes) = (hour(1), precision(60));
@@ -159,24 +159,24 @@ async fn a_holiday_is_neither_judged_nor_learned() {
     }
     // All these minutes are within the retention, even if the test runs late in an hour.
     for minute in minutes.starts(hour(14)..last.plus(3600)) {
-        let usual = 1000.0 * traffic(BEGIN + 700 * 3600 - (hour(0).as_unix() - minute.as_unix()));
+        let usual = 1000.0 * traffic(START + 700 * 3600 - (hour(0).as_unix() - minute.as_unix()));
         record(&counters, "hits", minute, random.poisson(if minute < last { usual } else { usual / 10.0 }));
     }
     counters.flush().await.expect("memory takes all");
     let rule = AlertRule::unusually_low("low", name("hits"), minutes);
-    for (holidays, is_told) in [(vec![], true), (vec![last..last.plus(3600)], false)] {
+    for (holidays, is_sent) in [(vec![], true), (vec![last..last.plus(3600)], false)] {
         let builder = Watch::builder(counters.stats(), MemoryStore::new()).rule(rule.clone());
         let mut watch = builder.holidays(holidays).deliver(inbox.receiver()).build().expect("a good rule");
         for time in [last, last.plus(1800)] {
             watch.check_once(time.plus(Watch::LATENESS.as_secs())).await.expect("memory answers");
         }
         let raised = take(&inbox).into_iter().find(|(_, kind, _)| *kind == AlertKind::Raised);
-        assert_eq!(raised.map(|(_, _, start)| start), is_told.then_some(last.as_unix()));
+        assert_eq!(raised.map(|(_, _, start)| start), is_sent.then_some(last.as_unix()));
     }
 }
 
 #[tokio::test]
-async fn a_counter_that_is_new_raises_nothing() {
+async fn a_new_counter_raises_no_alert() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let mut watch = watch(&counters, &store, &rules(), &inbox);
@@ -190,7 +190,7 @@ async fn a_counter_that_is_new_raises_nothing() {
 }
 
 #[tokio::test]
-async fn many_counters_take_few_exchanges_and_none_is_left_out_while_they_begin() {
+async fn many_counters_need_few_round_trips_and_all_are_initialized() {
     let (server, redis) = stores::redis().await;
     let store = AnyStore::from(redis);
     let (mut counters, inbox) = (counters(&store), Inbox::default());
@@ -227,7 +227,7 @@ async fn many_counters_take_few_exchanges_and_none_is_left_out_while_they_begin(
 }
 
 #[tokio::test]
-async fn a_pass_over_two_thousand_counters_takes_four_exchanges_and_reads_each_counter_once() {
+async fn a_pass_over_two_thousand_counters_needs_four_round_trips() {
     const COUNTERS: u64 = 2000;
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
@@ -251,13 +251,13 @@ async fn a_pass_over_two_thousand_counters_takes_four_exchanges_and_reads_each_c
     });
     let mut watch = watch(&counters, &store, &rules.collect::<Vec<_>>(), &inbox);
     let at = |minutes: u64| first.plus(60 * (minutes + 1) + Watch::LATENESS.as_secs());
-    let mut begun = 0;
-    while begun < 2 * COUNTERS {
-        begun += watch.check_once(at(0)).await.expect("the store is there").judged;
+    let mut started = 0;
+    while started < 2 * COUNTERS {
+        started += watch.check_once(at(0)).await.expect("the store is there").judged;
     }
     let mut fewest = u64::MAX;
-    for (minutes, silence) in [(1, 200), (2, 400), (3, 800), (4, 1600), (5, 3200)] {
-        proxy.await_silence(Duration::from_millis(silence));
+    for (minutes, pause) in [(1, 200), (2, 400), (3, 800), (4, 1600), (5, 3200)] {
+        proxy.reply_when_idle(Duration::from_millis(pause));
         let (trips, reads) = (proxy.round_trips(), calls(&server, "hmget"));
         let checked = watch.check_once(at(minutes)).await.expect("the store is there");
         assert_eq!((checked.judged, checked.delivered), (2 * COUNTERS, 1));
@@ -282,12 +282,12 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 }
 
 #[test]
-fn a_share_of_false_alarms_that_cannot_be_is_refused() {
+fn an_invalid_false_alarm_rate_is_rejected() {
     let store = AnyStore::from(MemoryStore::new());
     let counters = counters(&store);
     for share in [0.0, 0.011, -1.0, f64::NAN] {
         let rule = AlertRule::unusual("odd", name("hits"), precision(60)).false_alarms(share);
-        let refused = Watch::builder(counters.stats(), store.clone()).rule(rule).build();
-        assert_eq!(refused.expect_err("it is no share"), RuleError::Number("odd".to_owned()));
+        let rejected = Watch::builder(counters.stats(), store.clone()).rule(rule).build();
+        assert_eq!(rejected.expect_err("it is no share"), RuleError::Number("odd".to_owned()));
     }
 }

@@ -5,35 +5,35 @@ use counter_alert::{Alert, Deliver, DeliveryError, Message};
 
 /// A receiver that stores messages, or rejects them while it is set to be unavailable.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Inbox(Arc<Kept>);
+pub(super) struct Inbox(Arc<State>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct State {
     messages: Mutex<Vec<Message>>,
-    is_away: AtomicBool,
+    is_unavailable: AtomicBool,
 }
 
 impl Inbox {
     pub(super) fn receiver(&self) -> impl Deliver + use<> {
         let inbox = self.clone();
         move |message: Message| {
-            let Self(kept) = inbox.clone();
+            let Self(state) = inbox.clone();
             async move {
-                if kept.is_away.load(Ordering::Relaxed) {
+                if state.is_unavailable.load(Ordering::Relaxed) {
                     return Err(DeliveryError::from("away"));
                 }
-                kept.messages.lock().expect("calm").push(message);
+                state.messages.lock().expect("no panic").push(message);
                 Ok(())
             }
         }
     }
 
-    pub(super) fn away(&self, is_away: bool) {
-        self.0.is_away.store(is_away, Ordering::Relaxed);
+    pub(super) fn set_unavailable(&self, is_unavailable: bool) {
+        self.0.is_unavailable.store(is_unavailable, Ordering::Relaxed);
     }
 
     pub(super) fn take(&self) -> Vec<Message> {
-        std::mem::take(&mut *self.0.messages.lock().expect("calm"))
+        std::mem::take(&mut *self.0.messages.lock().expect("no panic"))
     }
 
     pub(super) fn alerts(&self) -> Vec<Alert> {
@@ -44,7 +44,7 @@ impl Inbox {
         self.take().into_iter().map(alert).collect()
     }
 
-    pub(super) fn texts(&self) -> Vec<String> {
+    pub(super) fn strings(&self) -> Vec<String> {
         self.take().iter().map(ToString::to_string).collect()
     }
 }

@@ -51,7 +51,7 @@ impl Process {
 }
 
 #[tokio::test]
-async fn an_outage_raises_no_alert_before_all_processes_have_sent_their_hits() {
+async fn an_outage_raises_no_alert_until_all_processes_have_sent_their_hits() {
     let (server, redis) = stores::redis().await;
     let (store, inbox) = (AnyStore::from(redis), Inbox::default());
     let mut processes = [Process::new(&store, &inbox), Process::new(&store, &inbox)];
@@ -82,16 +82,16 @@ async fn an_outage_raises_no_alert_before_all_processes_have_sent_their_hits() {
     second.flush().await;
     assert_eq!(second.check(now.plus(10)).await, 4);
     assert_eq!(first.check(now.plus(15)).await, 0);
-    assert_eq!(inbox.texts(), [""; 0]);
+    assert_eq!(inbox.strings(), [""; 0]);
     // The second process is not running.
     first.record(minute(6));
     first.flush().await;
     assert_eq!(first.check(judged(6)).await, 1);
-    assert_eq!(inbox.texts(), ["warning: few: hits has 10 hits, below 20"]);
+    assert_eq!(inbox.strings(), ["warning: few: hits has 10 hits, below 20"]);
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_removes_its_mark_so_that_no_other_waits() {
+async fn a_watch_removes_its_progress_mark_on_shutdown() {
     let (store, inbox) = (AnyStore::from(MemoryStore::new()), Inbox::default());
     let [mut first, mut second] = [Process::new(&store, &inbox), Process::new(&store, &inbox)];
     first.check(judged(0)).await;

@@ -14,9 +14,9 @@ use crate::support::{name, precision};
 const DAY: u64 = 86_400;
 
 fn counters(store: &AnyStore) -> Counters {
-    let kept = Retention { precision: precision(3600), samples: 800.try_into().expect("not 0") };
-    let kept = Precisions::new([kept, precision(86_400).into()]).expect("two");
-    let counters = Counters::builder(store.clone()).precisions(kept.clone()).visitor_precisions(kept);
+    let retained = Retention { precision: precision(3600), samples: 800.try_into().expect("not 0") };
+    let retained = Precisions::new([retained, precision(86_400).into()]).expect("two");
+    let counters = Counters::builder(store.clone()).precisions(retained.clone()).visitor_precisions(retained);
     counters.build().expect("good precisions")
 }
 
@@ -47,7 +47,7 @@ fn only(mut messages: Vec<Message>) -> Report {
 }
 
 #[tokio::test]
-async fn a_report_has_what_a_day_had_and_what_changed() {
+async fn a_report_has_the_numbers_and_changes_of_a_day() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox, today) = (counters(&store), Inbox::default(), today());
     let builder = Watch::builder(counters.stats(), store.clone()).report(schedule());
@@ -113,7 +113,7 @@ async fn a_report_has_what_a_day_had_and_what_changed() {
 }
 
 #[tokio::test]
-async fn a_report_has_what_can_be_read_and_names_the_rest() {
+async fn a_report_includes_readable_data_and_names_the_rest() {
     let (server, redis) = stores::redis().await;
     let store = AnyStore::from(redis);
     let (mut counters, inbox) = (counters(&store), Inbox::default());
@@ -144,8 +144,8 @@ async fn a_report_has_what_can_be_read_and_names_the_rest() {
     assert_eq!(report.pages.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["/"]);
     assert_eq!((report.risen.len(), report.fallen.len()), (0, 0));
     assert_eq!(report.labels, [("device".to_owned(), vec![("tv".to_owned(), 3)])]);
-    assert!(report.to_string().contains("\nnot readable\n"), "{report}");
-    assert!(report.html().contains("Not readable"));
+    assert!(report.to_string().contains("\nunreadable\n"), "{report}");
+    assert!(report.html().contains("Unreadable"));
 
     server.command(&["SET", "access:count:86400:hits", "no hash"]);
     watch.check_once(today.plus(7200)).await.expect("it answers");
@@ -155,7 +155,7 @@ async fn a_report_has_what_can_be_read_and_names_the_rest() {
 }
 
 #[tokio::test]
-async fn a_report_with_a_label_of_too_many_values_has_its_top_values() {
+async fn a_report_with_too_many_label_values_has_the_top_values() {
     let store = AnyStore::from(MemoryStore::new());
     let mut counters = Counters::builder(store.clone()).max_counters(102_000).build().expect("a good number");
     let (inbox, today) = (Inbox::default(), today());
@@ -175,10 +175,10 @@ async fn a_report_with_a_label_of_too_many_values_has_its_top_values() {
 
 stores::on! {
     [memory redis cluster sqlite postgres mariadb]
-    { a_report_is_told_once_by_three_watches }
+    { a_report_is_sent_once_by_three_watches }
 }
 
-async fn a_report_is_told_once_by_three_watches(store: impl Into<AnyStore>) {
+async fn a_report_is_sent_once_by_three_watches(store: impl Into<AnyStore>) {
     let (store, inbox, today) = (store.into(), Inbox::default(), today());
     let mut instances: Vec<_> = (0..3).map(|_| counters(&store)).collect();
     let new_watch = |counters: &Counters| {
@@ -186,7 +186,7 @@ async fn a_report_is_told_once_by_three_watches(store: impl Into<AnyStore>) {
         builder.deliver(inbox.receiver()).build().expect("a good schedule")
     };
     let mut watches: Vec<_> = instances.iter().map(new_watch).collect();
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     for ago in (0..10).rev() {
         // This must not be later than the store clock.
         let day = today.minus((ago + 1) * DAY);
@@ -198,14 +198,14 @@ async fn a_report_is_told_once_by_three_watches(store: impl Into<AnyStore>) {
                 checked.expect("the store is there");
             }
         }
-        told.extend(inbox.take().into_iter().map(|message| message.id().to_owned()));
+        sent.extend(inbox.take().into_iter().map(|message| message.id().to_owned()));
     }
     let expected: Vec<_> = (0..9).rev().map(|ago| format!("day:{}", today.minus((ago + 1) * DAY))).collect();
-    assert_eq!(told, expected);
+    assert_eq!(sent, expected);
 }
 
 #[test]
-fn a_report_needs_days_that_are_kept_for_long_enough() {
+fn a_report_needs_a_sufficient_retention_of_days() {
     let store = AnyStore::from(MemoryStore::new());
     let counters =
         Counters::builder(store.clone()).precisions(Precisions::new([precision(3600)]).expect("one"));
@@ -215,5 +215,5 @@ fn a_report_needs_days_that_are_kept_for_long_enough() {
     let week = ReportSchedule::weekly("week", name("hits"));
     assert_eq!(build(week).expect_err("hours are kept for 5 days"), RuleError::Report("week".to_owned()));
     let twice = Watch::builder(counters.stats(), store.clone()).report(schedule()).report(schedule()).build();
-    assert_eq!(twice.expect_err("one name"), RuleError::Twice("day".to_owned()));
+    assert_eq!(twice.expect_err("one name"), RuleError::Duplicate("day".to_owned()));
 }

@@ -16,14 +16,14 @@ fn score(series: &[Scored]) -> f64 {
 }
 
 #[test]
-fn the_sigmoid_is_that_of_the_paper() {
+fn the_sigmoid_matches_the_paper() {
     for (position, value) in [(-1.0, 0.98661), (-0.5, 0.84828), (0.0, 0.0), (1.0, -0.98661), (3.0, -1.0)] {
         assert!((sigmoid(position) - value).abs() < 1e-5, "{position}: {}", sigmoid(position));
     }
 }
 
 #[test]
-fn the_first_row_of_a_window_is_worth_most_and_only_the_first_detection_counts() {
+fn earlier_detections_score_higher_and_only_the_first_one_counts() {
     assert_eq!(score(&[series(&[])]), 0.0);
     assert_eq!(score(&[series(&[(40, 1.0)])]), 100.0);
     // 0.84828 / 0.98661 = 0.85979, and (1 + 0.85979) / 2.
@@ -34,7 +34,7 @@ fn the_first_row_of_a_window_is_worth_most_and_only_the_first_detection_counts()
 }
 
 #[test]
-fn a_detection_elsewhere_costs_up_to_eleven_hundredths() {
+fn a_false_alarm_costs_up_to_eleven_hundredths() {
     // 1 - 0.11 of a window, i.e. 1.89 / 2.
     assert_eq!(score(&[series(&[(20, 2.0), (40, 1.0)])]), 94.5);
     // Row 54 is 5 rows after row 49, of 9: 2 / (1 + e^2.7778) - 1 = -0.88292, and 0.11 of it is -0.09712.
@@ -45,7 +45,7 @@ fn a_detection_elsewhere_costs_up_to_eleven_hundredths() {
 }
 
 #[test]
-fn one_threshold_holds_for_all_series() {
+fn all_series_have_the_same_threshold() {
     // At 1, both windows score 1, with 20 false alarms: (4 - 2.2) / 4. At 3, a window is missed: (1 - 1 + 2)
     // / 4.
     let noisy: Vec<_> = (60..80).map(|row| (row, 2.0)).chain([(40, 3.0)]).collect();
@@ -56,7 +56,7 @@ fn one_threshold_holds_for_all_series() {
 }
 
 #[test]
-fn the_beginning_counts_nothing() {
+fn the_probation_period_is_not_scored() {
     assert_eq!((probation(100), probation(4032), probation(22_695)), (15, 604, 750));
     assert_eq!(score(&[series(&[(14, 2.0), (40, 1.0)])]), 100.0);
     let early = Scored { scores: vec![1.0; 100], windows: std::iter::once(5..10).collect() };

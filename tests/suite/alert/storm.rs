@@ -22,7 +22,7 @@ fn hour(ago: u64) -> (Timestamp, Timestamp) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
+async fn alerts_arrive_with_a_single_id_despite_kills_and_failovers() {
     let mut servers = RedisSentinel::start();
     let store = AnyStore::from(store(&servers.url()).await);
     let (inbox, mut random) = (Inbox::default(), Random::storm("alerts"));
@@ -35,7 +35,7 @@ async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
     let mut watches: Vec<_> = (0..3).map(|_| watch(&counters)).collect();
     // A rule starts with the bucket before its first pass.
     watches[0].check_once(hour(HOURS + 1).1).await.expect("the store is there");
-    let (mut expected, mut is_raised, mut told) = (Vec::new(), false, Vec::new());
+    let (mut expected, mut is_raised, mut sent) = (Vec::new(), false, Vec::new());
     for ago in (1..=HOURS).rev() {
         let (start, judged) = hour(ago);
         let is_busy = random.among(0..3) == 0;
@@ -52,43 +52,43 @@ async fn through_kills_and_failovers_each_alert_has_one_id_and_arrives() {
             20 => servers.kill_master(),
             _ => {}
         }
-        inbox.away(random.among(0..4) == 0);
+        inbox.set_unavailable(random.among(0..4) == 0);
         let passes = watches.iter_mut().map(|watch| {
             // Kills about half of the passes at a random time.
             let lives = if random.among(0..2) == 0 { random.among(0..3000) } else { 5_000_000 };
             timeout(Duration::from_micros(lives), watch.check_once(judged))
         });
         let ended = futures_util::future::join_all(passes).await;
-        for (place, ended) in ended.iter().enumerate() {
+        for (index, ended) in ended.iter().enumerate() {
             if ended.is_err() {
-                watches[place] = watch(&counters);
+                watches[index] = watch(&counters);
             }
         }
-        told.extend(inbox.alerts());
+        sent.extend(inbox.alerts());
     }
-    inbox.away(false);
+    inbox.set_unavailable(false);
     // Messages that wait for the receiver, or are claimed by a killed watch, will be sent after a while.
     let (_, last) = hour(1);
     until("all alerts have arrived", tests::LIMIT, async || {
         for second in (0..1200).step_by(60) {
             _ = watches[0].check_once(last.plus(second).min(Timestamp::now())).await;
         }
-        told.extend(inbox.alerts());
-        by_id(&told).len() >= expected.len()
+        sent.extend(inbox.alerts());
+        by_id(&sent).len() >= expected.len()
     })
     .await;
     // Alerts may arrive in any order, so we compare them sorted by bucket.
-    let mut arrived: Vec<_> = by_id(&told).into_values().map(|alert| (alert.start, alert.kind)).collect();
+    let mut arrived: Vec<_> = by_id(&sent).into_values().map(|alert| (alert.start, alert.kind)).collect();
     arrived.sort_by_key(|(start, _)| *start);
     assert_eq!(arrived, expected);
 }
 
 /// Deduplicates alerts by id, like a receiver.
-fn by_id(told: &[Alert]) -> BTreeMap<&str, &Alert> {
-    let mut kept = BTreeMap::new();
-    for alert in told {
-        let first = kept.entry(&*alert.id).or_insert(alert);
+fn by_id(sent: &[Alert]) -> BTreeMap<&str, &Alert> {
+    let mut unique = BTreeMap::new();
+    for alert in sent {
+        let first = unique.entry(&*alert.id).or_insert(alert);
         assert_eq!((first.start, first.kind), (alert.start, alert.kind), "one id for two messages");
     }
-    kept
+    unique
 }

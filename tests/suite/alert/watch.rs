@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use counter_alert::{AlertKind, AlertRule, DeliveryError, Message, RuleError, Severity, Watch};
 use counter_core::document::{Document, DocumentStore};
-use counter_core::stores::Answer;
+use counter_core::stores::StoreFuture;
 use counter_core::visits::{Bin, Distribution, Measure, Measured};
 use counter_core::{AnyStore, Counters, MemoryStore, Stats, Timestamp};
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ fn errors() -> AlertRule {
 }
 
 #[tokio::test]
-async fn a_share_is_judged_where_there_are_enough_hits_and_tells_when_it_is_over() {
+async fn a_share_is_evaluated_with_enough_hits_and_resolved_afterwards() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let mut watch = watch(counters.stats(), &store, errors().severity(Severity::Critical), &inbox);
@@ -60,11 +60,11 @@ async fn a_share_is_judged_where_there_are_enough_hits_and_tells_when_it_is_over
         "critical: errors: status:5xx and status:failed are 6 % of hits, above 5 %",
         "resolved: errors: status:5xx and status:failed are 1 % of hits, no longer above 5 %",
     ];
-    assert_eq!(inbox.texts(), expected);
+    assert_eq!(inbox.strings(), expected);
 }
 
 #[tokio::test]
-async fn a_route_is_dead_when_only_others_had_hits_for_days_and_days_of_no_hits_at_all_tell_nothing() {
+async fn a_route_without_hits_is_dead_only_if_the_site_had_hits() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let day = precision(86_400);
@@ -86,18 +86,18 @@ async fn a_route_is_dead_when_only_others_had_hits_for_days_and_days_of_no_hits_
     let judged = today.plus(Watch::LATENESS.as_secs());
     watch.check_once(judged).await.expect("memory answers");
     // Only ten of the 20 days have hits, which is not enough to decide.
-    assert_eq!(inbox.texts(), [""; 0]);
+    assert_eq!(inbox.strings(), [""; 0]);
     for days in 1..=10 {
         record(&counters, "hits", today.plus(86_400 * (days - 1)), 100);
     }
     record(&counters, "/late", today.plus(86_400), 1);
     counters.flush().await.expect("memory takes all");
     watch.check_once(judged.plus(86_400 * 10)).await.expect("memory answers");
-    assert_eq!(inbox.texts(), ["warning: /never: /never has no hits"]);
+    assert_eq!(inbox.strings(), ["warning: /never: /never has no hits"]);
 }
 
 #[tokio::test]
-async fn a_value_of_a_label_that_is_new_among_the_first_is_told_once() {
+async fn a_new_top_label_value_is_reported_once() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let rule = AlertRule::new_label("from", "referrer", precision(3600), 3).at_least(5);
@@ -115,14 +115,14 @@ async fn a_value_of_a_label_that_is_new_among_the_first_is_told_once() {
         watch.check_once(judged).await.expect("memory answers");
     }
     let expected = [
-        "warning: from: c.example is new among the first 3 of referrer, with 20 hits",
-        "resolved: from: nothing is new among the first 3 of referrer",
+        "warning: from: c.example is new in the top 3 of referrer, with 20 hits",
+        "resolved: from: no new value in the top 3 of referrer",
     ];
-    assert_eq!(inbox.texts(), expected);
+    assert_eq!(inbox.strings(), expected);
 }
 
 #[tokio::test]
-async fn silence_and_slow_requests_are_told() {
+async fn silent_counters_and_slow_requests_are_reported() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let silent = AlertRule::silent("nobody", name("/old"), precision(3600)).raise_after(2);
@@ -157,11 +157,11 @@ async fn silence_and_slow_requests_are_told() {
 
 stores::on! {
     [memory redis redis_without_scripts cluster sqlite postgres mariadb]
-    { three_watches_in_any_order_tell_each_alert_once }
+    { three_watches_in_any_order_send_an_alert_once }
 }
 
 /// A hundred hours with three instances. A random instance sometimes skips passes, or is restarted.
-async fn three_watches_in_any_order_tell_each_alert_once(store: impl Into<AnyStore>) {
+async fn three_watches_in_any_order_send_an_alert_once(store: impl Into<AnyStore>) {
     let (store, inbox, mut random) = (store.into(), Inbox::default(), Random::storm("watches"));
     let mut instances: Vec<_> = (0..3).map(|_| counters(&store)).collect();
     let new_watch = |counters: &Counters| watch(counters.stats(), &store, errors(), &inbox);
@@ -170,17 +170,17 @@ async fn three_watches_in_any_order_tell_each_alert_once(store: impl Into<AnySto
     for ago in (1..100).rev() {
         let (start, judged) = hour(ago);
         let is_bad = random.among(0..4) == 0;
-        let place = usize::try_from(random.among(0..3)).expect("one of three");
-        record(&instances[place], "hits", start, 100);
-        record(&instances[place], "status:failed", start, if is_bad { 50 } else { 2 });
-        instances[place].flush().await.expect("the store is there");
+        let index = usize::try_from(random.among(0..3)).expect("one of three");
+        record(&instances[index], "hits", start, 100);
+        record(&instances[index], "status:failed", start, if is_bad { 50 } else { 2 });
+        instances[index].flush().await.expect("the store is there");
         if is_bad != is_raised {
             expected.push((start.as_unix(), if is_bad { AlertKind::Raised } else { AlertKind::Resolved }));
             is_raised = is_bad;
         }
         if random.among(0..10) == 0 {
             // Replaces a process.
-            watches[place] = new_watch(&instances[place]);
+            watches[index] = new_watch(&instances[index]);
         }
         // A rule starts with the bucket before its first pass.
         if random.among(0..5) > 0 || ago == 99 {
@@ -198,11 +198,11 @@ async fn three_watches_in_any_order_tell_each_alert_once(store: impl Into<AnySto
 }
 
 #[tokio::test]
-async fn a_message_is_told_again_under_its_id_until_a_receiver_has_it() {
+async fn a_message_is_retried_with_the_same_id_until_it_is_received() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let mut watch = watch(counters.stats(), &store, errors(), &inbox);
-    inbox.away(true);
+    inbox.set_unavailable(true);
     let (start, judged) = hour(2);
     record(&counters, "hits", start, 100);
     record(&counters, "status:5xx", start, 100);
@@ -221,7 +221,7 @@ async fn a_message_is_told_again_under_its_id_until_a_receiver_has_it() {
     // After 10 s, 20 s, 40 s, …, and then every ten minutes.
     assert_eq!(tried, 10);
     watch.check_once(hour(1).1).await.expect("memory answers");
-    inbox.away(false);
+    inbox.set_unavailable(false);
     let mut delivered = 0;
     for second in (10..=600).step_by(10) {
         delivered += watch.check_once(hour(1).1.plus(second)).await.expect("memory answers").delivered;
@@ -232,14 +232,14 @@ async fn a_message_is_told_again_under_its_id_until_a_receiver_has_it() {
 }
 
 #[tokio::test]
-async fn another_watch_tells_what_one_was_telling_when_it_ended() {
+async fn a_second_watch_delivers_the_message_of_a_stopped_watch() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
-    let begun = Arc::new(Mutex::new(Vec::new()));
+    let started = Arc::new(Mutex::new(Vec::new()));
     let hangs = {
-        let begun = Arc::clone(&begun);
+        let started = Arc::clone(&started);
         move |message: Message| {
-            begun.lock().expect("calm").push(message.id().to_owned());
+            started.lock().expect("no panic").push(message.id().to_owned());
             std::future::pending::<Result<(), DeliveryError>>()
         }
     };
@@ -261,7 +261,7 @@ async fn another_watch_tells_what_one_was_telling_when_it_ended() {
     let checked = other.check_once(judged.plus(60)).await.expect("memory answers");
     assert_eq!(checked.delivered, 1);
     let ids: Vec<_> = inbox.alerts().into_iter().map(|alert| alert.id).collect();
-    assert_eq!(ids, *begun.lock().expect("calm"));
+    assert_eq!(ids, *started.lock().expect("no panic"));
 }
 
 /// A store that counts the bytes read from the alert state.
@@ -281,21 +281,21 @@ impl Metered {
 }
 
 impl DocumentStore for Metered {
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Document> {
+    fn read<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Document> {
         Box::pin(async move { Ok(self.meter(name, self.store.read(name).await?)) })
     }
 
-    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> Answer<'a, Document> {
+    fn read_newer<'a>(&'a self, name: &'a str, version: u64) -> StoreFuture<'a, Document> {
         Box::pin(async move { Ok(self.meter(name, self.store.read_newer(name, version).await?)) })
     }
 
-    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> Answer<'a, Option<u64>> {
+    fn replace<'a>(&'a self, name: &'a str, version: u64, content: &'a [u8]) -> StoreFuture<'a, Option<u64>> {
         self.store.replace(name, version, content)
     }
 }
 
 #[tokio::test]
-async fn what_watches_share_is_read_again_only_if_it_has_changed() {
+async fn the_shared_state_is_read_only_if_it_has_changed() {
     let store = Metered { store: AnyStore::from(MemoryStore::new()), bytes: Arc::default() };
     let (counters, inbox) = (counters(&store.store), Inbox::default());
     let watch = || {
@@ -320,7 +320,7 @@ async fn what_watches_share_is_read_again_only_if_it_has_changed() {
 }
 
 #[tokio::test]
-async fn versions_with_other_rules_leave_each_others_alerts_alone_for_a_week() {
+async fn versions_with_different_rules_keep_alerts_of_other_rules_for_a_week() {
     let store = AnyStore::from(MemoryStore::new());
     let (mut counters, inbox) = (counters(&store), Inbox::default());
     let above =
@@ -338,7 +338,7 @@ async fn versions_with_other_rules_leave_each_others_alerts_alone_for_a_week() {
             watch.check_once(judged).await.expect("memory answers");
         }
     }
-    assert_eq!(inbox.texts(), ["warning: new: hits has 15 hits, above 10"]);
+    assert_eq!(inbox.strings(), ["warning: new: hits has 15 hits, above 10"]);
     let known = async || store.read("alerts").await.expect("readable").content;
     let names_new = |content: &[u8]| content.windows(6).any(|text| text == b"\"new\":");
     let last = hour(1).1;
@@ -349,7 +349,7 @@ async fn versions_with_other_rules_leave_each_others_alerts_alone_for_a_week() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_panics_ends_no_watch() {
+async fn a_panicking_receiver_does_not_stop_the_watch() {
     let store = AnyStore::from(MemoryStore::new());
     let mut counters = counters(&store);
     let panics =
@@ -365,11 +365,11 @@ async fn a_receiver_that_panics_ends_no_watch() {
 }
 
 #[test]
-fn rules_that_cannot_be_watched_are_refused_with_the_reason() {
+fn invalid_rules_are_rejected_with_the_reason() {
     let store = AnyStore::from(MemoryStore::new());
     let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let (hits, minute) = (|| name("hits"), precision(60));
-    let refused = |rules: Vec<AlertRule>| {
+    let build_error = |rules: Vec<AlertRule>| {
         let builder = Watch::builder(counters.stats(), store.clone());
         let built = rules.into_iter().fold(builder, |builder, rule| builder.rule(rule)).build();
         built.expect_err("it cannot be watched")
@@ -377,24 +377,24 @@ fn rules_that_cannot_be_watched_are_refused_with_the_reason() {
     let above = |name: &str| AlertRule::above(name, hits(), minute, 1);
     let share = |share| AlertRule::share_above("a", [hits()], hits(), minute, share);
     let quantile = |q| AlertRule::quantile_above("a", hits(), minute, Measure::Time, q, 1.0);
-    assert_eq!(refused(vec![above("")]), RuleError::Name(String::new()));
-    assert_eq!(refused(vec![above("a\nb")]), RuleError::Name("a\nb".to_owned()));
-    assert_eq!(refused(vec![above("a"), above("b"), above("a")]), RuleError::Twice("a".to_owned()));
+    assert_eq!(build_error(vec![above("")]), RuleError::Name(String::new()));
+    assert_eq!(build_error(vec![above("a\nb")]), RuleError::Name("a\nb".to_owned()));
+    assert_eq!(build_error(vec![above("a"), above("b"), above("a")]), RuleError::Duplicate("a".to_owned()));
     for rule in
         [share(1.1), share(f64::NAN), quantile(-0.1), AlertRule::share_above("a", [], hits(), minute, 0.1)]
     {
-        assert_eq!(refused(vec![rule]), RuleError::Number("a".to_owned()));
+        assert_eq!(build_error(vec![rule]), RuleError::Number("a".to_owned()));
     }
     let odd = AlertRule::above("a", hits(), precision(7), 1);
-    assert_eq!(refused(vec![odd]), RuleError::Precision("a".to_owned(), precision(7)));
-    assert_eq!(refused(vec![quantile(0.9)]), RuleError::Precision("a".to_owned(), minute));
-    assert_eq!(refused((0..5001).map(|n| above(&n.to_string())).collect()), RuleError::TooMany);
-    let words = refused(vec![share(2.0)]).to_string();
+    assert_eq!(build_error(vec![odd]), RuleError::Precision("a".to_owned(), precision(7)));
+    assert_eq!(build_error(vec![quantile(0.9)]), RuleError::Precision("a".to_owned(), minute));
+    assert_eq!(build_error((0..5001).map(|n| above(&n.to_string())).collect()), RuleError::TooMany);
+    let words = build_error(vec![share(2.0)]).to_string();
     assert!(words.contains("between 0 and 1"), "{words}");
 }
 
 #[tokio::test]
-async fn many_rules_take_few_exchanges_and_unknown_state_is_told() {
+async fn many_rules_need_few_commands_and_an_unknown_state_is_an_error() {
     let (server, redis) = stores::redis().await;
     let store = AnyStore::from(redis);
     let (mut counters, inbox) = (counters(&store), Inbox::default());

@@ -22,14 +22,14 @@ const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
 
 /// The received requests, and the responses to send. The final response is repeated.
 #[derive(Clone, Debug, Default)]
-struct Receiver(Arc<Mutex<(Vec<Came>, Vec<Answer>)>>);
+struct Receiver(Arc<Mutex<(Vec<Received>, Vec<Answer>)>>);
 
-type Came = (HeaderMap, Bytes);
+type Received = (HeaderMap, Bytes);
 
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Status(u16),
-    Elsewhere,
+    Redirect,
     Never,
 }
 
@@ -44,24 +44,24 @@ impl Receiver {
     fn answer(&self, answers: impl IntoIterator<Item = Answer>) {
         let mut answers: Vec<_> = answers.into_iter().collect();
         answers.reverse();
-        self.0.lock().expect("calm").1 = answers;
+        self.0.lock().expect("no panic").1 = answers;
     }
 
-    fn came(&self) -> Vec<(HeaderMap, Bytes)> {
-        std::mem::take(&mut self.0.lock().expect("calm").0)
+    fn received(&self) -> Vec<(HeaderMap, Bytes)> {
+        std::mem::take(&mut self.0.lock().expect("no panic").0)
     }
 }
 
 async fn take(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes) -> Response {
     let answer = {
-        let (came, answers) = &mut *receiver.0.lock().expect("calm");
-        came.push((headers, body));
+        let (received, answers) = &mut *receiver.0.lock().expect("no panic");
+        received.push((headers, body));
         if answers.len() > 1 { answers.pop() } else { answers.last().copied() }
     };
     match answer {
         None => StatusCode::NO_CONTENT.into_response(),
         Some(Answer::Status(status)) => StatusCode::from_u16(status).expect("a status").into_response(),
-        Some(Answer::Elsewhere) => (StatusCode::FOUND, [(header::LOCATION, "/elsewhere")]).into_response(),
+        Some(Answer::Redirect) => (StatusCode::FOUND, [(header::LOCATION, "/elsewhere")]).into_response(),
         Some(Answer::Never) => std::future::pending().await,
     }
 }
@@ -87,7 +87,7 @@ async fn pass(watch: &mut Watch, at: Timestamp) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_message_is_signed_as_standard_webhooks_are() {
+async fn a_message_is_signed_according_to_standard_webhooks() {
     let receiver = Receiver::default();
     let (address, _server) = receiver.start("127.0.0.1:0").await;
     let webhook = Webhook::new(&format!("http://{address}/hooks/a")).expect("an address");
@@ -95,7 +95,7 @@ async fn a_message_is_signed_as_standard_webhooks_are() {
         webhook.secret(SECRET).expect("a secret").header("authorization", "Bearer x").expect("a header");
     let (mut watch, at) = watch(webhook).await;
     assert_eq!(pass(&mut watch, at).await, (1, 0));
-    let [(headers, body)] = <[_; 1]>::try_from(receiver.came()).expect("one");
+    let [(headers, body)] = <[_; 1]>::try_from(receiver.received()).expect("one");
     let verifier = standardwebhooks::Webhook::new(SECRET).expect("a secret");
     verifier.verify(&body, &headers).expect("the signature is good");
     let mut changed = body.to_vec();
@@ -112,7 +112,7 @@ async fn a_message_is_signed_as_standard_webhooks_are() {
 }
 
 #[tokio::test]
-async fn credentials_in_the_address_are_sent_as_basic_authentication() {
+async fn credentials_in_the_url_are_sent_as_basic_authentication() {
     let receiver = Receiver::default();
     let (address, _server) = receiver.start("127.0.0.1:0").await;
     for (credentials, expected) in [
@@ -123,17 +123,17 @@ async fn credentials_in_the_address_are_sent_as_basic_authentication() {
         let webhook = Webhook::new(&format!("http://{credentials}{address}/")).expect("an address");
         let (mut watch, at) = watch(webhook.clone()).await;
         assert_eq!(pass(&mut watch, at).await, (1, 0));
-        assert_eq!(receiver.came()[0].0["authorization"], expected);
+        assert_eq!(receiver.received()[0].0["authorization"], expected);
         let (mut watch, at) =
             self::watch(webhook.header("authorization", "Bearer x").expect("a header")).await;
         assert_eq!(pass(&mut watch, at).await, (1, 0));
-        let headers = &receiver.came()[0].0;
+        let headers = &receiver.received()[0].0;
         assert_eq!(headers.get_all("authorization").iter().collect::<Vec<_>>(), ["Bearer x"]);
     }
 }
 
 #[tokio::test]
-async fn bodies_for_chats_have_no_markup_and_mention_nobody() {
+async fn chat_bodies_have_no_markup_or_mentions() {
     for (form, expected) in [
         (WebhookBody::Text, "warning: größe: /<b>`x` has 1 hit, above 0"),
         (WebhookBody::Slack, r#"{"text":"```\nwarning: größe: /&lt;b&gt;'x' has 1 hit, above 0\n```"}"#),
@@ -147,21 +147,21 @@ async fn bodies_for_chats_have_no_markup_and_mention_nobody() {
         let webhook = Webhook::new(&format!("http://{address}/")).expect("an address").body(form);
         let (mut watch, at) = watch(webhook).await;
         assert_eq!(pass(&mut watch, at).await, (1, 0));
-        let came = receiver.came();
-        assert_eq!(String::from_utf8_lossy(&came[0].1), expected);
-        assert!(came[0].0.get("webhook-signature").is_none() && came[0].0.contains_key("webhook-id"));
+        let received = receiver.received();
+        assert_eq!(String::from_utf8_lossy(&received[0].1), expected);
+        assert!(received[0].0.get("webhook-signature").is_none() && received[0].0.contains_key("webhook-id"));
     }
 }
 
 #[tokio::test]
-async fn a_receiver_that_fails_hangs_or_moves_gets_the_message_again_under_its_id() {
+async fn a_message_is_retried_after_errors_timeouts_and_redirects() {
     let receiver = Receiver::default();
     let (address, _server) = receiver.start("127.0.0.1:0").await;
     let webhook = Webhook::new(&format!("http://{address}/")).expect("an address");
     let (mut watch, at) = watch(webhook.timeout(Duration::ZERO).secret(SECRET).expect("a secret")).await;
     receiver.answer([
         Answer::Status(500),
-        Answer::Elsewhere,
+        Answer::Redirect,
         Answer::Never,
         Answer::Status(410),
         Answer::Status(202),
@@ -171,8 +171,8 @@ async fn a_receiver_that_fails_hangs_or_moves_gets_the_message_again_under_its_i
         delivered += pass(&mut watch, at.plus(second)).await.0;
         second += 10;
     }
-    let came = receiver.came();
-    let ids: Vec<_> = came.iter().map(|(headers, _)| headers["webhook-id"].clone()).collect();
+    let received = receiver.received();
+    let ids: Vec<_> = received.iter().map(|(headers, _)| headers["webhook-id"].clone()).collect();
     // The redirect is not followed.
     assert_eq!((ids.len(), delivered), (5, 1));
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
@@ -180,12 +180,12 @@ async fn a_receiver_that_fails_hangs_or_moves_gets_the_message_again_under_its_i
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_away_for_an_hour_has_the_message_soon_after() {
+async fn a_receiver_gets_the_message_soon_after_an_outage_of_an_hour() {
     let receiver = Receiver::default();
     let (address, server) = receiver.start("127.0.0.1:0").await;
     let (mut watch, at) = watch(Webhook::new(&format!("http://{address}/")).expect("an address")).await;
     server.abort();
-    server.await.expect_err("it was ended");
+    server.await.expect_err("it was aborted");
     for second in (0..3600).step_by(10) {
         assert_eq!(pass(&mut watch, at.plus(second)).await.0, 0);
     }
@@ -194,11 +194,11 @@ async fn a_receiver_that_is_away_for_an_hour_has_the_message_soon_after() {
     for second in (3600..=4200).step_by(10) {
         delivered += pass(&mut watch, at.plus(second)).await.0;
     }
-    assert_eq!((delivered, receiver.came().len()), (1, 1));
+    assert_eq!((delivered, receiver.received().len()), (1, 1));
 }
 
 #[test]
-fn wrong_settings_are_refused_and_secrets_are_not_shown() {
+fn invalid_settings_are_rejected_and_secrets_are_not_printed() {
     for address in ["", "/hooks", "ftp://example.com/", "chat.example.com", "http://", "http://ann:x@"] {
         assert!(matches!(Webhook::new(address), Err(WebhookError::Address)), "{address}");
     }
@@ -206,9 +206,11 @@ fn wrong_settings_are_refused_and_secrets_are_not_shown() {
         Webhook::new("http://ann:confidential@chat.example.com/hooks/confidential").expect("an address");
     assert!(matches!(webhook.clone().secret("confidential"), Err(WebhookError::Secret)));
     assert!(matches!(webhook.clone().header("a b", "c"), Err(WebhookError::Header)));
-    let shown = format!("{:?}", webhook.secret(SECRET).expect("a secret"));
+    let debug_output = format!("{:?}", webhook.secret(SECRET).expect("a secret"));
     assert!(
-        shown.contains("chat.example.com") && !shown.contains("confidential") && !shown.contains("whsec"),
-        "{shown}"
+        debug_output.contains("chat.example.com")
+            && !debug_output.contains("confidential")
+            && !debug_output.contains("whsec"),
+        "{debug_output}"
     );
 }

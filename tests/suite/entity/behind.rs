@@ -16,24 +16,24 @@ type Posts = Entities<Post, Gated<SqliteDatabase>>;
 type Flusher = EntityFlusher<Post, Gated<SqliteDatabase>>;
 
 async fn posts() -> Posts {
-    let database = SqliteDatabase::in_memory().await.expect("there is memory");
+    let database = SqliteDatabase::in_memory().await.expect("enough memory");
     Entities::new(Gated::new(database), MemoryStore::new())
 }
 
 async fn views(posts: &Posts, id: u64) -> i64 {
-    posts.counts_of(id).await.expect("it can be read").of(Post::Views)
+    posts.counts_of(id).await.expect("readable").of(Post::Views)
 }
 
 fn add(additions: &WriteBehind<Post>, id: u64) {
-    additions.add(id, Post::Views, 1).expect("there is a place");
+    additions.add(id, Post::Views, 1).expect("a free place");
 }
 
 async fn flush(flusher: &mut Flusher) {
-    flusher.flush().await.expect("the database takes it");
+    flusher.flush().await.expect("the database accepts it");
 }
 
 #[tokio::test]
-async fn a_thousand_views_are_one_row_that_is_written_once() {
+async fn a_thousand_views_are_written_as_one_row_update() {
     let posts = posts().await;
     let (additions, mut flusher) = posts.write_behind(10);
     assert_eq!(views(&posts, 1).await, 0);
@@ -50,7 +50,7 @@ async fn a_thousand_views_are_one_row_that_is_written_once() {
 }
 
 #[tokio::test]
-async fn more_than_one_batch_is_written_by_one_flush() {
+async fn one_flush_writes_multiple_batches() {
     let posts = posts().await;
     let (additions, mut flusher) = posts.write_behind(10_000);
     (0..2500).for_each(|id| add(&additions, id));
@@ -63,14 +63,14 @@ async fn more_than_one_batch_is_written_by_one_flush() {
 }
 
 #[tokio::test]
-async fn a_batch_whose_answer_is_lost_counts_once() {
+async fn a_batch_with_a_lost_reply_counts_once() {
     let posts = posts().await;
     let (additions, mut flusher) = posts.write_behind(10);
     assert_eq!(views(&posts, 1).await, 0);
     add(&additions, 1);
     posts.database().gates.lost.store(2, Ordering::SeqCst);
     for _ in 0..2 {
-        let error = flusher.flush().await.expect_err("the answer is lost");
+        let error = flusher.flush().await.expect_err("the reply is lost");
         assert_eq!(*error.kind(), EntityErrorKind::Unconfirmed);
         // Later additions must not change a batch that was already sent.
         add(&additions, 1);
@@ -83,7 +83,7 @@ async fn a_batch_whose_answer_is_lost_counts_once() {
 }
 
 #[tokio::test]
-async fn a_flush_that_is_cancelled_loses_and_doubles_nothing() {
+async fn a_cancelled_flush_neither_loses_nor_doubles_counts() {
     let posts = posts().await;
     let (additions, mut flusher) = posts.write_behind(10);
     assert_eq!(views(&posts, 1).await, 0);
@@ -103,7 +103,7 @@ async fn a_flush_that_is_cancelled_loses_and_doubles_nothing() {
 }
 
 #[tokio::test]
-async fn what_finds_no_place_is_refused_and_what_has_one_still_counts() {
+async fn a_full_queue_rejects_new_entities_but_counts_known_ones() {
     let posts = posts().await;
     let (additions, mut flusher) = posts.write_behind(2);
     add(&additions, 1);
@@ -111,12 +111,12 @@ async fn what_finds_no_place_is_refused_and_what_has_one_still_counts() {
     assert_eq!(additions.add(3, Post::Views, 1), Err(AddError::Full));
     add(&additions, 1);
     posts.database().gates.lost.store(1, Ordering::SeqCst);
-    flusher.flush().await.expect_err("the answer is lost");
+    flusher.flush().await.expect_err("the reply is lost");
     // Additions occupy their places until the database has acknowledged the batch.
     assert_eq!(additions.add(3, Post::Views, 1), Err(AddError::Full));
     flush(&mut flusher).await;
     add(&additions, 3);
-    additions.add(3, Post::Likes, i64::MAX).expect("there is a place");
+    additions.add(3, Post::Likes, i64::MAX).expect("a free place");
     assert_eq!(additions.add(3, Post::Likes, 1), Err(AddError::OutOfRange));
     flush(&mut flusher).await;
     assert_eq!(additions.ledger(), super::ledger([5, 5, 0, 3]));
@@ -124,7 +124,7 @@ async fn what_finds_no_place_is_refused_and_what_has_one_still_counts() {
 }
 
 #[tokio::test]
-async fn what_leaves_its_range_is_dropped_and_everything_else_counts() {
+async fn an_out_of_range_addition_is_dropped_and_the_rest_counts() {
     let posts = posts().await;
     let (additions, mut flusher) = posts.write_behind(10);
     posts.increment(2, Post::Views, i64::MAX).await.expect("it counts");
@@ -138,7 +138,7 @@ async fn what_leaves_its_range_is_dropped_and_everything_else_counts() {
 }
 
 #[tokio::test]
-async fn nothing_waits_any_more_when_it_has_been_stopped() {
+async fn no_additions_are_pending_after_a_stop() {
     let posts = posts().await;
     let (additions, mut flusher) = posts.write_behind(10_000);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -154,14 +154,14 @@ async fn nothing_waits_any_more_when_it_has_been_stopped() {
 }
 
 #[tokio::test]
-async fn a_database_that_takes_nothing_ends_a_shutdown_at_its_deadline() {
-    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+async fn a_shutdown_ends_at_its_deadline_if_the_database_hangs() {
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("enough memory"));
     let posts: Posts = Entities::new(database, MemoryStore::new());
     let (additions, mut flusher) = posts.write_behind(10);
     (0..3).for_each(|id| add(&additions, id));
     posts.database().gates.after_write.close();
     // We can't pause the time earlier because the database runs on a separate thread and has a timeout.
     tokio::time::pause();
-    let error = flusher.run(async {}).await.expect_err("nothing is acknowledged");
+    let error = flusher.run(async {}).await.expect_err("no batch is acknowledged");
     assert_eq!(*error.kind(), EntityErrorKind::Unflushed { additions: 3 });
 }

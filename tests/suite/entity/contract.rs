@@ -16,7 +16,7 @@ macro_rules! every_database {
             $(
                 #[tokio::test]
                 async fn $fact() {
-                    super::$fact(super::SqliteDatabase::in_memory().await.expect("there is memory")).await;
+                    super::$fact(super::SqliteDatabase::in_memory().await.expect("enough memory")).await;
                 }
             )*
         }
@@ -51,17 +51,17 @@ macro_rules! every_database {
 }
 
 every_database! {
-    a_count_begins_at_nothing_and_goes_up_and_down
-    what_was_never_counted_has_no_row
-    ids_that_differ_in_a_byte_are_different_entities
-    a_count_that_would_leave_its_range_is_refused_and_stays
-    increments_at_the_same_time_add_up
-    a_batch_that_is_sent_again_counts_once
-    a_batch_that_is_sent_twice_at_the_same_time_counts_once
-    what_leaves_its_range_holds_up_no_other_row_of_the_batch
-    a_row_is_corrected_only_if_it_has_the_version_that_was_seen
-    entities_come_in_pages_by_their_bytes
-    tables_that_are_there_stay_as_they_are
+    a_count_starts_at_zero_and_goes_up_and_down
+    an_uncounted_entity_has_no_row
+    ids_that_differ_in_one_byte_are_different_entities
+    an_out_of_range_increment_is_rejected_and_changes_nothing
+    concurrent_increments_add_up
+    a_resent_batch_counts_once
+    concurrent_duplicates_of_a_batch_count_once
+    an_out_of_range_row_does_not_block_the_rest_of_the_batch
+    a_correction_requires_the_current_row_version
+    entities_are_paged_in_byte_order
+    existing_tables_are_not_changed
 }
 
 async fn in_a_file(folder: &std::path::Path) -> SqliteDatabase {
@@ -74,19 +74,19 @@ async fn in_a_file(folder: &std::path::Path) -> SqliteDatabase {
 }
 
 pub(super) async fn maria(url: &str) -> MariaDatabase {
-    let pool = sqlx::MySqlPool::connect(url).await.expect("it answers");
+    let pool = sqlx::MySqlPool::connect(url).await.expect("the server replies");
     prepared(MariaDatabase::new(pool)).await
 }
 
 pub(super) async fn postgres(url: &str) -> PostgresDatabase {
-    let pool = sqlx::PgPool::connect(url).await.expect("it answers");
+    let pool = sqlx::PgPool::connect(url).await.expect("the server replies");
     prepared(PostgresDatabase::new(pool)).await
 }
 
 async fn prepared<D: EntityDatabase>(database: D) -> D {
     // Instances may start at the same time.
     let (one, other) = tokio::join!(database.create_tables(), database.create_tables());
-    one.and(other).expect("the tables can be made");
+    one.and(other).expect("the tables can be created");
     database
 }
 
@@ -103,7 +103,7 @@ async fn add(database: &impl EntityDatabase, id: &str, field: &'static str, by: 
 
 async fn rows(database: &impl EntityDatabase, ids: &[&str]) -> Vec<EntityRow> {
     let ids: Vec<_> = ids.iter().map(|text| id(text)).collect();
-    let mut rows = database.read("post", &ids, Post::FIELDS).await.expect("it can be read");
+    let mut rows = database.read("post", &ids, Post::FIELDS).await.expect("readable");
     rows.sort_by_key(|row| (row.id, row.field));
     rows
 }
@@ -117,7 +117,7 @@ fn batch(writer: WriterId, sequence: u64, additions: &[(&str, &'static str, i64)
     EntityBatch { writer, sequence, kind: "post", additions: additions.iter().map(addition).collect() }
 }
 
-async fn a_count_begins_at_nothing_and_goes_up_and_down(database: impl EntityDatabase) {
+async fn a_count_starts_at_zero_and_goes_up_and_down(database: impl EntityDatabase) {
     assert_eq!(add(&database, "1", LIKES, 3).await, Versioned { version: 1, value: 3 });
     assert_eq!(add(&database, "1", LIKES, -5).await, Versioned { version: 2, value: -2 });
     add(&database, "1", VIEWS, 1).await;
@@ -126,13 +126,13 @@ async fn a_count_begins_at_nothing_and_goes_up_and_down(database: impl EntityDat
     assert_eq!(rows(&database, &["1"]).await, [row("1", LIKES, -2, 2), row("1", VIEWS, 1, 1)]);
 }
 
-async fn what_was_never_counted_has_no_row(database: impl EntityDatabase) {
+async fn an_uncounted_entity_has_no_row(database: impl EntityDatabase) {
     add(&database, "2", LIKES, 1).await;
     assert_eq!(rows(&database, &["1", "2", "3"]).await, [row("2", LIKES, 1, 1)]);
     assert_eq!(rows(&database, &[]).await, []);
 }
 
-async fn ids_that_differ_in_a_byte_are_different_entities(database: impl EntityDatabase) {
+async fn ids_that_differ_in_one_byte_are_different_entities(database: impl EntityDatabase) {
     let longest = "x".repeat(EntityId::MAX_BYTES);
     let ids = ["A", "a", "a ", "e", "é", "ß", "ss", "'; --", "%", &longest];
     for (text, by) in ids.iter().zip(1..) {
@@ -143,7 +143,7 @@ async fn ids_that_differ_in_a_byte_are_different_entities(database: impl EntityD
     }
 }
 
-async fn a_count_that_would_leave_its_range_is_refused_and_stays(database: impl EntityDatabase) {
+async fn an_out_of_range_increment_is_rejected_and_changes_nothing(database: impl EntityDatabase) {
     for (entity, most, over) in [("up", i64::MAX, 1), ("down", i64::MIN, -1)] {
         add(&database, entity, LIKES, most).await;
         let refused = database.increment("post", id(entity), LIKES, over).await.expect_err("too much");
@@ -152,7 +152,7 @@ async fn a_count_that_would_leave_its_range_is_refused_and_stays(database: impl 
     }
 }
 
-async fn increments_at_the_same_time_add_up(database: impl EntityDatabase) {
+async fn concurrent_increments_add_up(database: impl EntityDatabase) {
     let tasks: Vec<_> = (0..4)
         .map(|_| {
             let database = database.clone();
@@ -169,7 +169,7 @@ async fn increments_at_the_same_time_add_up(database: impl EntityDatabase) {
     assert_eq!(rows(&database, &["1"]).await, [row("1", LIKES, 200, 100)]);
 }
 
-async fn a_batch_that_is_sent_again_counts_once(database: impl EntityDatabase) {
+async fn a_resent_batch_counts_once(database: impl EntityDatabase) {
     let writer = WriterId::random();
     add(&database, "2", VIEWS, 10).await;
     let first = batch(writer, 1, &[("1", VIEWS, 1), ("2", VIEWS, 2)]);
@@ -188,7 +188,7 @@ async fn a_batch_that_is_sent_again_counts_once(database: impl EntityDatabase) {
     assert_eq!(rows(&database, &["1"]).await, [row("1", VIEWS, 11, 3)]);
 }
 
-async fn a_batch_that_is_sent_twice_at_the_same_time_counts_once(database: impl EntityDatabase) {
+async fn concurrent_duplicates_of_a_batch_count_once(database: impl EntityDatabase) {
     let writer = WriterId::random();
     for sequence in 1..=10 {
         let batch = batch(writer, sequence, &[("1", VIEWS, 1), ("2", VIEWS, 1)]);
@@ -202,7 +202,7 @@ async fn a_batch_that_is_sent_twice_at_the_same_time_counts_once(database: impl 
     assert_eq!(now, [row("1", VIEWS, 10, 10), row("2", VIEWS, 10, 10)]);
 }
 
-async fn what_leaves_its_range_holds_up_no_other_row_of_the_batch(database: impl EntityDatabase) {
+async fn an_out_of_range_row_does_not_block_the_rest_of_the_batch(database: impl EntityDatabase) {
     add(&database, "2", VIEWS, i64::MAX).await;
     let batch = batch(WriterId::random(), 1, &[("1", VIEWS, 1), ("2", VIEWS, 2), ("3", VIEWS, 3)]);
     let verdict = database.apply(&batch).await.expect("the others are applied");
@@ -213,7 +213,7 @@ async fn what_leaves_its_range_holds_up_no_other_row_of_the_batch(database: impl
     assert_eq!(rows(&database, &["2"]).await, [row("2", VIEWS, i64::MAX, 1)]);
 }
 
-async fn a_row_is_corrected_only_if_it_has_the_version_that_was_seen(database: impl EntityDatabase) {
+async fn a_correction_requires_the_current_row_version(database: impl EntityDatabase) {
     let correct = async |seen, value| {
         database.correct("post", id("1"), LIKES, seen, value).await.expect("the database answers")
     };
@@ -227,7 +227,7 @@ async fn a_row_is_corrected_only_if_it_has_the_version_that_was_seen(database: i
     assert_eq!(rows(&database, &["1"]).await, [row("1", LIKES, 8, 3)]);
 }
 
-async fn entities_come_in_pages_by_their_bytes(database: impl EntityDatabase) {
+async fn entities_are_paged_in_byte_order(database: impl EntityDatabase) {
     for text in ["b", "a ", "Z", "é", "a", "10", "9"] {
         add(&database, text, LIKES, 1).await;
         add(&database, text, VIEWS, 1).await;
@@ -235,7 +235,7 @@ async fn entities_come_in_pages_by_their_bytes(database: impl EntityDatabase) {
     let mut pages = Vec::new();
     loop {
         let after = pages.last().copied();
-        let page = database.entities("post", after, 3).await.expect("it can be read");
+        let page = database.entities("post", after, 3).await.expect("readable");
         assert!(page.len() <= 3);
         if page.is_empty() {
             break;
@@ -243,11 +243,11 @@ async fn entities_come_in_pages_by_their_bytes(database: impl EntityDatabase) {
         pages.extend(page);
     }
     assert_eq!(pages, ["10", "9", "Z", "a", "a ", "b", "é"].map(id));
-    assert_eq!(database.entities("group", None, 3).await.expect("it can be read"), []);
+    assert_eq!(database.entities("group", None, 3).await.expect("readable"), []);
 }
 
-async fn tables_that_are_there_stay_as_they_are(database: impl EntityDatabase) {
+async fn existing_tables_are_not_changed(database: impl EntityDatabase) {
     add(&database, "1", LIKES, 1).await;
-    database.create_tables().await.expect("they are there");
+    database.create_tables().await.expect("they exist");
     assert_eq!(rows(&database, &["1"]).await, [row("1", LIKES, 1, 1)]);
 }

@@ -13,20 +13,20 @@ use super::Post;
 const PAGE: &str = include_str!("../../../counter-core/src/guide/entity.rs");
 
 #[test]
-fn operations_and_what_a_recount_found_are_exported_and_documented() {
+fn operation_and_recount_metrics_are_exported_and_documented() {
     let exporter = PrometheusBuilder::new().build_recorder();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     metrics::with_local_recorder(&exporter, || {
         runtime.block_on(async {
-            let database = SqliteDatabase::in_memory().await.expect("there is memory");
+            let database = SqliteDatabase::in_memory().await.expect("enough memory");
             let posts = Entities::<Post, _>::new(database, MemoryStore::new());
             posts.increment(1, Post::Likes, i64::MAX).await.expect("it counts");
             posts.increment(1, Post::Likes, 1).await.expect_err("too much");
-            posts.counts_of(1).await.expect("it can be read");
-            let truth = async |_: Post, ids: Vec<EntityId>| {
+            posts.counts_of(1).await.expect("readable");
+            let source = async |_: Post, ids: Vec<EntityId>| {
                 Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, 0)).collect::<HashMap<_, _>>())
             };
-            posts.reconcile(&truth, Duration::ZERO).await.expect("all can be read");
+            posts.reconcile(&source, Duration::ZERO).await.expect("readable");
         });
     });
     let text = exporter.handle().render();

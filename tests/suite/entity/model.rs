@@ -43,7 +43,7 @@ enum Step {
     /// replies are lost).
     Cache {
         instance: usize,
-        away: bool,
+        unreachable: bool,
         mute: bool,
     },
 }
@@ -57,7 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (id.clone(), by).prop_map(|(id, by)| Step::Add { id, by }),
         2 => any::<bool>().prop_map(|lost| Step::Flush { lost }),
         1 => id.prop_map(|id| Step::Evict { id }),
-        1 => (instance, any::<bool>(), any::<bool>()).prop_map(|(instance, away, mute)| Step::Cache { instance, away, mute }),
+        1 => (instance, any::<bool>(), any::<bool>()).prop_map(|(instance, unreachable, mute)| Step::Cache { instance, unreachable, mute }),
     ]
 }
 
@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Model {
     now: BTreeMap<u64, i64>,
-    been: BTreeMap<u64, BTreeSet<i64>>,
+    previous: BTreeMap<u64, BTreeSet<i64>>,
     waiting: BTreeMap<u64, i64>,
     /// Taken from the pending additions, and possibly written.
     outgoing: Option<BTreeMap<u64, i64>>,
@@ -78,19 +78,19 @@ impl Model {
 
     fn add(&mut self, id: u64, by: i64) {
         let now = self.now(id);
-        self.been.entry(id).or_default().insert(now);
+        self.previous.entry(id).or_default().insert(now);
         *self.now.entry(id).or_default() += by;
     }
 }
 
 async fn run(steps: Vec<Step>) {
-    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("enough memory"));
     let memory = MemoryStore::new();
     let caches = [0, 1].map(|_| Frail::new(memory.clone()));
     let posts = caches.clone().map(|cache| Entities::<Post, _>::new(database.clone(), cache));
     let (additions, mut flusher) = posts[0].write_behind(100);
     let mut model = Model::default();
-    let mut troubled = false;
+    let mut has_failures = false;
     for step in steps {
         match step {
             Step::Increment { instance, id, by } => {
@@ -100,26 +100,27 @@ async fn run(steps: Vec<Step>) {
             }
             Step::Unanswered { instance, id, by } => {
                 database.gates.lost.store(1, Ordering::SeqCst);
-                posts[instance].increment(id, Post::Likes, by).await.expect_err("the answer is lost");
+                posts[instance].increment(id, Post::Likes, by).await.expect_err("the reply is lost");
                 model.add(id, by);
-                troubled = true;
+                has_failures = true;
             }
             Step::Read { instance, ids } => {
                 let asked: Vec<_> = ids.iter().map(|id| EntityId::from(*id)).collect();
-                let counts = posts[instance].counts(&asked).await.expect("it can be read");
+                let counts = posts[instance].counts(&asked).await.expect("readable");
                 for (id, counts) in ids.iter().zip(counts) {
                     let (read, now) = (counts.of(Post::Likes), model.now(*id));
                     // The other instance may owe the cache an update, which can't be seen from this instance.
-                    let been = troubled && model.been.get(id).is_some_and(|been| been.contains(&read));
+                    let previous = has_failures
+                        && model.previous.get(id).is_some_and(|previous| previous.contains(&read));
                     assert!(
-                        read == now || been,
+                        read == now || previous,
                         "{id}: {read}, and is {now}, and was {:?}",
-                        model.been.get(id)
+                        model.previous.get(id)
                     );
                 }
             }
             Step::Add { id, by } => {
-                additions.add(id, Post::Likes, by).expect("there is a place");
+                additions.add(id, Post::Likes, by).expect("a free place");
                 *model.waiting.entry(id).or_default() += by;
             }
             Step::Flush { lost } => {
@@ -131,7 +132,7 @@ async fn run(steps: Vec<Step>) {
                 let flushed = flusher.flush().await;
                 assert_eq!(flushed.is_err(), lost);
                 database.gates.lost.store(0, Ordering::SeqCst);
-                troubled |= lost;
+                has_failures |= lost;
                 // The first attempt is written even if the reply is lost.
                 if fresh {
                     let outgoing = std::mem::take(&mut model.waiting);
@@ -148,44 +149,44 @@ async fn run(steps: Vec<Step>) {
                 }
             }
             Step::Evict { id } => memory.invalidate("post", &[id.into()]).await.expect("memory"),
-            Step::Cache { instance, away, mute } => {
-                caches[instance].be_away(away);
-                caches[instance].be_mute(mute);
-                troubled |= away || mute;
+            Step::Cache { instance, unreachable, mute } => {
+                caches[instance].set_unreachable(unreachable);
+                caches[instance].set_mute(mute);
+                has_failures |= unreachable || mute;
             }
         }
     }
     for cache in &caches {
-        cache.be_away(false);
-        cache.be_mute(false);
+        cache.set_unreachable(false);
+        cache.set_mute(false);
     }
-    flusher.flush().await.expect("the database takes it");
-    flusher.flush().await.expect("the database takes it");
+    flusher.flush().await.expect("the database accepts it");
+    flusher.flush().await.expect("the database accepts it");
     std::mem::take(&mut model.waiting).iter().for_each(|(id, by)| model.add(*id, *by));
     assert_eq!(additions.ledger().pending, 0);
-    quiet(&posts, &database, &model.now).await;
+    assert_converged(&posts, &database, &model.now).await;
 }
 
 /// Checks that cache, database and model agree when there are no more operations.
-async fn quiet(
+async fn assert_converged(
     posts: &[Entities<Post, Gated<SqliteDatabase>>; 2],
     database: &Gated<SqliteDatabase>,
     model: &BTreeMap<u64, i64>,
 ) {
     let now = |id: &EntityId| model.get(&id.parse().expect("a number")).copied().unwrap_or_default();
-    let truth = async |field: Post, ids: Vec<EntityId>| {
+    let source = async |field: Post, ids: Vec<EntityId>| {
         let count = |id: &EntityId| if field == Post::Likes { now(id) } else { 0 };
         Ok::<_, std::io::Error>(ids.iter().map(|id| (*id, count(id))).collect::<HashMap<_, _>>())
     };
     for posts in posts {
-        let drift = posts.reconcile(&truth, Duration::ZERO).await.expect("all can be read");
-        assert_eq!(drift.corrected, 0, "the database has the truth already");
+        let drift = posts.reconcile(&source, Duration::ZERO).await.expect("readable");
+        assert_eq!(drift.corrected, 0, "the database is already correct");
     }
     for id in (0..4).map(EntityId::from) {
-        let rows = database.read("post", &[id], &["likes"]).await.expect("it can be read");
+        let rows = database.read("post", &[id], &["likes"]).await.expect("readable");
         assert_eq!(rows.first().map(|row| row.row.value).unwrap_or_default(), now(&id));
         for posts in posts {
-            assert_eq!(posts.counts_of(id).await.expect("it can be read").of(Post::Likes), now(&id));
+            assert_eq!(posts.counts_of(id).await.expect("readable").of(Post::Likes), now(&id));
         }
     }
 }
@@ -194,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn reads_show_what_a_serial_order_explains_and_in_the_end_all_is_the_same(
+    fn reads_are_serializable_and_all_copies_converge(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

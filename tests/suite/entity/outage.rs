@@ -19,31 +19,30 @@ use crate::support::store;
 const LIMIT: Duration = tests::LIMIT;
 
 async fn likes<D: EntityDatabase>(posts: &Entities<Post, D>, id: u64) -> i64 {
-    posts.counts_of(id).await.expect("it can be read").of(Post::Likes)
+    posts.counts_of(id).await.expect("readable").of(Post::Likes)
 }
 
 /// Builds entities with a cache timeout that is long enough for slow machines.
-fn patient<D: EntityDatabase>(database: D, cache: impl EntityCache) -> Entities<Post, D> {
+fn with_long_timeout<D: EntityDatabase>(database: D, cache: impl EntityCache) -> Entities<Post, D> {
     Entities::builder(database, cache).cache_timeout(LIMIT).build()
 }
 
 /// Recounts with a source that reports this number of likes for the only post.
 async fn recount<D: EntityDatabase>(posts: &Entities<Post, D>, likes: i64) -> (u64, u64) {
-    let truth = async |field: Post, ids: Vec<EntityId>| {
+    let source = async |field: Post, ids: Vec<EntityId>| {
         let count = if field == Post::Likes { likes } else { 0 };
         Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, count)).collect::<HashMap<_, _>>())
     };
-    let drift = posts.reconcile(&truth, Duration::from_millis(1)).await.expect("all can be read");
+    let drift = posts.reconcile(&source, Duration::from_millis(1)).await.expect("readable");
     (drift.corrected, drift.copies)
 }
 
 #[tokio::test]
-async fn a_cache_that_dies_between_the_two_writes_costs_no_increment_and_leaves_no_wrong_copy_after_a_recount()
- {
+async fn a_cache_crash_loses_no_increment_and_a_recount_removes_the_stale_copy() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let database = Gated::new(SqliteDatabase::in_memory().await.expect("there is memory"));
-    let writer: Entities<Post, _> = patient(database.clone(), store(&server.url()).await);
-    let other: Entities<Post, _> = patient(database.clone(), store(&server.url()).await);
+    let database = Gated::new(SqliteDatabase::in_memory().await.expect("enough memory"));
+    let writer: Entities<Post, _> = with_long_timeout(database.clone(), store(&server.url()).await);
+    let other: Entities<Post, _> = with_long_timeout(database.clone(), store(&server.url()).await);
     assert_eq!(likes(&writer, 1).await, 0);
     database.gates.after_write.close();
     let dies = async {
@@ -57,20 +56,19 @@ async fn a_cache_that_dies_between_the_two_writes_costs_no_increment_and_leaves_
     assert_eq!(likes(&writer, 1).await, 1);
     server.restart();
     let there = async || other.cache().lock("other", lease()).await.is_ok();
-    until("the cache is there", LIMIT, there).await;
+    until("the cache is available", LIMIT, there).await;
     assert_eq!(recount(&other, 1).await.0, 0);
     assert_eq!((likes(&other, 1).await, likes(&writer, 1).await), (1, 1));
 }
 
 #[tokio::test]
-async fn a_copy_of_which_one_who_died_told_nobody_is_out_of_date_until_a_recount_reports_it() {
-    let (database, memory) =
-        (SqliteDatabase::in_memory().await.expect("there is memory"), MemoryStore::new());
+async fn a_copy_left_stale_by_a_dead_writer_is_reported_by_a_recount() {
+    let (database, memory) = (SqliteDatabase::in_memory().await.expect("enough memory"), MemoryStore::new());
     let cache = Frail::new(memory.clone());
     let writer: Entities<Post, _> = Entities::new(database.clone(), cache.clone());
     let other: Entities<Post, _> = Entities::new(database, memory);
     assert_eq!(likes(&other, 1).await, 0);
-    cache.be_away(true);
+    cache.set_unreachable(true);
     assert_eq!(writer.increment(1, Post::Likes, 1).await.expect("it counts"), 1);
     drop(writer);
     assert_eq!(likes(&other, 1).await, 0);
@@ -83,22 +81,22 @@ fn lease() -> counter_core::entity::EntityLease {
 }
 
 #[tokio::test]
-async fn what_the_one_who_wrote_owes_is_removed_before_he_asks_again() {
+async fn a_writer_removes_its_stale_copies_before_the_next_read() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let database = SqliteDatabase::in_memory().await.expect("there is memory");
-    let posts: Entities<Post, _> = patient(database, store(&server.url()).await);
+    let database = SqliteDatabase::in_memory().await.expect("enough memory");
+    let posts: Entities<Post, _> = with_long_timeout(database, store(&server.url()).await);
     assert_eq!(likes(&posts, 1).await, 0);
     server.kill();
     assert_eq!(posts.increment(1, Post::Likes, 1).await.expect("it counts"), 1);
     server.restart();
     let there = async || posts.cache().lock("it", lease()).await.is_ok();
-    until("the cache is there", LIMIT, there).await;
+    until("the cache is available", LIMIT, there).await;
     assert_eq!(server.strings(&["HMGET", "access:entity:post:1", "likes"]), ["0 0"]);
     let copied = async || {
         assert_eq!(likes(&posts, 1).await, 1);
         server.strings(&["HMGET", "access:entity:post:1", "likes"]) == ["1 1"]
     };
-    until("the cache is asked again", LIMIT, copied).await;
+    until("the cache is called again", LIMIT, copied).await;
 }
 
 /// Increments across a database restart: acknowledged increments must be stored, and unconfirmed increments
@@ -122,8 +120,8 @@ async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut rest
     kill();
     for _ in 0..3 {
         like(&mut counted, &mut unconfirmed).await;
-        additions.add(3, Post::Views, 1).expect("there is a place");
-        flusher.flush().await.expect_err("nobody is there");
+        additions.add(3, Post::Views, 1).expect("a free place");
+        flusher.flush().await.expect_err("nothing listens");
     }
     assert_eq!(counted, 10);
     // Warm entities can still be read.
@@ -134,9 +132,9 @@ async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut rest
     for _ in 0..10 {
         like(&mut counted, &mut unconfirmed).await;
     }
-    until("the batch is taken", LIMIT, async || flusher.flush().await.is_ok()).await;
+    until("the batch is accepted", LIMIT, async || flusher.flush().await.is_ok()).await;
     flusher.flush().await.expect("the rest");
-    assert_eq!(posts.counts_of(3).await.expect("it can be read").of(Post::Views), 3);
+    assert_eq!(posts.counts_of(3).await.expect("readable").of(Post::Views), 3);
     let now = likes(&posts, 1).await;
     assert!(
         (counted..=counted + unconfirmed).contains(&now),
@@ -145,22 +143,22 @@ async fn outage<D: EntityDatabase>(database: D, mut kill: impl FnMut(), mut rest
 }
 
 #[tokio::test]
-async fn a_postgres_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
+async fn a_postgres_crash_keeps_acknowledged_increments_and_doubles_no_batch() {
     let server = Postgres::start();
     postgres(&server.url()).await;
     let options = sqlx::postgres::PgPoolOptions::new().acquire_timeout(Duration::from_secs(2));
-    let pool = options.connect(&server.url()).await.expect("it answers");
+    let pool = options.connect(&server.url()).await.expect("the server replies");
     let database = PostgresDatabase::new(pool);
     let server = RefCell::new(server);
     outage(database, || server.borrow_mut().kill(), || server.borrow_mut().restart()).await;
 }
 
 #[tokio::test]
-async fn a_mariadb_that_dies_loses_no_increment_that_it_answered_and_doubles_no_batch() {
+async fn a_mariadb_crash_keeps_acknowledged_increments_and_doubles_no_batch() {
     let server = MariaDb::start();
     maria(&server.url()).await;
     let options = sqlx::mysql::MySqlPoolOptions::new().acquire_timeout(Duration::from_secs(2));
-    let pool = options.connect(&server.url()).await.expect("it answers");
+    let pool = options.connect(&server.url()).await.expect("the server replies");
     let database = MariaDatabase::new(pool);
     let server = RefCell::new(server);
     outage(database, || server.borrow_mut().kill(), || server.borrow_mut().restart()).await;

@@ -47,15 +47,15 @@ impl Progress {
         id: EntityId,
     ) {
         match (self.actor, self.step) {
-            (Actor::Reader, 0) => drop(look(cache, id, self.lease).await),
+            (Actor::Reader, 0) => drop(lookup(cache, id, self.lease).await),
             (Actor::Reader, 1) => {
-                self.read = database.read("post", &[id], Post::FIELDS).await.expect("it can be read");
+                self.read = database.read("post", &[id], Post::FIELDS).await.expect("readable");
             }
             (Actor::Reader, _) => {
                 let row = |name| self.read.iter().find(|row| row.field == name).map(|row| row.row);
                 let fields = Post::FIELDS.iter().map(|name| (*name, row(*name).unwrap_or_default()));
                 let copy = EntityCopy { id, fields: fields.collect(), ttl: Duration::from_secs(60) };
-                cache.store("post", &[copy], self.lease).await.expect("it can be written");
+                cache.store("post", &[copy], self.lease).await.expect("writable");
             }
             (Actor::Writer, 0) => {
                 let row = database.increment("post", id, "likes", 1).await.expect("it counts");
@@ -63,7 +63,7 @@ impl Progress {
             }
             (Actor::Writer, _) => {
                 let change = self.wrote.expect("the first step");
-                cache.update("post", &[change]).await.expect("it can be written");
+                cache.update("post", &[change]).await.expect("writable");
             }
             (Actor::Evictor, _) => evict(id).await,
         }
@@ -71,8 +71,8 @@ impl Progress {
     }
 }
 
-async fn look(cache: &impl EntityCache, id: EntityId, lease: EntityLease) -> EntityFound {
-    let found = cache.read("post", &[id], Post::FIELDS, lease).await.expect("it can be read");
+async fn lookup(cache: &impl EntityCache, id: EntityId, lease: EntityLease) -> EntityFound {
+    let found = cache.read("post", &[id], Post::FIELDS, lease).await.expect("readable");
     found.into_iter().next().expect("one")
 }
 
@@ -102,7 +102,7 @@ impl Ids {
 
 /// Checks each order of these actors: if there is a cached copy, it must match the database.
 async fn check(cache: &impl EntityCache, evict: &impl AsyncFn(EntityId), ids: &mut Ids, actors: &[Actor]) {
-    let database = SqliteDatabase::in_memory().await.expect("there is memory");
+    let database = SqliteDatabase::in_memory().await.expect("enough memory");
     let steps = |actor: &Actor| match actor {
         Actor::Reader => 3,
         Actor::Writer => 2,
@@ -123,8 +123,8 @@ async fn check(cache: &impl EntityCache, evict: &impl AsyncFn(EntityId), ids: &m
                 progress[place].advance(&database, cache, evict, id).await;
             }
             let lease = EntityLease { token: 99, ttl: Duration::from_secs(60) };
-            if let EntityFound::Warm(counts) = look(cache, id, lease).await {
-                let rows = database.read("post", &[id], &["likes"]).await.expect("it can be read");
+            if let EntityFound::Warm(counts) = lookup(cache, id, lease).await {
+                let rows = database.read("post", &[id], &["likes"]).await.expect("readable");
                 let truth = rows.first().map(|row| row.row.value).unwrap_or_default();
                 assert_eq!(counts, [0, truth], "{actors:?} in the order {order:?}, begun: {begun}");
                 warm += 1;
@@ -144,19 +144,19 @@ async fn check_all(cache: &impl EntityCache, evict: impl AsyncFn(EntityId)) {
 }
 
 #[tokio::test]
-async fn no_order_of_readers_and_writers_leaves_a_wrong_copy_in_memory() {
+async fn no_order_of_reads_and_writes_leaves_a_stale_copy_in_memory() {
     let cache = MemoryStore::new();
-    check_all(&cache, async |id| cache.invalidate("post", &[id]).await.expect("it can be written")).await;
+    check_all(&cache, async |id| cache.invalidate("post", &[id]).await.expect("writable")).await;
 }
 
 #[tokio::test]
-async fn no_order_of_readers_and_writers_leaves_a_wrong_copy_in_redis() {
+async fn no_order_of_reads_and_writes_leaves_a_stale_copy_in_redis() {
     let server = RedisServer::start();
     check_all(&store(&server.url()).await, async |id| evict(&server, id)).await;
 }
 
 #[tokio::test]
-async fn no_order_of_readers_and_writers_leaves_a_wrong_copy_in_redis_without_scripts() {
+async fn no_order_leaves_a_stale_copy_in_redis_without_scripts() {
     let server = without_scripts();
     check_all(&store(&server.url()).await, async |id| evict(&server, id)).await;
 }

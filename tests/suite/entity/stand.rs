@@ -8,7 +8,7 @@ use counter_core::entity::{
     EntityApplyOutcome, EntityAudit, EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError,
     EntityErrorKind, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
 };
-use counter_core::stores::Answer;
+use counter_core::stores::StoreFuture;
 use counter_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
@@ -148,31 +148,31 @@ impl<D: EntityDatabase> EntityDatabase for Gated<D> {
 #[derive(Clone, Debug)]
 pub(super) struct Frail<C> {
     inner: C,
-    away: Arc<AtomicBool>,
+    unreachable: Arc<AtomicBool>,
     mute: Arc<AtomicBool>,
     hung: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
-    asked: Arc<AtomicU64>,
+    calls: Arc<AtomicU64>,
 }
 
 impl<C> Frail<C> {
     pub(super) fn new(inner: C) -> Self {
-        let (away, mute, hung, panics) = Default::default();
-        Self { inner, away, mute, hung, panics, asked: Arc::default() }
+        let (unreachable, mute, hung, panics) = Default::default();
+        Self { inner, unreachable, mute, hung, panics, calls: Arc::default() }
     }
 
     /// Makes the cache unreachable.
-    pub(super) fn be_away(&self, away: bool) {
-        self.away.store(away, Ordering::SeqCst);
+    pub(super) fn set_unreachable(&self, unreachable: bool) {
+        self.unreachable.store(unreachable, Ordering::SeqCst);
     }
 
     /// Makes the cache process calls without a reply.
-    pub(super) fn be_mute(&self, mute: bool) {
+    pub(super) fn set_mute(&self, mute: bool) {
         self.mute.store(mute, Ordering::SeqCst);
     }
 
     /// Makes the cache hang.
-    pub(super) fn be_hung(&self, hung: bool) {
+    pub(super) fn set_hung(&self, hung: bool) {
         self.hung.store(hung, Ordering::SeqCst);
     }
 
@@ -182,17 +182,17 @@ impl<C> Frail<C> {
     }
 
     /// Returns the number of calls.
-    pub(super) fn asked(&self) -> u64 {
-        self.asked.load(Ordering::SeqCst)
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
     }
 
     async fn through<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         assert!(!self.panics.load(Ordering::SeqCst), "a cache that panics");
         if self.hung.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        if self.away.load(Ordering::SeqCst) {
+        if self.unreachable.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable));
         }
         let answer = call.await;
@@ -207,7 +207,7 @@ impl<C: EntityCache> EntityCache for Frail<C> {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> Answer<'a, Vec<EntityFound>> {
+    ) -> StoreFuture<'a, Vec<EntityFound>> {
         Box::pin(async move { self.through(self.inner.read(kind, ids, fields, lease)).await })
     }
 
@@ -216,27 +216,27 @@ impl<C: EntityCache> EntityCache for Frail<C> {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> Answer<'a, u64> {
+    ) -> StoreFuture<'a, u64> {
         Box::pin(async move { self.through(self.inner.store(kind, copies, lease)).await })
     }
 
-    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.through(self.inner.update(kind, changes)).await })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> StoreFuture<'a, EntityAudit> {
         Box::pin(async move { self.through(self.inner.audit(kind, rows)).await })
     }
 
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.through(self.inner.invalidate(kind, ids)).await })
     }
 
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, bool> {
         Box::pin(async move { self.through(self.inner.lock(kind, lease)).await })
     }
 
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.through(self.inner.unlock(kind, lease)).await })
     }
 }

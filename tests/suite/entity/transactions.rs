@@ -33,11 +33,11 @@ macro_rules! check {
             }
             count
         };
-        let shown = async || posts.counts_of(1).await.expect("it can be read").of(Post::Likes);
+        let shown = async || posts.counts_of(1).await.expect("readable").of(Post::Likes);
         let written = async || {
             let difference = "SELECT COALESCE((SELECT value FROM access_entity), 0), \
                               (SELECT COUNT(*) FROM own_rows)";
-            sqlx::query_as::<_, (i64, i64)>(difference).fetch_one(&pool).await.expect("it can be read")
+            sqlx::query_as::<_, (i64, i64)>(difference).fetch_one(&pool).await.expect("readable")
         };
 
         // Roll back.
@@ -71,24 +71,24 @@ macro_rules! check {
     };
 }
 #[tokio::test]
-async fn sqlite_writes_a_count_with_its_row_or_not_at_all() {
-    check!(SqliteDatabase::in_memory().await.expect("there is memory"));
+async fn sqlite_writes_a_count_and_its_row_atomically() {
+    check!(SqliteDatabase::in_memory().await.expect("enough memory"));
 }
 
 #[tokio::test]
-async fn mariadb_writes_a_count_with_its_row_or_not_at_all() {
+async fn mariadb_writes_a_count_and_its_row_atomically() {
     let server = MariaDb::start();
     check!(maria(&server.url()).await);
 }
 
 #[tokio::test]
-async fn postgres_writes_a_count_with_its_row_or_not_at_all() {
+async fn postgres_writes_a_count_and_its_row_atomically() {
     let server = Postgres::start();
     check!(postgres(&server.url()).await);
 }
 
 #[tokio::test]
-async fn a_writer_that_begins_waits_for_no_fence_of_another() {
+async fn a_new_writer_does_not_wait_for_other_fences() {
     let server = MariaDb::start();
     let database = maria(&server.url()).await;
     let first = |writer, id: u64| {
@@ -104,14 +104,14 @@ async fn a_writer_that_begins_waits_for_no_fence_of_another() {
     let fence = sqlx::query(fence).bind(busy.to_string());
     fence.execute(&mut *other).await.expect("it is locked");
     let applied = timeout(LIMIT, database.apply(&first(WriterId::random(), 2))).await;
-    let EntityApplyOutcome { rows, .. } = applied.expect("it waits for nobody").expect("it is applied");
+    let EntityApplyOutcome { rows, .. } = applied.expect("it does not wait").expect("it is applied");
     assert!(rows.is_some());
     other.rollback().await.expect("it is rolled back");
 }
 
 #[tokio::test]
-async fn fences_of_writers_that_were_silent_for_a_month_are_removed_by_the_clock_of_the_database() {
-    let database = SqliteDatabase::in_memory().await.expect("there is memory");
+async fn fences_idle_for_a_month_by_the_database_clock_are_removed() {
+    let database = SqliteDatabase::in_memory().await.expect("enough memory");
     for (writer, age) in [("silent", 31 * 86_400), ("quiet", 29 * 86_400)] {
         let insert = "INSERT INTO access_entity_fence VALUES (?, 1, 0, strftime('%s', 'now') - ?)";
         let insert = sqlx::query(insert).bind(writer).bind(age);

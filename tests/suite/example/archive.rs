@@ -18,35 +18,37 @@ use super::program::{LIMIT, Site, command};
 use super::store::{start_in, total, until_counted, visit};
 use crate::support::{count_at, name, precision, store};
 
-const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
+const AUTHORIZATION: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
 
 /// Records five hits of a visitor two days ago, and waits until they are in the archive.
-async fn count_before(site: &Site) {
+async fn record_old_hits(site: &Site) {
     let at = Timestamp::now().minus(2 * 86_400).as_unix();
     let record = json!({"counter": "old", "at": at, "n": 5, "visitor": "ann"}).to_string();
     let path = "/admin/stats/api/hits?producer=a&number=1";
-    let told = post(site.address, path, &[SHOWN], &record).await;
-    assert_eq!(told.status, 200, "{}", told.body);
+    let response = post(site.address, path, &[AUTHORIZATION], &record).await;
+    assert_eq!(response.status, 200, "{}", response.body);
     // Hits and visitors of an hour and a day. The audit also copies hits that arrive after the first copy.
     until("the archive has them", LIMIT, async || audit(site, "").await["compared"] == 4).await;
 }
 
 async fn audit(site: &Site, question: &str) -> Value {
-    let told = post(site.address, &format!("/admin/stats/api/audit{question}"), &[SHOWN], "").await;
-    assert_eq!(told.status, 200, "{}\n{}", told.body, site.process);
-    serde_json::from_str(&told.body).expect("JSON")
+    let response =
+        post(site.address, &format!("/admin/stats/api/audit{question}"), &[AUTHORIZATION], "").await;
+    assert_eq!(response.status, 200, "{}\n{}", response.body, site.process);
+    serde_json::from_str(&response.body).expect("JSON")
 }
 
 /// Checks the numbers of two days ago, which may come from either store.
-async fn check_before(site: &Site) {
+async fn check_old_hits(site: &Site) {
     assert_eq!(total(site, "old").await, 5);
-    assert_eq!(site.ask("total?counter=old&precision=3600").await["total"], 5);
-    assert_eq!(site.ask("lifetimes?counter=old").await["lifetimes"][0]["total"], 5);
+    assert_eq!(site.fetch("total?counter=old&precision=3600").await["total"], 5);
+    assert_eq!(site.fetch("lifetimes?counter=old").await["lifetimes"][0]["total"], 5);
     for precision in [3600, 86_400] {
         let question = format!("uniques?counter=old&precision={precision}");
-        assert_eq!(site.ask(&question).await["uniques"], 1, "{precision}");
+        assert_eq!(site.fetch(&question).await["uniques"], 1, "{precision}");
     }
-    let page = get(site.address, "/admin/stats/counter?counter=old&precision=86400&span=10", &[SHOWN]).await;
+    let page =
+        get(site.address, "/admin/stats/counter?counter=old&precision=86400&span=10", &[AUTHORIZATION]).await;
     assert!(page.body.contains(">5</td>"), "{}", page.body);
 }
 
@@ -62,8 +64,8 @@ async fn repair(mut site: Site, folder: &Path, settings: &[&str]) {
     assert_eq!(audit(&site, "").await["differing"], 0);
     stop(&mut site).await;
     let mut site = start_in(folder, settings).await;
-    assert_eq!(get(site.address, "/admin/stats/api/audit", &[SHOWN]).await.status, 404);
-    check_before(&site).await;
+    assert_eq!(get(site.address, "/admin/stats/api/audit", &[AUTHORIZATION]).await.status, 404);
+    check_old_hits(&site).await;
     stop(&mut site).await;
 }
 
@@ -73,23 +75,23 @@ async fn stop(site: &mut Site) {
 }
 
 #[tokio::test]
-async fn closed_hours_of_a_redis_that_is_lost_are_shown_from_the_archive_and_return_when_they_are_asked_to() {
+async fn hours_lost_in_redis_are_read_from_the_archive_and_can_be_restored() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     let near = ["--redis", &redis.url(), "--spool", "spool"];
     let settings = [&near[..], &["--archive", "sqlite:archive.db", "--archive-interval", "0.05"]].concat();
     let mut site = start_in(folder.path(), &settings).await;
     let file = folder.path().join("archive.db");
     let named = |line: &str| {
-        line.contains(&format!("kept in Redis, and for years in {}", file.display())).then_some(())
+        line.contains(&format!("stored in Redis, and archived in {}", file.display())).then_some(())
     };
     site.process.wait_line(named, LIMIT).await;
-    count_before(&site).await;
+    record_old_hits(&site).await;
     visit(&site, 3).await;
     until_counted(&site, 3).await;
     site.process.kill();
 
     let mut site = start_in(folder.path(), &settings).await;
-    check_before(&site).await;
+    check_old_hits(&site).await;
     visit(&site, 2).await;
     until_counted(&site, 5).await;
     stop(&mut site).await;
@@ -97,24 +99,24 @@ async fn closed_hours_of_a_redis_that_is_lost_are_shown_from_the_archive_and_ret
     let site = start_in(folder.path(), &settings).await;
     assert_eq!(total(&site, "hits").await, 5);
     redis.command(&["FLUSHALL"]);
-    check_before(&site).await;
+    check_old_hits(&site).await;
     visit(&site, 1).await;
     until_counted(&site, 1).await;
-    check_before(&site).await;
+    check_old_hits(&site).await;
     repair(site, folder.path(), &near).await;
 }
 
 #[tokio::test]
-async fn closed_hours_of_a_file_that_is_lost_are_shown_from_the_archive_and_return_when_they_are_asked_to() {
+async fn hours_of_a_lost_file_are_read_from_the_archive_and_can_be_restored() {
     let (postgres, folder) = (Postgres::shared(), TempDir::new().expect("a folder"));
     let settings = ["--archive", &postgres.database(), "--archive-interval", "0.05", "--spool", "spool"];
     let mut site = start_in(folder.path(), &settings).await;
-    count_before(&site).await;
+    record_old_hits(&site).await;
     visit(&site, 3).await;
     until_counted(&site, 3).await;
     stop(&mut site).await;
     let mut site = start_in(folder.path(), &settings).await;
-    check_before(&site).await;
+    check_old_hits(&site).await;
     assert_eq!(total(&site, "hits").await, 3);
     stop(&mut site).await;
 
@@ -124,7 +126,7 @@ async fn closed_hours_of_a_file_that_is_lost_are_shown_from_the_archive_and_retu
     }
     let site = start_in(folder.path(), &settings).await;
     assert_eq!(total(&site, "hits").await, 0);
-    check_before(&site).await;
+    check_old_hits(&site).await;
     repair(site, folder.path(), &[]).await;
 }
 
@@ -140,7 +142,7 @@ async fn closed(store: &impl Store, now: Timestamp) -> Vec<Vec<Sample>> {
 }
 
 #[tokio::test]
-async fn after_a_stop_closed_buckets_are_in_the_archive_and_another_program_may_copy_at_once() {
+async fn a_shutdown_archives_closed_buckets_and_releases_the_lease() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     let (near, now) = (store(&redis.url()).await, Timestamp::now());
     for ago in 0..60 {
@@ -151,12 +153,12 @@ async fn after_a_stop_closed_buckets_are_in_the_archive_and_another_program_may_
     let redis_url = redis.url();
     let settings = ["--redis", &redis_url, "--archive", "sqlite:archive.db", "--archive-interval", "0.05"];
     let archive = format!("sqlite:{}", folder.path().join("archive.db").display());
-    let mut shown = Vec::new();
+    let mut totals = Vec::new();
     for _ in 0..2 {
         let mut site = start_in(folder.path(), &settings).await;
         let far = SqlStore::connect(&archive).await.expect("the program has made it");
         until("they are copied", LIMIT, async || closed(&far, now).await == expected).await;
-        shown.push(site.ask("total?counter=old&precision=3600").await["total"].clone());
+        totals.push(site.fetch("total?counter=old&precision=3600").await["total"].clone());
         stop(&mut site).await;
         assert_eq!(closed(&far, now).await, expected);
         let old = [name("old")];
@@ -166,14 +168,14 @@ async fn after_a_stop_closed_buckets_are_in_the_archive_and_another_program_may_
         );
         let another = WriterId::random();
         let hour = Duration::from_secs(3600);
-        assert!(far.lease(another, hour).await.expect("it is there"), "the program gave its lease back");
+        assert!(far.lease(another, hour).await.expect("it is there"), "the program has released the lease");
         far.release(another).await.expect("it is there");
     }
-    assert_eq!(shown, [json!(60), json!(60)]);
+    assert_eq!(totals, [json!(60), json!(60)]);
 }
 
 #[tokio::test]
-async fn an_archive_that_is_lost_is_filled_again_from_the_store() {
+async fn a_lost_archive_is_filled_from_the_store() {
     let folder = TempDir::new().expect("a folder");
     let of = |file: &str| ["--archive".to_owned(), format!("sqlite:{file}")];
     for file in ["one.db", "another.db"] {
@@ -181,7 +183,7 @@ async fn an_archive_that_is_lost_is_filled_again_from_the_store() {
         let settings = [&flag, &archive, "--archive-interval", "0.05"];
         let mut site = start_in(folder.path(), &settings).await;
         match file {
-            "one.db" => count_before(&site).await,
+            "one.db" => record_old_hits(&site).await,
             _ => until("it is copied", LIMIT, async || audit(&site, "").await["compared"] == 4).await,
         }
         assert_eq!(audit(&site, "").await["differing"], 0);
@@ -190,20 +192,20 @@ async fn an_archive_that_is_lost_is_filled_again_from_the_store() {
 }
 
 #[tokio::test]
-async fn an_archive_that_is_the_store_or_no_database_is_refused() {
+async fn an_archive_must_be_a_database_other_than_the_store() {
     let (postgres, folder) = (Postgres::shared(), TempDir::new().expect("a folder"));
     std::fs::write(folder.path().join("access-counter.db"), "").expect("a file");
     symlink("access-counter.db", folder.path().join("link.db")).expect("a link");
     let absolute = format!("sqlite:{}", folder.path().join("access-counter.db").display());
     let database = postgres.database();
     for (settings, words) in [
-        (&["--archive", "sqlite:access-counter.db"][..], "is the same database"),
-        (&["--archive", "sqlite://access-counter.db?mode=rwc"], "is the same database"),
-        (&["--archive", &absolute], "is the same database"),
-        (&["--archive", "sqlite:link.db"], "is the same database"),
-        (&["--store", &database, "--archive", &database], "is the same database"),
-        (&["--archive", "redis://127.0.0.1:1"], "is a database: sqlite:, postgres: or mysql:"),
-        (&["--archive", "memory:"], "is a database: sqlite:, postgres: or mysql:"),
+        (&["--archive", "sqlite:access-counter.db"][..], "must not be the same database"),
+        (&["--archive", "sqlite://access-counter.db?mode=rwc"], "must not be the same database"),
+        (&["--archive", &absolute], "must not be the same database"),
+        (&["--archive", "sqlite:link.db"], "must not be the same database"),
+        (&["--store", &database, "--archive", &database], "must not be the same database"),
+        (&["--archive", "redis://127.0.0.1:1"], "must be a database: sqlite:, postgres: or mysql:"),
+        (&["--archive", "memory:"], "must be a database: sqlite:, postgres: or mysql:"),
         (&["--archive", "sqlite:missing/archive.db"], "missing/archive.db cannot be opened"),
     ] {
         let mut command = command().await;
@@ -213,6 +215,6 @@ async fn an_archive_that_is_the_store_or_no_database_is_refused() {
         }
         let mut process = Process::start(&mut command);
         assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{settings:?}: {process}");
-        until("it says why", LIMIT, async || process.to_string().contains(words)).await;
+        until("the reason is printed", LIMIT, async || process.to_string().contains(words)).await;
     }
 }

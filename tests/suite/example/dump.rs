@@ -42,7 +42,7 @@ fn entries(summary: &Value) -> u64 {
 }
 
 #[tokio::test]
-async fn a_file_moves_to_redis_once_however_often_it_is_restored() {
+async fn a_file_is_restored_to_redis_once_even_if_repeated() {
     let folder = tempfile::tempdir().expect("there is space");
     let (from, _store) = count(&folder.path().join("counts.db"), 30).await;
     for (file, is_compressed) in [("dump.ndjson", false), ("dump.ndjson.gz", true)] {
@@ -77,7 +77,7 @@ async fn numbers(store: &(impl Store + UniqueStore + Clone)) -> (u64, Vec<Distin
 }
 
 #[tokio::test]
-async fn unique_counters_move_with_visits_from_redis_to_a_file_and_back() {
+async fn visits_and_unique_counters_move_from_redis_to_a_file_and_back() {
     let (redis, back, folder) =
         (RedisServer::start(), RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let from = store(&redis.url()).await;
@@ -118,23 +118,23 @@ async fn unique_counters_move_with_visits_from_redis_to_a_file_and_back() {
     let text = fs::read_to_string(&there).expect("a dump");
     let lines: Vec<_> = text.lines().collect();
     let last = lines.iter().rposition(|line| line.starts_with("{\"unique\":")).expect("there are some");
-    for (left, told) in [
-        ([&lines[..last], &lines[last + 1..]].concat(), "the unique counters end after line"),
-        ([&lines[..3], &lines[4..]].concat(), "expected the line 4 of the unique counters, not 5"),
-        (lines[..last].to_vec(), "the unique counters end after line"),
-        (lines[..=last].to_vec(), "the dump ends after line 0, which is not its last"),
+    for (left, message) in [
+        ([&lines[..last], &lines[last + 1..]].concat(), "the unique counters end early at line"),
+        ([&lines[..3], &lines[4..]].concat(), "expected line 4 of the unique counters, not 5"),
+        (lines[..last].to_vec(), "the unique counters end early at line"),
+        (lines[..=last].to_vec(), "the dump is truncated after line 0"),
     ] {
         let torn = folder.path().join("torn.ndjson");
         fs::write(&torn, left.join("\n")).expect("there is space");
         let new = format!("sqlite:{}", folder.path().join("new.db").display());
         let mut restore = run("restore", &new, &torn).await;
         assert_eq!(restore.wait(LIMIT).await.code(), Some(1));
-        restore.wait_error_line(|line| line.contains(told).then_some(()), LIMIT).await;
+        restore.wait_error_line(|line| line.contains(message).then_some(()), LIMIT).await;
     }
 }
 
 #[tokio::test]
-async fn a_dump_goes_through_pipes() {
+async fn a_dump_can_be_piped() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let (from, _store) = count(&folder.path().join("counts.db"), 3).await;
     let example = process::example().await;
@@ -144,7 +144,7 @@ async fn a_dump_goes_through_pipes() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_damaged_says_where_and_a_torn_one_that_it_is() {
+async fn damaged_and_truncated_dumps_are_reported_with_the_line() {
     let folder = tempfile::tempdir().expect("there is space");
     let (from, _store) = count(&folder.path().join("counts.db"), 30).await;
     let file = folder.path().join("dump.ndjson");
@@ -153,11 +153,11 @@ async fn a_file_that_is_damaged_says_where_and_a_torn_one_that_it_is() {
     let lines: Vec<_> = text.lines().collect();
     let damaged = [&lines[..7], &["192.0.2.1 - a line of a log"], &lines[8..]].concat().join("\n");
     let long = [&lines[..7], &[&*"x".repeat(10_000_000)]].concat().join("\n");
-    for (text, told) in [
+    for (text, message) in [
         (damaged, "line 8 of the dump: expected a line of a dump"),
         (long, "line 8 of the dump: expected a line of at most 65536 bytes"),
-        (lines[..20].join("\n"), "the dump ends after line 20, which is not its last"),
-        (String::new(), "the dump ends after line 0, which is not its last"),
+        (lines[..20].join("\n"), "the dump is truncated after line 20"),
+        (String::new(), "the dump is truncated after line 0"),
     ] {
         fs::write(&file, text).expect("there is space");
         let mut restore =
@@ -166,12 +166,12 @@ async fn a_file_that_is_damaged_says_where_and_a_torn_one_that_it_is() {
         let error = restore
             .wait_error_line(|line| line.contains("dump.ndjson").then(|| line.to_owned()), LIMIT)
             .await;
-        assert!(error.contains(told) && !error.contains("192.0.2.1"), "{error}");
+        assert!(error.contains(message) && !error.contains("192.0.2.1"), "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_restores_that_are_killed_again_and_again_add_each_line_once() {
+async fn restores_killed_again_and_again_add_all_lines_once() {
     let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let folder = tempfile::tempdir().expect("there is space");
     let mut random = Random::storm("of killed restores");
@@ -199,14 +199,14 @@ async fn two_restores_that_are_killed_again_and_again_add_each_line_once() {
 }
 
 #[tokio::test]
-async fn a_dump_is_refused_by_the_store_that_it_was_made_from() {
+async fn a_dump_cannot_be_restored_into_the_source_store() {
     let folder = tempfile::tempdir().expect("there is space");
     let (url, store) = count(&folder.path().join("counts.db"), 3).await;
     let file = folder.path().join("dump.ndjson");
     summary(run("dump", &url, &file).await).await;
     let mut program = run("restore", &url, &file).await;
     assert_eq!(program.wait(LIMIT).await.code(), Some(1), "{program}");
-    let words = "would count twice: restore it into an empty store or namespace";
-    until("it says why", LIMIT, async || program.to_string().contains(words)).await;
+    let words = "would be counted twice: restore it into an empty store or namespace";
+    until("the reason is printed", LIMIT, async || program.to_string().contains(words)).await;
     assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1)]);
 }

@@ -17,12 +17,12 @@ use crate::support::{BOT, BROWSER};
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
-async fn views_and_readers_of_a_post_are_counted_along_with_the_requests() {
+async fn views_and_readers_of_a_post_are_counted_with_the_requests() {
     check_views(&[]).await;
 }
 
 #[tokio::test]
-async fn with_redis_views_and_readers_are_counted_the_same() {
+async fn views_and_readers_are_also_counted_with_redis() {
     let redis = RedisServer::start();
     check_views(&["--redis", &redis.url()]).await;
     let readers = redis.strings(&["KEYS", "access:window:86400:(readers)post=1:*:tokens"]);
@@ -53,7 +53,7 @@ async fn check_views(arguments: &[&str]) {
 }
 
 #[tokio::test]
-async fn whatever_is_liked_followed_or_joined_counts_once_and_may_be_taken_back() {
+async fn likes_follows_and_joins_count_once_and_can_be_undone() {
     let site = Site::start(&[]).await;
     for (page, of, on, off, word) in [
         ("/posts/1", "/posts/1", "like", "unlike", "Likes"),
@@ -64,20 +64,20 @@ async fn whatever_is_liked_followed_or_joined_counts_once_and_may_be_taken_back(
         for (member, verb, count) in
             [(2, off, 0), (2, on, 1), (2, on, 1), (3, on, 2), (2, off, 1), (2, off, 1), (3, off, 0)]
         {
-            let answer = send(&site, &format!("{of}/{verb}"), &format!("member={member}")).await;
-            assert_eq!(answer.status, 303, "{of}/{verb}: {}", answer.body);
-            let shown = look(&site, page).await;
-            assert!(shown.contains(&format!("{word}: {count}.")), "{of}/{verb} by {member}: {shown}");
+            let response = send(&site, &format!("{of}/{verb}"), &format!("member={member}")).await;
+            assert_eq!(response.status, 303, "{of}/{verb}: {}", response.body);
+            let page_text = view_as_bot(&site, page).await;
+            assert!(page_text.contains(&format!("{word}: {count}.")), "{of}/{verb} by {member}: {page_text}");
         }
         for (path, member) in [(of, 99), (&*of.replace('1', "99"), 2)] {
-            let answer = send(&site, &format!("{path}/{on}"), &format!("member={member}")).await;
-            assert_eq!(answer.status, 404, "{path}: {}", answer.body);
+            let response = send(&site, &format!("{path}/{on}"), &format!("member={member}")).await;
+            assert_eq!(response.status, 404, "{path}: {}", response.body);
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_written_is_shown_as_text_and_counted_of_its_author_and_its_place() {
+async fn posts_and_comments_are_escaped_and_counted() {
     let site = Site::start(&[]).await;
     let text = "member=5&title=%3Cb%3E&text=%3Ci%3E+%26";
     let published = send(&site, "/posts", text).await;
@@ -90,36 +90,36 @@ async fn what_is_written_is_shown_as_text_and_counted_of_its_author_and_its_plac
     ] {
         assert_eq!(send(&site, path, form).await.status, status, "{path} {form}");
     }
-    let post = look(&site, "/posts/4").await;
+    let post = view_as_bot(&site, "/posts/4").await;
     for part in ["<h1>&lt;b&gt;</h1>", "<p>&lt;i&gt; &amp;<p>", "<li>Finn: &lt;u&gt;", "Comments: 1."] {
         assert!(post.contains(part), "{part}: {post}");
     }
-    assert!(look(&site, "/members/5").await.contains("Posts: 1."));
-    assert!(look(&site, "/groups").await.contains("Operators</a>. Members: 0. Messages: 1."));
+    assert!(view_as_bot(&site, "/members/5").await.contains("Posts: 1."));
+    assert!(view_as_bot(&site, "/groups").await.contains("Operators</a>. Members: 0. Messages: 1."));
 }
 
 #[tokio::test]
-async fn beyond_the_limit_a_text_is_refused_and_told_when_to_come_again() {
+async fn texts_over_the_limit_are_rejected_with_retry_after() {
     let site = Site::start(&["--flush-interval", "0.05"]).await;
     let mut taken = 0;
-    let refused = loop {
+    let rejected = loop {
         // A client that changes the user agent is still the same visitor.
         let agent = format!("Mozilla/5.0 ({taken})");
-        let answer =
+        let response =
             post(site.address, "/posts/1/comments", &[("User-Agent", &agent)], "member=2&text=a").await;
-        if answer.status != 303 {
-            break answer;
+        if response.status != 303 {
+            break response;
         }
-        assert_eq!(answer.header("ratelimit-policy"), Some("\"texts\";q=5;w=60"));
+        assert_eq!(response.header("ratelimit-policy"), Some("\"texts\";q=5;w=60"));
         taken += 1;
         assert!(taken <= 10, "nothing is refused");
     };
     // It is possible that the minute has ended in between.
-    assert!(refused.status == 429 && (5..=10).contains(&taken), "{taken} {refused:?}");
-    let seconds = refused.header("retry-after").and_then(|seconds| seconds.parse::<u64>().ok());
-    assert!(seconds.is_some_and(|seconds| (1..=60).contains(&seconds)), "{refused:?}");
-    assert!(refused.header("ratelimit").is_some_and(|left| left.starts_with("\"texts\";r=0;t=")));
-    assert!(look(&site, "/posts/1").await.contains(&format!("Comments: {taken}.")));
+    assert!(rejected.status == 429 && (5..=10).contains(&taken), "{taken} {rejected:?}");
+    let seconds = rejected.header("retry-after").and_then(|seconds| seconds.parse::<u64>().ok());
+    assert!(seconds.is_some_and(|seconds| (1..=60).contains(&seconds)), "{rejected:?}");
+    assert!(rejected.header("ratelimit").is_some_and(|left| left.starts_with("\"texts\";r=0;t=")));
+    assert!(view_as_bot(&site, "/posts/1").await.contains(&format!("Comments: {taken}.")));
     assert_eq!(send(&site, "/posts/1/like", "member=2").await.status, 303, "a like is no text");
     let counted = async || {
         let total = get(site.address, "/admin/stats/api/total?counter=status:4xx&precision=86400", &[TOKEN]);
@@ -129,9 +129,9 @@ async fn beyond_the_limit_a_text_is_refused_and_told_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn instances_with_one_secret_limit_together() {
+async fn instances_with_the_same_secret_share_limits() {
     let redis = RedisServer::start();
-    for (secrets, together) in [(["1", "1"], true), (["1", "2"], false)] {
+    for (secrets, is_shared) in [(["1", "1"], true), (["1", "2"], false)] {
         redis.command(&["FLUSHALL"]);
         for secret in secrets {
             let site = Site::start(&["--redis", &redis.url(), "--secret", &secret.repeat(32)]).await;
@@ -141,13 +141,13 @@ async fn instances_with_one_secret_limit_together() {
         let start = |key: &String| key.rsplit(':').next().expect("a start").to_owned();
         let starts: BTreeSet<_> = windows.iter().map(start).collect();
         // If the minute ends in between, the instances have counted in different windows.
-        let apart = if together { windows.len() == starts.len() } else { windows.len() == 2 };
-        assert!(!windows.is_empty() && apart, "{windows:?}");
+        let as_expected = if is_shared { windows.len() == starts.len() } else { windows.len() == 2 };
+        assert!(!windows.is_empty() && as_expected, "{windows:?}");
     }
 }
 
 #[tokio::test]
-async fn a_forum_in_a_file_keeps_its_counts_over_a_restart() {
+async fn a_forum_in_a_file_keeps_the_counts_after_a_restart() {
     let folder = TempDir::new().expect("a folder");
     let file = file_in(folder.path());
     let mut site = Site::start(&["--database", &file]).await;
@@ -159,13 +159,13 @@ async fn a_forum_in_a_file_keeps_its_counts_over_a_restart() {
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
 
     let site = Site::start(&["--database", &file]).await;
-    let shown = look(&site, "/posts/1").await;
-    assert!(shown.contains("Views: 1. Likes: 1. Comments: 1."), "{shown}");
-    assert!(look(&site, "/members/1").await.contains("Posts: 1."), "it was made once");
+    let page_text = view_as_bot(&site, "/posts/1").await;
+    assert!(page_text.contains("Views: 1. Likes: 1. Comments: 1."), "{page_text}");
+    assert!(view_as_bot(&site, "/members/1").await.contains("Posts: 1."), "it was made once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_the_pages_answer_and_a_recount_corrects_counts_and_copies() {
+async fn pages_work_without_redis_and_a_recount_corrects_counts_and_copies() {
     let folder = TempDir::new().expect("a folder");
     let file = file_in(folder.path());
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -174,15 +174,15 @@ async fn without_redis_the_pages_answer_and_a_recount_corrects_counts_and_copies
     send(&site, "/posts/1/like", "member=2").await;
     let copy = |redis: &RedisServer| redis.bytes(&["HGET", "access:entity:post:1", "likes"]);
     let has_copy = async || {
-        look(&site, "/posts/1").await;
+        view_as_bot(&site, "/posts/1").await;
         copy(&redis).is_some()
     };
     until("there is a copy", LIMIT, has_copy).await;
 
     block_in_place(|| redis.kill());
     assert_eq!(send(&site, "/posts/1/like", "member=3").await.status, 303);
-    let shown = look(&site, "/posts/1").await;
-    assert!(shown.contains("Likes: 2.") && shown.contains("Readers: not known now."), "{shown}");
+    let page_text = view_as_bot(&site, "/posts/1").await;
+    assert!(page_text.contains("Likes: 2.") && page_text.contains("Readers: unknown."), "{page_text}");
     // We kill the process before it can update the cache, and then insert a like that is not counted.
     site.process.kill();
     let database = SqlitePool::connect(&file).await.expect("a file");
@@ -200,10 +200,10 @@ async fn without_redis_the_pages_answer_and_a_recount_corrects_counts_and_copies
 }
 
 #[tokio::test]
-async fn its_own_visits_make_the_forum_live() {
+async fn demo_traffic_uses_the_forum() {
     let site = Site::start(&["--demo-traffic"]).await;
     let moves = async |path: &str, words: &[&str]| {
-        let page = look(&site, path).await;
+        let page = view_as_bot(&site, path).await;
         let count = |text: String| page.matches(&text).count();
         words.iter().any(|word| count(format!("{word}: ")) > count(format!("{word}: 0.")))
     };
@@ -225,7 +225,7 @@ fn file_in(folder: &Path) -> String {
 }
 
 /// Fetches a page as a bot, because bots don't count as views.
-async fn look(site: &Site, path: &str) -> String {
+async fn view_as_bot(site: &Site, path: &str) -> String {
     get(site.address, path, &[("User-Agent", BOT)]).await.body
 }
 
@@ -234,5 +234,6 @@ async fn send(site: &Site, path: &str, form: &str) -> Response {
 }
 
 async fn until_shown(site: &Site, path: &str, words: &str) {
-    until(&format!("{path} says {words}"), LIMIT, async || look(site, path).await.contains(words)).await;
+    until(&format!("{path} says {words}"), LIMIT, async || view_as_bot(site, path).await.contains(words))
+        .await;
 }

@@ -26,12 +26,12 @@ async fn start_on_disk(folder: &Path, redis: &RedisServer) -> Site {
 }
 
 async fn until_spool(site: &Site, what: &str, holds: impl Fn(&Value) -> bool) {
-    until(what, LIMIT, async || holds(&site.ask("health").await["spool"])).await;
+    until(what, LIMIT, async || holds(&site.fetch("health").await["spool"])).await;
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_disk_that_hangs_costs_durability_while_it_does_and_nothing_else() {
+async fn a_hanging_disk_only_affects_durability() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     let hang = folder.path().join("hang");
     let mut site = start_on_disk(folder.path(), &redis).await;
@@ -44,12 +44,12 @@ async fn a_disk_that_hangs_costs_durability_while_it_does_and_nothing_else() {
         visit(&site, 5).await;
         // Requests are answered, hits are stored, and the failure is reported.
         until_counted(&site, hits).await;
-        let is_told = |spool: &Value| {
+        let is_reported = |spool: &Value| {
             let error = spool["last_error"].as_str().unwrap_or_default();
             // The disk has been retried in the meantime.
-            spool["failing_for_seconds"].as_f64() > Some(10.0) && error.contains("the disk did not answer")
+            spool["failing_for_seconds"].as_f64() > Some(10.0) && error.contains("the disk did not respond")
         };
-        until_spool(&site, "it is told", is_told).await;
+        until_spool(&site, "the failure is reported", is_reported).await;
         hits += 1;
         visit(&site, 1).await;
         until_counted(&site, hits).await;
@@ -68,7 +68,7 @@ async fn a_disk_that_hangs_costs_durability_while_it_does_and_nothing_else() {
         }
     }
     let next = start_on_disk(folder.path(), &redis).await;
-    until_spool(&next, "what was left is looked at", |spool| spool["leftovers"] == 0).await;
+    until_spool(&next, "the leftover spool is read", |spool| spool["leftovers"] == 0).await;
     visit(&next, 1).await;
     until_counted(&next, hits + 1).await;
     assert_eq!(redis.int(&["HGET", "access:total", "hits"]).unsigned_abs(), hits + 1);

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tests::{FaultProxy, LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
-use crate::support::{BOT, BROWSER, assert_same, clf, contents, copy_salts, storm_seconds};
+use crate::support::{BOT, BROWSER, assert_same_contents, clf, contents, copy_salts, storm_seconds};
 
 /// Returns a log line in the combined format with the current time.
 fn line(path: &str, status: u16, visitor: u8) -> String {
@@ -51,7 +51,7 @@ fn path(folder: &TempDir, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_log_is_counted_once_however_often_it_is_imported() {
+async fn a_log_is_counted_once_even_if_it_is_imported_repeatedly() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     let mut text = String::new();
@@ -89,16 +89,16 @@ async fn a_log_is_counted_once_however_often_it_is_imported() {
 }
 
 #[tokio::test]
-async fn lines_that_no_bucket_keeps_are_reported_and_lifetimes_count_them() {
+async fn expired_lines_are_reported_and_counted_in_lifetimes() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     let (now, day) = (Timestamp::now(), 86_400);
     let times = [now.minus(200 * day), now, now.plus(2 * day)];
     fs::write(&log, times.map(|at| line_at(at, "/", 200, 1)).concat()).expect("there is space");
-    let told = summary(import(&redis, &["--route", "/", &log]).await).await;
+    let report = summary(import(&redis, &["--route", "/", &log]).await).await;
     // A line counts for `hits`, the page, the status and the agent.
     let expected = json!({ "applied": 4, "expired": 4, "ahead": 4, "refused": 0, "returned": 0 });
-    assert_eq!((&told["recorded"], &told["hits"]), (&json!(3), &expected), "{told}");
+    assert_eq!((&report["recorded"], &report["hits"]), (&json!(3), &expected), "{report}");
     assert_eq!(totals(&redis)["hits"], 2);
 }
 
@@ -108,26 +108,26 @@ fn lines_of(from: Timestamp, seconds: std::ops::Range<u64>, path: &str) -> Strin
 }
 
 /// Waits until an import fails, and checks if it printed this error message.
-async fn refusal(mut import: Process, words: &str) {
+async fn assert_fails(mut import: Process, words: &str) {
     assert!(!import.wait(LIMIT).await.success(), "{import}");
     import.wait_error_line(|line| line.contains(words).then_some(()), LIMIT).await;
 }
 
 #[tokio::test]
-async fn a_log_counts_once_whatever_the_secret() {
+async fn a_log_counts_once_with_any_secret() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     fs::write(&log, lines_of(Timestamp::now().minus(1000), 0..20, "/")).expect("there is space");
     for (secret, recorded) in [(None, 20), (Some("00112233445566778899aabbccddeeff"), 0), (None, 0)] {
         let secret: Vec<_> = secret.into_iter().flat_map(|secret| ["--secret", secret]).collect();
-        let told = summary(import(&redis, &[&["--route", "/", &log], &secret[..]].concat()).await).await;
-        assert_eq!(told["recorded"], recorded, "{told}");
+        let report = summary(import(&redis, &[&["--route", "/", &log], &secret[..]].concat()).await).await;
+        assert_eq!(report["recorded"], recorded, "{report}");
     }
     assert_eq!(totals(&redis)["hits"], 20);
 }
 
 #[tokio::test]
-async fn a_log_that_was_trimmed_or_merged_with_another_is_refused() {
+async fn a_trimmed_or_merged_log_is_rejected() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = |name: &str, text: &str| {
         let log = path(&folder, name);
@@ -143,19 +143,19 @@ async fn a_log_that_was_trimmed_or_merged_with_another_is_refused() {
     let trimmed = &trimmed[trimmed.find('\n').expect("a line") + 1..];
     for (name, text) in [("trimmed.log", trimmed), ("week.log", &[&monday[..], &tuesday].concat())] {
         let import = import(&redis, &["--route", "/", &log(name, text)]).await;
-        refusal(import, "were counted before, as a part of another log").await;
+        assert_fails(import, "were already counted as part of another log").await;
     }
     // The first line is from the original log, but the rest is different.
     let other = lines_of(from, 0..1, "/") + &lines_of(from, 1..600, "/articles/7");
     let import_of =
         async |name| import(&redis, &["--route", "/", "--name", name, &log("other.log", &other)]).await;
-    refusal(import_of("log").await, "begins with the same line as another log").await;
+    assert_fails(import_of("log").await, "starts with the same line as another log").await;
     assert_eq!(totals(&redis)["hits"], 600);
     assert_eq!(summary(import_of("other").await).await["recorded"], 600);
 }
 
 #[tokio::test]
-async fn nothing_of_a_damaged_compressed_log_is_counted() {
+async fn a_damaged_compressed_log_is_not_counted() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     fs::write(&log, lines_of(Timestamp::now().minus(1000), 0..500, "/")).expect("there is space");
@@ -166,21 +166,21 @@ async fn nothing_of_a_damaged_compressed_log_is_counted() {
         let mut bytes = whole.clone();
         bytes[damage] ^= 4;
         fs::write(&bad, &bytes).expect("there is space");
-        refusal(import(&redis, &["--route", "/", &bad]).await, "is damaged or incomplete").await;
+        assert_fails(import(&redis, &["--route", "/", &bad]).await, "is damaged or incomplete").await;
     }
     fs::write(&bad, &whole[..whole.len() / 2]).expect("there is space");
-    refusal(import(&redis, &["--route", "/", &bad]).await, "is damaged or incomplete").await;
+    assert_fails(import(&redis, &["--route", "/", &bad]).await, "is damaged or incomplete").await;
     assert!(totals(&redis).is_empty());
     assert_eq!(summary(import(&redis, &["--route", "/", &good]).await).await["recorded"], 500);
 }
 
 #[tokio::test]
-async fn a_log_of_one_line_without_an_end_is_reported() {
+async fn a_single_line_without_a_newline_is_reported() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     fs::write(&log, line("/", 200, 1).trim_end()).expect("there is space");
     let import = import(&redis, &["--route", "/", &log]).await;
-    import.wait_error_line(|line| line.contains("the last line has no end yet").then_some(()), LIMIT).await;
+    import.wait_error_line(|line| line.contains("the last line is incomplete").then_some(()), LIMIT).await;
     assert_eq!(summary(import).await["read"], 0);
 }
 
@@ -191,7 +191,7 @@ fn open_inodes(process: u32) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn files_that_are_deleted_while_the_store_is_away_are_counted() {
+async fn files_deleted_during_an_outage_are_counted() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let (proxy, from) = (FaultProxy::start(redis.address()).await, Timestamp::now().minus(1000));
     let log = path(&folder, "access.log");
@@ -222,12 +222,12 @@ async fn files_that_are_deleted_while_the_store_is_away_are_counted() {
     proxy.refuse(false);
     until("all files are counted", LIMIT, async || totals(&redis).get("hits") == Some(&50)).await;
     import.terminate();
-    let told = summary(import).await;
-    assert_eq!((&told["recorded"], &told["lost"]), (&json!(50), &json!(0)), "{told}");
+    let report = summary(import).await;
+    assert_eq!((&report["recorded"], &report["lost"]), (&json!(50), &json!(0)), "{report}");
 }
 
 #[tokio::test]
-async fn what_the_store_has_lost_of_a_quiet_log_is_counted_again() {
+async fn lines_of_an_idle_log_that_the_store_lost_are_counted_again() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     fs::write(&log, (1..=9).map(|visitor| line("/articles/7", 200, visitor)).collect::<String>())
@@ -246,12 +246,12 @@ async fn what_the_store_has_lost_of_a_quiet_log_is_counted_again() {
         .expect("there is space");
     until("the rest is counted", LIMIT, async || totals(&redis).get("hits") == Some(&10)).await;
     import.terminate();
-    let told = summary(import).await;
-    assert_eq!((&told["recorded"], &told["already_counted"]), (&json!(28), &json!(0)), "{told}");
+    let report = summary(import).await;
+    assert_eq!((&report["recorded"], &report["already_counted"]), (&json!(28), &json!(0)), "{report}");
 }
 
 #[tokio::test]
-async fn what_was_read_is_counted_when_an_import_is_told_to_stop() {
+async fn lines_that_have_been_read_are_counted_before_an_import_stops() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let proxy = FaultProxy::start(redis.address()).await;
     let log = path(&folder, "access.log");
@@ -267,15 +267,15 @@ async fn what_was_read_is_counted_when_an_import_is_told_to_stop() {
         .open(&log)
         .and_then(|mut log| log.write_all(more.as_bytes()))
         .expect("there is space");
-    import.wait_error_line(|line| line.contains("cannot be counted now").then_some(()), LIMIT).await;
+    import.wait_error_line(|line| line.contains("failed to count the log").then_some(()), LIMIT).await;
     import.terminate();
     proxy.reply_with(0, "");
-    let told = summary(import).await;
-    assert_eq!((&told["recorded"], totals(&redis)["hits"]), (&json!(9), 9), "{told}");
+    let report = summary(import).await;
+    assert_eq!((&report["recorded"], totals(&redis)["hits"]), (&json!(9), 9), "{report}");
 }
 
 #[tokio::test]
-async fn the_standard_input_needs_a_name_and_is_not_followed() {
+async fn standard_input_needs_a_name_and_cannot_be_followed() {
     let redis = RedisServer::start();
     for (arguments, said) in
         [(&["-", "--format", "combined"][..], "--name"), (&["-", "--name", "a", "--follow"], "--follow")]
@@ -288,7 +288,7 @@ async fn the_standard_input_needs_a_name_and_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_there_is_named() {
+async fn a_missing_folder_is_named_in_the_error() {
     let redis = RedisServer::start();
     let mut import = import(&redis, &["--follow", "/no-such-folder/access.log"]).await;
     assert_eq!(import.wait(LIMIT).await.code(), Some(1));
@@ -296,15 +296,18 @@ async fn a_folder_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_format_that_cannot_be_found_out_is_told_without_the_line() {
+async fn an_unknown_format_is_reported_without_the_line() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let log = path(&folder, "access.log");
     fs::write(&log, "a secret line\n").expect("there is space");
     let mut import = import(&redis, &[&log]).await;
     assert_eq!(import.wait(LIMIT).await.code(), Some(1));
-    let told =
+    let report =
         import.wait_error_line(|line| line.contains("access.log").then(|| line.to_owned()), LIMIT).await;
-    assert!(told.contains("line 1") && told.contains("combined") && !told.contains("secret"), "{told}");
+    assert!(
+        report.contains("line 1") && report.contains("combined") && !report.contains("secret"),
+        "{report}"
+    );
 }
 
 /// A log that is appended and rotated, with the full text that has been written.
@@ -388,7 +391,7 @@ impl Log {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_imports_of_a_log_that_are_killed_again_and_again_count_each_line_once() {
+async fn imports_killed_again_and_again_count_all_lines_once() {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let folder = tempfile::tempdir().expect("there is space");
     let mut random = Random::storm("of imports");
@@ -400,8 +403,8 @@ async fn two_imports_of_a_log_that_are_killed_again_and_again_count_each_line_on
     for _ in 0..2 * storm_seconds() {
         for _ in 0..random.among(1..4) {
             // In order to have imports that are near the end of the log, or sometimes far from it.
-            let most = random.one_of(&[2, 2, 2, 20, 20, 20, 200, 200, 200, 10_000]);
-            log.write(random.among(1..most));
+            let max_lines = random.one_of(&[2, 2, 2, 20, 20, 20, 200, 200, 200, 10_000]);
+            log.write(random.among(1..max_lines));
             tokio::time::sleep(random.millis(0..100)).await;
             if random.among(0..8) == 0 {
                 log.rotate();
@@ -434,9 +437,9 @@ async fn two_imports_of_a_log_that_are_killed_again_and_again_count_each_line_on
         assert!(status.success() || status.signal() == Some(15), "{import}");
     }
     copy_salts(&redis, "access:", "whole:");
-    let told = summary(import(&redis, &["--namespace", "whole:", &whole]).await).await;
-    assert_eq!((&told["recorded"], &told["already_counted"]), (&json!(expected), &json!(0)), "{told}");
-    assert_same(&contents(&redis, "access:"), &contents(&redis, "whole:"));
+    let report = summary(import(&redis, &["--namespace", "whole:", &whole]).await).await;
+    assert_eq!((&report["recorded"], &report["already_counted"]), (&json!(expected), &json!(0)), "{report}");
+    assert_same_contents(&contents(&redis, "access:"), &contents(&redis, "whole:"));
 }
 
 fn path_of(folder: &TempDir, name: &str, content: &[u8]) -> String {

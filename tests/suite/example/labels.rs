@@ -12,7 +12,7 @@ use super::store::{start_in, visit};
 use crate::support::{BROWSER, clf};
 
 #[tokio::test]
-async fn it_tells_where_requests_came_from_through_the_layer_and_from_a_log() {
+async fn referrers_are_counted_by_the_layer_and_from_a_log() {
     let folder = TempDir::new().expect("a folder");
     let arguments = ["--labels", "--own-host", "example.org"];
     let log = folder.path().join("access.log");
@@ -33,7 +33,7 @@ async fn it_tells_where_requests_came_from_through_the_layer_and_from_a_log() {
 
     let site = start_in(folder.path(), &arguments).await;
     visit(&site, 3).await;
-    let labels = async || site.ask("labels?precision=86400&limit=3").await["labels"].clone();
+    let labels = async || site.fetch("labels?precision=86400&limit=3").await["labels"].clone();
     until("all are in the store", LIMIT, async || labels().await[0]["total"] == 7).await;
     let labels = labels().await;
     let of = |label: &str| {

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn the_service_that_the_readme_shows_has_stored_every_hit_when_it_ends_by_a_signal() {
+async fn the_readme_service_stores_all_hits_before_it_exits_on_a_signal() {
     for stop in [Process::terminate, Process::interrupt] {
         let redis = RedisServer::start();
         let mut service = Process::start(
@@ -39,7 +39,7 @@ async fn the_service_that_the_readme_shows_has_stored_every_hit_when_it_ends_by_
 }
 
 #[tokio::test]
-async fn an_open_dashboard_does_not_keep_that_service_from_its_end() {
+async fn an_open_dashboard_does_not_block_the_shutdown() {
     let redis = RedisServer::start();
     let mut service = Process::start(
         Command::new(process::minimal().await)
@@ -53,15 +53,15 @@ async fn an_open_dashboard_does_not_keep_that_service_from_its_end() {
     let request = "GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\nHost: site\r\n\
                    Authorization: Bearer a-long-random-token\r\n\r\n";
     browser.write_all(request.as_bytes()).await.expect("it reads");
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let first = async {
-        while !String::from_utf8_lossy(&answer).contains("event: status") {
-            assert_ne!(browser.read_buf(&mut answer).await.expect("it answers"), 0, "{service}");
+        while !String::from_utf8_lossy(&response).contains("event: status") {
+            assert_ne!(browser.read_buf(&mut response).await.expect("it answers"), 0, "{service}");
         }
     };
     timeout(LIMIT, first).await.expect("an event comes");
     service.terminate();
     assert!(service.wait(LIMIT).await.success(), "{service}");
-    browser.read_to_end(&mut answer).await.expect("the answer has an end");
-    assert!(answer.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
+    browser.read_to_end(&mut response).await.expect("the response ends");
+    assert!(response.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&response));
 }

@@ -27,12 +27,12 @@ const PAGES: &[&str] = &["/", "/articles", "/articles/1", "/articles/2", "/searc
 const CONNECTIONS: usize = 16;
 
 #[tokio::test]
-async fn every_page_answers_as_documented() {
+async fn all_pages_respond_as_documented() {
     let pages = [
         ("/", 200, "A small site"),
         ("/articles", 200, "<a href=\"/articles/3\">Fencing</a>"),
         ("/articles/1", 200, "Count each visit once, and none twice."),
-        ("/articles/4", 404, "No such article"),
+        ("/articles/4", 404, "Article not found"),
         ("/search?q=once", 200, "<a href=\"/articles/1\">Counting</a>"),
         ("/search", 200, "<a href=\"/articles/2\">Folding</a>"),
         ("/download/notes.txt", 200, "/download/{file}"),
@@ -41,26 +41,26 @@ async fn every_page_answers_as_documented() {
         ("/fail", 500, "This page always fails"),
         ("/posts", 200, "<a href=\"/posts/3\">Who reads this?</a> by Cleo"),
         ("/posts/1", 200, "By <a href=\"/members/1\">Ada</a>"),
-        ("/posts/4", 404, "there is no such"),
+        ("/posts/4", 404, "message not found"),
         ("/members", 200, "<a href=\"/members/12\">Leo</a>"),
         ("/members/1", 200, "Followers: 0. Posts: 1."),
         ("/groups", 200, "<a href=\"/groups/2\">Operators</a>"),
         ("/groups/1", 200, "Ada: Welcome. Likes: 0."),
-        ("/nowhere", 404, "There is no such page"),
+        ("/nowhere", 404, "Page not found"),
         ("/healthz", 200, "ok\n"),
     ];
     let site = Site::start(&[]).await;
     for (path, status, body) in pages {
-        let answer = site.get(path).await;
-        assert_eq!(answer.status, status, "{path}: {}", answer.body);
-        assert!(answer.body.contains(body), "{path}: {}", answer.body);
+        let response = site.get(path).await;
+        assert_eq!(response.status, status, "{path}: {}", response.body);
+        assert!(response.body.contains(body), "{path}: {}", response.body);
     }
     let download = site.get("/download/notes.txt").await;
     assert_eq!(download.header("content-disposition"), Some("attachment; filename=\"notes.txt\""));
 }
 
 #[tokio::test]
-async fn the_numbers_are_those_of_the_visits_without_the_health_check_and_the_admin_pages() {
+async fn all_visits_count_except_for_the_health_check_and_admin_pages() {
     let visits = [
         ("/", 3),
         ("/articles", 2),
@@ -98,39 +98,39 @@ async fn the_numbers_are_those_of_the_visits_without_the_health_check_and_the_ad
         ("status:5xx", 2),
     ];
     site.until_flushed(22 * 3 + 17).await;
-    let known = site.ask("counters").await;
+    let known = site.fetch("counters").await;
     let names = known["counters"].as_array().expect("a list").iter();
     let names: Vec<_> = names.filter_map(|known| known["counter"].as_str()).collect();
     assert_eq!(names, expected.map(|(name, _)| name));
     for (name, visits) in expected {
-        let total = site.ask(&format!("total?counter={name}&precision=86400")).await;
+        let total = site.fetch(&format!("total?counter={name}&precision=86400")).await;
         assert_eq!(total["total"], visits, "{name}");
     }
-    let ledger = site.ask("ledger").await;
+    let ledger = site.fetch("ledger").await;
     assert_eq!((&ledger["requests"]["observed"], &ledger["hits"]["pending"]), (&22.into(), &0.into()));
 }
 
 #[tokio::test]
-async fn visitors_behind_a_trusted_proxy_are_told_apart() {
+async fn visitors_behind_a_trusted_proxy_are_distinguished() {
     let site = Site::start(&["--flush-interval", "0.05", "--trust-hops", "1"]).await;
     for forwarded in ["192.0.2.1", "192.0.2.2", "198.51.100.1, 192.0.2.1"] {
         get(site.address, "/", &[("X-Forwarded-For", forwarded), ("User-Agent", BROWSER)]).await;
     }
     site.until_flushed(12).await;
-    assert_eq!(site.ask("uniques?counter=hits&precision=86400").await["uniques"], 2);
+    assert_eq!(site.fetch("uniques?counter=hits&precision=86400").await["uniques"], 2);
 }
 
 #[tokio::test]
-async fn a_flag_has_a_twin_in_the_environment() {
+async fn flags_can_be_set_by_environment_variables() {
     let mut command = command().await;
     command.envs([("LISTEN", "127.0.0.1:0"), ("ADMIN_TOKEN", "from-the-environment")]);
     let (_process, address) = start(&mut command).await;
-    let shown = [("Authorization", "Bearer from-the-environment")];
-    assert_eq!(get(address, "/admin/stats", &shown).await.status, 200);
+    let credentials = [("Authorization", "Bearer from-the-environment")];
+    assert_eq!(get(address, "/admin/stats", &credentials).await.status, 200);
 }
 
 #[tokio::test]
-async fn the_admin_pages_want_the_token() {
+async fn the_admin_pages_need_the_token() {
     let site = Site::start(&[]).await;
     for path in ["/admin/stats", "/admin/stats/api/ledger"] {
         assert_eq!(site.get(path).await.status, 401);
@@ -138,7 +138,7 @@ async fn the_admin_pages_want_the_token() {
 }
 
 #[tokio::test]
-async fn the_link_of_the_start_up_lines_opens_the_numbers() {
+async fn the_link_in_the_startup_lines_opens_the_dashboard() {
     let (process, address) = start(command().await.args(["--listen", "127.0.0.1:0"])).await;
     let own = format!("http://{address}");
     let link =
@@ -147,7 +147,7 @@ async fn the_link_of_the_start_up_lines_opens_the_numbers() {
 }
 
 #[tokio::test]
-async fn a_link_works_with_every_token_that_is_allowed_and_one_that_is_given_is_not_printed() {
+async fn a_link_works_with_any_valid_token_and_configured_tokens_are_not_printed() {
     let token = "a+b/c~d.e-f_g.h==";
     for by_flag in [true, false] {
         let mut command = command().await;
@@ -168,7 +168,7 @@ async fn a_link_works_with_every_token_that_is_allowed_and_one_that_is_given_is_
 }
 
 #[tokio::test]
-async fn the_start_up_lines_name_every_page() {
+async fn the_startup_lines_name_all_pages() {
     let site = Site::start(&[]).await;
     let own = format!("http://{}", site.address);
     let link = site.process.wait_line(|line| line.contains("/api/health").then_some(()), LIMIT);
@@ -190,31 +190,31 @@ async fn the_start_up_lines_name_every_page() {
         assert!(links.iter().any(|link| link.starts_with(page)), "no {page} in {links:?}");
     }
     for question in links.iter().filter(|link| link.contains("/api/")) {
-        let answer = get(site.address, question, &[SHOWN]).await;
-        assert!([200, 404].contains(&answer.status), "{question}: {}", answer.body);
+        let response = get(site.address, question, &[AUTHORIZATION]).await;
+        assert!([200, 404].contains(&response.status), "{question}: {}", response.body);
     }
 }
 
 #[tokio::test]
-async fn it_visits_itself_as_people_and_bots_would() {
+async fn demo_traffic_includes_people_and_bots() {
     let site = Site::start(&["--flush-interval", "0.05", "--demo-traffic"]).await;
     let total = async |counter: &str| {
-        let answer = site.admin(&format!("total?counter={counter}&precision=86400")).await;
-        let answer: Value = serde_json::from_str(&answer.body).expect("the admin pages speak JSON");
-        answer["total"].as_u64().unwrap_or_default()
+        let response = site.admin(&format!("total?counter={counter}&precision=86400")).await;
+        let response: Value = serde_json::from_str(&response.body).expect("the admin pages speak JSON");
+        response["total"].as_u64().unwrap_or_default()
     };
     until("there are some of all kinds", LIMIT, async || {
         total("hits").await > 20 && total("agent:bot").await > 0 && total("status:4xx").await > 0
     })
     .await;
     until("there are several people", LIMIT, async || {
-        site.ask("uniques?counter=hits&precision=86400").await["uniques"].as_u64() > Some(5)
+        site.fetch("uniques?counter=hits&precision=86400").await["uniques"].as_u64() > Some(5)
     })
     .await;
 }
 
 #[tokio::test]
-async fn without_redis_at_the_start_it_serves_and_the_counts_arrive_with_redis() {
+async fn without_redis_at_startup_pages_work_and_counts_are_stored_later() {
     let mut redis = RedisServer::start();
     redis.stop();
     let site = Site::start(&["--redis", &redis.url()]).await;
@@ -227,11 +227,11 @@ async fn without_redis_at_the_start_it_serves_and_the_counts_arrive_with_redis()
         site.admin("total?counter=hits&precision=86400").await.status == 200
     })
     .await;
-    assert_eq!(site.ask("total?counter=hits&precision=86400").await["total"], 5);
+    assert_eq!(site.fetch("total?counter=hits&precision=86400").await["total"], 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sigterm_in_the_middle_of_a_load_loses_nothing() {
+async fn a_sigterm_under_load_loses_no_hits() {
     let redis = RedisServer::start();
     let mut site = Site::start(&["--redis", &redis.url()]).await;
     let load = Load::start(site.address, CONNECTIONS, PAGES);
@@ -251,7 +251,7 @@ async fn a_sigterm_in_the_middle_of_a_load_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_sigterm_waits_for_the_answer_that_is_under_way_and_counts_it() {
+async fn a_sigterm_waits_for_a_response_in_progress_and_counts_it() {
     let redis = RedisServer::start();
     let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "60"]).await;
     let mut client = TcpStream::connect(site.address).await.expect("it listens");
@@ -269,29 +269,29 @@ async fn a_sigterm_waits_for_the_answer_that_is_under_way_and_counts_it() {
 }
 
 #[tokio::test]
-async fn a_sigterm_does_not_wait_for_who_listens() {
+async fn a_sigterm_does_not_wait_for_live_listeners() {
     let mut site = Site::start(&[]).await;
     let mut client = TcpStream::connect(site.address).await.expect("it listens");
-    let (name, value) = SHOWN;
+    let (name, value) = AUTHORIZATION;
     let head = format!("Host: site\r\n{name}: {value}\r\n\r\n");
     let request = format!("GET /admin/stats/api/live?counter=hits&precision=60 HTTP/1.1\r\n{head}");
     client.write_all(request.as_bytes()).await.expect("it reads");
     // The response never ends, but we should see the first event.
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let first = async {
-        while !String::from_utf8_lossy(&answer).contains("event: status") {
-            assert_ne!(client.read_buf(&mut answer).await.expect("it answers"), 0, "{}", site.process);
+        while !String::from_utf8_lossy(&response).contains("event: status") {
+            assert_ne!(client.read_buf(&mut response).await.expect("it answers"), 0, "{}", site.process);
         }
     };
     timeout(LIMIT, first).await.expect("an event comes");
     site.process.terminate();
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
-    client.read_to_end(&mut answer).await.expect("the answer has an end");
-    assert!(answer.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&answer));
+    client.read_to_end(&mut response).await.expect("the response ends");
+    assert!(response.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&response));
 }
 
 #[tokio::test]
-async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arrive() {
+async fn a_sigterm_during_an_outage_exits_in_time_and_reports_lost_hits() {
     let mut redis = RedisServer::start();
     let mut site = Site::start(&["--redis", &redis.url(), "--flush-interval", "0.05"]).await;
     site.get("/").await;
@@ -306,12 +306,12 @@ async fn a_sigterm_in_an_outage_ends_in_time_and_says_how_many_hits_did_not_arri
     assert_eq!(status.code(), Some(1), "{}", site.process);
     // A request is a hit of the page, `hits`, the status and the agent.
     let words = "example-app: 28 hits were not acknowledged by the store before the deadline: ";
-    let said = async || site.process.to_string().contains(words);
-    until("it says so", LIMIT, said).await;
+    let is_logged = async || site.process.to_string().contains(words);
+    until("the message is printed", LIMIT, is_logged).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_again_and_again_under_load_it_misses_no_answered_hit_and_doubles_none() {
+async fn killed_again_and_again_under_load_hits_are_neither_lost_nor_doubled() {
     let redis = RedisServer::start();
     let random = RandomState::new();
     let rounds = 2 * storm_seconds();
@@ -330,10 +330,10 @@ async fn killed_again_and_again_under_load_it_misses_no_answered_hit_and_doubles
         until("Redis has seen the end", LIMIT, async || clients() == 1).await;
         let counted = total(&redis, 86_400) - before;
         assert!(
-            (load.received()..=load.asked()).contains(&counted),
+            (load.received()..=load.requested()).contains(&counted),
             "round {round}: {counted} counted, {} received, {} asked",
             load.received(),
-            load.asked()
+            load.requested()
         );
         before += counted;
         assert_eq!(total(&redis, 3600), before);
@@ -341,12 +341,12 @@ async fn killed_again_and_again_under_load_it_misses_no_answered_hit_and_doubles
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_is_stopped_and_started_in_the_middle_of_a_load_has_every_hit() {
+async fn a_redis_restart_under_load_loses_no_hits() {
     check_restart(&["--appendonly", "yes"], RedisServer::stop).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_is_killed_in_the_middle_of_a_load_has_every_hit_if_it_syncs_always() {
+async fn a_redis_kill_under_load_loses_no_hits_with_fsync_always() {
     check_restart(&["--appendonly", "yes", "--appendfsync", "always"], RedisServer::kill).await;
 }
 
@@ -363,9 +363,9 @@ async fn check_restart(persistence: &[&str], end: fn(&mut RedisServer)) {
     }
     until("all is well again", LIMIT, async || site.admin("health").await.status == 200).await;
     let received = load.stop().await;
-    until("nothing is pending", LIMIT, async || site.ask("health").await["pending"] == 0).await;
+    until("nothing is pending", LIMIT, async || site.fetch("health").await["pending"] == 0).await;
 
-    let ledger = site.ask("ledger").await;
+    let ledger = site.fetch("ledger").await;
     assert_eq!(ledger["requests"]["observed"], received, "{ledger}");
     assert_eq!(ledger["hits"]["lost_by_server"], 0, "{ledger}");
     assert_eq!(total(&redis, 86_400), received, "{ledger}");
@@ -374,22 +374,22 @@ async fn check_restart(persistence: &[&str], end: fn(&mut RedisServer)) {
     assert_eq!(total(&redis, 86_400), received);
 }
 
-const SHOWN: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
+const AUTHORIZATION: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
 
 #[tokio::test]
-async fn a_day_begins_at_the_midnight_of_the_offset_that_is_given() {
+async fn a_day_starts_at_midnight_of_the_configured_offset() {
     let site = Site::start(&["--flush-interval", "0.05", "--utc-offset", "-05:30"]).await;
     site.get("/").await;
     site.until_flushed(1).await;
     for question in ["series?counter=hits&precision=86400", "uniques?counter=hits&precision=86400"] {
-        let answer = site.ask(question).await;
-        let start = answer["samples"][0]["start"].as_u64().or(answer["from"].as_u64()).expect("a start");
-        assert_eq!(start % 86_400, 5 * 3600 + 1800, "{answer}");
+        let response = site.fetch(question).await;
+        let start = response["samples"][0]["start"].as_u64().or(response["from"].as_u64()).expect("a start");
+        assert_eq!(start % 86_400, 5 * 3600 + 1800, "{response}");
     }
 }
 
 #[tokio::test]
-async fn an_offset_that_is_none_is_refused_in_words() {
+async fn an_invalid_offset_is_rejected_with_an_explanation() {
     for text in ["1", "+25:00", "-5:30", "CET"] {
         // We can't listen on this address, so the program always ends.
         let arguments = ["--listen", "192.0.2.1:1", "--utc-offset", text];
@@ -400,7 +400,7 @@ async fn an_offset_that_is_none_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_none_ends_the_program_and_is_shown_nowhere() {
+async fn an_invalid_secret_is_rejected_and_not_printed() {
     let arguments = ["--listen", "192.0.2.1:1", "--secret", "half-of-a-secret"];
     let output = command().await.args(arguments).output().expect("it starts");
     let words =
@@ -428,18 +428,18 @@ impl Site {
     }
 
     pub(crate) async fn admin(&self, question: &str) -> Response {
-        get(self.address, &format!("/admin/stats/api/{question}"), &[SHOWN]).await
+        get(self.address, &format!("/admin/stats/api/{question}"), &[AUTHORIZATION]).await
     }
 
     /// Returns the JSON of a request that must succeed.
-    pub(crate) async fn ask(&self, question: &str) -> Value {
-        let answer = self.admin(question).await;
-        assert_eq!(answer.status, 200, "{question}: {}\n{}", answer.body, self.process);
-        serde_json::from_str(&answer.body).expect("the admin pages speak JSON")
+    pub(crate) async fn fetch(&self, question: &str) -> Value {
+        let response = self.admin(question).await;
+        assert_eq!(response.status, 200, "{question}: {}\n{}", response.body, self.process);
+        serde_json::from_str(&response.body).expect("the admin pages speak JSON")
     }
 
     async fn applied(&self) -> u64 {
-        self.ask("ledger").await["hits"]["applied"].as_u64().expect("a number")
+        self.fetch("ledger").await["hits"]["applied"].as_u64().expect("a number")
     }
 
     async fn until_flushed(&self, hits: u64) {
@@ -485,12 +485,12 @@ pub(super) async fn start(command: &mut Command) -> (Process, SocketAddr) {
 
 /// Follows the link like a browser.
 async fn check_link(address: SocketAddr, link: &str) {
-    let answer = get(address, link, &[]).await;
-    assert_eq!(answer.status, 303, "{link}: {}", answer.body);
-    let to = answer.header("location").expect("a redirect has somewhere to go");
+    let response = get(address, link, &[]).await;
+    assert_eq!(response.status, 303, "{link}: {}", response.body);
+    let to = response.header("location").expect("a redirect has somewhere to go");
     assert!(!to.contains("token"), "{to}");
     assert_eq!(get(address, to, &[]).await.status, 401, "without the cookie");
-    let cookie = answer.header("set-cookie").expect("the link sets a cookie");
+    let cookie = response.header("set-cookie").expect("the link sets a cookie");
     let (pair, _) = cookie.split_once(';').expect("a cookie has attributes");
     assert_eq!(get(address, to, &[("Cookie", pair)]).await.status, 200, "with the cookie");
 }

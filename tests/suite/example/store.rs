@@ -29,28 +29,30 @@ pub(super) async fn visit(site: &Site, times: u64) {
 }
 
 pub(super) async fn total(site: &Site, counter: &str) -> u64 {
-    site.ask(&format!("total?counter={counter}&precision=86400")).await["total"].as_u64().unwrap_or_default()
+    site.fetch(&format!("total?counter={counter}&precision=86400")).await["total"]
+        .as_u64()
+        .unwrap_or_default()
 }
 
 pub(super) async fn until_counted(site: &Site, hits: u64) {
     // A counter does not exist before the first hit.
     let counted = async || {
-        let answer = site.admin("total?counter=hits&precision=86400").await;
-        let answer: Value = serde_json::from_str(&answer.body).expect("JSON");
-        answer["total"].as_u64() >= Some(hits)
+        let response = site.admin("total?counter=hits&precision=86400").await;
+        let response: Value = serde_json::from_str(&response.body).expect("JSON");
+        response["total"].as_u64() >= Some(hits)
     };
     until("the hits are in the store", LIMIT, counted).await;
 }
 
 #[tokio::test]
-async fn the_numbers_of_before_are_there_after_a_stop_and_after_a_kill() {
+async fn counts_are_kept_after_a_stop_and_after_a_kill() {
     let folder = TempDir::new().expect("a folder");
     let mut site = start_in(folder.path(), &[]).await;
     visit(&site, 3).await;
     assert_eq!(post(site.address, "/posts/1/like", &[], "member=4").await.status, 303);
     // The program should print the location of the file.
     let file = folder.path().join("access-counter.db");
-    let named = |line: &str| line.contains(&format!("kept in {}", file.display())).then_some(());
+    let named = |line: &str| line.contains(&format!("stored in {}", file.display())).then_some(());
     site.process.wait_line(named, LIMIT).await;
     site.process.terminate();
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
@@ -64,11 +66,11 @@ async fn the_numbers_of_before_are_there_after_a_stop_and_after_a_kill() {
 
     let site = start_in(folder.path(), &[]).await;
     assert_eq!((total(&site, "hits").await, total(&site, "/articles/{id}").await), (7, 5));
-    assert_eq!(site.ask("uniques?counter=hits&precision=86400").await["uniques"], 1);
+    assert_eq!(site.fetch("uniques?counter=hits&precision=86400").await["uniques"], 1);
 }
 
 #[tokio::test]
-async fn what_a_killed_process_had_for_a_redis_that_is_away_comes_with_the_next_one() {
+async fn hits_of_a_killed_process_for_an_unavailable_redis_are_sent_by_the_next() {
     let (mut redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     redis.stop();
     let settings = ["--redis", &redis.url(), "--spool", "spool"];
@@ -97,7 +99,7 @@ async fn what_a_killed_process_had_for_a_redis_that_is_away_comes_with_the_next_
 }
 
 #[tokio::test]
-async fn what_a_redis_has_is_there_after_a_kill() {
+async fn counts_in_redis_are_kept_after_a_kill() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     let settings = ["--redis", &redis.url()];
     for hits in [2, 4] {
@@ -110,18 +112,18 @@ async fn what_a_redis_has_is_there_after_a_kill() {
 }
 
 #[tokio::test]
-async fn a_spool_or_an_archive_in_memory_is_refused() {
+async fn a_spool_or_archive_for_a_memory_store_is_rejected() {
     let folder = TempDir::new().expect("a folder");
     for (arguments, reason) in [
-        (["--store", "memory:", "--spool", "spool"], "outlives the process"),
-        (["--store", "sqlite::memory:", "--spool", "spool"], "outlives the process"),
-        (["--store", "memory:", "--archive", "sqlite::memory:"], "ends with the process"),
+        (["--store", "memory:", "--spool", "spool"], "requires a store"),
+        (["--store", "sqlite::memory:", "--spool", "spool"], "requires a store"),
+        (["--store", "memory:", "--archive", "sqlite::memory:"], "lost on exit"),
     ] {
         let mut command = command().await;
         command.args(["--listen", "127.0.0.1:0"]).args(arguments).current_dir(folder.path());
         let mut process = Process::start(&mut command);
         assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
-        until("it says why", LIMIT, async || process.to_string().contains(reason)).await;
+        until("the reason is printed", LIMIT, async || process.to_string().contains(reason)).await;
     }
 }
 
@@ -139,7 +141,7 @@ async fn two_processes_share_a_file() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_made_is_named() {
+async fn a_file_that_cannot_be_created_is_named_in_the_error() {
     let folder = TempDir::new().expect("a folder");
     let mut command = command().await;
     command
@@ -152,12 +154,12 @@ async fn a_file_that_cannot_be_made_is_named() {
 }
 
 #[tokio::test]
-async fn in_memory_it_leaves_no_file_and_begins_anew() {
+async fn a_memory_store_leaves_no_file_and_starts_empty() {
     let folder = TempDir::new().expect("a folder");
     for (is_killed, store) in [(true, "memory:"), (false, "memory:"), (false, "sqlite::memory:")] {
         let mut site = start_in(folder.path(), &["--store", store]).await;
         // The program must not claim that counts are persistent.
-        let named = |line: &str| line.contains("kept in this process, and end with it").then_some(());
+        let named = |line: &str| line.contains("stored in memory, and will be lost on exit").then_some(());
         site.process.wait_line(named, LIMIT).await;
         visit(&site, 1).await;
         until_counted(&site, 1).await;
@@ -173,7 +175,7 @@ async fn in_memory_it_leaves_no_file_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn the_counts_may_be_in_a_database_server() {
+async fn counts_can_be_stored_in_a_database_server() {
     let (postgres, mariadb) = (Postgres::shared(), MariaDb::shared());
     for url in [postgres.database(), mariadb.database().replace("mariadb://", "mysql://")] {
         for hits in [2, 4] {
@@ -187,27 +189,27 @@ async fn the_counts_may_be_in_a_database_server() {
 }
 
 /// Starts the program, which should exit and print this message because of an invalid setting.
-async fn assert_refused(folder: &Path, arguments: &[&str], words: &str) {
+async fn assert_rejected(folder: &Path, arguments: &[&str], words: &str) {
     let mut command = command().await;
     command.env_remove("STORE_URL").current_dir(folder);
     let mut process = Process::start(command.args(arguments));
     assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
-    until("it says why", LIMIT, async || process.to_string().contains(words)).await;
+    until("the reason is printed", LIMIT, async || process.to_string().contains(words)).await;
 }
 
 #[tokio::test]
-async fn a_namespace_is_refused_for_a_store_without_namespaces() {
+async fn a_namespace_is_rejected_for_a_store_without_namespaces() {
     let folder = TempDir::new().expect("a folder");
     for store in ["sqlite:counts.db", "memory:"] {
         let listen = ["--listen", "127.0.0.1:0", "--store", store, "--namespace", "shop:"];
-        assert_refused(folder.path(), &listen, "--namespace is for Redis").await;
+        assert_rejected(folder.path(), &listen, "--namespace is only supported for Redis").await;
     }
     let dump = ["dump", "--store", "sqlite:counts.db", "--namespace", "shop:"];
-    assert_refused(folder.path(), &dump, "--namespace is for Redis").await;
+    assert_rejected(folder.path(), &dump, "--namespace is only supported for Redis").await;
 }
 
 #[tokio::test]
-async fn another_utc_offset_is_refused_unless_the_grid_is_to_change() {
+async fn a_different_utc_offset_is_rejected_without_change_grid() {
     let folder = TempDir::new().expect("a folder");
     let mut site = start_in(folder.path(), &["--utc-offset", "-05:30"]).await;
     visit(&site, 2).await;
@@ -216,10 +218,10 @@ async fn another_utc_offset_is_refused_unless_the_grid_is_to_change() {
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
 
     let listen = ["--listen", "127.0.0.1:0"];
-    let words = "the store keeps 120 samples of";
+    let words = "stored 120 samples of";
     for zone in [["--utc-offset", "+01:00"], ["--time-zone", "Europe/Berlin"]] {
-        assert_refused(folder.path(), &[&listen[..], &zone].concat(), words).await;
-        assert_refused(folder.path(), &[&["dump"][..], &zone].concat(), words).await;
+        assert_rejected(folder.path(), &[&listen[..], &zone].concat(), words).await;
+        assert_rejected(folder.path(), &[&["dump"][..], &zone].concat(), words).await;
     }
     // If the flag is not given, the program uses the offset from the store. With a third offset, the old days
     // aren't visible.
@@ -233,12 +235,12 @@ async fn another_utc_offset_is_refused_unless_the_grid_is_to_change() {
 }
 
 #[tokio::test]
-async fn an_archive_of_another_namespace_is_refused() {
+async fn an_archive_of_a_different_namespace_is_rejected() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     let url = redis.url();
     let of = |namespace| ["--redis", &url, "--namespace", namespace, "--archive", "sqlite:far.db"];
     let _site = start_in(folder.path(), &of("one:")).await;
     let listen = ["--listen", "127.0.0.1:0"];
-    assert_refused(folder.path(), &[&listen[..], &of("two:")].concat(), "the archive belongs to the store")
+    assert_rejected(folder.path(), &[&listen[..], &of("two:")].concat(), "the archive belongs to the store")
         .await;
 }

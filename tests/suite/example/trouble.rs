@@ -22,44 +22,44 @@ use super::program::{Site, command};
 const LIMIT: Duration = tests::LIMIT;
 
 /// Incomplete requests: nothing, half a head, and a head whose body is missing.
-const HALVES: [&str; 3] = [
+const PARTIAL_REQUESTS: [&str; 3] = [
     "",
     "GET /articles HTTP/1.1\r\nHost: si",
     "POST /posts/1/like HTTP/1.1\r\nHost: site\r\nContent-Type: application/x-www-form-urlencoded\r\n\
      Content-Length: 8\r\n\r\nmem",
 ];
 
-async fn half(site: SocketAddr, request: &str) -> TcpStream {
+async fn send_partial(site: SocketAddr, request: &str) -> TcpStream {
     let mut client = TcpStream::connect(site).await.expect("it listens");
     client.write_all(request.as_bytes()).await.expect("it reads");
     client
 }
 
 #[tokio::test]
-async fn half_a_request_is_ended_by_the_site() {
+async fn an_incomplete_request_times_out() {
     let site = Site::start(&["--request-timeout", "0.2", "--flush-interval", "0.05"]).await;
-    for (request, answer) in HALVES.iter().zip(["", "", "HTTP/1.1 408 "]) {
-        let mut client = half(site.address, request).await;
+    for (request, response) in PARTIAL_REQUESTS.iter().zip(["", "", "HTTP/1.1 408 "]) {
+        let mut client = send_partial(site.address, request).await;
         let mut words = Vec::new();
         let read = timeout(LIMIT, client.read_to_end(&mut words)).await;
         drop(read.unwrap_or_else(|_| panic!("{request:?} stays open\n{}", site.process)));
         let words = String::from_utf8_lossy(&words);
-        assert!(words.starts_with(answer), "{request:?}: {words}");
+        assert!(words.starts_with(response), "{request:?}: {words}");
     }
     // A missing body is counted as a client error.
-    let total = async || site.ask("total?counter=status:4xx&precision=86400").await["total"] == 1;
+    let total = async || site.fetch("total?counter=status:4xx&precision=86400").await["total"] == 1;
     until("the hit is counted", LIMIT, total).await;
 }
 
 #[tokio::test]
-async fn a_sigterm_waits_for_no_half_of_a_request() {
+async fn a_sigterm_does_not_wait_for_incomplete_requests() {
     // Requests that have been started should be ended by the drain timeout, even if the request timeout is
     // much longer.
     let arguments = ["--request-timeout", "3600", "--drain-timeout", "0.2"];
     let mut site = Site::start(&arguments).await;
     let mut clients = Vec::new();
-    for request in HALVES {
-        clients.push(half(site.address, request).await);
+    for request in PARTIAL_REQUESTS {
+        clients.push(send_partial(site.address, request).await);
     }
     assert_eq!(get(site.address, "/", &[]).await.status, 200);
     site.process.terminate();
@@ -67,7 +67,7 @@ async fn a_sigterm_waits_for_no_half_of_a_request() {
 }
 
 #[tokio::test]
-async fn an_output_that_is_closed_ends_nothing() {
+async fn a_closed_output_does_not_stop_the_program() {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);
     let mut command = command().await;
@@ -80,7 +80,7 @@ async fn an_output_that_is_closed_ends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_whose_reader_is_gone_costs_no_hit() {
+async fn a_closed_log_pipe_loses_no_hits() {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let (reader, writer) = pipe().expect("a pipe");
     let mut command = command().await;
@@ -104,7 +104,7 @@ async fn a_log_whose_reader_is_gone_costs_no_hit() {
 }
 
 #[tokio::test]
-async fn outputs_that_are_full_hold_up_no_start_no_login_and_no_end() {
+async fn full_outputs_do_not_block_startup_logins_or_shutdown() {
     let (output, _unread) = full();
     let (errors, _unread_errors) = full();
     // We need a known address, because we can't read it from the output.
@@ -125,7 +125,7 @@ async fn outputs_that_are_full_hold_up_no_start_no_login_and_no_end() {
 }
 
 #[tokio::test]
-async fn a_recount_is_made_when_the_lock_of_one_that_died_has_expired() {
+async fn a_recount_runs_when_the_lock_of_a_dead_process_has_expired() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     let file = format!("sqlite:{}", folder.path().join("forum.db").display());
     let arguments = ["--redis", &redis.url(), "--database", &file];
@@ -149,9 +149,9 @@ const TOKEN: &str = "a-token-for-tests";
 
 /// Fetches the health from the admin API.
 async fn health(address: SocketAddr) -> (u16, String) {
-    let answer =
+    let response =
         get(address, "/admin/stats/api/health", &[("Authorization", "Bearer a-token-for-tests")]).await;
-    (answer.status, answer.body)
+    (response.status, response.body)
 }
 
 /// Parses the address in the first link of the standard output.

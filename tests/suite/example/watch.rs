@@ -46,24 +46,24 @@ async fn site(
 
 /// Starts a webhook receiver that rejects the first requests, and returns the received messages.
 async fn receiver() -> (SocketAddr, Arc<Mutex<Vec<Value>>>) {
-    let came = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it has one");
-    let kept = Arc::clone(&came);
+    let messages = Arc::clone(&received);
     let service = Router::new().fallback(move |body: Bytes| {
-        let mut kept = kept.lock().expect("calm");
-        kept.push(serde_json::from_slice(&body).expect("JSON"));
-        let status = if kept.len() == 1 { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
+        let mut messages = messages.lock().expect("no panic");
+        messages.push(serde_json::from_slice(&body).expect("JSON"));
+        let status = if messages.len() == 1 { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
         std::future::ready(status)
     });
     tokio::spawn(async { axum::serve(listener, service).await.expect("it serves") });
-    (address, came)
+    (address, received)
 }
 
 #[tokio::test]
-async fn of_three_instances_of_which_one_is_killed_one_tells_of_an_alert_until_it_has_arrived() {
+async fn an_alert_is_delivered_although_one_of_three_instances_is_killed() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
-    let (receiver, came) = receiver().await;
+    let (receiver, received) = receiver().await;
     let webhook = format!("http://{receiver}/");
     let mut sites = Vec::new();
     for _ in 0..3 {
@@ -71,13 +71,13 @@ async fn of_three_instances_of_which_one_is_killed_one_tells_of_an_alert_until_i
     }
     assert_eq!(get(sites[1].address, "/articles/1", &[]).await.status, 200);
     until("the hit is in Redis", LIMIT, async || {
-        sites[1].ask("ledger").await["hits"]["applied"].as_u64() >= Some(1)
+        sites[1].fetch("ledger").await["hits"]["applied"].as_u64() >= Some(1)
     })
     .await;
     sites[1].process.kill();
     let of = |kind: &str| {
-        let came = came.lock().expect("calm");
-        came.iter().filter(|alert| alert["kind"] == kind).cloned().collect::<Vec<_>>()
+        let received = received.lock().expect("no panic");
+        received.iter().filter(|alert| alert["kind"] == kind).cloned().collect::<Vec<_>>()
     };
     until("it has arrived and is over", LIMIT, async || {
         of("raised").len() >= 2 && !of("resolved").is_empty()
@@ -90,7 +90,7 @@ async fn of_three_instances_of_which_one_is_killed_one_tells_of_an_alert_until_i
 }
 
 #[tokio::test]
-async fn a_webhook_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else() {
+async fn a_webhook_only_accepts_certificates_trusted_by_the_system() {
     let folder = TempDir::new().expect("a folder");
     // The sites need separate Redis servers in order to send separate alerts.
     let servers = [RedisServer::start(), RedisServer::start()];
@@ -119,16 +119,16 @@ async fn a_webhook_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else()
     for site in &sites {
         assert_eq!(get(site.address, "/articles/1", &[]).await.status, 200);
     }
-    let refused = |line: &str| line.contains("was not delivered").then_some(line.to_owned());
-    let line = sites[0].process.wait_error_line(refused, LIMIT).await;
+    let undelivered = |line: &str| line.contains("was not delivered").then_some(line.to_owned());
+    let line = sites[0].process.wait_error_line(undelivered, LIMIT).await;
     assert!(line.contains("certificate") && !line.contains("mistaken"), "{line}");
-    let came = || fs::read_to_string(server.file("came")).unwrap_or_default();
-    until("it has arrived", LIMIT, async || came().contains("/trusted v1,")).await;
-    assert!(!came().contains("/mistaken"), "{}", came());
+    let received = || fs::read_to_string(server.file("came")).unwrap_or_default();
+    until("it has arrived", LIMIT, async || received().contains("/trusted v1,")).await;
+    assert!(!received().contains("/mistaken"), "{}", received());
 }
 
 #[tokio::test]
-async fn flags_that_do_not_go_together_are_refused() {
+async fn conflicting_flags_are_rejected() {
     let folder = TempDir::new().expect("a folder");
     let rules = folder.path().join("rules.json");
     fs::write(&rules, r#"[{ "name": "a", "when": { "abov": {} } }]"#).expect("room on the disk");

@@ -23,7 +23,7 @@ use archiving::Archiving;
 use databases::{File, Server};
 use instance::{Cleaning, Instance, cleaner};
 use record::Record;
-use servers::{One, Pair, Servers, Three};
+use servers::{Cluster, SentinelPair, Servers, SingleServer};
 
 use crate::support::storm_seconds;
 
@@ -34,43 +34,43 @@ const INSTANCES: usize = 3;
 const CLEANERS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sample_and_visitor_is_exact_through_a_storm_before_one_server() {
+async fn samples_and_visitors_are_exact_in_a_storm_before_one_server() {
     let storm = Storm::announce("before_one_server");
-    storm.passes_over(&mut One::start().await).await;
+    storm.run_on(&mut SingleServer::start().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sample_and_visitor_is_exact_through_a_storm_where_scripts_are_refused() {
+async fn samples_and_visitors_are_exact_in_a_storm_without_scripts() {
     let storm = Storm::announce("where_scripts_are_refused");
-    storm.passes_over(&mut One::start_without_scripts().await).await;
+    storm.run_on(&mut SingleServer::start_without_scripts().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sample_and_visitor_is_exact_through_a_storm_of_failovers() {
+async fn samples_and_visitors_are_exact_in_a_storm_of_failovers() {
     let storm = Storm::announce("of_failovers");
-    let mut servers = Pair::start();
-    storm.passes_over(&mut servers).await;
+    let mut servers = SentinelPair::start();
+    storm.run_on(&mut servers).await;
     eprintln!("{} acknowledged batches were lost and sent again", servers.lost);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sample_and_visitor_is_exact_through_a_storm_over_a_cluster() {
-    Storm::announce("over_a_cluster").passes_over(&mut Three::start()).await;
+async fn samples_and_visitors_are_exact_in_a_storm_on_a_cluster() {
+    Storm::announce("over_a_cluster").run_on(&mut Cluster::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sample_and_visitor_is_exact_through_a_storm_before_postgres() {
-    Storm::announce("before_postgres").passes_over(&mut Server::postgres().await).await;
+async fn samples_and_visitors_are_exact_in_a_storm_on_postgres() {
+    Storm::announce("before_postgres").run_on(&mut Server::postgres().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sample_and_visitor_is_exact_through_a_storm_before_mariadb() {
-    Storm::announce("before_mariadb").passes_over(&mut Server::mariadb().await).await;
+async fn samples_and_visitors_are_exact_in_a_storm_on_mariadb() {
+    Storm::announce("before_mariadb").run_on(&mut Server::mariadb().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sample_and_visitor_is_exact_through_a_storm_over_a_file_of_sqlite() {
-    Storm::announce("over_a_file_of_sqlite").passes_over(&mut File::new().await).await;
+async fn samples_and_visitors_are_exact_in_a_storm_on_sqlite() {
+    Storm::announce("over_a_file_of_sqlite").run_on(&mut File::new().await).await;
 }
 
 /// A period of random faults.
@@ -91,7 +91,7 @@ impl Storm {
         Self { name, seed, random: Random::new(seed), time, faults: BTreeMap::new() }
     }
 
-    async fn passes_over<S: Servers>(mut self, servers: &mut S) {
+    async fn run_on<S: Servers>(mut self, servers: &mut S) {
         let (start, began) = (Instant::now(), Timestamp::now());
         let mut kinds = Rounds::of(S::FAULTS);
         let archiving = Archiving::start().await;
@@ -102,26 +102,27 @@ impl Storm {
         let copying = archiving.copy(servers.store().await, self.random.fork());
         let mut instances = Vec::new();
         for _ in 0..INSTANCES {
-            instances.push(self.begin(servers, &archiving).await);
+            instances.push(self.start_instance(servers, &archiving).await);
         }
-        self.blow(servers, &mut kinds, self.time / 2).await;
+        self.inject_faults(servers, &mut kinds, self.time / 2).await;
 
         let old = instances.remove(0);
-        let mut record = if S::FORGET {
+        let mut record = if S::CAN_FORGET {
             // We have to heal the servers now, because if they lose data of a stopped instance, it can't be
             // sent again.
             servers.heal().await;
             old.end().await
         } else {
-            let (record, ()) = tokio::join!(old.end(), self.blow(servers, &mut kinds, self.time / 10));
+            let (record, ()) =
+                tokio::join!(old.end(), self.inject_faults(servers, &mut kinds, self.time / 10));
             record
         };
-        instances.push(self.begin(servers, &archiving).await);
-        self.blow(servers, &mut kinds, self.time * 4 / 10).await;
+        instances.push(self.start_instance(servers, &archiving).await);
+        self.inject_faults(servers, &mut kinds, self.time * 4 / 10).await;
         let deadline = Instant::now() + LIMIT;
-        while !servers.have_seen_all() {
-            assert!(Instant::now() < deadline, "hardly a storm: {:?}", self.faults);
-            self.blow(servers, &mut kinds, Duration::ZERO).await;
+        while !servers.all_faults_took_effect() {
+            assert!(Instant::now() < deadline, "not all faults took effect: {:?}", self.faults);
+            self.inject_faults(servers, &mut kinds, Duration::ZERO).await;
         }
         until("there were many batches", LIMIT, async || servers.batches().await > 100).await;
 
@@ -131,7 +132,7 @@ impl Storm {
         }
         // The latest writes at the edge of a retention will expire within seconds.
         let removed = || cleaning.iter().map(Cleaning::removed).sum::<u64>();
-        until("the cleaners had something to do", LIMIT, async || removed() > 0).await;
+        until("the cleaners have removed samples", LIMIT, async || removed() > 0).await;
         let removed = removed();
         for cleaning in cleaning {
             cleaning.end().await;
@@ -151,12 +152,12 @@ impl Storm {
 
     /// Starts an instance without waiting for a first safe batch, because lost data of a new instance will be
     /// sent again too.
-    async fn begin<S: Servers>(&mut self, servers: &S, archiving: &Archiving) -> Instance {
+    async fn start_instance<S: Servers>(&mut self, servers: &S, archiving: &Archiving) -> Instance {
         Instance::start(archiving.of(servers.store().await), S::MAX_PENDING, &mut self.random)
     }
 
     /// Runs for this time with at least two faults: a failover can already take longer.
-    async fn blow(&mut self, servers: &mut impl Servers, kinds: &mut Rounds, time: Duration) {
+    async fn inject_faults(&mut self, servers: &mut impl Servers, kinds: &mut Rounds, time: Duration) {
         let (end, mut dealt) = (Instant::now() + time, 0);
         while Instant::now() < end || dealt < 2 {
             dealt += 1;

@@ -14,7 +14,7 @@ use crate::support::{name, precision, store};
 const DAY: u64 = 86_400;
 
 #[tokio::test]
-async fn a_cleaner_whose_clock_is_ahead_takes_nothing_that_others_keep() {
+async fn a_cleaner_with_a_fast_clock_removes_no_retained_samples() {
     for server in [RedisServer::start(), without_scripts()] {
         let counters = Counters::builder(store(&server.url()).await).build().expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -34,7 +34,7 @@ async fn a_cleaner_whose_clock_is_ahead_takes_nothing_that_others_keep() {
 }
 
 #[tokio::test]
-async fn hits_of_a_clock_that_is_days_ahead_are_dropped_and_accounted_for() {
+async fn hits_days_in_the_future_are_dropped_and_accounted_for() {
     for server in [RedisServer::start(), without_scripts()] {
         let redis = store(&server.url()).await;
         let mut counters = Counters::builder(redis).build().expect("good settings");
@@ -67,7 +67,7 @@ async fn clean(counters: Counters) {
 /// Returns a file that was last used 200 days ago, with a hit on 100 days.
 async fn abandoned(last_used: &'static str) -> (impl Sized, String) {
     let (folder, store) = stores::sqlite().await;
-    let mut counters = Counters::builder(store).precisions(days_of_a_year()).build().expect("good settings");
+    let mut counters = Counters::builder(store).precisions(yearly_days()).build().expect("good settings");
     let (recorder, now) = (counters.recorder(), Timestamp::now());
     for day in 200..300 {
         recorder.record_at(recorder.counter("hits"), None, now.minus(day * DAY), NonZeroU32::MIN);
@@ -79,7 +79,7 @@ async fn abandoned(last_used: &'static str) -> (impl Sized, String) {
     (folder, url)
 }
 
-fn days_of_a_year() -> counter_core::Precisions {
+fn yearly_days() -> counter_core::Precisions {
     let samples = NonZeroU32::new(366).expect("not 0");
     counter_core::Precisions::new([precision(86_400)]).expect("one").samples(samples)
 }
@@ -90,7 +90,7 @@ async fn reopen(url: &str) -> Counters {
 }
 
 #[tokio::test]
-async fn a_process_whose_clock_is_200_days_ahead_deletes_no_history() {
+async fn a_process_with_a_clock_200_days_ahead_deletes_no_history() {
     for last_used in [
         "INSERT OR REPLACE INTO access_meta VALUES ('trusted_time', unixepoch() - 200 * 86400)",
         // This simulates a file from an earlier version.
@@ -109,7 +109,7 @@ async fn a_process_whose_clock_is_200_days_ahead_deletes_no_history() {
 }
 
 #[tokio::test]
-async fn a_service_that_returns_after_200_days_removes_old_history_in_the_end() {
+async fn a_service_returning_after_200_days_eventually_removes_old_history() {
     let (_folder, url) =
         abandoned("INSERT OR REPLACE INTO access_meta VALUES ('trusted_time', unixepoch() - 200 * 86400)")
             .await;
@@ -137,7 +137,7 @@ async fn a_service_that_returns_after_200_days_removes_old_history_in_the_end() 
 }
 
 #[tokio::test]
-async fn servers_keep_the_time_that_was_trusted_too() {
+async fn servers_store_the_trusted_time_too() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;

@@ -21,11 +21,11 @@ async fn record(counters: &mut Counters, hits: u32) {
     for _ in 0..hits {
         recorder.record(recorder.counter("a"), None);
     }
-    flushed(counters).await;
+    flush_with_retries(counters).await;
 }
 
-async fn flushed(counters: &mut Counters) {
-    until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
+async fn flush_with_retries(counters: &mut Counters) {
+    until("the store accepts the batch", LIMIT, async || counters.flush().await.is_ok()).await;
 }
 
 async fn total(stats: &Stats) -> u64 {
@@ -49,7 +49,7 @@ fn visitor(n: u32) -> VisitorId {
 }
 
 /// Fills the server with foreign keys until it evicts some keys.
-fn make_short_of_memory(server: &RedisServer) {
+fn fill_memory(server: &RedisServer) {
     let evicted = || -> u64 {
         let stats = server.command(&["INFO", "stats"]).text().expect("a text");
         let line = stats.lines().find_map(|line| line.strip_prefix("evicted_keys:")).expect("it counts them");
@@ -66,7 +66,7 @@ fn make_short_of_memory(server: &RedisServer) {
 }
 
 #[tokio::test]
-async fn a_fence_that_is_deleted_or_overwritten_doubles_nothing_and_holds_nothing_up() {
+async fn a_deleted_or_overwritten_fence_causes_no_double_count_or_delay() {
     for server in [RedisServer::start(), without_scripts()] {
         let mut counters = over(store(&server.url()).await);
         for n in 1..6_u64 {
@@ -87,19 +87,19 @@ async fn a_fence_that_is_deleted_or_overwritten_doubles_nothing_and_holds_nothin
 }
 
 #[tokio::test]
-async fn a_batch_whose_reply_and_fence_are_lost_is_not_counted_again() {
+async fn a_batch_with_lost_reply_and_fence_is_not_counted_twice() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
     recorder.record(recorder.counter("a"), visitor(1));
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     proxy.swallow_replies(1);
     recorder.record(recorder.counter("a"), visitor(2));
     assert!(counters.flush().await.is_err());
     server.command(&["DEL", &fences(&server)[0]]);
     recorder.record(recorder.counter("a"), visitor(3));
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!((total(&stats).await, uniques(&stats).await), (3, 3));
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.dropped.in_doubt, hits.pending, hits.balance()), (2, 1, 0, true));
@@ -116,7 +116,7 @@ async fn no_eviction_policy_doubles_a_count() {
         let mut recorded = 0;
         for _ in 0..4 {
             record(&mut counters, 100).await;
-            make_short_of_memory(&server);
+            fill_memory(&server);
             record(&mut counters, 1).await;
             recorded += 101;
             assert!(total(&stats).await <= recorded, "{policy}: {} of {recorded}", total(&stats).await);
@@ -130,7 +130,7 @@ async fn no_eviction_policy_doubles_a_count() {
 }
 
 #[tokio::test]
-async fn what_a_flushed_server_had_of_the_last_minute_is_sent_again_by_every_instance() {
+async fn all_instances_resend_the_last_minute_to_a_flushed_server() {
     for server in [RedisServer::start(), without_scripts()] {
         let mut instances = [over(store(&server.url()).await), over(store(&server.url()).await)];
         for instance in &mut instances {
@@ -146,7 +146,7 @@ async fn what_a_flushed_server_had_of_the_last_minute_is_sent_again_by_every_ins
 }
 
 #[tokio::test]
-async fn what_a_server_lost_of_a_process_that_began_after_its_snapshot_is_sent_again() {
+async fn hits_lost_since_a_snapshot_are_resent_by_a_newer_process() {
     let mut server = RedisServer::start();
     let mut older = over(store(&server.url()).await);
     record(&mut older, 3).await;
@@ -162,23 +162,23 @@ async fn what_a_server_lost_of_a_process_that_began_after_its_snapshot_is_sent_a
 }
 
 #[tokio::test]
-async fn visitors_count_again_after_the_data_were_lost_or_the_counter_forgotten() {
+async fn visitors_are_resent_after_data_loss_or_a_forgotten_counter() {
     for lose in ["flush", "forget here", "forget elsewhere"] {
         let server = RedisServer::start();
         let mut counters = over(store(&server.url()).await);
         let (recorder, stats) = (counters.recorder(), counters.stats());
-        let elsewhere = over(store(&server.url()).await).stats();
+        let other_process = over(store(&server.url()).await).stats();
         let mut visit = async |visitors: std::ops::Range<u32>| {
             visitors.for_each(|n| recorder.record(recorder.counter("a"), visitor(n)));
-            flushed(&mut counters).await;
+            flush_with_retries(&mut counters).await;
         };
         visit(0..100).await;
         visit(50..150).await;
         match lose {
             "flush" => drop(server.command(&["FLUSHALL"])),
-            "forget here" => stats.forget(&name("a")).await.expect("the store is there"),
+            "forget here" => stats.forget(&name("a")).await.expect("the store is available"),
             _ => {
-                elsewhere.forget(&name("a")).await.expect("the store is there");
+                other_process.forget(&name("a")).await.expect("the store is available");
                 // With the first hit after this, the store reports that the counter is new.
                 visit(0..1).await;
             }
@@ -192,20 +192,20 @@ async fn visitors_count_again_after_the_data_were_lost_or_the_counter_forgotten(
 }
 
 #[tokio::test]
-async fn visitors_count_again_after_a_forget_at_every_instance() {
+async fn every_instance_resends_visitors_after_a_forget() {
     let server = RedisServer::start();
     let mut instances = [over(store(&server.url()).await), over(store(&server.url()).await)];
     let mut visit = async || {
         for (counters, visitors) in instances.iter_mut().zip([0..100, 100..200]) {
             let recorder = counters.recorder();
             visitors.for_each(|n| recorder.record(recorder.counter("a"), visitor(n)));
-            flushed(counters).await;
+            flush_with_retries(counters).await;
         }
     };
     visit().await;
     visit().await;
     let stats = over(store(&server.url()).await).stats();
-    stats.forget(&name("a")).await.expect("the store is there");
+    stats.forget(&name("a")).await.expect("the store is available");
     // Each instance is notified with the first hits and will resend the visitors with the next hits.
     visit().await;
     visit().await;
@@ -213,7 +213,7 @@ async fn visitors_count_again_after_a_forget_at_every_instance() {
 }
 
 #[tokio::test]
-async fn a_fence_that_a_script_wrote_is_read_where_scripts_are_refused_afterwards() {
+async fn a_fence_written_by_a_script_is_readable_without_scripts() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await);
@@ -232,25 +232,25 @@ async fn a_fence_that_a_script_wrote_is_read_where_scripts_are_refused_afterward
 }
 
 #[tokio::test]
-async fn writers_that_were_silent_for_a_month_are_forgotten_and_may_come_back() {
+async fn writers_idle_for_a_month_are_forgotten_and_can_return() {
     let server = RedisServer::start();
     let redis = store(&server.url()).await;
     let mut counters = [over(redis.clone()), over(redis.clone())];
     for counters in &mut counters {
         record(counters, 10).await;
     }
-    let walk =
+    let scan =
         async || redis.adopt(redis.shards().iter().next().expect("one"), None, &Default::default()).await;
-    walk().await.expect("walks");
+    scan().await.expect("walks");
     let seen = |writer: &str| server.strings(&["HMGET", "access:writers", writer]).remove(0);
     let writer = fences(&server)[0].trim_start_matches("access:fence:").to_owned();
     let (sequence, at) =
         seen(&writer).split_once(' ').map(|(n, at)| (n.to_owned(), at.to_owned())).expect("two");
     let month_ago = at.parse::<u64>().expect("seconds") - 31 * 86_400;
     server.int(&["HSET", "access:writers", &writer, &format!("{sequence} {month_ago}")]);
-    walk().await.expect("walks");
+    scan().await.expect("walks");
     let ttls = || fences(&server).iter().filter(|fence| server.int(&["TTL", fence]) > 0).count();
-    assert_eq!(ttls(), 1, "the other was seen just now");
+    assert_eq!(ttls(), 1, "the other store is recent");
     for counters in &mut counters {
         record(counters, 1).await;
     }
@@ -258,12 +258,12 @@ async fn writers_that_were_silent_for_a_month_are_forgotten_and_may_come_back() 
     // This simulates that the fence has expired, after another month.
     server.int(&["DEL", &format!("access:fence:{writer}")]);
     server.int(&["HSET", "access:writers", &writer, &format!("0 {month_ago}")]);
-    walk().await.expect("walks");
+    scan().await.expect("walks");
     assert_eq!(server.int(&["HEXISTS", "access:writers", &writer]), 0);
     for counters in &mut counters {
         record(counters, 1).await;
     }
     assert_eq!(total(&counters[0].stats()).await, 24);
-    walk().await.expect("walks");
+    scan().await.expect("walks");
     assert_eq!(fences(&server).len(), 2);
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::stores::Answer;
+use counter_core::stores::StoreFuture;
 use counter_core::stores::WriterId;
 use counter_core::visits::{ApplyOutcome, Batch, Fence, Hits, StoredFence, Witness};
 use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};
@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
 use crate::random::Random;
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 const HISTORIES: u64 = 1500;
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -66,12 +66,12 @@ impl Model {
     }
 
     /// Sets the number of batches with hits to be accepted before the store becomes unavailable.
-    pub(super) fn takes(&self, batches: u64) {
+    pub(super) fn set_batch_limit(&self, batches: u64) {
         *self.left.lock().expect("no panic") = batches;
     }
 
     /// Limits batches to this number of samples and delays some of them.
-    pub(super) fn slow(self, samples: usize) -> Self {
+    pub(super) fn with_delays(self, samples: usize) -> Self {
         Self { samples, late: Some(Arc::default()), ..self }
     }
 
@@ -112,7 +112,7 @@ impl Model {
             if batch.fence.is_opening() {
                 assert_eq!(batch.hits(), 0, "no batch with counts creates a fence");
                 let now = data.witness(writer);
-                if self.shows && batch.witness.as_ref().is_some_and(|witness| !witness.shows_same(&now)) {
+                if self.shows && batch.witness.as_ref().is_some_and(|witness| !witness.has_same_state(&now)) {
                     return ApplyOutcome::SequenceGap { found: StoredFence::default() };
                 }
                 data.mark.get_or_insert_with(|| WriterId::random().to_string());
@@ -128,7 +128,7 @@ impl Model {
     }
 
     /// Switches the address to a new server, or to a previous server with the data it had.
-    pub(super) fn switch(&self) {
+    pub(super) fn switch_server(&self) {
         let others = &mut *self.others.lock().expect("no panic");
         let which = usize::try_from(self.among(0..3)).expect("3");
         if which == others.len() {
@@ -158,12 +158,12 @@ impl Model {
     }
 }
 
-impl Hand for Model {
+impl Hooks for Model {
     fn batch_samples(&self) -> usize {
         self.samples
     }
 
-    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
             let away = || Err(Error::new(ErrorKind::Unavailable));
             self.deliver();
@@ -177,7 +177,7 @@ impl Hand for Model {
             let fate = if *self.failing.lock().expect("no panic") { self.among(0..6) } else { 5 };
             match fate {
                 0 => return away(),
-                1 => return Err(Error::new(ErrorKind::Refused)),
+                1 => return Err(Error::new(ErrorKind::Rejected)),
                 2 => yield_now().await,
                 3 if self.is_late(batch) => return away(),
                 _ => {}
@@ -210,16 +210,17 @@ struct History {
     recorder: Recorder,
     snapshots: Vec<Data>,
     failed_over: bool,
-    said: Vec<String>,
+    events: Vec<String>,
 }
 
 impl History {
-    fn begin(seed: u64, shows: bool) -> Self {
+    fn start(seed: u64, shows: bool) -> Self {
         let model = Model::new(seed, shows);
-        let counters = Counters::builder(Through::new(model.clone())).build().expect("the defaults are fine");
+        let counters =
+            Counters::builder(InterceptedStore::new(model.clone())).build().expect("the defaults are fine");
         let recorder = counters.recorder();
         let snapshots = vec![Data::default()];
-        Self { model, counters, recorder, snapshots, failed_over: false, said: Vec::new() }
+        Self { model, counters, recorder, snapshots, failed_over: false, events: Vec::new() }
     }
 
     async fn step(&mut self) {
@@ -257,7 +258,7 @@ impl History {
             11 => {
                 // Without a witness, a loss can't be detected after a week, so it must be detected now.
                 if !self.model.shows {
-                    self.notice().await;
+                    self.detect_losses().await;
                 }
                 advance(WEEK + Duration::from_secs(5)).await;
                 if !self.model.shows {
@@ -271,7 +272,7 @@ impl History {
             _ if self.model.shows => {
                 // The same applies if fences are lost between a failover and the next batch.
                 if std::mem::take(&mut self.failed_over) {
-                    self.notice().await;
+                    self.detect_losses().await;
                 }
                 self.model.data(|data| data.fences.clear());
                 self.snapshots.clear();
@@ -279,7 +280,7 @@ impl History {
             }
             _ => "nothing".to_owned(),
         };
-        self.said.push(what);
+        self.events.push(what);
         let data = self.model.data(|data| data.clone());
         // We must not fail over to a state without the fence, because this would be two faults within a
         // minute.
@@ -289,9 +290,9 @@ impl History {
     }
 
     /// Sends a batch so that the process detects lost data.
-    async fn notice(&mut self) {
+    async fn detect_losses(&mut self) {
         self.recorder.record(self.recorder.counter("w"), None);
-        self.counters.flush().await.expect("nothing fails");
+        self.counters.flush().await.expect("no failures");
     }
 
     /// Fails over to a recent state in which every batch was acknowledged.
@@ -313,23 +314,23 @@ impl History {
     /// Checks that every hit is stored once unless it is reported as lost. Hits in doubt may be stored.
     async fn check(mut self) -> Hits {
         self.recorder.record(self.recorder.counter("z"), None);
-        self.counters.flush().await.expect("nothing fails any more");
+        self.counters.flush().await.expect("no failures");
         let (hits, stored) = (self.recorder.ledger().hits, self.model.data(|data| data.hits));
-        let said = self.said.join("; ");
-        assert!(hits.balance() && hits.pending == 0, "{hits:?}: {said}");
+        let events = self.events.join("; ");
+        assert!(hits.balance() && hits.pending == 0, "{hits:?}: {events}");
         let surely = hits.recorded - hits.lost_by_server - hits.dropped.in_doubt;
         let perhaps = surely + hits.dropped.in_doubt;
-        assert!((surely..=perhaps).contains(&stored), "{stored} stored, {hits:?}: {said}");
+        assert!((surely..=perhaps).contains(&stored), "{stored} stored, {hits:?}: {events}");
         hits
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_any_order_of_events_nothing_is_doubled_and_nothing_is_lost_without_being_told() {
+async fn in_any_order_of_events_no_hit_is_doubled_or_lost_unreported() {
     let (mut lost, mut in_doubt) = (0, 0);
     for seed in 0..HISTORIES {
         for shows in [true, false] {
-            let mut history = History::begin(seed, shows);
+            let mut history = History::start(seed, shows);
             for _ in 0..40 {
                 history.step().await;
             }
@@ -338,5 +339,5 @@ async fn in_any_order_of_events_nothing_is_doubled_and_nothing_is_lost_without_b
             in_doubt += hits.dropped.in_doubt;
         }
     }
-    assert!(lost > 0 && in_doubt > 0, "these histories show less than they should: {lost} {in_doubt}");
+    assert!(lost > 0 && in_doubt > 0, "too few histories with losses: {lost} {in_doubt}");
 }

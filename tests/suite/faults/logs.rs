@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use counter_core::source::{Commit, Source, SourceName};
-use counter_core::stores::{Answer, Shard, Shards};
+use counter_core::stores::{Shard, Shards, StoreFuture};
 use counter_core::visits::{ApplyOutcome, Batch, Read, Skip, Write};
 use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Timestamp};
 use tokio::task::yield_now;
@@ -16,7 +16,7 @@ use tokio::time::advance;
 
 use crate::random::Random;
 use crate::support::name;
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 const HISTORIES: u64 = 400;
 const STEPS: u64 = 60;
@@ -25,7 +25,7 @@ const RECORDS: u64 = 40;
 const WIDTH: u64 = 3;
 const READERS: usize = 3;
 /// Records with a multiple of this number are not hits.
-const SILENT: u64 = 7;
+const NO_HIT_INTERVAL: u64 = 7;
 
 /// The server of each shard. After a rollback, the newer batches are lost.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Data {
 impl Data {
     async fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let (store, applied) = self.shards.get_mut(&batch.shard).expect("a shard");
-        let outcome = MemoryStore::apply(store, batch).await.expect("memory takes all");
+        let outcome = MemoryStore::apply(store, batch).await.expect("memory accepts everything");
         match outcome {
             ApplyOutcome::Applied(_) => applied.push(batch.clone()),
             _ if batch.fence.after <= Source::MAX_POSITION => self.moved += 1,
@@ -53,25 +53,25 @@ impl Data {
 
 /// Connection of a reader to the servers.
 #[derive(Clone, Debug)]
-struct Way {
+struct Connection {
     data: Arc<tokio::sync::Mutex<Data>>,
     /// Batches without a reply, which the reader must resend unchanged.
     unanswered: Arc<Mutex<HashMap<Shard, Batch>>>,
     shards: Shards,
 }
 
-impl Way {
+impl Connection {
     fn unanswered<T>(&self, with: impl FnOnce(&mut HashMap<Shard, Batch>) -> T) -> T {
         with(&mut self.unanswered.lock().expect("no panic"))
     }
 }
 
-impl Hand for Way {
+impl Hooks for Connection {
     fn shards(&self) -> Shards {
         self.shards
     }
 
-    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
             let is_question = batch.fence.after > Source::MAX_POSITION;
             if !is_question {
@@ -107,16 +107,18 @@ impl Hand for Way {
 }
 
 struct Reader {
-    way: Way,
+    connection: Connection,
     counters: Counters,
     source: Source,
 }
 
 impl Reader {
-    async fn begin(way: Way) -> Self {
-        let counters = Counters::builder(Through::new(way.clone())).build().expect("the defaults are fine");
-        let source = Self::open(&counters).await.expect("nothing fails yet");
-        Self { way, counters, source }
+    async fn start(connection: Connection) -> Self {
+        let counters = Counters::builder(InterceptedStore::new(connection.clone()))
+            .build()
+            .expect("the defaults are fine");
+        let source = Self::open(&counters).await.expect("no failure yet");
+        Self { connection, counters, source }
     }
 
     async fn open(counters: &Counters) -> Result<Source, Error> {
@@ -126,7 +128,7 @@ impl Reader {
     async fn reopen(&mut self) {
         if let Ok(source) = Self::open(&self.counters).await {
             self.source = source;
-            self.way.unanswered(HashMap::clear);
+            self.connection.unanswered(HashMap::clear);
         }
     }
 
@@ -139,20 +141,20 @@ impl Reader {
     }
 
     /// Passes a record to the source, even if it was already read.
-    fn read(&mut self, number: u64, begun: Timestamp) {
+    fn read(&mut self, number: u64, started: Timestamp) {
         let range = number * WIDTH..number * WIDTH + 2;
-        if number.is_multiple_of(SILENT) {
+        if number.is_multiple_of(NO_HIT_INTERVAL) {
             return self.source.skip(range, Skip::Excluded);
         }
         let recorder = self.counters.recorder();
         let hits = counters_of(number).map(|counter| recorder.counter(&counter).hit());
-        self.source.record(range, begun.minus(number % 90), &hits);
+        self.source.record(range, started.minus(number % 90), &hits);
     }
 
-    fn check(&self, said: &[String]) {
+    fn check(&self, events: &[String]) {
         for status in self.counters.sources().statuses() {
             let ledger = status.ledger;
-            assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}: {said:?}");
+            assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}: {events:?}");
         }
     }
 }
@@ -165,12 +167,12 @@ fn counters_of(number: u64) -> [CounterName; 3] {
 struct History {
     data: Arc<tokio::sync::Mutex<Data>>,
     readers: Vec<Reader>,
-    begun: Timestamp,
-    said: Vec<String>,
+    started: Timestamp,
+    events: Vec<String>,
 }
 
 impl History {
-    async fn begin(seed: u64) -> Self {
+    async fn start(seed: u64) -> Self {
         let shards =
             Shards::try_from([1, 2, 4][usize::try_from(seed % 3).expect("3")]).expect("a good number");
         let data = Arc::new(tokio::sync::Mutex::new(Data {
@@ -182,9 +184,11 @@ impl History {
         }));
         let mut readers = Vec::new();
         for _ in 0..READERS {
-            readers.push(Reader::begin(Way { data: data.clone(), unanswered: Arc::default(), shards }).await);
+            readers.push(
+                Reader::start(Connection { data: data.clone(), unanswered: Arc::default(), shards }).await,
+            );
         }
-        Self { data, readers, begun: Timestamp::now(), said: Vec::new() }
+        Self { data, readers, started: Timestamp::now(), events: Vec::new() }
     }
 
     async fn among(&self, range: std::ops::Range<u64>) -> u64 {
@@ -199,12 +203,12 @@ impl History {
         let what = match what {
             0..5 => {
                 for _ in 0..some.min(RECORDS.saturating_sub(reader.next())) {
-                    reader.read(reader.next(), self.begun);
+                    reader.read(reader.next(), self.started);
                 }
                 format!("reads to {}", reader.source.position())
             }
             5 => {
-                reader.read(some.min(reader.next().saturating_sub(1)), self.begun);
+                reader.read(some.min(reader.next().saturating_sub(1)), self.started);
                 "reads a record again".to_owned()
             }
             6..9 => format!("commits: {:?}", reader.source.commit().await.map_err(|error| error.to_string())),
@@ -223,16 +227,16 @@ impl History {
                 advance(Duration::from_secs(some)).await;
                 "waits".to_owned()
             }
-            13 | 14 => self.arrive().await,
-            _ => self.go_back(some % 4).await,
+            13 | 14 => self.deliver_late().await,
+            _ => self.roll_back(some % 4).await,
         };
         self.data.lock().await.failing = false;
-        self.said.push(format!("{which} {what}"));
-        self.readers.iter().for_each(|reader| reader.check(&self.said));
+        self.events.push(format!("{which} {what}"));
+        self.readers.iter().for_each(|reader| reader.check(&self.events));
     }
 
     /// Delivers a batch that the reader has already given up on.
-    async fn arrive(&self) -> String {
+    async fn deliver_late(&self) -> String {
         let data = &mut *self.data.lock().await;
         if let Some(batch) = data.late.pop() {
             data.apply(&batch).await;
@@ -241,7 +245,7 @@ impl History {
     }
 
     /// Rolls a shard back by this number of batches.
-    async fn go_back(&self, batches: u64) -> String {
+    async fn roll_back(&self, batches: u64) -> String {
         let data = &mut *self.data.lock().await;
         let which = data.random.among(0..data.shards.len() as u64);
         let (store, applied) =
@@ -249,32 +253,31 @@ impl History {
         applied.truncate(applied.len().saturating_sub(usize::try_from(batches).expect("few")));
         *store = MemoryStore::new();
         for batch in applied {
-            MemoryStore::apply(store, batch).await.expect("memory takes all");
+            MemoryStore::apply(store, batch).await.expect("memory accepts everything");
         }
         format!("a shard loses {batches} batches")
     }
 
     /// Checks that each log record was counted once, either by these readers or by a later reader.
     async fn check(mut self) -> u64 {
-        let way = Way { unanswered: Arc::default(), ..self.readers[0].way.clone() };
-        self.readers.push(Reader::begin(way).await);
+        let connection = Connection { unanswered: Arc::default(), ..self.readers[0].connection.clone() };
+        self.readers.push(Reader::start(connection).await);
         for reader in &mut self.readers {
-            while !reader.is_at_the_end()
-                || reader.source.close().await.expect("nothing fails") != Commit::Done
+            while !reader.is_at_the_end() || reader.source.close().await.expect("no failures") != Commit::Done
             {
                 if !reader.is_at_the_end() {
-                    reader.read(reader.next(), self.begun);
+                    reader.read(reader.next(), self.started);
                 }
             }
             assert_eq!(reader.source.ledger().hits.pending, 0);
-            reader.check(&self.said);
+            reader.check(&self.events);
         }
         while !self.data.lock().await.late.is_empty() {
-            self.arrive().await;
+            self.deliver_late().await;
         }
         let data = self.data.lock().await;
         let mut expected = BTreeMap::new();
-        let all = (0..RECORDS).filter(|number| !number.is_multiple_of(SILENT)).flat_map(counters_of);
+        let all = (0..RECORDS).filter(|number| !number.is_multiple_of(NO_HIT_INTERVAL)).flat_map(counters_of);
         all.for_each(|counter| *expected.entry(counter).or_insert(0) += 1);
         let names: Vec<_> = expected.keys().cloned().collect();
         let mut totals = vec![0; names.len()];
@@ -283,20 +286,20 @@ impl History {
             totals.iter_mut().zip(some).for_each(|(total, count)| *total += count.expect("readable"));
         }
         let totals: BTreeMap<_, _> = names.into_iter().zip(totals).collect();
-        assert_eq!(totals, expected, "{:?}", self.said);
+        assert_eq!(totals, expected, "{:?}", self.events);
         data.moved
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_any_order_of_events_each_record_of_a_log_counts_once() {
+async fn in_any_order_of_events_each_log_record_counts_once() {
     let mut moved = 0;
     for seed in 0..HISTORIES {
-        let mut history = History::begin(seed).await;
+        let mut history = History::start(seed).await;
         for _ in 0..STEPS {
             history.step().await;
         }
         moved += history.check().await;
     }
-    assert!(moved > HISTORIES, "these histories show less than they should: {moved}");
+    assert!(moved > HISTORIES, "too few histories with moved chunks: {moved}");
 }

@@ -26,18 +26,18 @@ async fn total(stats: &Stats, counter: &str, width: u32) -> u64 {
 }
 
 /// Creates the fence, so that the next call will be a batch with hits.
-async fn begun(counters: &mut Counters) {
+async fn create_fence(counters: &mut Counters) {
     let recorder = counters.recorder();
     recorder.record(recorder.counter("first"), None);
-    flushed(counters).await;
+    flush_with_retries(counters).await;
 }
 
-async fn flushed(counters: &mut Counters) {
-    until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
+async fn flush_with_retries(counters: &mut Counters) {
+    until("the store accepts the batch", LIMIT, async || counters.flush().await.is_ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn totals_are_exact_through_lost_replies_lost_requests_and_killed_connections() {
+async fn totals_stay_exact_with_lost_messages_and_killed_connections() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let counters = over(store(&proxy.url()).await);
@@ -76,7 +76,7 @@ async fn totals_are_exact_through_lost_replies_lost_requests_and_killed_connecti
     for writer in writers {
         recorded.push(writer.await.expect("no panic"));
     }
-    upkeep.stop().await.expect("all is flushed");
+    upkeep.stop().await.expect("everything is flushed");
     let (a, b) = (recorded[0] + recorded[2], recorded[1] + recorded[3]);
     for width in [60, 3600, 86_400] {
         let of = async |counter| total(&stats, counter, width).await;
@@ -87,14 +87,14 @@ async fn totals_are_exact_through_lost_replies_lost_requests_and_killed_connecti
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_followed_by_the_same_batch_and_then_by_newer_hits() {
+async fn a_lost_reply_causes_a_retry_of_the_same_batch_before_newer_hits() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let counter = recorder.counter("a");
     recorder.record(counter, None);
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     proxy.swallow_replies(1);
     recorder.record(counter, None);
     assert!(counters.flush().await.is_err());
@@ -103,13 +103,13 @@ async fn a_lost_reply_is_followed_by_the_same_batch_and_then_by_newer_hits() {
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.pending, hits.balance()), (1, 2, true));
     assert!(stats.health().failing_for.is_some());
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&stats, "a", 86_400).await, 3);
     assert_eq!(stats.health().failing_for, None);
 }
 
 #[tokio::test]
-async fn a_flush_that_is_cancelled_loses_and_doubles_nothing() {
+async fn a_cancelled_flush_neither_loses_nor_doubles_counts() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await);
@@ -122,34 +122,34 @@ async fn a_flush_that_is_cancelled_loses_and_doubles_nothing() {
         drop(tokio::time::timeout(cut, counters.flush()).await);
         assert!(stats.ledger().hits.balance(), "{:?}", stats.ledger());
     }
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&stats, "a", 86_400).await, 30);
     assert_eq!(stats.ledger().hits.applied, 30);
 }
 
 #[tokio::test]
-async fn two_that_send_the_same_batch_count_it_once() {
+async fn two_senders_of_the_same_batch_count_it_once() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await);
     let recorder = counters.recorder();
-    begun(&mut counters).await;
+    create_fence(&mut counters).await;
     proxy.delay_replies(Duration::from_millis(300));
     recorder.record(recorder.counter("a"), None);
     // The first attempt is dropped while it is in progress, so the second attempt will meet the half-done
     // work.
     drop(tokio::time::timeout(Duration::from_millis(30), counters.flush()).await);
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&counters.stats(), "a", 86_400).await, 1);
 }
 
 #[tokio::test]
-async fn an_attempt_that_was_given_up_and_arrives_beside_the_next_counts_once() {
+async fn an_abandoned_attempt_concurrent_with_its_retry_counts_once() {
     for (scripts, server) in [(true, RedisServer::start()), (false, without_scripts())] {
         let proxy = FaultProxy::start(server.address()).await;
         let mut counters = over(store(&proxy.url()).await);
         let recorder = counters.recorder();
-        begun(&mut counters).await;
+        create_fence(&mut counters).await;
         recorder.record(recorder.counter("a"), None);
         proxy.hold_calls(2);
         let held = async |calls| until("a call is held", LIMIT, async || proxy.held() == calls).await;
@@ -163,21 +163,21 @@ async fn an_attempt_that_was_given_up_and_arrives_beside_the_next_counts_once() 
             _ = counters.flush() => {}
             () = async { held(2).await; proxy.release(); std::future::pending().await } => {}
         }
-        flushed(&mut counters).await;
-        flushed(&mut counters).await;
+        flush_with_retries(&mut counters).await;
+        flush_with_retries(&mut counters).await;
         assert_eq!(total(&counters.stats(), "a", 86_400).await, 1, "scripts: {scripts}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_lost_acknowledged_batches_is_sent_them_again() {
+async fn acknowledged_batches_lost_by_a_server_are_resent() {
     let mut server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let counter = recorder.counter("a");
     for n in 0..50 {
         recorder.record(counter, None);
-        flushed(&mut counters).await;
+        flush_with_retries(&mut counters).await;
         if n == 20 {
             server.command(&["SAVE"]);
         }
@@ -187,39 +187,39 @@ async fn a_server_that_lost_acknowledged_batches_is_sent_them_again() {
     server.kill();
     server.restart();
     recorder.record(counter, None);
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&stats, "a", 86_400).await, 51);
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.lost_by_server, hits.balance()), (51, 0, true));
 }
 
 #[tokio::test]
-async fn a_server_that_lost_everything_is_sent_the_last_minute_again() {
+async fn the_last_minute_is_resent_to_a_server_that_lost_everything() {
     let mut server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let counter = recorder.counter("a");
     for _ in 0..5 {
         recorder.record(counter, None);
-        flushed(&mut counters).await;
+        flush_with_retries(&mut counters).await;
     }
     server.kill();
     server.restart();
     recorder.record(counter, None);
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&stats, "a", 86_400).await, 6);
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.lost_by_server, hits.balance()), (6, 0, true));
 }
 
 #[tokio::test]
-async fn a_poisoned_key_is_dropped_once_and_holds_nothing_up() {
+async fn hits_for_a_poisoned_key_are_dropped_once_and_block_nothing() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let now = Timestamp::now();
-    begun(&mut counters).await;
+    create_fence(&mut counters).await;
     server.command(&["SET", "access:count:60:text", "poison"]);
     let start = precision(3600).bucket(now).start.to_string();
     server.int(&["HSET", "access:count:3600:word", &start, "many"]);
@@ -232,8 +232,8 @@ async fn a_poisoned_key_is_dropped_once_and_holds_nothing_up() {
     // If the reply is lost, the rejection must be reported again.
     proxy.swallow_replies(1);
     assert!(counters.flush().await.is_err());
-    flushed(&mut counters).await;
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.pending, hits.balance()), (12, 0, true));
     let dropped = hits.dropped;
@@ -246,7 +246,7 @@ async fn a_poisoned_key_is_dropped_once_and_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn hits_recorded_before_redis_is_there_arrive_when_it_is() {
+async fn hits_recorded_before_redis_starts_arrive_later() {
     let mut server = RedisServer::start();
     server.stop();
     let store = RedisStore::connect(&server.url(), Namespace::default()).await.expect("an address");
@@ -258,12 +258,12 @@ async fn hits_recorded_before_redis_is_there_arrive_when_it_is() {
     assert!(counters.flush().await.is_err());
     assert!(stats.health().last_error.is_some());
     server.restart();
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&stats, "a", 86_400).await, 1000);
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_and_nothing_is_lost_by_it() {
+async fn a_wrong_password_is_reported_and_loses_no_hits() {
     let server = RedisServer::start();
     server.command(&["ACL", "SETUSER", "site", "on", ">right", "~*", "+@all"]);
     let url = format!("redis://site:wrong@127.0.0.1:{}", server.port());
@@ -271,19 +271,19 @@ async fn a_wrong_password_is_told_and_nothing_is_lost_by_it() {
     let mut counters = over(store);
     let (recorder, stats) = (counters.recorder(), counters.stats());
     recorder.record(recorder.counter("a"), None);
-    let told = async || {
+    let reported = async || {
         drop(counters.flush().await);
         stats.health().last_error.is_some_and(|error| error.contains("WRONGPASS"))
     };
-    until("the reason is told", LIMIT, told).await;
+    until("the reason is reported", LIMIT, reported).await;
     assert!(!format!("{stats:?}{:?}", stats.health()).contains(":wrong@"));
     server.command(&["ACL", "SETUSER", "site", ">wrong"]);
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&stats, "a", 86_400).await, 1);
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_costs_time_and_no_hit() {
+async fn an_unresponsive_server_delays_hits_but_loses_none() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut counters = over(store(&proxy.url()).await);
@@ -292,12 +292,12 @@ async fn a_server_that_never_answers_costs_time_and_no_hit() {
     recorder.record(recorder.counter("a"), None);
     assert!(tokio::time::timeout(LIMIT, counters.flush()).await.expect("it is given up").is_err());
     proxy.black_hole(false);
-    flushed(&mut counters).await;
+    flush_with_retries(&mut counters).await;
     assert_eq!(total(&stats, "a", 86_400).await, 1);
 }
 
 #[tokio::test]
-async fn a_transaction_after_the_connection_broke_waits_for_no_connection_that_is_dead() {
+async fn a_transaction_does_not_wait_for_a_dead_connection() {
     let server = without_scripts();
     let mut counters = over(store(&server.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -305,14 +305,14 @@ async fn a_transaction_after_the_connection_broke_waits_for_no_connection_that_i
     let mut soonest = Duration::MAX;
     for _ in 0..3 {
         recorder.record(counter, None);
-        flushed(&mut counters).await;
+        flush_with_retries(&mut counters).await;
         // At this point, the transaction connection is idle.
         let connections = stats.health().connections;
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         until("the store is connected", LIMIT, async || stats.health().connections > connections).await;
         recorder.record(counter, None);
         let began = std::time::Instant::now();
-        flushed(&mut counters).await;
+        flush_with_retries(&mut counters).await;
         soonest = soonest.min(began.elapsed());
     }
     // With the dead connection, this would always take five seconds.
@@ -321,7 +321,7 @@ async fn a_transaction_after_the_connection_broke_waits_for_no_connection_that_i
 }
 
 #[tokio::test]
-async fn a_store_that_is_dropped_leaves_no_connection() {
+async fn a_dropped_store_closes_its_connections() {
     let server = RedisServer::start();
     let connected = || server.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
     let store = store(&server.url()).await;

@@ -26,31 +26,31 @@ use traffic::{Seconds, Traffic, buckets, stored, through_proxy};
 
 use crate::stores::without_scripts;
 use crate::support::{always, name, precision, store, unix};
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 const LIMIT: Duration = tests::LIMIT;
 
 /// A store that can be made unavailable.
 #[derive(Clone, Debug, Default)]
-struct Away(Arc<AtomicBool>);
+struct Switch(Arc<AtomicBool>);
 
-impl Away {
+impl Switch {
     fn set(&self, away: bool) {
         self.0.store(away, Ordering::Relaxed);
     }
 }
 
-impl Hand for Away {
-    fn pass(&self) -> Result<(), Error> {
+impl Hooks for Switch {
+    fn before_write(&self) -> Result<(), Error> {
         let away = self.0.load(Ordering::Relaxed);
         if away { Err(Error::new(ErrorKind::Unavailable)) } else { Ok(()) }
     }
 }
 
 #[test]
-fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounded_memory() {
+fn a_ten_minute_outage_loses_no_retained_hit_and_uses_bounded_memory() {
     const COUNTERS: usize = 100;
-    let store = Through::<Away>::default();
+    let store = InterceptedStore::<Switch>::default();
     let mut counters = Counters::builder(store.clone()).build().expect("good settings");
     let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -58,8 +58,8 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
     let ids: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
     let now = Timestamp::now();
     let weight = |second: u64, n: usize| u32::try_from(1 + (second + n as u64) % 3).expect("small");
-    let mut most_cells = 0;
-    store.hand.set(true);
+    let mut max_cells = 0;
+    store.hooks.set(true);
     let memory = allocation_counter::measure(|| {
         for second in 0..600 {
             let at = now.minus(600 - second);
@@ -69,33 +69,33 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
                 recorder.record_at(*counter, visitor, at, weight);
             }
             assert!(runtime.block_on(counters.flush()).is_err());
-            most_cells = most_cells.max(stats.health().pending_cells);
+            max_cells = max_cells.max(stats.health().pending_cells);
         }
     });
     // The bound per counter is 120 samples of 1 s, the 5 s samples for the rest, and the visitor hours.
     // Before folding, it can be slightly more than twice this number.
     let bound = 2 * COUNTERS * (120 + 480 / 5 + 2 + 3) + 4096;
-    assert!(most_cells <= bound, "{most_cells} cells, and not {bound}");
+    assert!(max_cells <= bound, "{max_cells} cells, and not {bound}");
     let open_registers = 2 * COUNTERS * (1 << 14);
     assert!(memory.bytes_max <= (64 * bound + open_registers) as u64, "{} bytes", memory.bytes_max);
     let hits = stats.ledger().hits;
     assert!(hits.balance(), "{hits:?}");
     assert_eq!((hits.pending, hits.applied, hits.expired), (hits.recorded, 0, 0));
 
-    store.hand.set(false);
+    store.hooks.set(false);
     runtime.block_on(async {
-        counters.flush().await.expect("it is back");
+        counters.flush().await.expect("it is available again");
         let after = Timestamp::now();
         for (n, counter) in names.iter().enumerate() {
             let seconds: Seconds =
                 (0..600).map(|second| (now.minus(600 - second), u64::from(weight(second, n)))).collect();
-            for kept in stats.grid().counts.iter() {
-                let oldest = kept.oldest(after).as_unix();
+            for retained in stats.grid().counts.iter() {
+                let oldest = retained.oldest(after).as_unix();
                 let wanted =
                     |buckets: Vec<(u64, u64)>| buckets.into_iter().filter(|(start, _)| *start >= oldest);
-                let found: Vec<_> = wanted(stored(&store, counter, kept.precision).await).collect();
-                let expected: Vec<_> = wanted(buckets(&seconds, kept.precision)).collect();
-                assert_eq!(found, expected, "{counter} by {} s", kept.precision);
+                let found: Vec<_> = wanted(stored(&store, counter, retained.precision).await).collect();
+                let expected: Vec<_> = wanted(buckets(&seconds, retained.precision)).collect();
+                assert_eq!(found, expected, "{counter} by {} s", retained.precision);
             }
         }
         let today = now.minus(2 * 86_400)..after.plus(1);
@@ -107,16 +107,16 @@ fn ten_minutes_without_a_store_lose_nothing_that_is_still_wanted_and_cost_bounde
 }
 
 #[tokio::test]
-async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() {
-    let store = Through::<Away>::default();
+async fn after_an_outage_only_hits_past_every_retention_are_expired() {
+    let store = InterceptedStore::<Switch>::default();
     let few = NonZeroU32::new(12).expect("not 0");
     let precisions = Precisions::new([1, 5].map(precision)).expect("two").samples(few);
     let counters = Counters::builder(store.clone()).precisions(precisions).build();
     let mut counters = counters.expect("good settings");
     let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
     let counter = recorder.counter("hits");
-    let mut kept = Seconds::new();
-    store.hand.set(true);
+    let mut retained = Seconds::new();
+    store.hooks.set(true);
     for second in 0..600 {
         let at = now.minus(600 - second);
         // We skip hits close to the end of the retention (a minute), because the result would depend on the
@@ -126,20 +126,20 @@ async fn what_no_precision_wants_after_an_outage_has_expired_and_nothing_else() 
         }
         recorder.record_at(counter, None, at, NonZeroU32::MIN);
         if second >= 570 {
-            kept.insert(at, 1);
+            retained.insert(at, 1);
         }
         // Expired hits should not even be sent.
         drop(counters.flush().await);
     }
-    store.hand.set(false);
-    counters.flush().await.expect("it is back");
+    store.hooks.set(false);
+    counters.flush().await.expect("it is available again");
     let hits = stats.ledger().hits;
     assert_eq!((hits.recorded, hits.applied, hits.expired, hits.balance()), (540, 30, 510, true));
-    assert_eq!(stored(&store, "hits", precision(5)).await, buckets(&kept, precision(5)));
+    assert_eq!(stored(&store, "hits", precision(5)).await, buckets(&retained, precision(5)));
 }
 
 #[tokio::test]
-async fn a_clock_that_steps_to_and_fro_by_an_hour_moves_no_hit_and_loses_none() {
+async fn clock_steps_of_an_hour_neither_move_nor_lose_hits() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     let counters = Counters::builder(store.clone()).build().expect("good settings");
@@ -156,11 +156,11 @@ async fn a_clock_that_steps_to_and_fro_by_an_hour_moves_no_hit_and_loses_none() 
             *seconds.entry(at).or_default() += 1;
         }
         if round % 2 == 0 {
-            flusher.flush().await.expect("it takes batches");
+            flusher.flush().await.expect("it accepts batches");
             cleaner.clean_once(Timestamp::now()).await.expect("it cleans");
         }
     }
-    flusher.flush().await.expect("it takes batches");
+    flusher.flush().await.expect("it accepts batches");
     let oldest = |width: u32, samples: u64| now.minus(u64::from(width) * samples).as_unix();
     for width in [1, 5, 60, 300, 3600, 18_000, 86_400] {
         // Samples that are retained for certain: for the seconds, only the present and the future.
@@ -178,17 +178,18 @@ async fn a_clock_that_steps_to_and_fro_by_an_hour_moves_no_hit_and_loses_none() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_goes_away_is_told_at_once_and_every_hit_is_in_its_second_when_it_is_back() {
+async fn a_lost_server_is_reported_immediately_and_hits_keep_their_second() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes"]);
-    let traffic = Traffic::begin(store(&server.url()).await).await;
+    let traffic = Traffic::start(store(&server.url()).await).await;
     let mut soonest = Duration::MAX;
     for _ in 0..4 {
-        traffic.flowing().await;
+        traffic.wait_for_hits().await;
         block_in_place(|| server.stop());
-        soonest = soonest.min(traffic.troubled("").await);
+        soonest = soonest.min(traffic.fails_with("").await);
         let failing = || traffic.stats.health().failing_for.unwrap_or_default();
-        until("it is away for a while", LIMIT, async || failing() > Duration::from_millis(400)).await;
-        traffic.troubled("refused").await;
+        until("the store is unavailable for a while", LIMIT, async || failing() > Duration::from_millis(400))
+            .await;
+        traffic.fails_with("refused").await;
         block_in_place(|| server.restart());
     }
     // If a call were to wait for a reply, this would always take five seconds.
@@ -197,29 +198,29 @@ async fn a_server_that_goes_away_is_told_at_once_and_every_hit_is_in_its_second_
 }
 
 #[tokio::test]
-async fn a_server_without_memory_takes_the_hits_when_it_has_some() {
+async fn hits_arrive_when_an_out_of_memory_server_recovers() {
     let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
-    let traffic = Traffic::begin(store(&server.url()).await).await;
-    traffic.flowing().await;
+    let traffic = Traffic::start(store(&server.url()).await).await;
+    traffic.wait_for_hits().await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    traffic.troubled("OOM command not allowed").await;
+    traffic.fails_with("OOM command not allowed").await;
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn a_master_that_became_a_replica_is_connected_anew_and_takes_the_hits_when_it_is_master_again() {
+async fn hits_arrive_when_a_demoted_master_is_promoted_again() {
     let server = RedisServer::start();
-    let traffic = Traffic::begin(store(&server.url()).await).await;
-    traffic.flowing().await;
+    let traffic = Traffic::start(store(&server.url()).await).await;
+    traffic.wait_for_hits().await;
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    traffic.troubled("READONLY").await;
+    traffic.fails_with("READONLY").await;
     let hints = || traffic.stats.health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
     assert_eq!(hints(), ["store_is_replica"]);
     // As long as it is a replica, the delay between connections will grow, and connections should be much
     // rarer than rejected batches.
-    let (before, refused) = (traffic.stats.health().connections, traffic.troubles().len());
-    until("more batches are refused", LIMIT, async || traffic.troubles().len() > refused + 50).await;
+    let (before, refused) = (traffic.stats.health().connections, traffic.failures().len());
+    until("more batches are rejected", LIMIT, async || traffic.failures().len() > refused + 50).await;
     let connections = traffic.stats.health().connections - before;
     assert!(connections < 25, "{connections}");
     server.command(&["REPLICAOF", "NO", "ONE"]);
@@ -229,54 +230,54 @@ async fn a_master_that_became_a_replica_is_connected_anew_and_takes_the_hits_whe
 }
 
 #[tokio::test]
-async fn a_master_without_the_replicas_it_wants_takes_the_hits_when_it_has_them() {
+async fn hits_arrive_when_a_master_has_its_required_replicas() {
     let server = RedisServer::start();
-    let traffic = Traffic::begin(store(&server.url()).await).await;
-    traffic.flowing().await;
+    let traffic = Traffic::start(store(&server.url()).await).await;
+    traffic.wait_for_hits().await;
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    traffic.troubled("NOREPLICAS").await;
+    traffic.fails_with("NOREPLICAS").await;
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn whatever_else_a_server_refuses_with_is_told_in_its_words_and_the_hits_wait() {
+async fn other_server_errors_are_reported_verbatim_and_hits_stay_pending() {
     let server = RedisServer::start();
     let (proxy, traffic) = through_proxy(&server).await;
-    for words in [
+    for message in [
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
         "BUSY Redis is busy running a script.",
         "ERR something that nobody has heard of",
     ] {
-        proxy.reply_with(u64::MAX, words);
-        traffic.troubled(words).await;
+        proxy.reply_with(u64::MAX, message);
+        traffic.fails_with(message).await;
         proxy.reply_with(0, "");
-        traffic.flowing().await;
+        traffic.wait_for_hits().await;
     }
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn a_server_that_pauses_its_clients_is_waited_for_and_nothing_fails() {
+async fn a_client_pause_delays_hits_without_a_failure() {
     let server = RedisServer::start();
-    let traffic = Traffic::begin(store(&server.url()).await).await;
-    traffic.flowing().await;
+    let traffic = Traffic::start(store(&server.url()).await).await;
+    traffic.wait_for_hits().await;
     // The pause must end within five seconds, because then calls will fail. We only pause writes so that
     // `UNPAUSE` and reads still work.
     server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     let there = || server.strings(&["HVALS", "access:count:86400:hits"]);
     let before = there();
-    until("hits wait", LIMIT, async || traffic.stats.ledger().hits.pending > 20).await;
+    until("hits are pending", LIMIT, async || traffic.stats.ledger().hits.pending > 20).await;
     assert_eq!(there(), before);
     server.command(&["CLIENT", "UNPAUSE"]);
-    traffic.flowing().await;
-    assert!(traffic.troubles().is_empty(), "{:?}", traffic.troubles());
+    traffic.wait_for_hits().await;
+    assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
     let stats = traffic.end().await;
     assert_eq!(stats.health().connections, 1);
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_the_scripts_is_sent_them_and_nobody_notices() {
+async fn scripts_are_reloaded_transparently_after_a_flush() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     let mut counters = Counters::builder(store.clone()).build().expect("good settings");
@@ -284,46 +285,46 @@ async fn a_server_that_forgot_the_scripts_is_sent_them_and_nobody_notices() {
     for _ in 0..3 {
         counters.recorder().record(counter, None);
         server.command(&["SCRIPT", "FLUSH"]);
-        counters.flush().await.expect("it takes batches");
+        counters.flush().await.expect("it accepts batches");
     }
     assert_eq!(counters.stats().ledger().hits.applied, 3);
     assert_eq!(counters.stats().health().failing_for, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loads_its_data_takes_the_hits_when_it_has_done_so() {
+async fn hits_arrive_when_a_server_has_loaded_its_data() {
     // This delay in microseconds per key makes the server load for twenty seconds, but it still accepts
     // clients.
     let slow = ["--appendonly", "yes", "--key-load-delay", "5000"];
     let listening = ["--loading-process-events-interval-bytes", "1024"];
     let mut server = RedisServer::start_with(&[slow.as_slice(), &listening].concat());
-    let traffic = Traffic::begin(store(&server.url()).await).await;
-    traffic.flowing().await;
+    let traffic = Traffic::start(store(&server.url()).await).await;
+    traffic.wait_for_hits().await;
     server.command(&["EVAL", "for n = 1, 4000 do redis.call('SET', 'key' .. n, n) end", "0"]);
     block_in_place(|| server.restart_loading());
-    traffic.troubled("LOADING").await;
+    traffic.fails_with("LOADING").await;
     server.command(&["CONFIG", "SET", "key-load-delay", "0"]);
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn a_password_that_is_rotated_is_told_and_the_hits_arrive_when_it_is_good_again() {
+async fn a_rotated_password_is_reported_and_hits_arrive_when_it_is_valid() {
     let server = RedisServer::start();
     server.command(&["ACL", "SETUSER", "site", "on", ">old", "~*", "+@all"]);
     let url = format!("redis://site:old@127.0.0.1:{}", server.port());
-    let traffic = Traffic::begin(store(&url).await).await;
-    traffic.flowing().await;
+    let traffic = Traffic::start(store(&url).await).await;
+    traffic.wait_for_hits().await;
     server.command(&["ACL", "SETUSER", "site", "resetpass", ">new"]);
     // Existing connections are not affected.
-    traffic.flowing().await;
+    traffic.wait_for_hits().await;
     server.command(&["CLIENT", "KILL", "USER", "site"]);
-    traffic.troubled("WRONGPASS").await;
+    traffic.fails_with("WRONGPASS").await;
     server.command(&["ACL", "SETUSER", "site", ">old"]);
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_knows_stops_nobody_from_counting_and_is_told() {
+async fn an_unknown_host_name_is_reported_and_hits_are_still_recorded() {
     // This name is too long for DNS, so no resolver is queried: an unresponsive resolver would make the
     // connection fail with a timeout instead.
     let url = format!("redis://{}.invalid:6379", "x".repeat(64));
@@ -331,89 +332,89 @@ async fn a_name_that_nobody_knows_stops_nobody_from_counting_and_is_told() {
     let mut counters = Counters::builder(store).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
     recorder.request(&[recorder.counter("hits").hit()], Agent::Human);
-    let told = async || {
+    let reported = async || {
         assert!(counters.flush().await.is_err());
         stats.health().last_error.is_some_and(|error| error.contains("failed to lookup address"))
     };
-    until("the reason is told", LIMIT, told).await;
+    until("the reason is reported", LIMIT, reported).await;
     assert_eq!((stats.ledger().hits.pending, stats.health().connections), (1, 0));
 }
 
 #[tokio::test]
-async fn slow_replies_are_no_trouble() {
+async fn slow_replies_are_not_an_error() {
     let server = RedisServer::start();
     let (proxy, traffic) = through_proxy(&server).await;
     proxy.delay_replies(Duration::from_millis(700));
     let applied = traffic.stats.ledger().hits.applied;
     until("hits arrive", LIMIT, async || traffic.stats.ledger().hits.applied > applied + 500).await;
-    assert!(traffic.troubles().is_empty(), "{:?}", traffic.troubles());
+    assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
     proxy.delay_replies(Duration::ZERO);
     assert_eq!(traffic.end().await.health().connections, 1);
 }
 
 #[tokio::test]
-async fn a_connection_is_made_again_over_a_link_with_a_round_trip_of_a_second() {
+async fn reconnecting_works_with_a_round_trip_of_one_second() {
     let server = RedisServer::start();
     let (proxy, traffic) = through_proxy(&server).await;
     proxy.delay_replies(Duration::from_secs(1));
     let connections = traffic.stats.health().connections;
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    traffic.connected_again(connections).await;
-    traffic.flowing().await;
+    traffic.wait_for_reconnect(connections).await;
+    traffic.wait_for_hits().await;
     proxy.delay_replies(Duration::ZERO);
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn a_connection_that_answers_nonsense_is_replaced() {
+async fn a_connection_with_invalid_replies_is_replaced() {
     for server in [RedisServer::start(), without_scripts()] {
         let (proxy, traffic) = through_proxy(&server).await;
         let connections = traffic.stats.health().connections;
         proxy.desynchronize();
-        traffic.told(0, "the answer does not fit the command").await;
-        traffic.connected_again(connections).await;
+        traffic.reported(0, "unexpected reply to the command").await;
+        traffic.wait_for_reconnect(connections).await;
         traffic.end().await;
     }
 }
 
 #[tokio::test]
-async fn a_black_hole_is_told_and_left() {
+async fn a_black_hole_is_reported_and_abandoned() {
     let server = RedisServer::start();
     let (proxy, traffic) = through_proxy(&server).await;
     proxy.black_hole(true);
-    traffic.troubled("Unresponsive").await;
+    traffic.fails_with("Unresponsive").await;
     proxy.black_hole(false);
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn a_connection_that_is_half_open_is_made_again() {
+async fn a_half_open_connection_is_replaced() {
     let server = RedisServer::start();
     let (proxy, traffic) = through_proxy(&server).await;
     let connections = traffic.stats.health().connections;
-    proxy.forget();
+    proxy.freeze();
     // The client reconnects immediately, and the failure ends.
-    traffic.told(0, "Unresponsive").await;
-    traffic.connected_again(connections).await;
+    traffic.reported(0, "Unresponsive").await;
+    traffic.wait_for_reconnect(connections).await;
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn what_a_peer_reads_too_late_counts_once() {
+async fn a_batch_read_late_by_the_server_counts_once() {
     let server = RedisServer::start();
     let (proxy, traffic) = through_proxy(&server).await;
     proxy.stop_reading(true);
-    traffic.troubled("Unresponsive").await;
+    traffic.fails_with("Unresponsive").await;
     proxy.stop_reading(false);
     traffic.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_is_replaced() {
+async fn a_hung_client_is_replaced() {
     let server = RedisServer::start();
     let (proxy, traffic) = through_proxy(&server).await;
     let connections = traffic.stats.health().connections;
-    proxy.forget();
+    proxy.freeze();
     // To the client, any write is a sign of life, even if no reply is ever received.
     let done = Arc::new(AtomicBool::new(false));
     let reader = tokio::spawn({
@@ -428,16 +429,16 @@ async fn a_client_that_hangs_is_replaced() {
             }
         }
     });
-    traffic.told(0, "").await;
-    traffic.connected_again(connections).await;
-    traffic.flowing().await;
+    traffic.reported(0, "").await;
+    traffic.wait_for_reconnect(connections).await;
+    traffic.wait_for_hits().await;
     done.store(true, Ordering::Relaxed);
     reader.await.expect("no panic");
     traffic.end().await;
 }
 
 #[tokio::test]
-async fn a_client_whose_task_ended_is_replaced() {
+async fn a_client_with_a_finished_task_is_replaced() {
     // This is the only reply that makes fred stop reconnecting; any other server would do.
     let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let no_cluster = other.local_addr().expect("an address");
@@ -454,7 +455,7 @@ async fn a_client_whose_task_ended_is_replaced() {
     let (proxy, traffic) = through_proxy(&server).await;
     proxy.retarget(no_cluster);
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    traffic.troubled("cluster support disabled").await;
+    traffic.fails_with("cluster support disabled").await;
     proxy.retarget(server.address());
     assert!(traffic.end().await.health().connections > 1);
     refusing.abort();
@@ -469,7 +470,7 @@ fn site(store: &RedisStore) -> (Router, tokio::task::JoinHandle<()>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_take_the_same_time_with_a_server_without_one_and_before_a_black_hole() {
+async fn request_latency_does_not_depend_on_the_state_of_the_server() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let there = store(&server.url()).await;
@@ -507,7 +508,7 @@ async fn requests_take_the_same_time_with_a_server_without_one_and_before_a_blac
     // From time to time, other programs may slow down any of the sites, but not always the same site.
     let alike = |ratios: &Vec<f64>| ratios.iter().all(|ratio| *ratio < 1.5);
     let measured = (0..10).map(|_| block_in_place(ratios)).find(alike);
-    assert!(measured.is_some(), "ten times one of them took half as long again");
+    assert!(measured.is_some(), "a site was slower in ten measurements");
     for (_, running) in sites {
         running.abort();
     }

@@ -29,7 +29,7 @@ const PRODUCERS: u64 = 5;
 struct Requests {
     producer: u64,
     seed: u64,
-    begun: Timestamp,
+    started: Timestamp,
 }
 
 impl Requests {
@@ -42,7 +42,7 @@ impl Requests {
 
     fn body(self, number: u64) -> String {
         let line = |(counter, ago, n): (String, u64, u64)| {
-            let at = self.begun.minus(ago).as_unix();
+            let at = self.started.minus(ago).as_unix();
             format!(
                 "{}\n",
                 json!({"counter": counter, "at": at, "n": n, "visitor": format!("v{}", n * 7 + ago)})
@@ -56,7 +56,7 @@ impl Requests {
         let request = Request::post(address).body(Body::from(self.body(number))).expect("an address");
         let response = router.oneshot(request).await.expect("a router answers");
         let status = response.status();
-        let body = response.into_body().collect().await.expect("a body in memory").to_bytes();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
         (status, serde_json::from_slice(&body).expect("JSON"))
     }
 }
@@ -91,15 +91,15 @@ async fn produce(requests: Requests, instances: Instances, mut random: Random) -
         // The request is dropped midway, like with an impatient client or a killed instance.
         let limit = if Instant::now() < instances.until { random.millis(1..300) } else { LIMIT };
         let repeated = random.among(0..4) == 0;
-        let twin =
+        let duplicate =
             repeated.then(|| tokio::spawn(timeout(limit, requests.send(instances.one(&mut random), next))));
         let sent = timeout(limit, requests.send(instances.one(&mut random), next)).await;
-        if let Some(twin) = twin {
-            _ = twin.await.expect("no panic");
+        if let Some(duplicate) = duplicate {
+            _ = duplicate.await.expect("no panic");
         }
         next = match sent {
             Ok((StatusCode::OK, _)) => next + 1,
-            Ok((StatusCode::CONFLICT, told)) => told["number"].as_u64().expect("a number") + 1,
+            Ok((StatusCode::CONFLICT, reply)) => reply["number"].as_u64().expect("a number") + 1,
             Ok((StatusCode::SERVICE_UNAVAILABLE, _)) | Err(_) => {
                 sleep(random.millis(5..40)).await;
                 next
@@ -111,15 +111,15 @@ async fn produce(requests: Requests, instances: Instances, mut random: Random) -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_over_producers_instances_and_their_server_leaves_every_total_exact() {
+async fn totals_are_exact_after_a_storm_on_producers_instances_and_server() {
     let mut server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut random = Random::storm("of producers");
-    let (seed, begun) = (random.next(), Timestamp::now());
+    let (seed, started) = (random.next(), Timestamp::now());
     let routers = vec![instance(&proxy.url()).await, instance(&proxy.url()).await];
     let end = Instant::now() + Duration::from_secs(storm_seconds());
     let instances = Instances { routers: Arc::new(Mutex::new(routers)), until: end };
-    let of = move |producer| Requests { producer, seed, begun };
+    let of = move |producer| Requests { producer, seed, started };
     let mut producers = JoinSet::new();
     for producer in 0..PRODUCERS {
         let (instances, random) = (instances.clone(), random.fork());
@@ -152,10 +152,10 @@ async fn a_storm_over_producers_instances_and_their_server_leaves_every_total_ex
         // The server may have lost data after the final response to this producer.
         let mut next = last;
         until("its requests are counted", LIMIT, async || {
-            let (status, told) = of(producer).send(fresh.clone(), next).await;
+            let (status, reply) = of(producer).send(fresh.clone(), next).await;
             next = match status {
                 StatusCode::OK => next + 1,
-                StatusCode::CONFLICT => told["number"].as_u64().expect("a number") + 1,
+                StatusCode::CONFLICT => reply["number"].as_u64().expect("a number") + 1,
                 _ => next,
             };
             next > last

@@ -14,7 +14,7 @@ fn over(store: RedisStore) -> Counters {
 async fn record(counters: &mut Counters, hits: u32) {
     let recorder = counters.recorder();
     (0..hits).for_each(|_| recorder.record(recorder.counter("a"), None));
-    until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
+    until("the store accepts the batch", LIMIT, async || counters.flush().await.is_ok()).await;
 }
 
 async fn total(stats: &Stats) -> u64 {
@@ -23,7 +23,7 @@ async fn total(stats: &Stats) -> u64 {
 }
 
 #[tokio::test]
-async fn a_server_that_returns_after_an_empty_one_counts_nothing_twice() {
+async fn a_server_returning_after_an_empty_server_counts_no_hit_twice() {
     for servers in [[RedisServer::start(), RedisServer::start()], [without_scripts(), without_scripts()]] {
         let proxy = FaultProxy::start(servers[0].address()).await;
         let mut counters = over(store(&proxy.url()).await);
@@ -38,7 +38,7 @@ async fn a_server_that_returns_after_an_empty_one_counts_nothing_twice() {
             assert_eq!(total(&stats).await, hits, "on server {turn}");
         }
         for server in &servers {
-            assert_eq!(server.int(&["EXISTS", "access:total"]), 1, "the address led to both");
+            assert_eq!(server.int(&["EXISTS", "access:total"]), 1, "both servers were used");
         }
         let ledger = stats.ledger().hits;
         assert_eq!((ledger.applied, ledger.lost_by_server, ledger.dropped.in_doubt), (hits, 0, 0));
@@ -46,7 +46,7 @@ async fn a_server_that_returns_after_an_empty_one_counts_nothing_twice() {
 }
 
 #[tokio::test]
-async fn an_idle_process_sends_again_what_the_store_lost_and_reports_it() {
+async fn an_idle_process_resends_and_reports_hits_lost_by_the_store() {
     let server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let stats = counters.stats();
@@ -54,7 +54,7 @@ async fn an_idle_process_sends_again_what_the_store_lost_and_reports_it() {
     server.command(&["FLUSHALL"]);
     tokio::select! {
         ended = counters.run(std::future::pending()) => panic!("{ended:?}"),
-        () = until("the hits are there again", LIMIT, async || total(&stats).await == 7) => {}
+        () = until("the hits are restored", LIMIT, async || total(&stats).await == 7) => {}
     }
     assert_eq!(stats.health().hints, [Hint::STORE_WENT_BACK]);
 }

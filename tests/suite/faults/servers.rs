@@ -6,17 +6,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use counter_core::stores::{Answer, WriterId};
+use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore};
 use tokio::time::advance;
 
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 /// Hits per batch. Each batch uses a different digit of the sum, so we can tell whether a server has a batch
 /// once, twice or not at all.
 const BATCHES: [u64; 3] = [1, 10, 100];
-const EVERYTHING: u64 = 111;
+const ALL_BATCHES: u64 = 111;
 
 #[derive(Clone, Debug, Default)]
 struct Server {
@@ -40,7 +40,7 @@ impl Server {
         }
         if batch.fence.is_opening() {
             let now = self.witness(writer);
-            if shows && batch.witness.as_ref().is_some_and(|witness| !witness.shows_same(&now)) {
+            if shows && batch.witness.as_ref().is_some_and(|witness| !witness.has_same_state(&now)) {
                 return ApplyOutcome::SequenceGap { found: StoredFence::default() };
             }
             self.mark.get_or_insert_with(WriterId::random);
@@ -104,7 +104,7 @@ struct World {
     choices: Choices,
     /// Remaining number of events by kind.
     left: Vec<(Event, usize)>,
-    said: Vec<(Event, &'static str)>,
+    events: Vec<(Event, &'static str)>,
 }
 
 impl World {
@@ -116,7 +116,7 @@ impl World {
         };
         let event = possible[which];
         self.left.iter_mut().filter(|(of, _)| *of == event).for_each(|(_, left)| *left -= 1);
-        self.said.push((event, call));
+        self.events.push((event, call));
         match event {
             Event::Switch => self.now = 1 - self.now,
             Event::Copy => self.servers[1 - self.now] = self.servers[self.now].clone(),
@@ -140,8 +140,8 @@ impl Address {
     }
 }
 
-impl Hand for Address {
-    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+impl Hooks for Address {
+    fn apply<'a>(&'a self, _: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
             let mut world = self.world();
             let event = world.event("apply");
@@ -164,7 +164,7 @@ impl Hand for Address {
 /// Counts three batches during these events, and then flushes on both servers until they are stable.
 async fn run(address: &Address) {
     let mut counters =
-        Counters::builder(Through::new(address.clone())).build().expect("the defaults are fine");
+        Counters::builder(InterceptedStore::new(address.clone())).build().expect("the defaults are fine");
     let recorder = counters.recorder();
     for hits in BATCHES {
         (0..hits).for_each(|_| recorder.record(recorder.counter("a"), None));
@@ -181,9 +181,9 @@ async fn run(address: &Address) {
             drop(counters.flush().await);
         }
         let (hits, world) = (recorder.ledger().hits, address.world());
-        let (stored, said) = (world.servers[last].hits, &world.said);
-        assert_eq!(stored, EVERYTHING, "server {last}, {hits:?}, after {said:?}");
-        assert_eq!((hits.applied, hits.lost_by_server), (EVERYTHING, 0), "{hits:?}, after {said:?}");
+        let (stored, events) = (world.servers[last].hits, &world.events);
+        assert_eq!(stored, ALL_BATCHES, "server {last}, {hits:?}, after {events:?}");
+        assert_eq!((hits.applied, hits.lost_by_server), (ALL_BATCHES, 0), "{hits:?}, after {events:?}");
     }
 }
 
@@ -191,7 +191,7 @@ async fn run_all(left: &[(Event, usize)], shows: bool) -> usize {
     let (mut choices, mut runs) = (Choices::default(), 0);
     loop {
         let world =
-            World { servers: Default::default(), now: 0, choices, left: left.to_vec(), said: Vec::new() };
+            World { servers: Default::default(), now: 0, choices, left: left.to_vec(), events: Vec::new() };
         let address = Address { world: Arc::new(Mutex::new(world)), shows };
         run(&address).await;
         runs += 1;
@@ -203,7 +203,7 @@ async fn run_all(left: &[(Event, usize)], shows: bool) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_server_has_each_batch_once_in_any_order_of_moves_copies_and_losses() {
+async fn every_server_has_each_batch_once_after_any_moves_copies_and_losses() {
     for shows in [true, false] {
         for left in [
             &[(Event::Switch, 3)][..],

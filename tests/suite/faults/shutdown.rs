@@ -17,11 +17,11 @@ use crate::support::{name, precision, store};
 const LIMIT: Duration = tests::LIMIT;
 
 /// Maximum time past the deadline. This must be less than the command timeout of five seconds.
-const SLACK: Duration = Duration::from_secs(3);
+const MAX_OVERRUN: Duration = Duration::from_secs(3);
 
 /// Number of attempts to measure a shutdown. Other programs may cause a slow attempt, whereas waiting for a
 /// call would slow down every attempt.
-const TIMES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// Starts or ends an outage.
 type Outage = fn(&FaultProxy, bool);
@@ -35,7 +35,7 @@ struct Running {
 }
 
 impl Running {
-    fn begin(mut counters: Counters) -> Self {
+    fn start(mut counters: Counters) -> Self {
         let (recorder, stats) = (counters.recorder(), counters.stats());
         let (stop, stopped) = oneshot::channel::<()>();
         let upkeep = tokio::spawn(async move {
@@ -75,13 +75,13 @@ async fn total(stats: &Stats) -> u64 {
 }
 
 /// Returns the sum stored on the server, read directly.
-fn there(server: &RedisServer) -> u64 {
+fn stored_on_server(server: &RedisServer) -> u64 {
     let counts = server.strings(&["HVALS", "access:count:86400:a"]);
     counts.iter().map(|count| count.parse::<u64>().expect("an integer")).sum()
 }
 
 /// Flushes the rest after a shutdown and compares the totals.
-async fn brings_the_rest(counters: &mut Counters, hits: u64) {
+async fn flush_the_rest(counters: &mut Counters, hits: u64) {
     until("the rest is flushed", LIMIT, async || counters.flush().await.is_ok()).await;
     let stats = counters.stats();
     assert_eq!(total(&stats).await, hits);
@@ -95,9 +95,9 @@ fn assert_unflushed(ended: Result<(), Error>, hits: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_in_the_middle_of_a_load_loses_and_doubles_nothing() {
+async fn a_shutdown_under_load_neither_loses_nor_doubles_hits() {
     let server = RedisServer::start();
-    let running = Running::begin(over(store(&server.url()).await, LIMIT));
+    let running = Running::start(over(store(&server.url()).await, LIMIT));
     let done = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..3)
         .map(|_| {
@@ -115,7 +115,7 @@ async fn a_shutdown_in_the_middle_of_a_load_loses_and_doubles_nothing() {
             })
         })
         .collect();
-    until("the load is at work", LIMIT, async || running.stats.ledger().hits.applied > 5000).await;
+    until("the load is running", LIMIT, async || running.stats.ledger().hits.applied > 5000).await;
     let ending = tokio::spawn(running.end());
     sleep(Duration::from_millis(100)).await;
     done.store(true, Ordering::Relaxed);
@@ -124,36 +124,36 @@ async fn a_shutdown_in_the_middle_of_a_load_loses_and_doubles_nothing() {
         recorded += writer.await.expect("no panic");
     }
     let (mut counters, ended) = ending.await.expect("no panic");
-    ended.expect("there was a moment with nothing pending");
+    ended.expect("there was a moment without pending hits");
     // More hits were recorded after this moment.
-    brings_the_rest(&mut counters, recorded).await;
+    flush_the_rest(&mut counters, recorded).await;
 }
 
 #[tokio::test]
-async fn a_shutdown_brings_what_was_recorded_before_it_and_waits_for_no_interval() {
+async fn a_shutdown_flushes_pending_hits_without_waiting_for_the_interval() {
     let server = RedisServer::start();
     let hour = Duration::from_secs(3600);
     let counters = Counters::builder(store(&server.url()).await).flush_interval(hour).build();
-    let running = Running::begin(counters.expect("good settings"));
+    let running = Running::start(counters.expect("good settings"));
     running.record(1);
     running.until_applied(1).await;
     running.record(4321);
     let stats = running.stats.clone();
-    running.end().await.1.expect("all is flushed");
+    running.end().await.1.expect("everything is flushed");
     assert_eq!((total(&stats).await, stats.ledger().hits.pending), (4322, 0));
 }
 
 #[tokio::test]
-async fn a_shutdown_in_an_outage_ends_at_its_deadline_and_says_how_many_hits_are_left() {
+async fn a_shutdown_in_an_outage_ends_at_its_deadline_and_reports_hits_left() {
     let outages: [(Outage, &str); 2] =
         [(FaultProxy::refuse, "refused"), (FaultProxy::black_hole, "not answered")];
     let deadline = Duration::from_millis(700);
     for (outage, what) in outages {
         let mut soonest = Duration::MAX;
-        for _ in 0..TIMES {
+        for _ in 0..MAX_ATTEMPTS {
             let server = RedisServer::start();
             let proxy = FaultProxy::start(server.address()).await;
-            let running = Running::begin(over(store(&proxy.url()).await, deadline));
+            let running = Running::start(over(store(&proxy.url()).await, deadline));
             running.record(50);
             running.until_applied(50).await;
             outage(&proxy, true);
@@ -169,39 +169,39 @@ async fn a_shutdown_in_an_outage_ends_at_its_deadline_and_says_how_many_hits_are
             let hits = counters.stats().ledger().hits;
             assert_eq!((hits.applied, hits.pending, hits.balance()), (50, 123, true), "{what}");
             outage(&proxy, false);
-            brings_the_rest(&mut counters, 173).await;
+            flush_the_rest(&mut counters, 173).await;
             soonest = soonest.min(took);
-            if soonest < deadline + SLACK {
+            if soonest < deadline + MAX_OVERRUN {
                 break;
             }
         }
-        assert!(soonest < deadline + SLACK, "{what}: {soonest:?}");
+        assert!(soonest < deadline + MAX_OVERRUN, "{what}: {soonest:?}");
     }
 }
 
 #[tokio::test]
-async fn a_batch_whose_reply_was_lost_before_the_shutdown_is_left_and_counts_once() {
+async fn a_batch_with_a_lost_reply_is_left_at_shutdown_and_counts_once() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
-    let running = Running::begin(over(store(&proxy.url()).await, Duration::from_millis(300)));
+    let running = Running::start(over(store(&proxy.url()).await, Duration::from_millis(300)));
     running.record(50);
     running.until_applied(50).await;
     proxy.swallow_replies(u64::MAX);
     running.record(7);
-    until("the server has it", LIMIT, async || there(&server) == 57).await;
+    until("the server has it", LIMIT, async || stored_on_server(&server) == 57).await;
     let (mut counters, ended) = running.end().await;
     assert_unflushed(ended, 7);
     proxy.swallow_replies(0);
-    brings_the_rest(&mut counters, 57).await;
+    flush_the_rest(&mut counters, 57).await;
 }
 
 #[tokio::test]
-async fn an_outage_that_ends_before_the_deadline_costs_no_hit() {
+async fn an_outage_that_ends_before_the_deadline_loses_no_hit() {
     let outages: [Outage; 2] = [FaultProxy::refuse, FaultProxy::black_hole];
     for outage in outages {
         let server = RedisServer::start();
         let proxy = FaultProxy::start(server.address()).await;
-        let running = Running::begin(over(store(&proxy.url()).await, LIMIT));
+        let running = Running::start(over(store(&proxy.url()).await, LIMIT));
         outage(&proxy, true);
         running.record(123);
         let stats = running.stats.clone();
@@ -210,20 +210,20 @@ async fn an_outage_that_ends_before_the_deadline_costs_no_hit() {
             outage(&proxy, false);
         };
         let ((_, ended), ()) = tokio::join!(running.end(), end_of_outage);
-        ended.expect("all is flushed");
+        ended.expect("everything is flushed");
         assert_eq!((total(&stats).await, stats.ledger().hits.applied), (123, 123));
     }
 }
 
 /// Sends fifty batches of one hit, drops thirty from the server, and records another hit to expose the loss.
 /// The proxy then blocks a call of the replay, and thus the whole replay.
-async fn in_the_middle_of_a_replay(deadline: Duration) -> (RedisServer, FaultProxy, Running) {
+async fn pause_in_replay(deadline: Duration) -> (RedisServer, FaultProxy, Running) {
     let (server, proxy, counters) = after_a_failover(deadline).await;
     proxy.hold_calls_after(10, 1);
-    let running = Running::begin(counters);
+    let running = Running::start(counters);
     running.record(1);
-    until("the replay has come to its middle", LIMIT, async || proxy.held() == 1).await;
-    assert!((21..40).contains(&there(&server)), "{}", there(&server));
+    until("the replay is half done", LIMIT, async || proxy.held() == 1).await;
+    assert!((21..40).contains(&stored_on_server(&server)), "{}", stored_on_server(&server));
     (server, proxy, running)
 }
 
@@ -235,40 +235,40 @@ async fn after_a_failover(deadline: Duration) -> (RedisServer, FaultProxy, Count
     let counter = counters.recorder().counter("a");
     for n in 0..50 {
         counters.recorder().record(counter, None);
-        counters.flush().await.expect("the server takes it");
+        counters.flush().await.expect("the server accepts it");
         if n == 19 {
             server.command(&["SAVE"]);
         }
     }
     server.kill();
     server.restart();
-    assert_eq!(there(&server), 20);
+    assert_eq!(stored_on_server(&server), 20);
     (server, proxy, counters)
 }
 
 #[tokio::test]
-async fn a_shutdown_finds_out_what_the_store_lost_though_nothing_new_was_recorded() {
+async fn a_shutdown_detects_lost_data_without_new_hits() {
     let (_server, _proxy, counters) = after_a_failover(LIMIT).await;
-    let running = Running::begin(counters);
+    let running = Running::start(counters);
     let stats = running.stats.clone();
-    running.end().await.1.expect("all is flushed");
+    running.end().await.1.expect("everything is flushed");
     assert_eq!(total(&stats).await, 50);
 }
 
 #[tokio::test]
-async fn a_shutdown_without_its_store_is_not_held_up_when_nothing_is_owed() {
+async fn a_shutdown_without_pending_hits_does_not_wait_for_the_store() {
     let deadline = Duration::from_millis(300);
     let mut soonest = Duration::MAX;
-    for _ in 0..TIMES {
+    for _ in 0..MAX_ATTEMPTS {
         let server = RedisServer::start();
         let mut counters = over(store(&server.url()).await, deadline);
         counters.recorder().record(counters.recorder().counter("a"), None);
-        counters.flush().await.expect("the server takes it");
+        counters.flush().await.expect("the server accepts it");
         drop(server);
         let began = Instant::now();
-        counters.run(async {}).await.expect("nothing is owed");
+        counters.run(async {}).await.expect("no hits are pending");
         soonest = soonest.min(began.elapsed());
-        if soonest < deadline + SLACK {
+        if soonest < deadline + MAX_OVERRUN {
             return;
         }
     }
@@ -276,28 +276,28 @@ async fn a_shutdown_without_its_store_is_not_held_up_when_nothing_is_owed() {
 }
 
 #[tokio::test]
-async fn a_shutdown_in_the_middle_of_a_replay_finishes_it() {
-    let (_server, proxy, running) = in_the_middle_of_a_replay(LIMIT).await;
+async fn a_shutdown_finishes_a_running_replay() {
+    let (_server, proxy, running) = pause_in_replay(LIMIT).await;
     let stats = running.stats.clone();
     let mut end = std::pin::pin!(running.end());
     assert!(end.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
     proxy.release();
-    end.await.1.expect("all is flushed");
+    end.await.1.expect("everything is flushed");
     assert_eq!(total(&stats).await, 51);
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.lost_by_server, hits.balance()), (51, 0, true));
 }
 
 #[tokio::test]
-async fn a_deadline_in_the_middle_of_a_replay_counts_what_the_store_lacks_as_left() {
-    let (server, proxy, running) = in_the_middle_of_a_replay(Duration::from_millis(300)).await;
+async fn a_deadline_during_a_replay_counts_missing_hits_as_left() {
+    let (server, proxy, running) = pause_in_replay(Duration::from_millis(300)).await;
     proxy.refuse(true);
-    let found = there(&server);
+    let found = stored_on_server(&server);
     let (mut counters, ended) = running.end().await;
     let error = ended.expect_err("the replay is not finished");
     let &ErrorKind::Unflushed { hits } = error.kind() else { panic!("{error}") };
     assert_eq!(hits, 51 - found);
     proxy.release();
     proxy.refuse(false);
-    brings_the_rest(&mut counters, 51).await;
+    flush_the_rest(&mut counters, 51).await;
 }

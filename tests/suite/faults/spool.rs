@@ -21,34 +21,34 @@ use tempfile::TempDir;
 use tests::until;
 
 use crate::support::{name, precision};
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 const LIMIT: Duration = tests::LIMIT;
 
 /// A store that can be made unavailable.
 #[derive(Clone, Debug)]
 struct Switch {
-    is_away: Arc<AtomicBool>,
+    is_unavailable: Arc<AtomicBool>,
     shards: Shards,
 }
 
 impl Switch {
-    fn store() -> Through<Self> {
-        Through::new(Self { is_away: Arc::default(), shards: Shards::ONE })
+    fn store() -> InterceptedStore<Self> {
+        InterceptedStore::new(Self { is_unavailable: Arc::default(), shards: Shards::ONE })
     }
 
-    fn away(&self, away: bool) {
-        self.is_away.store(away, Ordering::Relaxed);
+    fn unavailable(&self, unavailable: bool) {
+        self.is_unavailable.store(unavailable, Ordering::Relaxed);
     }
 }
 
-impl Hand for Switch {
+impl Hooks for Switch {
     fn shards(&self) -> Shards {
         self.shards
     }
 
-    fn pass(&self) -> Result<(), Error> {
-        match self.is_away.load(Ordering::Relaxed) {
+    fn before_write(&self) -> Result<(), Error> {
+        match self.is_unavailable.load(Ordering::Relaxed) {
             true => Err(Error::new(ErrorKind::Unavailable)),
             false => Ok(()),
         }
@@ -81,7 +81,7 @@ async fn total(stats: &Stats) -> u64 {
 
 /// Returns the sorted file names in a directory.
 fn files(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let entries = std::fs::read_dir(folder).expect("the folder exists");
     let names = entries.map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"));
     let mut names: Vec<_> = names.collect();
     names.sort_unstable();
@@ -103,7 +103,7 @@ async fn run_until(counters: &mut Counters, what: &str, mut holds: impl AsyncFnM
 }
 
 /// Runs the counters until everything is in the spool, and then drops them to simulate a kill.
-async fn write_and_end(mut counters: Counters) {
+async fn spool_and_kill(mut counters: Counters) {
     run_until(&mut counters, "all is written", async |stats| {
         let spool = spool(stats);
         spool.since_written.is_some() && spool.unwritten == 0
@@ -112,42 +112,42 @@ async fn write_and_end(mut counters: Counters) {
 }
 
 #[tokio::test]
-async fn what_waited_for_a_store_that_was_away_for_two_lives_is_sent_in_the_third() {
+async fn hits_are_sent_by_the_third_process_after_an_outage_of_two() {
     let (store, folder) = (Switch::store(), folder());
-    store.hand.away(true);
+    store.hooks.unavailable(true);
     for hits in [100, 20] {
         let counters = over(&store, folder.path());
         record(&counters, hits);
-        write_and_end(counters).await;
+        spool_and_kill(counters).await;
     }
-    store.hand.away(false);
+    store.hooks.unavailable(false);
     let mut counters = over(&store, folder.path());
     record(&counters, 3);
     counters.flush().await.expect("the store is back");
     assert_eq!(total(&counters.stats()).await, 123);
     assert_eq!(sums(counters.stats().ledger().hits), (123, 120, 123));
     assert_eq!(spool(&counters.stats()).leftovers, 0);
-    counters.run(async {}).await.expect("all is sent");
+    counters.run(async {}).await.expect("everything is sent");
     assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
 }
 
 #[tokio::test]
-async fn what_the_store_had_is_neither_sent_again_nor_recovered() {
+async fn stored_hits_are_neither_resent_nor_recovered() {
     let (store, folder) = (MemoryStore::new(), folder());
     let mut counters = over(&store, folder.path());
     record(&counters, 50);
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     drop(counters);
     let mut next = over(&store, folder.path());
-    next.flush().await.expect("memory takes all");
+    next.flush().await.expect("memory accepts everything");
     assert_eq!(total(&next.stats()).await, 50);
     assert_eq!(sums(next.stats().ledger().hits), (0, 0, 0));
 }
 
 #[tokio::test]
-async fn visitors_are_recovered_and_are_the_same_visitors() {
+async fn recovered_visitors_keep_their_identity() {
     let (store, folder) = (Switch::store(), folder());
-    store.hand.away(true);
+    store.hooks.unavailable(true);
     let key = VisitorKey::new([7; 16]);
     for visitors in [0..40_u8, 20..60] {
         let counters = over(&store, folder.path());
@@ -155,9 +155,9 @@ async fn visitors_are_recovered_and_are_the_same_visitors() {
         for visitor in visitors {
             recorder.record(recorder.counter("a"), Some(key.visitor(&[&[visitor]])));
         }
-        write_and_end(counters).await;
+        spool_and_kill(counters).await;
     }
-    store.hand.away(false);
+    store.hooks.unavailable(false);
     let mut counters = over(&store, folder.path());
     counters.flush().await.expect("the store is back");
     let now = Timestamp::now();
@@ -167,9 +167,9 @@ async fn visitors_are_recovered_and_are_the_same_visitors() {
 }
 
 #[tokio::test]
-async fn distributions_are_recovered_once_also_by_a_process_that_keeps_none() {
+async fn distributions_are_recovered_once_even_if_they_are_disabled() {
     let (store, folder) = (Switch::store(), folder());
-    store.hand.away(true);
+    store.hooks.unavailable(true);
     let bin = Bin::time(Duration::from_millis(20));
     for requests in [40, 20] {
         let counters = Counters::builder(store.clone()).spool(folder.path());
@@ -181,12 +181,12 @@ async fn distributions_are_recovered_once_also_by_a_process_that_keeps_none() {
             recorder.page_view(PageView { bins: &[bin], ..view });
             if n == 10 {
                 // These hits should be in a batch instead of in the pending cells.
-                counters.flush().await.expect_err("the store is away");
+                counters.flush().await.expect_err("the store is unavailable");
             }
         }
-        write_and_end(counters).await;
+        spool_and_kill(counters).await;
     }
-    store.hand.away(false);
+    store.hooks.unavailable(false);
     for _ in 0..2 {
         let mut counters = over(&store, folder.path());
         counters.flush().await.expect("the store is back");
@@ -201,18 +201,18 @@ async fn distributions_are_recovered_once_also_by_a_process_that_keeps_none() {
 }
 
 #[tokio::test]
-async fn of_two_processes_that_share_a_directory_the_one_that_lives_sends_what_the_other_left() {
+async fn a_process_sends_the_leftovers_of_another_in_the_same_directory() {
     let (store, folder) = (Switch::store(), folder());
     let mut living = over(&store, folder.path());
-    living.flush().await.expect("the store is there");
-    store.hand.away(true);
+    living.flush().await.expect("the store is available");
+    store.hooks.unavailable(true);
     let ended = over(&store, folder.path());
     record(&ended, 100);
     record(&living, 20);
-    write_and_end(ended).await;
-    store.hand.away(false);
+    spool_and_kill(ended).await;
+    store.hooks.unavailable(false);
     run_until(&mut living, "all is recovered", async |stats| stats.ledger().hits.recovered == 100).await;
-    living.run(async {}).await.expect("all is sent");
+    living.run(async {}).await.expect("everything is sent");
     assert_eq!(total(&living.stats()).await, 120);
     assert_eq!(sums(living.stats().ledger().hits), (120, 100, 120));
     assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()));
@@ -224,13 +224,13 @@ async fn a_shutdown_without_the_store_leaves_the_rest_in_the_spool() {
     let counters = Counters::builder(store.clone()).spool(folder.path());
     let mut counters =
         counters.shutdown_timeout(Duration::from_millis(50)).build().expect("the folder is writable");
-    store.hand.away(true);
+    store.hooks.unavailable(true);
     record(&counters, 100);
-    let error = counters.run(async {}).await.expect_err("the store is away");
+    let error = counters.run(async {}).await.expect_err("the store is unavailable");
     assert_eq!(*error.kind(), ErrorKind::Unflushed { hits: 100 });
     assert_eq!(spool(&counters.stats()).unwritten, 0);
     drop(counters);
-    store.hand.away(false);
+    store.hooks.unavailable(false);
     let mut next = over(&store, folder.path());
     next.run(async {}).await.expect("the store is back");
     next.flush().await.expect("the store is back");
@@ -238,53 +238,53 @@ async fn a_shutdown_without_the_store_leaves_the_rest_in_the_spool() {
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_confirm_at_a_shutdown_stays_in_the_spool() {
+async fn unconfirmed_hits_stay_in_the_spool_at_shutdown() {
     let (store, folder) = (Switch::store(), folder());
     let counters = Counters::builder(store.clone()).spool(folder.path());
     let mut counters =
         counters.shutdown_timeout(Duration::from_millis(50)).build().expect("the folder is writable");
     record(&counters, 50);
-    counters.flush().await.expect("the store is there");
-    store.hand.away(true);
+    counters.flush().await.expect("the store is available");
+    store.hooks.unavailable(true);
     counters.run(async {}).await.expect("the store has acknowledged all");
     drop(counters);
     // The next process should not find any hits to recover.
     let mut next = over(&Switch::store(), folder.path());
-    next.flush().await.expect("the store is there");
+    next.flush().await.expect("the store is available");
     assert_eq!(total(&next.stats()).await, 50);
 }
 
 #[tokio::test]
-async fn a_file_of_many_rows_is_sent_as_a_whole() {
+async fn a_file_with_many_rows_is_sent_completely() {
     let (store, folder) = (Switch::store(), folder());
-    store.hand.away(true);
+    store.hooks.unavailable(true);
     let mut counters = over(&store, folder.path());
     let recorder = counters.recorder();
     for n in 0..60 {
         recorder.record(recorder.counter(&format!("only-{n}")), None);
         record(&counters, 1);
-        counters.flush().await.expect_err("the store is away");
+        counters.flush().await.expect_err("the store is unavailable");
     }
     drop(counters);
-    store.hand.away(false);
+    store.hooks.unavailable(false);
     let mut next = over(&store, folder.path());
     next.flush().await.expect("the store is back");
     assert_eq!((sums(next.stats().ledger().hits), total(&next.stats()).await), ((120, 120, 120), 60));
 }
 
 #[tokio::test]
-async fn what_nothing_keeps_any_more_is_told_as_expired() {
+async fn recovered_hits_past_every_retention_are_reported_as_expired() {
     let (store, folder) = (Switch::store(), folder());
-    store.hand.away(true);
+    store.hooks.unavailable(true);
     let mut counters = over(&store, folder.path());
     record(&counters, 5);
-    counters.flush().await.expect_err("the store is away");
+    counters.flush().await.expect_err("the store is unavailable");
     // This hit has to wait for the failed batch.
     let recorder = counters.recorder();
     let year = Timestamp::now().minus(366 * 86_400);
     recorder.record_at(recorder.counter("a"), None, year, std::num::NonZeroU32::MIN);
-    write_and_end(counters).await;
-    store.hand.away(false);
+    spool_and_kill(counters).await;
+    store.hooks.unavailable(false);
     let mut next = over(&store, folder.path());
     next.flush().await.expect("the store is back");
     let hits = next.stats().ledger().hits;

@@ -28,7 +28,7 @@ use crate::support::{name, precision};
 
 /// Environment variables for child processes: the database address and the start time.
 const ADDRESS: &str = "COUNTER_SQL_ADDRESS";
-const BEGUN: &str = "COUNTER_SQL_BEGUN";
+const STARTED: &str = "COUNTER_SQL_BEGUN";
 
 /// Number of records in the log that is read by the killed processes.
 const RECORDS: u64 = 6000;
@@ -38,8 +38,8 @@ fn over(store: SqlStore) -> Counters {
     Counters::builder(store).build().expect("good settings")
 }
 
-async fn flushed(counters: &mut Counters) {
-    until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
+async fn flush_until_ok(counters: &mut Counters) {
+    until("the store accepts the batch", LIMIT, async || counters.flush().await.is_ok()).await;
 }
 
 async fn total(counters: &Counters, counter: &str) -> u64 {
@@ -55,20 +55,20 @@ async fn open_file(url: &str) -> sqlx::SqliteConnection {
 }
 
 /// Starts a process that runs a single test of this program, with the parameters in environment variables.
-fn another(test: &str, address: &str, begun: Timestamp) -> Process {
+fn spawn_child(test: &str, address: &str, started: Timestamp) -> Process {
     let mut command = Command::new(env::current_exe().expect("a test knows where it is"));
     command.args([&format!("faults::sql::{test}"), "--exact", "--nocapture"]);
-    Process::start(command.env(ADDRESS, address).env(BEGUN, begun.to_string()))
+    Process::start(command.env(ADDRESS, address).env(STARTED, started.to_string()))
 }
 
 /// Returns the parameters if this is a child process.
-fn told() -> Option<(String, Timestamp)> {
-    let begun = env::var(BEGUN).ok()?.parse().expect("a number");
-    Some((env::var(ADDRESS).ok()?, Timestamp::from_unix(begun)))
+fn received() -> Option<(String, Timestamp)> {
+    let started = env::var(STARTED).ok()?.parse().expect("a number");
+    Some((env::var(ADDRESS).ok()?, Timestamp::from_unix(started)))
 }
 
 /// Reads a log to the end in many chunks.
-async fn read_log(url: &str, begun: Timestamp) {
+async fn read_log(url: &str, started: Timestamp) {
     let counters = over(SqlStore::connect(url).await.expect("a database"));
     let visits = SourceName::new("visits").expect("a name");
     let mut source: Source = counters.sources().open(visits).await.expect("the database answers");
@@ -80,7 +80,7 @@ async fn read_log(url: &str, begun: Timestamp) {
             let recorder = counters.recorder();
             let hits = ["hits".to_owned(), format!("/{}", number % PAGES)]
                 .map(|counter| recorder.counter(&counter).hit().visitor(visitor));
-            if number >= RECORDS || source.record(number..number + 1, begun.minus(number % 600), &hits) {
+            if number >= RECORDS || source.record(number..number + 1, started.minus(number % 600), &hits) {
                 break;
             }
         }
@@ -92,14 +92,14 @@ async fn read_log(url: &str, begun: Timestamp) {
 }
 
 /// Checks that each log record was counted once.
-async fn assert_log_counted(url: &str, begun: Timestamp) {
+async fn assert_log_counted(url: &str, started: Timestamp) {
     let counters = over(SqlStore::connect(url).await.expect("a database"));
     assert_eq!(total(&counters, "hits").await, RECORDS);
     for page in 0..PAGES {
         let expected = (0..RECORDS).filter(|number| number % PAGES == page).count() as u64;
         assert_eq!(total(&counters, &format!("/{page}")).await, expected, "/{page}");
     }
-    let range = begun.minus(2 * 86_400)..Timestamp::now().plus(86_400);
+    let range = started.minus(2 * 86_400)..Timestamp::now().plus(86_400);
     for width in [3600, 86_400] {
         let counted = counters.stats().total(&name("hits"), precision(width), range.clone()).await;
         assert_eq!(counted.expect("readable"), RECORDS, "by {width} s");
@@ -107,46 +107,46 @@ async fn assert_log_counted(url: &str, begun: Timestamp) {
 }
 
 /// Kills processes at random times while they read a log, and then reads the rest.
-async fn log_through_kills(test: &str, url: &str) {
-    let (mut random, begun) = (Random::storm("of killed processes"), Timestamp::now());
+async fn read_log_with_kills(test: &str, url: &str) {
+    let (mut random, started) = (Random::storm("of killed processes"), Timestamp::now());
     for _ in 0..8 {
-        let (mut one, mut other) = (another(test, url, begun), another(test, url, begun));
+        let (mut one, mut other) = (spawn_child(test, url, started), spawn_child(test, url, started));
         tokio::time::sleep(random.millis(50..500)).await;
         one.kill();
         tokio::time::sleep(random.millis(0..100)).await;
         other.kill();
     }
     // Two concurrent processes read to the end.
-    let (mut one, mut other) = (another(test, url, begun), another(test, url, begun));
+    let (mut one, mut other) = (spawn_child(test, url, started), spawn_child(test, url, started));
     let (one, other) = tokio::join!(one.wait(LIMIT), other.wait(LIMIT));
     assert!(one.success() && other.success());
-    assert_log_counted(url, begun).await;
+    assert_log_counted(url, started).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_on_one_file_of_sqlite_that_are_killed_count_each_record_once() {
-    if let Some((url, begun)) = told() {
-        return read_log(&url, begun).await;
+async fn killed_processes_on_a_shared_sqlite_file_count_each_record_once() {
+    if let Some((url, started)) = received() {
+        return read_log(&url, started).await;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let url = file_in(&folder);
     sql(&url).await;
-    log_through_kills("processes_on_one_file_of_sqlite_that_are_killed_count_each_record_once", &url).await;
+    read_log_with_kills("killed_processes_on_a_shared_sqlite_file_count_each_record_once", &url).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_on_one_postgres_that_are_killed_count_each_record_once() {
-    if let Some((url, begun)) = told() {
-        return read_log(&url, begun).await;
+async fn killed_processes_on_a_shared_postgres_count_each_record_once() {
+    if let Some((url, started)) = received() {
+        return read_log(&url, started).await;
     }
     let server = block_in_place(Postgres::shared);
     let url = server.database();
     sql(&url).await;
-    log_through_kills("processes_on_one_postgres_that_are_killed_count_each_record_once", &url).await;
+    read_log_with_kills("killed_processes_on_a_shared_postgres_count_each_record_once", &url).await;
 }
 
 /// Counts hits during lost replies, lost requests and restarts.
-async fn exact_through(url: String, proxy: &FaultProxy, mut restart: impl FnMut()) {
+async fn check_exact_with_faults(url: String, proxy: &FaultProxy, mut restart: impl FnMut()) {
     let mut counters = over(sql(&url).await);
     let recorder = counters.recorder();
     let mut recorded = 0;
@@ -161,30 +161,30 @@ async fn exact_through(url: String, proxy: &FaultProxy, mut restart: impl FnMut(
             2 => restart(),
             _ => {}
         }
-        flushed(&mut counters).await;
+        flush_until_ok(&mut counters).await;
         assert_eq!(total(&counters, "a").await, recorded);
     }
     assert!(proxy.swallowed() >= 3 && proxy.dropped() >= 3, "{proxy:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_is_killed_and_replies_that_are_lost_double_nothing() {
+async fn postgres_kills_and_lost_replies_cause_no_double_counts() {
     let mut server = block_in_place(Postgres::start);
     let proxy = FaultProxy::start_before_sql(server.address()).await;
     let url = format!("postgres://postgres@{}/postgres", proxy.address());
-    exact_through(url, &proxy, || block_in_place(|| server.restart())).await;
+    check_exact_with_faults(url, &proxy, || block_in_place(|| server.restart())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mariadb_that_is_killed_and_replies_that_are_lost_double_nothing() {
+async fn mariadb_kills_and_lost_replies_cause_no_double_counts() {
     let mut server = block_in_place(MariaDb::start);
     let proxy = FaultProxy::start_before_sql(server.address()).await;
     let url = format!("mariadb://root@{}/access", proxy.address());
-    exact_through(url, &proxy, || block_in_place(|| server.restart())).await;
+    check_exact_with_faults(url, &proxy, || block_in_place(|| server.restart())).await;
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_answer_takes_five_seconds_of_a_call() {
+async fn calls_time_out_after_five_seconds_if_the_database_hangs() {
     let server = Postgres::shared();
     let proxy = FaultProxy::start_before_sql(server.address()).await;
     let direct = server.database();
@@ -192,7 +192,7 @@ async fn a_database_that_does_not_answer_takes_five_seconds_of_a_call() {
     let store = sql(&format!("postgres://postgres@{}/{database}", proxy.address())).await;
     proxy.black_hole(true);
     let known = tokio::time::timeout(LIMIT, store.known(&[precision(60)], "", 1)).await.expect("it ends");
-    assert_eq!(*known.expect_err("nobody answers").kind(), ErrorKind::Unavailable);
+    assert_eq!(*known.expect_err("no reply").kind(), ErrorKind::Unavailable);
     proxy.black_hole(false);
     let there = async || store.known(&[precision(60)], "", 1).await.is_ok();
     until("the database is back", LIMIT, there).await;
@@ -200,7 +200,7 @@ async fn a_database_that_does_not_answer_takes_five_seconds_of_a_call() {
 
 /// After an outage, almost every second is a separate bucket, which requires a separate statement.
 #[tokio::test]
-async fn a_batch_whose_statements_take_longer_than_a_call_may_is_applied() {
+async fn a_batch_that_takes_longer_than_the_call_timeout_is_applied() {
     let server = Postgres::shared();
     let proxy = FaultProxy::start_before_sql(server.address()).await;
     let direct = server.database();
@@ -214,13 +214,13 @@ async fn a_batch_whose_statements_take_longer_than_a_call_may_is_applied() {
         recorder.record_at(recorder.counter("a"), None, now.minus(ago), NonZeroU32::MIN);
     }
     proxy.delay_replies(Duration::from_millis(3));
-    counters.flush().await.expect("each statement is answered");
+    counters.flush().await.expect("every statement has a reply");
     proxy.delay_replies(Duration::ZERO);
     assert_eq!(total(&counters, "a").await, 1000);
 }
 
 #[tokio::test]
-async fn a_database_is_not_ahead_of_a_process_on_the_same_machine() {
+async fn a_database_clock_on_the_same_machine_is_not_ahead() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
@@ -231,7 +231,7 @@ async fn a_database_is_not_ahead_of_a_process_on_the_same_machine() {
         // iterations.
         for _ in 0..15 {
             recorder.record(recorder.counter("a"), None);
-            flushed(&mut counters).await;
+            flush_until_ok(&mut counters).await;
             ahead += u32::from(store.clock_skew().is_some_and(|skew| skew < 0));
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -240,7 +240,7 @@ async fn a_database_is_not_ahead_of_a_process_on_the_same_machine() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_is_told_and_its_hits_wait() {
+async fn a_full_database_disk_is_reported_and_hits_stay_pending() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = file_in(&folder);
     sql(&url).await;
@@ -248,7 +248,7 @@ async fn a_disk_that_is_full_is_told_and_its_hits_wait() {
     sqlx::raw_sql("CREATE TABLE filling (bytes BLOB); INSERT INTO filling VALUES (zeroblob(400000))")
         .execute(&mut other)
         .await
-        .expect("there is a place");
+        .expect("a free place");
     let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut other).await.expect("a number");
     let options: SqliteConnectOptions = url.parse().expect("an address");
     let options = options.pragma("max_page_count", pages.to_string());
@@ -265,12 +265,12 @@ async fn a_disk_that_is_full_is_told_and_its_hits_wait() {
             break error;
         }
     };
-    assert_eq!(*error.kind(), ErrorKind::Refused, "{error:?}");
-    assert!(format!("{error:?}").contains("the disk of the database is full"), "{error:?}");
+    assert_eq!(*error.kind(), ErrorKind::Rejected, "{error:?}");
+    assert!(format!("{error:?}").contains("the database disk is full"), "{error:?}");
     let ledger = recorder.ledger().hits;
     assert!(ledger.balance() && ledger.pending > 0 && ledger.dropped.total() == 0, "{ledger:?}");
-    sqlx::raw_sql("DROP TABLE filling").execute(&mut other).await.expect("it is there");
-    flushed(&mut counters).await;
+    sqlx::raw_sql("DROP TABLE filling").execute(&mut other).await.expect("it exists");
+    flush_until_ok(&mut counters).await;
     let ledger = recorder.ledger().hits;
     assert_eq!((ledger.applied, ledger.pending), (recorded, 0));
     let stored: i64 = sqlx::query_scalar("SELECT SUM(total) FROM access_counter")
@@ -281,26 +281,26 @@ async fn a_disk_that_is_full_is_told_and_its_hits_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_older_backup_lacks_is_sent_again() {
+async fn hits_missing_in_an_older_backup_are_resent() {
     let server = block_in_place(Postgres::start);
     let url = server.database();
     let (admin, site) = (server.url(), url.rsplit_once('/').expect("an address").1.to_owned());
     let run = async |text: String| {
-        let mut connection = sqlx::PgConnection::connect(&admin).await.expect("it answers");
+        let mut connection = sqlx::PgConnection::connect(&admin).await.expect("the server replies");
         sqlx::QueryBuilder::<sqlx::Postgres>::new(text).build().execute(&mut connection).await.expect("done");
     };
     let mut counters = over(sql(&url).await);
     let recorder = counters.recorder();
     let mut record = async |hits: u32| {
         (0..hits).for_each(|_| recorder.record(recorder.counter("a"), None));
-        flushed(&mut counters).await;
+        flush_until_ok(&mut counters).await;
     };
     record(1).await;
     // A template database must not have other connections.
     let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{site}'");
     run(end).await;
-    until("the backup is made", LIMIT, async || {
-        let mut connection = sqlx::PgConnection::connect(&admin).await.expect("it answers");
+    until("the backup is created", LIMIT, async || {
+        let mut connection = sqlx::PgConnection::connect(&admin).await.expect("the server replies");
         let copy = format!("CREATE DATABASE backup TEMPLATE {site}");
         sqlx::QueryBuilder::<sqlx::Postgres>::new(copy).build().execute(&mut connection).await.is_ok()
     })
@@ -315,13 +315,13 @@ async fn what_an_older_backup_lacks_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_could_not_keep_the_counts_is_refused_with_the_reason() {
+async fn an_unsuitable_database_is_rejected_with_the_reason() {
     let refused = async |url: &str| {
         let connected = SqlStore::builder().create_tables().connect(url).await;
-        connected.expect_err("its settings do not do").to_string()
+        connected.expect_err("invalid settings").to_string()
     };
     let postgres = block_in_place(Postgres::shared);
-    let mut connection = sqlx::PgConnection::connect(&postgres.url()).await.expect("it answers");
+    let mut connection = sqlx::PgConnection::connect(&postgres.url()).await.expect("the server replies");
     let create = "CREATE DATABASE latin ENCODING LATIN1 LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
     sqlx::raw_sql(create).execute(&mut connection).await.expect("it is new");
     let url = postgres.url();
@@ -336,20 +336,20 @@ async fn a_database_that_could_not_keep_the_counts_is_refused_with_the_reason() 
 }
 
 #[tokio::test]
-async fn fences_of_processes_are_forgotten_after_a_week_and_those_of_sources_never() {
+async fn process_fences_expire_after_a_week_but_source_fences_do_not() {
     let (folder, store) = stores::sqlite().await;
     let mut counters = over(store.clone());
     let recorder = counters.recorder();
     recorder.record(recorder.counter("a"), None);
-    flushed(&mut counters).await;
+    flush_until_ok(&mut counters).await;
     let mut source = counters.sources().open(SourceName::new("log").expect("a name")).await.expect("there");
     source.record(0..5, Timestamp::now(), &[recorder.counter("a").hit()]);
-    assert_eq!(source.close().await.expect("it is there"), Commit::Done);
+    assert_eq!(source.close().await.expect("it exists"), Commit::Done);
     let mut file = open_file(&file_in(&folder)).await;
     let mut fences = async |older: &'static str| {
         sqlx::raw_sql(older).execute(&mut file).await.expect("done");
         let mut cleaner = over(store.clone()).into_parts().1;
-        cleaner.clean_once(Timestamp::now()).await.expect("it is there");
+        cleaner.clean_once(Timestamp::now()).await.expect("it exists");
         let kinds = sqlx::query_scalar("SELECT kind FROM access_fence ORDER BY kind").fetch_all(&mut file);
         kinds.await.expect("readable")
     };
@@ -359,20 +359,20 @@ async fn fences_of_processes_are_forgotten_after_a_week_and_those_of_sources_nev
     assert_eq!(kinds, [1]);
     // The applied batches are still in the database, so they should not be sent again.
     recorder.record(recorder.counter("a"), None);
-    flushed(&mut counters).await;
+    flush_until_ok(&mut counters).await;
     assert_eq!(total(&counters, "a").await, 3);
     let again = counters.sources().open(SourceName::new("log").expect("a name")).await.expect("there");
     assert_eq!(again.position(), 5);
 }
 
 #[tokio::test]
-async fn all_data_that_are_lost_are_sent_again() {
+async fn all_lost_data_is_resent() {
     let (folder, store) = stores::sqlite().await;
     let mut counters = over(store);
     let recorder = counters.recorder();
     let mut record = async |hits: u32| {
         (0..hits).for_each(|_| recorder.record(recorder.counter("a"), None));
-        flushed(&mut counters).await;
+        flush_until_ok(&mut counters).await;
     };
     record(1).await;
     record(10).await;
@@ -387,7 +387,7 @@ async fn all_data_that_are_lost_are_sent_again() {
 }
 
 #[tokio::test]
-async fn each_process_is_told_once_of_a_counter_that_was_forgotten() {
+async fn each_process_is_notified_once_of_a_forgotten_counter() {
     let (_folder, store) = stores::sqlite().await;
     let mut both = [over(store.clone()), over(store.clone())];
     let visitor = VisitorKey::new([3; 16]).visitor(&[b"ann"]);
@@ -395,7 +395,7 @@ async fn each_process_is_told_once_of_a_counter_that_was_forgotten() {
     let seen = async |counters: &mut Counters| {
         let recorder = counters.recorder();
         recorder.record(recorder.counter("a"), Some(visitor));
-        flushed(counters).await;
+        flush_until_ok(counters).await;
         let now = Timestamp::now();
         let uniques = counters.stats().uniques(&[name("a")], day, now.minus(86_400)..now.plus(86_400)).await;
         uniques.expect("readable").visitors
@@ -403,13 +403,13 @@ async fn each_process_is_told_once_of_a_counter_that_was_forgotten() {
     for counters in &mut both {
         assert_eq!(seen(counters).await, 1);
     }
-    both[0].stats().forget(&name("a")).await.expect("it is there");
+    both[0].stats().forget(&name("a")).await.expect("it exists");
     // Both must be notified, even though the second process finds new hits.
     for counters in &mut both {
         seen(counters).await;
         assert_eq!(seen(counters).await, 1);
     }
-    both[0].stats().forget(&name("a")).await.expect("it is there");
+    both[0].stats().forget(&name("a")).await.expect("it exists");
     seen(&mut both[1]).await;
     assert_eq!(seen(&mut both[1]).await, 1);
 }
@@ -425,7 +425,7 @@ async fn redis_counts_the_visitors_of_an_export() {
         for visitor in 0..visitors {
             recorder.record(recorder.counter(counter), Some(key.visitor(&[&visitor.to_le_bytes()])));
         }
-        flushed(&mut counters).await;
+        flush_until_ok(&mut counters).await;
         let registers: Vec<u8> = sqlx::query_scalar(
             "SELECT registers FROM access_visitors JOIN access_counter ON id = counter \
              WHERE name = ? AND width = 86400",
@@ -475,7 +475,7 @@ async fn remarks(store: SqlStore) {
     let (writer, now) = (WriterId::random(), Timestamp::now());
     let most = u64::try_from(i64::MAX).expect("positive");
     let full = batch(writer, 1, vec![cell("a", now, most)]);
-    let began = vec![Remark::Began { cell: 0 }];
+    let began = vec![Remark::NewLifetime { cell: 0 }];
     let next = vec![
         cell("a", now, 1),
         cell("b", now, 2),
@@ -485,21 +485,18 @@ async fn remarks(store: SqlStore) {
         cell("d", now, 1),
     ];
     let next = batch(writer, 2, next);
-    let refused = |cell, reason| Remark::Refused { part: Part::Cell(cell), reason };
-    let told = vec![
+    let refused = |cell, reason| Remark::Rejected { part: Part::Cell(cell), reason };
+    let received = vec![
         refused(2, DropReason::Ahead),
         refused(0, DropReason::OutOfRange),
         refused(3, DropReason::OutOfRange),
         refused(5, DropReason::OutOfRange),
-        Remark::Began { cell: 1 },
-        Remark::Began { cell: 4 },
+        Remark::NewLifetime { cell: 1 },
+        Remark::NewLifetime { cell: 4 },
     ];
-    for (batch, remarks) in [(&full, began), (&next, told)] {
+    for (batch, remarks) in [(&full, began), (&next, received)] {
         for _ in 0..2 {
-            assert_eq!(
-                store.apply(batch).await.expect("it is there"),
-                ApplyOutcome::Applied(remarks.clone())
-            );
+            assert_eq!(store.apply(batch).await.expect("it exists"), ApplyOutcome::Applied(remarks.clone()));
         }
     }
     let names = ["a", "b", "c", "d"].map(name);
@@ -509,33 +506,32 @@ async fn remarks(store: SqlStore) {
 }
 
 #[tokio::test]
-async fn sqlite_tells_what_it_refused_as_often_as_it_is_asked() {
+async fn sqlite_repeats_the_remarks_for_a_resent_batch() {
     remarks(stores::sqlite_in_memory().await.1).await;
 }
 
 #[tokio::test]
-async fn postgres_tells_what_it_refused_as_often_as_it_is_asked() {
+async fn postgres_repeats_the_remarks_for_a_resent_batch() {
     let (_server, store) = stores::postgres().await;
     remarks(store).await;
 }
 
 #[tokio::test]
-async fn mariadb_tells_what_it_refused_as_often_as_it_is_asked() {
+async fn mariadb_repeats_the_remarks_for_a_resent_batch() {
     let (_server, store) = stores::mariadb().await;
     remarks(store).await;
 }
 
 #[tokio::test]
-async fn cleaning_goes_by_the_clock_of_the_database_and_ends() {
+async fn cleaning_uses_the_database_clock_and_terminates() {
     let (_folder, store) = stores::sqlite().await;
     let now = Timestamp::now();
     let (year, kept) = (365 * 86_400, Grid::default().counts);
     let old = (0..12_000).map(|second| cell("a", now.minus(year - second), 1));
     let all = old.chain([cell("a", now, 1)]).collect();
-    store.apply(&batch(WriterId::random(), 1, all)).await.expect("it is there");
+    store.apply(&batch(WriterId::random(), 1, all)).await.expect("it exists");
     // This clock is ten years ahead.
-    let clean =
-        async || store.clean(Shard::default(), now.plus(10 * year), &kept).await.expect("it is there");
+    let clean = async || store.clean(Shard::default(), now.plus(10 * year), &kept).await.expect("it exists");
     let first = clean().await;
     assert!(first.more && first.samples <= 10_001, "{first:?}");
     let mut samples = first.samples;
@@ -556,8 +552,8 @@ async fn bucket_of_many_counters(store: SqlStore) {
     let (old, day, kept) = (now.minus(365 * 86_400), precision(86_400), Grid::default().counts);
     let cell = |n| Cell { counter: name(&format!("{n}")), start: old, finest: day, count: 1 };
     let cells = (0..10_500).map(cell).collect();
-    store.apply(&batch(WriterId::random(), 1, cells)).await.expect("it is there");
-    let clean = async || store.clean(Shard::default(), now, &kept).await.expect("it is there");
+    store.apply(&batch(WriterId::random(), 1, cells)).await.expect("it exists");
+    let clean = async || store.clean(Shard::default(), now, &kept).await.expect("it exists");
     let (mut samples, mut counters) = (0, 0);
     until("all is clean", LIMIT, async || {
         let cleaned = clean().await;
@@ -570,19 +566,19 @@ async fn bucket_of_many_counters(store: SqlStore) {
 }
 
 #[tokio::test]
-async fn sqlite_cleans_a_bucket_of_many_counters_in_several_calls() {
+async fn sqlite_cleans_a_bucket_of_many_counters_in_multiple_calls() {
     let (_folder, store) = stores::sqlite().await;
     bucket_of_many_counters(store).await;
 }
 
 #[tokio::test]
-async fn postgres_cleans_a_bucket_of_many_counters_in_several_calls() {
+async fn postgres_cleans_a_bucket_of_many_counters_in_multiple_calls() {
     let (_server, store) = stores::postgres().await;
     bucket_of_many_counters(store).await;
 }
 
 #[tokio::test]
-async fn mariadb_cleans_a_bucket_of_many_counters_in_several_calls() {
+async fn mariadb_cleans_a_bucket_of_many_counters_in_multiple_calls() {
     let (_server, store) = stores::mariadb().await;
     bucket_of_many_counters(store).await;
 }
@@ -593,50 +589,50 @@ const LATER_STEP: [&str; 1] = ["CREATE TABLE access_later (n BIGINT NOT NULL PRI
 
 /// Connects to databases without tables, and with tables of other versions.
 async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
-    let words = async || SqlStore::connect(url).await.expect_err("it has not these tables").to_string();
-    assert!(words().await.starts_with("the database has no tables for counters"));
+    let words = async || SqlStore::connect(url).await.expect_err("the tables are missing").to_string();
+    assert!(words().await.starts_with("the database has no counter tables"));
     // Concurrent calls should be safe.
     let create = || SqlStore::builder().create_tables().connect(url);
     let (one, other, third) = tokio::join!(create(), create(), create());
     let store = one.and(other).and(third).expect("all find the tables");
     let mut counters = over(store);
     counters.recorder().record(counters.recorder().counter("a"), None);
-    flushed(&mut counters).await;
+    flush_until_ok(&mut counters).await;
     // Existing data must not be changed.
     assert_eq!(total(&over(sql(url).await), "a").await, 1);
     let mut running = over(sql(url).await);
     // A later version with an upgrade that would fail if it ran more than once.
     let later = || SqlStore::builder().later_steps(&LATER_STEP);
-    let older = "the tables are of version 1 and not yet of 2: `SqlBuilder::create_tables` makes them";
-    assert_eq!(later().connect(url).await.expect_err("nothing upgraded them").to_string(), older);
+    let older = "the tables have version 1, but version 2 is required: call `SqlBuilder::create_tables`";
+    assert_eq!(later().connect(url).await.expect_err("the tables are not upgraded").to_string(), older);
     let upgrade = || later().create_tables().connect(url);
     let (one, other, third) = tokio::join!(upgrade(), upgrade(), upgrade());
     let upgraded = one.and(other).and(third).expect("all find the tables of their version");
     run("INSERT INTO access_later VALUES (1)").await;
     assert_eq!(total(&over(upgraded), "a").await, 1);
-    let newer = "the tables are of version 2, and this program knows none after 1: update it";
+    let newer = "the tables have version 2, but this program only supports version 1: update it";
     assert_eq!(words().await, newer);
-    assert_eq!(create().await.expect_err("nothing leads back").to_string(), newer);
+    assert_eq!(create().await.expect_err("there is no downgrade").to_string(), newer);
     // A process that connected before the upgrade must not write to unknown tables.
     running.recorder().record(running.recorder().counter("a"), None);
     let error = running.flush().await.expect_err("the tables are of a later version");
-    assert_eq!(*error.kind(), ErrorKind::Refused, "{error:?}");
+    assert_eq!(*error.kind(), ErrorKind::Rejected, "{error:?}");
     assert!(format!("{error:?}").contains(newer), "{error:?}");
     assert_eq!(running.recorder().ledger().hits.pending, 1);
     run("UPDATE access_meta SET value = 'x' WHERE name = 'version'").await;
-    assert_eq!(words().await, "the tables have no version");
+    assert_eq!(words().await, "the table version is not a number");
     run("UPDATE access_meta SET value = '1' WHERE name = 'version'").await;
     assert_eq!(total(&over(SqlStore::connect(url).await.expect("a database")), "a").await, 1);
-    flushed(&mut running).await;
+    flush_until_ok(&mut running).await;
     assert_eq!(total(&running, "a").await, 2);
 }
 
 #[tokio::test]
-async fn sqlite_tables_of_another_version_are_told_and_left_alone() {
+async fn sqlite_tables_of_another_version_are_reported_and_not_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = file_in(&folder);
     let missing = SqlStore::connect(&url).await.expect_err("there is no file");
-    assert_eq!(missing.to_string(), "the database does not answer, or refuses");
+    assert_eq!(missing.to_string(), "the database is unavailable or rejected the connection");
     drop(sqlx::SqlitePool::connect(&format!("{url}?mode=rwc")).await.expect("a file"));
     let run = async |text| {
         sqlx::raw_sql(text).execute(&mut open_file(&url).await).await.expect("done");
@@ -645,56 +641,56 @@ async fn sqlite_tables_of_another_version_are_told_and_left_alone() {
 }
 
 #[tokio::test]
-async fn postgres_tables_of_another_version_are_told_and_left_alone() {
+async fn postgres_tables_of_another_version_are_reported_and_not_changed() {
     let server = Postgres::shared();
     let url = server.database();
     let run = async |text| {
-        let mut connection = sqlx::PgConnection::connect(&url).await.expect("it answers");
+        let mut connection = sqlx::PgConnection::connect(&url).await.expect("the server replies");
         sqlx::raw_sql(text).execute(&mut connection).await.expect("done");
     };
     versions(&url, run).await;
 }
 
 #[tokio::test]
-async fn mariadb_tables_of_another_version_are_told_and_left_alone() {
+async fn mariadb_tables_of_another_version_are_reported_and_not_changed() {
     let server = MariaDb::shared();
     let url = server.database();
     let run = async |text| {
-        let mut connection = sqlx::MySqlConnection::connect(&url).await.expect("it answers");
+        let mut connection = sqlx::MySqlConnection::connect(&url).await.expect("the server replies");
         sqlx::raw_sql(text).execute(&mut connection).await.expect("done");
     };
     versions(&url, run).await;
 }
 
 #[tokio::test]
-async fn an_address_of_nothing_is_refused_and_its_password_told_to_nobody() {
+async fn a_bad_database_url_is_rejected_without_revealing_the_password() {
     for address in
         ["", "counts.db", "redis://127.0.0.1", "postgres://u:secret@127.0.0.1:x/", "sqlite:x?mode=no"]
     {
         let error = SqlStore::connect(address).await.expect_err(address);
-        assert!(error.to_string().starts_with("not the address of a database"), "{error}");
+        assert!(error.to_string().starts_with("invalid or unsupported database address"), "{error}");
     }
     for address in ["postgres://u:secret@127.0.0.1:1/", "mariadb://u:secret@127.0.0.1:1/"] {
         let error = tokio::time::timeout(LIMIT, SqlStore::connect(address)).await.expect("it ends");
-        let words = format!("{:?}", error.expect_err("nobody is there"));
+        let words = format!("{:?}", error.expect_err("nothing listens"));
         assert!(words.contains("the database does not answer") && !words.contains("secret"), "{words}");
     }
 }
 
 #[tokio::test]
-async fn a_writer_that_is_slow_holds_up_a_flush_and_no_read() {
+async fn a_slow_writer_delays_flushes_but_not_reads() {
     let (folder, store) = stores::sqlite().await;
     let mut counters = over(store);
     let recorder = counters.recorder();
     recorder.record(recorder.counter("a"), None);
-    flushed(&mut counters).await;
+    flush_until_ok(&mut counters).await;
     let mut other = open_file(&file_in(&folder)).await;
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.expect("nobody writes");
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.expect("no writer is active");
     recorder.record(recorder.counter("a"), None);
     let error = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends").expect_err("it waits");
     assert_eq!(*error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert_eq!(total(&counters, "a").await, 1);
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.expect("it writes");
-    flushed(&mut counters).await;
+    flush_until_ok(&mut counters).await;
     assert_eq!(total(&counters, "a").await, 2);
 }

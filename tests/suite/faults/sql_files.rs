@@ -42,7 +42,7 @@ impl Site {
 
     async fn count(&mut self, hits: u32) {
         self.record(hits);
-        until("the store takes the batch", LIMIT, async || self.counters.flush().await.is_ok()).await;
+        until("the store accepts the batch", LIMIT, async || self.counters.flush().await.is_ok()).await;
     }
 
     async fn total(&self) -> u64 {
@@ -101,7 +101,7 @@ async fn the_files_of_a_database_are_private() {
 }
 
 #[tokio::test]
-async fn a_backup_moved_over_the_file_gets_what_it_lacks() {
+async fn a_backup_moved_over_the_file_is_sent_the_missing_hits() {
     let mut site = Site::start().await;
     // A backup should not have these pages in the same order.
     for page in 0..300 {
@@ -121,7 +121,7 @@ async fn a_backup_moved_over_the_file_gets_what_it_lacks() {
 }
 
 #[tokio::test]
-async fn two_processes_continue_in_the_file_that_replaced_theirs() {
+async fn two_processes_continue_in_a_replaced_file() {
     let mut site = Site::start().await;
     site.count(1).await;
     let mut other = Counters::builder(creating(&site.path()).await).build().expect("good settings");
@@ -131,13 +131,13 @@ async fn two_processes_continue_in_the_file_that_replaced_theirs() {
     for _ in 0..5 {
         site.count(10).await;
         other.recorder().record(other.recorder().counter("a"), None);
-        until("the store takes the batch", LIMIT, async || other.flush().await.is_ok()).await;
+        until("the store accepts the batch", LIMIT, async || other.flush().await.is_ok()).await;
     }
     assert_eq!(total_at(&site.path()).await, 56);
 }
 
 #[tokio::test]
-async fn a_removed_file_is_an_outage_and_is_created_again() {
+async fn a_removed_file_causes_an_outage_and_is_recreated() {
     let mut site = Site::start().await;
     site.count(10).await;
     for entry in fs::read_dir(site.folder.path().join("data")).expect("a folder") {
@@ -146,7 +146,7 @@ async fn a_removed_file_is_an_outage_and_is_created_again() {
     site.record(1);
     let error = site.counters.flush().await.expect_err("the file was removed");
     assert_eq!(*error.kind(), ErrorKind::Unavailable);
-    assert!(format!("{error:?}").contains("counts.db was removed while it was in use"), "{error:?}");
+    assert!(format!("{error:?}").contains("counts.db was removed while in use"), "{error:?}");
     let health = site.counters.stats().health();
     assert!(!health.is_well() && health.pending == 1, "{health:?}");
     site.count(100).await;
@@ -155,18 +155,18 @@ async fn a_removed_file_is_an_outage_and_is_created_again() {
 }
 
 #[tokio::test]
-async fn hits_wait_while_the_directory_is_gone() {
+async fn hits_stay_pending_while_the_directory_is_missing() {
     let mut site = Site::start().await;
     site.count(1).await;
     let (data, moved) = (site.folder.path().join("data"), site.folder.path().join("moved"));
     fs::rename(&data, &moved).expect("one file system");
     site.record(10);
-    site.counters.flush().await.expect_err("the directory is gone");
+    site.counters.flush().await.expect_err("the directory is missing");
     let key =
         &counter_core::unique::UniqueKey { name: name("a"), kind: counter_core::unique::UniqueKind::Set };
     let store = site.store.clone();
     let unique: &dyn UniqueStore = store.as_ref();
-    unique.include(key, &[b"item".to_vec()]).await.expect_err("the directory is gone");
+    unique.include(key, &[b"item".to_vec()]).await.expect_err("the directory is missing");
     unique.distinct(key).await.expect_err("reads do not use the file that was moved");
     assert_eq!(site.counters.recorder().ledger().hits.pending, 10);
     fs::rename(&moved, &data).expect("one file system");
@@ -186,7 +186,7 @@ async fn a_moved_file_is_complete_without_its_log() {
 }
 
 #[tokio::test]
-async fn a_removed_log_loses_nothing() {
+async fn a_removed_log_loses_no_hits() {
     let mut site = Site::start().await;
     site.count(10).await;
     for log in ["counts.db-wal", "counts.db-shm"] {
@@ -197,7 +197,7 @@ async fn a_removed_log_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_store_that_creates_no_tables_waits_for_its_file() {
+async fn a_store_without_table_creation_waits_for_its_file() {
     let mut site = Site::start().await;
     let store = SqlStore::connect(&address(&site.path())).await.expect("the file exists");
     site.counters = Counters::builder(store).build().expect("good settings");
@@ -213,7 +213,7 @@ async fn a_store_that_creates_no_tables_waits_for_its_file() {
 }
 
 #[tokio::test]
-async fn entities_are_counted_in_the_file_that_replaced_theirs() {
+async fn entities_are_counted_in_a_replaced_file() {
     let mut site = Site::start().await;
     // Both use the same file, but via different connections.
     let pool = SqlitePool::connect(&address(&site.path())).await.expect("the file exists");
@@ -235,8 +235,8 @@ async fn entities_are_counted_in_the_file_that_replaced_theirs() {
     let error = like().await.expect_err("the file was moved");
     assert_eq!(*error.kind(), EntityErrorKind::Unavailable, "{error:?}");
     fs::rename(&backup, site.path()).expect("one file system");
-    like().await.expect("there is a file again");
+    like().await.expect("the file exists again");
     site.count(10).await;
-    like().await.expect("there is a file again");
+    like().await.expect("the file exists again");
     assert_eq!((likes(site.path()).await, total_at(&site.path()).await), (3, 11));
 }

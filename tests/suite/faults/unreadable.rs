@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tests::RedisServer;
 
-use crate::admin::site::{Answer, ask, send};
+use crate::admin::site::{ResponseText, fetch, send};
 use crate::support::{name, precision, store};
 
 /// A site on Redis with hits for `hits`, `/a` and `/b`.
@@ -46,7 +46,7 @@ impl Site {
                 recorder.record_at(recorder.counter(page), Some(visitor), now, std::num::NonZeroU32::MIN);
             }
         }
-        counters.flush().await.expect("Redis takes it");
+        counters.flush().await.expect("Redis accepts it");
         let router =
             Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
         Self { redis, counters, router, now }
@@ -65,10 +65,10 @@ impl Site {
         precision(width).bucket(self.now).start.to_string()
     }
 
-    async fn all_pages_are_there(&self, why: &str) {
+    async fn assert_all_pages_work(&self, why: &str) {
         for path in PAGES {
-            let answer = send(&self.router, &format!("/admin/stats{path}"), None).await;
-            assert_eq!(answer.status, StatusCode::OK, "{path} where {why}: {}", answer.body);
+            let response = send(&self.router, &format!("/admin/stats{path}"), None).await;
+            assert_eq!(response.status, StatusCode::OK, "{path} where {why}: {}", response.body);
         }
     }
 
@@ -76,15 +76,15 @@ impl Site {
         send(&self.router, &format!("/admin/stats{path}"), None).await.body
     }
 
-    async fn ask(&self, question: &str) -> Answer {
-        ask(&self.router, question).await
+    async fn fetch(&self, query: &str) -> ResponseText {
+        fetch(&self.router, query).await
     }
 
     /// Requests a JSON response.
-    async fn json(&self, question: &str) -> Value {
-        let answer = self.ask(question).await;
-        assert_eq!(answer.status, StatusCode::OK, "{question}: {}", answer.body);
-        answer.json()
+    async fn json(&self, query: &str) -> Value {
+        let response = self.fetch(query).await;
+        assert_eq!(response.status, StatusCode::OK, "{query}: {}", response.body);
+        response.json()
     }
 
     /// Returns the entries of a ranking.
@@ -94,13 +94,13 @@ impl Site {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_takes_nothing_but_itself_from_any_page() {
+async fn a_key_of_the_wrong_type_affects_only_its_part_of_a_page() {
     let site = Site::new().await;
     for width in [1, 5, 60, 300, 3600, 18_000, 86_400] {
         site.redis.command(&["DEL", &format!("access:count:{width}:/a")]);
         site.redis.command(&["SET", &format!("access:count:{width}:/a"), "not a hash"]);
     }
-    site.all_pages_are_there("a key has another type").await;
+    site.assert_all_pages_work("a key has another type").await;
 
     let page = site.page("").await;
     assert!(page.contains("access:count:86400:/a (WRONGTYPE"), "the key is named: {page}");
@@ -115,29 +115,29 @@ async fn a_key_of_another_type_takes_nothing_but_itself_from_any_page() {
         several["series"][1]["samples"].as_array().and_then(|all| all.last()).expect("today")["count"],
         3
     );
-    let one = site.ask("series?counter=%2Fa&precision=86400").await;
+    let one = site.fetch("series?counter=%2Fa&precision=86400").await;
     assert_eq!(one.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(one.body.contains("access:count:86400:/a"), "{}", one.body);
 
-    let (field, export) = (site.field(86_400), site.ask("export?precision=86400").await);
+    let (field, export) = (site.field(86_400), site.fetch("export?precision=86400").await);
     let rows =
         ["\"/a\",86400,,".to_owned(), format!("\"/b\",86400,{field},3"), format!("\"hits\",86400,{field},5")];
     assert_eq!(export.body, format!("counter,precision,start,count\r\n{}\r\n", rows.join("\r\n")));
-    let export = site.ask("export?precision=86400&format=ndjson").await;
+    let export = site.fetch("export?precision=86400&format=ndjson").await;
     let first: Value = serde_json::from_str(export.body.lines().next().expect("a line")).expect("JSON");
     assert_eq!(first, json!({"counter": "/a", "precision": 86_400, "start": null, "count": null}));
 }
 
 #[tokio::test]
-async fn a_field_that_is_no_number_takes_nothing_but_its_bucket() {
+async fn a_non_numeric_field_affects_only_its_bucket() {
     let site = Site::new().await;
     let day = site.field(86_400);
     for junk in ["abc", "-5", "1e20", ""] {
         site.redis.command(&["HSET", "access:count:86400:/a", &day, junk]);
         site.redis.command(&["HSET", "access:count:86400:/b", "abc", junk]);
-        site.all_pages_are_there(&format!("a count is {junk:?}")).await;
-        let places = json!([{"counter": "hits", "count": 5}, {"counter": "/b", "count": 3}]);
-        assert_eq!(site.top(86_400).await, places, "{junk:?}");
+        site.assert_all_pages_work(&format!("a count is {junk:?}")).await;
+        let entries = json!([{"counter": "hits", "count": 5}, {"counter": "/b", "count": 3}]);
+        assert_eq!(site.top(86_400).await, entries, "{junk:?}");
 
         let series = site.json("series?counter=%2Fa&precision=86400").await;
         let unreadable = &series["unreadable"];
@@ -148,7 +148,7 @@ async fn a_field_that_is_no_number_takes_nothing_but_its_bucket() {
         assert_eq!(unreadable["key"], "access:count:86400:/a");
         let filled = site.json("series?counter=%2Fa&precision=86400&fill=zero").await;
         assert_eq!(filled["samples"].as_array().map(Vec::len), Some(119), "all but one of 120");
-        let total = site.ask("total?counter=%2Fa&precision=86400").await;
+        let total = site.fetch("total?counter=%2Fa&precision=86400").await;
         assert_eq!(total.status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(total.body.contains("access:count:86400:/a"), "{}", total.body);
 
@@ -173,11 +173,11 @@ async fn a_field_that_is_no_number_takes_nothing_but_its_bucket() {
 }
 
 #[tokio::test]
-async fn a_total_that_is_no_number_takes_nothing_from_the_others() {
+async fn a_non_numeric_total_does_not_affect_other_totals() {
     let site = Site::new().await;
     for junk in ["abc", "-5", "1e20"] {
         site.redis.command(&["HSET", "access:total", "/a", junk]);
-        site.all_pages_are_there(&format!("a total is {junk:?}")).await;
+        site.assert_all_pages_work(&format!("a total is {junk:?}")).await;
         let counters = site.json("counters").await;
         let lifetimes: Vec<_> = counters["counters"]
             .as_array()
@@ -204,12 +204,12 @@ async fn a_total_that_is_no_number_takes_nothing_from_the_others() {
     }
     site.redis.command(&["DEL", "access:total"]);
     site.redis.command(&["SET", "access:total", "x"]);
-    site.all_pages_are_there("the totals have another type").await;
+    site.assert_all_pages_work("the totals have another type").await;
     assert!(site.page("/metrics").await.contains("access_counter_store_up 1"));
 }
 
 #[tokio::test]
-async fn members_of_the_list_that_are_no_counters_hide_none() {
+async fn invalid_list_members_do_not_hide_counters() {
     let site = Site::new().await;
     let add = |member: &[u8]| site.redis.command(&[b"ZADD", b"access:known:".as_slice(), b"0", member]);
     // These sort before any name and do not fit into a page.
@@ -219,12 +219,12 @@ async fn members_of_the_list_that_are_no_counters_hide_none() {
     }
     add(&[b"86400:".as_slice(), "x".repeat(300).as_bytes()].concat());
     add(b"86400:");
-    site.all_pages_are_there("the list has members that are no counters").await;
+    site.assert_all_pages_work("the list has members that are no counters").await;
     let counters = site.json("counters?limit=2").await;
     assert_eq!((&counters["counters"][0]["counter"], &counters["next"]), (&json!("/a"), &json!("/b")));
     assert_eq!(counters["unreadable"][0]["key"], "access:known:");
     assert_eq!(site.top(86_400).await.as_array().map(Vec::len), Some(3));
-    let export = site.ask("export?precision=86400").await;
+    let export = site.fetch("export?precision=86400").await;
     assert_eq!(export.body.lines().count(), 4, "{}", export.body);
     let metrics = site.page("/metrics").await;
     assert!(metrics.contains("access_counter_lifetime_hits_total{counter=\"hits\"} 5"), "{metrics}");
@@ -232,18 +232,18 @@ async fn members_of_the_list_that_are_no_counters_hide_none() {
 }
 
 #[tokio::test]
-async fn without_a_list_of_counters_what_is_asked_for_by_name_is_there() {
+async fn counters_are_readable_by_name_without_the_list() {
     let site = Site::new().await;
     site.redis.command(&["DEL", "access:known:"]);
     site.redis.command(&["SET", "access:known:", "x"]);
-    site.all_pages_are_there("the list has another type").await;
+    site.assert_all_pages_work("the list has another type").await;
     assert!(site.page("").await.contains("access:known: (WRONGTYPE"));
     assert_eq!(site.json("total?counter=%2Fa&precision=86400").await["total"], 2);
     assert_eq!(site.json("series?counter=%2Fnone&precision=86400").await["samples"], json!([]));
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_read_takes_nothing_from_the_counters_of_other_shards() {
+async fn an_unreadable_list_does_not_affect_other_shards() {
     let redis = RedisServer::start();
     let shards = Shards::try_from(4).expect("between 1 and 1024");
     let store = RedisStore::builder().shards(shards).connect(&redis.url()).await.expect("an address");
@@ -253,7 +253,7 @@ async fn a_list_that_cannot_be_read_takes_nothing_from_the_counters_of_other_sha
     for name in &names[..20] {
         recorder.record(recorder.counter(name), None);
     }
-    counters.flush().await.expect("Redis takes it");
+    counters.flush().await.expect("Redis accepts it");
     redis.command(&["DEL", "{access:2}known:"]);
     redis.command(&["SET", "{access:2}known:", "x"]);
     // This simulates another process that has not counted anything itself.
@@ -271,7 +271,7 @@ async fn a_list_that_cannot_be_read_takes_nothing_from_the_counters_of_other_sha
 }
 
 #[tokio::test]
-async fn visitors_of_another_type_take_nothing_from_the_others() {
+async fn a_visitor_key_of_the_wrong_type_does_not_affect_other_counters() {
     let site = Site::new().await;
     for width in [3600, 86_400] {
         let key = |counter: &str| format!("access:unique:{width}:{counter}:{}", site.field(width));
@@ -280,7 +280,7 @@ async fn visitors_of_another_type_take_nothing_from_the_others() {
             site.redis.command(&[junk[0], &key(counter), junk[1]]);
         }
     }
-    site.all_pages_are_there("visitors have another type").await;
+    site.assert_all_pages_work("visitors have another type").await;
     let (stats, day) = (site.stats(), precision(86_400));
     let range = site.now.minus(2 * 86_400)..site.now.plus(1);
     let each = stats
@@ -291,22 +291,22 @@ async fn visitors_of_another_type_take_nothing_from_the_others() {
     assert!(each[0].is_err() && each[2].is_err(), "{each:?}");
     for counter in ["%2Fa", "hits"] {
         // If the key is a list, MGET would return nil.
-        let answer = site.ask(&format!("uniques?counter={counter}&counter=%2Fb&precision=86400")).await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
-        assert!(answer.body.contains("access:unique:86400:"), "{}", answer.body);
+        let response = site.fetch(&format!("uniques?counter={counter}&counter=%2Fb&precision=86400")).await;
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{}", response.body);
+        assert!(response.body.contains("access:unique:86400:"), "{}", response.body);
     }
     assert_eq!(site.json("uniques?counter=%2Fb&precision=86400").await["uniques"], 1);
 }
 
 #[tokio::test]
-async fn a_misaligned_field_zeroes_nothing_and_counts_nowhere() {
+async fn a_misaligned_field_is_ignored() {
     let mut site = Site::new().await;
     let (recorder, now) = (site.recorder(), precision(60).bucket(site.now).start);
     let counter = recorder.counter("old");
     for minute in 0..100 {
         recorder.record_at(counter, None, now.minus(60 * minute), std::num::NonZeroU32::MIN);
     }
-    site.counters.flush().await.expect("Redis takes it");
+    site.counters.flush().await.expect("Redis accepts it");
     for foreign in
         [now.minus(60 * 90).plus(7).to_string(), format!("0{}", now.minus(60 * 5)), format!("+{now}")]
     {

@@ -83,7 +83,7 @@ async fn read(layer: &MeasureBodiesLayer, method: Method, response: Response<Bod
 }
 
 #[tokio::test]
-async fn a_body_counts_once_at_its_end_with_its_bytes() {
+async fn a_body_is_measured_once_at_the_end() {
     let mut counters = counters();
     let layer = layer(&counters);
     read(&layer, Method::GET, Response::new(chunks(&["four", "five5"])), 2).await;
@@ -98,7 +98,7 @@ async fn a_body_counts_once_at_its_end_with_its_bytes() {
 }
 
 #[tokio::test]
-async fn a_response_without_a_body_ends_with_its_head() {
+async fn a_response_without_a_body_has_size_zero() {
     let mut counters = counters();
     let layer = layer(&counters);
     read(&layer, Method::HEAD, Response::new("123456789".into()), 0).await;
@@ -109,7 +109,7 @@ async fn a_response_without_a_body_ends_with_its_head() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_end_or_is_no_answer_is_not_measured() {
+async fn incomplete_bodies_and_streams_are_not_measured() {
     let mut counters = counters();
     let layer = layer(&counters);
     read(&layer, Method::GET, Response::new("123456789".into()), 0).await;
@@ -124,18 +124,18 @@ async fn a_body_that_does_not_end_or_is_no_answer_is_not_measured() {
 }
 
 #[tokio::test]
-async fn what_does_not_count_has_no_body_either() {
+async fn bodies_of_requests_that_do_not_count_are_not_measured() {
     let mut counters = counters();
     let excluding = Rules::builder().exclude("").build().expect("good rules");
-    let (refused, arrived) = (plain(&counters).count_if(|_| false), plain(&counters).count_on_request());
-    for layer in [refused, arrived, plain(&counters).rules(excluding)] {
+    let (rejected, arrived) = (plain(&counters).count_if(|_| false), plain(&counters).count_on_request());
+    for layer in [rejected, arrived, plain(&counters).rules(excluding)] {
         read(&layer.measure_bodies(), Method::GET, Response::new("four".into()), 1).await;
     }
     assert_eq!(measured(&mut counters).await, (0, vec![]));
 }
 
 #[tokio::test]
-async fn a_status_of_grpc_comes_in_the_trailers_and_counts_once() {
+async fn a_grpc_status_in_the_trailers_is_measured_once() {
     let mut counters = counters();
     let trailers = HeaderMap::from_iter([(
         header::HeaderName::from_static("grpc-status"),
@@ -156,7 +156,7 @@ async fn a_status_of_grpc_comes_in_the_trailers_and_counts_once() {
 }
 
 #[tokio::test]
-async fn a_real_server_takes_bodies_to_their_end_however_it_knows_it() {
+async fn a_real_server_reads_all_kinds_of_bodies_to_the_end() {
     let counters = counters();
     let slow = async || {
         let last = stream::once(async {
@@ -234,7 +234,7 @@ impl http_body::Body for OddBody {
 }
 
 /// Polls a body this often, and returns everything it reports.
-fn shown(
+fn poll_repeatedly(
     mut body: impl http_body::Body<Data = Bytes, Error = io::Error> + Unpin,
     polls: usize,
 ) -> Vec<String> {
@@ -264,7 +264,7 @@ fn odd_bodies() -> impl Strategy<Value = OddBody> {
 
 proptest! {
     #[test]
-    fn whatever_a_body_does_passes_through_and_counts_once_at_most(
+    fn any_body_passes_through_unchanged_and_is_measured_at_most_once(
         body in odd_bodies(),
         method in prop::sample::select(vec![Method::GET, Method::HEAD, Method::POST, Method::CONNECT]),
         status in prop::sample::select(vec![100, 101, 200, 204, 206, 304, 500]),
@@ -283,7 +283,7 @@ proptest! {
         let answered = layer(&counters).layer(inner).oneshot(request).now_or_never().expect("it is ready");
         let (seen, measured) = answered.expect("it answers").into_parts();
         prop_assert_eq!((seen.status, &seen.headers), (head.status, &head.headers));
-        prop_assert_eq!(shown(measured, polls), shown(body, polls));
+        prop_assert_eq!(poll_repeatedly(measured, polls), poll_repeatedly(body, polls));
         for measure in [Measure::Body, Measure::Size, Measure::Grpc] {
             let all = counters.stats().process_distributions(measure);
             prop_assert!(all.iter().map(|(_, of)| of.count()).sum::<u64>() <= 1, "{measure}: {all:?}");
@@ -307,7 +307,7 @@ async fn serve(site: Router) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_middle_of_a_body_is_not_measured_over_either_version_of_http() {
+async fn a_client_that_disconnects_during_a_body_is_not_measured_in_either_http_version() {
     let mut counters = counters();
     // Held by all endless responses, in order to see when the server drops them.
     let open = Arc::new(());
@@ -364,7 +364,7 @@ fn logged_bins(mut counter: LogCounter, text: &str) -> Vec<Bin> {
 
 /// Law 9 for sizes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
+async fn nginx_logs_the_same_sizes_as_the_layer_measures() {
     let mut counters = counters();
     let sized = plain(&counters);
     let log_counter = LogCounter::new(&sized);
@@ -384,27 +384,27 @@ async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
         "access_log access.log combined; location / {{ proxy_pass http://{site}; proxy_http_version 1.1; }}"
     );
     let nginx = block_in_place(|| Nginx::start(&locations));
-    let asked =
+    let requested =
         ["GET /text", "HEAD /text", "GET /large", "GET /part", "GET /none", "GET /same", "GET /nowhere"];
     // HTTP/1.0 does not have chunks.
-    let asked = asked.map(|asked| (asked, "1.1")).into_iter().chain([("GET /chunks", "1.0")]);
-    let asked: Vec<_> = asked.collect();
-    let ask = async |asked: &str, version: &str| {
+    let requested = requested.map(|requested| (requested, "1.1")).into_iter().chain([("GET /chunks", "1.0")]);
+    let requested: Vec<_> = requested.collect();
+    let send = async |requested: &str, version: &str| {
         let mut socket = TcpStream::connect(nginx.address()).await.expect("nginx listens");
-        let head = format!("{asked} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let head = format!("{requested} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         socket.write_all(head.as_bytes()).await.expect("nginx reads");
         socket.read_to_end(&mut Vec::new()).await.expect("nginx answers");
     };
-    for (asked, version) in &asked {
-        ask(asked, version).await;
+    for (requested, version) in &requested {
+        send(requested, version).await;
     }
     let log = nginx.file("access.log");
     let read = || fs::read_to_string(&log).unwrap_or_default();
-    until("all lines are there", LIMIT, async || read().lines().count() == asked.len()).await;
+    until("all lines are there", LIMIT, async || read().lines().count() == requested.len()).await;
     let text = read();
     let logged = logged_bins(log_counter, &text);
     let counters_behind = Mutex::new(counters);
-    let all = async || measured(&mut *counters_behind.lock().await).await.0 == asked.len() as u64;
+    let all = async || measured(&mut *counters_behind.lock().await).await.0 == requested.len() as u64;
     until("all bodies have ended", LIMIT, all).await;
     counters = counters_behind.into_inner();
     let (_, sizes) = measured(&mut counters).await;
@@ -412,8 +412,8 @@ async fn the_log_of_nginx_has_the_sizes_that_the_layer_behind_it_measured() {
     assert_eq!(logged, measured.collect::<Vec<_>>(), "{text}");
 
     // As documented, nginx also logs the nine bytes of the chunk framing.
-    ask("GET /chunks", "1.1").await;
-    until("the line is there", LIMIT, async || read().lines().count() > asked.len()).await;
+    send("GET /chunks", "1.1").await;
+    until("the line is there", LIMIT, async || read().lines().count() > requested.len()).await;
     let (text, mut parser) = (read(), Parser::new(Format::combined()));
     let line = text.lines().last().map(|line| parser.parse(line.as_bytes()).expect("it fits"));
     assert!(line.flatten().and_then(|line| line.bytes).is_some_and(|bytes| bytes >= 9 + 5), "{text}");

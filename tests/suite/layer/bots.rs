@@ -19,7 +19,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::support::{BOT, BROWSER, allocations, counted, fewest, name, precision};
 
 #[tokio::test]
-async fn a_bot_counts_everywhere_and_is_no_visitor() {
+async fn bot_requests_count_but_bots_are_not_visitors() {
     let mut counters = counters();
     let layer = layer(&counters).rules(rules()).facets([Facet::Agent]);
     for agent in [BOT, "curl/8.5.0", "", BROWSER] {
@@ -35,7 +35,7 @@ async fn a_bot_counts_everywhere_and_is_no_visitor() {
 }
 
 #[tokio::test]
-async fn a_bot_is_no_visitor_by_its_cookie_either() {
+async fn a_bot_with_a_cookie_is_not_a_visitor() {
     let mut counters = counters();
     let identity = Identity::issued_cookie("visitor");
     let layer = layer(&counters).identity(identity).expect("a name of a cookie");
@@ -49,7 +49,7 @@ async fn a_bot_is_no_visitor_by_its_cookie_either() {
 }
 
 #[tokio::test]
-async fn bots_are_visitors_where_that_is_said() {
+async fn bots_are_visitors_if_configured() {
     let mut counters = counters();
     let by_address = layer(&counters).bots_are_visitors();
     for agent in [BOT, BOT, BROWSER] {
@@ -65,19 +65,19 @@ async fn bots_are_visitors_where_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_closure_says_who_is_a_bot_and_is_asked_once_about_each_request_that_rules_leave() {
+async fn a_closure_classifies_agents_once_per_request_that_passes_the_rules() {
     let mut counters = counters();
-    let asked = Arc::new(AtomicU64::new(0));
-    let ask = Arc::clone(&asked);
+    let calls = Arc::new(AtomicU64::new(0));
+    let call_counter = Arc::clone(&calls);
     let layer = layer(&counters).rules(rules()).facets([Facet::Agent]).classify_agent(move |head| {
-        ask.fetch_add(1, Ordering::SeqCst);
+        call_counter.fetch_add(1, Ordering::SeqCst);
         if head.headers.contains_key("x-bot") { Agent::Bot } else { Agent::Human }
     });
     for path in ["/articles/7", "/healthz", "/nowhere"] {
         visit(&layer, path, &[("user-agent", BOT)]).await;
         visit(&layer, path, &[("user-agent", BROWSER), ("x-bot", "1")]).await;
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
     let counted = counted(&mut counters).await;
     assert_eq!((counted["agent:bot"], counted["agent:human"]), (1, 1));
     assert_eq!(visitors(&counters, "hits").await, 1);
@@ -85,7 +85,7 @@ async fn a_closure_says_who_is_a_bot_and_is_asked_once_about_each_request_that_r
 }
 
 #[tokio::test]
-async fn a_prefetch_is_a_request_like_any_other_unless_a_rule_excludes_it() {
+async fn a_prefetch_counts_like_any_request_unless_it_is_excluded() {
     let prefetch = [("user-agent", BROWSER), ("sec-purpose", "prefetch;prerender")];
     let (mut with, mut without) = (counters(), counters());
     let excluding = Rules::builder().exclude("/healthz").rule(articles()).exclude_prefetch();
@@ -106,7 +106,7 @@ async fn a_prefetch_is_a_request_like_any_other_unless_a_rule_excludes_it() {
 }
 
 #[test]
-fn telling_bots_and_prefetches_apart_allocates_nothing() {
+fn classifying_bots_and_prefetches_does_not_allocate() {
     let long = format!("{BROWSER}{}", "x".repeat(10_000));
     for agent in [BROWSER, BOT, &long, ""] {
         let counters = counters();
@@ -316,15 +316,15 @@ const BOTS: [(&str, &[&str]); 9] = [
 ];
 
 #[test]
-fn people_and_bots_of_every_kind_are_told_apart() {
-    let tell = teller();
+fn people_and_bots_of_all_kinds_are_classified_correctly() {
+    let classify = classifier();
     for (classes, expected) in [(&PEOPLE, Agent::Human), (&BOTS, Agent::Bot)] {
         for (class, user_agents) in classes {
             for user_agent in *user_agents {
                 for user_agent in
                     [(*user_agent).to_owned(), user_agent.to_uppercase(), user_agent.to_lowercase()]
                 {
-                    assert_eq!(tell(user_agent.as_bytes()), expected, "{class}: {user_agent}");
+                    assert_eq!(classify(user_agent.as_bytes()), expected, "{class}: {user_agent}");
                 }
             }
         }
@@ -332,19 +332,19 @@ fn people_and_bots_of_every_kind_are_told_apart() {
 }
 
 #[test]
-fn no_more_than_a_kibibyte_of_a_user_agent_is_looked_at() {
-    let tell = teller();
+fn only_the_first_kibibyte_of_a_user_agent_is_scanned() {
+    let classify = classifier();
     let (near, far) = ("x".repeat(1024 - "gecko".len()), "x".repeat(1024));
-    assert_eq!(tell(format!("{near}gecko").as_bytes()), Agent::Human);
-    assert_eq!(tell(format!("{BROWSER}{far}bot").as_bytes()), Agent::Human);
-    assert_eq!(tell(format!("{near}xgecko").as_bytes()), Agent::Bot);
-    assert_eq!(tell(format!("{far}gecko").as_bytes()), Agent::Bot);
+    assert_eq!(classify(format!("{near}gecko").as_bytes()), Agent::Human);
+    assert_eq!(classify(format!("{BROWSER}{far}bot").as_bytes()), Agent::Human);
+    assert_eq!(classify(format!("{near}xgecko").as_bytes()), Agent::Bot);
+    assert_eq!(classify(format!("{far}gecko").as_bytes()), Agent::Bot);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn the_ledger_balances_whoever_asks_for_whatever_reason(
+    fn the_ledger_balances_for_any_mix_of_agents_paths_and_prefetches(
         visits in prop::collection::vec((0_usize..3, 0_usize..4, any::<bool>()), 0..40),
     ) {
         let mut counters = counters();
@@ -358,15 +358,15 @@ proptest! {
             let headers = [("user-agent", [BROWSER, BOT, ""][*agent]), ("sec-purpose", "prefetch")];
             let path = ["/articles/7", "/healthz", "/nowhere", "/articles/missing"][*path];
             runtime.block_on(visit(&layer, path, if *prefetch { &headers } else { &headers[..1] }));
-            let place = match path {
+            let category = match path {
                 "/healthz" => 2,
                 "/nowhere" => 3,
                 _ if *prefetch => 4,
                 "/articles/missing" => 5,
                 _ => 0,
             };
-            expected[place] += 1;
-            expected[1] += u64::from(place == 0 && *agent > 0);
+            expected[category] += 1;
+            expected[1] += u64::from(category == 0 && *agent > 0);
         }
         let check = |counters: &Counters| {
             let ledger = counters.recorder().ledger();
@@ -388,7 +388,7 @@ proptest! {
 proptest! {
     // Combines fragments that affect the classification with any bytes that a header can contain.
     #[test]
-    fn every_user_agent_is_of_one_kind_however_it_is_written_and_whatever_follows(
+    fn classification_ignores_case_and_text_after_the_scanned_part(
         pieces in prop::collection::vec(
             prop_oneof![
                 prop::sample::select(vec![
@@ -401,13 +401,13 @@ proptest! {
         ),
         rest in prop::collection::vec(0x20_u8..0x7f, 0..400),
     ) {
-        let tell = teller();
+        let classify = classifier();
         let user_agent = pieces.concat();
-        let agent = tell(&user_agent);
-        prop_assert_eq!(tell(&user_agent.to_ascii_uppercase()), agent);
-        prop_assert_eq!(tell(&user_agent.to_ascii_lowercase()), agent);
+        let agent = classify(&user_agent);
+        prop_assert_eq!(classify(&user_agent.to_ascii_uppercase()), agent);
+        prop_assert_eq!(classify(&user_agent.to_ascii_lowercase()), agent);
         if user_agent.len() >= 1024 {
-            prop_assert_eq!(tell(&[user_agent, rest].concat()), agent);
+            prop_assert_eq!(classify(&[user_agent, rest].concat()), agent);
         }
     }
 }
@@ -445,7 +445,7 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Request<()> {
 }
 
 /// Returns a closure that classifies a user agent. It is derived from the ledger of the layer.
-fn teller() -> impl Fn(&[u8]) -> Agent {
+fn classifier() -> impl Fn(&[u8]) -> Agent {
     let counters = counters();
     let layer = layer(&counters);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

@@ -35,10 +35,10 @@ fn visit(layer: &AccessCounterLayer, handler_panics: bool) -> bool {
 }
 
 #[tokio::test]
-async fn a_panic_of_count_if_after_one_of_the_handler_ends_no_process_and_counts() {
+async fn a_panic_of_count_if_after_a_handler_panic_does_not_abort_and_counts() {
     let mut counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder()).count_if(|outcome| match outcome {
-        Outcome::Answered(status) => status.is_success(),
+        Outcome::Responded(status) => status.is_success(),
         other => panic!("the closure's own panic about {other:?}"),
     });
     assert!(!visit(&layer, true));
@@ -47,7 +47,7 @@ async fn a_panic_of_count_if_after_one_of_the_handler_ends_no_process_and_counts
 }
 
 #[tokio::test]
-async fn no_closure_that_panics_fails_a_request_or_takes_its_hit() {
+async fn a_panicking_closure_neither_fails_a_request_nor_loses_the_hit() {
     let changes: [(&str, Change); 6] = [
         ("classify_agent", |layer| layer.classify_agent(|_| -> Agent { panic!("of classify_agent") })),
         ("fallback", |layer| layer.fallback(|_| -> Option<Counter> { panic!("of fallback") })),
@@ -78,12 +78,12 @@ struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        panic!("what the closure holds panics when it is dropped");
+        panic!("the captured value panics on drop");
     }
 }
 
 #[test]
-fn what_a_closure_holds_may_panic_when_it_is_dropped_after_a_panic_of_the_handler() {
+fn captured_values_may_panic_on_drop_after_a_handler_panic() {
     let counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder()).count_if(|_| false).on_count(|_| {
         let bomb = Bomb;

@@ -55,7 +55,7 @@ fn id(cookie: &str) -> &str {
 }
 
 #[tokio::test]
-async fn a_visitor_is_given_a_cookie_once_and_known_by_it() {
+async fn a_visitor_gets_a_cookie_once_and_is_recognized_by_it() {
     let mut site = site(Identity::issued_cookie("visitor"));
     let cookie = site.visit(BROWSER, "theme=dark").await.expect("a new visitor");
     let (pair, attributes) = cookie.split_once("; ").expect("attributes");
@@ -69,7 +69,7 @@ async fn a_visitor_is_given_a_cookie_once_and_known_by_it() {
 }
 
 #[tokio::test]
-async fn every_new_visitor_has_another_cookie() {
+async fn new_visitors_get_different_cookies() {
     let mut site = site(Identity::issued_cookie("visitor").insecure().max_age(Duration::from_secs(60)));
     let mut ids = BTreeSet::new();
     for _ in 0..20 {
@@ -83,7 +83,7 @@ async fn every_new_visitor_has_another_cookie() {
 }
 
 #[tokio::test]
-async fn what_is_no_cookie_of_the_layer_is_replaced() {
+async fn an_invalid_cookie_is_replaced() {
     let site = site(Identity::issued_cookie("visitor"));
     for forged in ["visitor=1", "visitor=", "visitor=ZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZ", "visitors=0"] {
         assert!(site.visit(BROWSER, forged).await.is_some(), "{forged}");
@@ -91,7 +91,7 @@ async fn what_is_no_cookie_of_the_layer_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_bot_has_no_visitor_and_is_given_no_cookie() {
+async fn a_bot_is_not_a_visitor_and_gets_no_cookie() {
     let mut site = site(Identity::issued_cookie("visitor"));
     for _ in 0..5 {
         assert_eq!(site.visit(BOT, "").await, None);
@@ -101,7 +101,7 @@ async fn a_bot_has_no_visitor_and_is_given_no_cookie() {
 }
 
 #[tokio::test]
-async fn who_counts_nowhere_is_given_no_cookie() {
+async fn an_excluded_request_gets_no_cookie() {
     let mut site = site(Identity::issued_cookie("visitor"));
     let nothing = Rules::builder().exclude("/page").build().expect("one pattern");
     site.layer = site.layer.rules(nothing);
@@ -109,9 +109,9 @@ async fn who_counts_nowhere_is_given_no_cookie() {
 }
 
 #[test]
-fn a_name_that_no_cookie_has_is_refused() {
+fn an_invalid_cookie_name_is_rejected() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let layer = AccessCounterLayer::new(counters.recorder());
     let error = layer.identity(Identity::issued_cookie("a b")).expect_err("not a token");
-    assert_eq!(error.to_string(), "\"a b\" is no name of a cookie");
+    assert_eq!(error.to_string(), "\"a b\" is not a valid cookie name");
 }

@@ -15,14 +15,14 @@ use tower::{Layer, Service, service_fn};
 use crate::support::{BOT, BROWSER, allocations, fewest};
 
 /// Creates a layer that reports counted requests to `/posts/{id}` via the channel.
-fn told(counters: &Counters) -> (AccessCounterLayer, Receiver<(u64, Agent, Outcome)>) {
-    let (tell, told) = channel();
+fn reports(counters: &Counters) -> (AccessCounterLayer, Receiver<(u64, Agent, Outcome)>) {
+    let (sender, reports) = channel();
     let layer = AccessCounterLayer::new(counters.recorder()).on_count(move |visit| {
         let post = visit.head.uri.path().strip_prefix("/posts/")?.parse().ok()?;
-        let (tell, agent) = (tell.clone(), visit.agent);
-        Some(move |outcome| tell.send((post, agent, outcome)).expect("the test listens"))
+        let (sender, agent) = (sender.clone(), visit.agent);
+        Some(move |outcome| sender.send((post, agent, outcome)).expect("the test listens"))
     });
-    (layer, told)
+    (layer, reports)
 }
 
 fn counters() -> Counters {
@@ -52,10 +52,10 @@ fn visit(layer: &AccessCounterLayer, path: &str, agent: &str) {
 }
 
 #[test]
-fn it_is_done_once_however_a_request_ends() {
+fn on_count_runs_once_for_any_outcome() {
     let counters = counters();
-    let (layer, told) = told(&counters);
-    let answered = Outcome::Answered;
+    let (layer, reports) = reports(&counters);
+    let answered = Outcome::Responded;
     for (path, agent, expected) in [
         ("/posts/1", BROWSER, Some((1, Agent::Human, answered(StatusCode::OK)))),
         ("/posts/2", BOT, Some((2, Agent::Bot, answered(StatusCode::OK)))),
@@ -67,33 +67,33 @@ fn it_is_done_once_however_a_request_ends() {
         ("/", BROWSER, None),
     ] {
         visit(&layer, path, agent);
-        let all: Vec<_> = told.try_iter().collect();
+        let all: Vec<_> = reports.try_iter().collect();
         assert_eq!(all, expected.into_iter().collect::<Vec<_>>(), "{path}");
     }
     let never = service_fn(|_: Request<()>| pending::<Result<Response<()>, &str>>());
     let at_arrival = layer.count_on_request().layer(never).call(request("/posts/1", BROWSER));
-    assert_eq!(told.try_recv(), Ok((1, Agent::Human, Outcome::Arrived)));
+    assert_eq!(reports.try_recv(), Ok((1, Agent::Human, Outcome::Unknown)));
     drop(at_arrival);
-    assert!(told.try_recv().is_err());
+    assert!(reports.try_recv().is_err());
 }
 
 #[test]
-fn it_is_not_done_for_a_request_that_does_not_count() {
+fn on_count_does_not_run_for_a_request_that_does_not_count() {
     let counters = counters();
-    let (layer, told) = told(&counters);
+    let (layer, reports) = reports(&counters);
     let posts = Rule::counter("posts").pattern("/posts/*");
     let rules = Rules::builder().rule(posts).exclude("/posts/7").build().expect("good rules");
     let layer = layer.rules(rules).count_if(|outcome| outcome.is_success());
     for path in ["/posts/1", "/posts/404", "/posts/499", "/posts/7"] {
         visit(&layer, path, BROWSER);
     }
-    let posts: Vec<_> = told.try_iter().map(|(post, ..)| post).collect();
+    let posts: Vec<_> = reports.try_iter().map(|(post, ..)| post).collect();
     assert_eq!(posts, [1]);
     assert_eq!(counters.recorder().ledger().requests.recorded, 1);
 }
 
 #[test]
-fn its_panic_is_not_the_requests() {
+fn a_panic_of_on_count_does_not_fail_the_request() {
     let counters = counters();
     let looking = |layer: AccessCounterLayer| {
         layer.on_count(|visit| {
@@ -105,8 +105,8 @@ fn its_panic_is_not_the_requests() {
     let mut service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, &str>(Response::new(()))));
     for path in ["/posts/1", "/posts/2"] {
         let mut response = pin!(service.call(request(path, BROWSER)));
-        let answer = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(answer, std::task::Poll::Ready(Ok(_))), "{path}");
+        let result = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(result, std::task::Poll::Ready(Ok(_))), "{path}");
     }
     // If both the handler and the hook panic, the handler's panic must propagate.
     visit(&layer, "/posts/666", BROWSER);
@@ -114,9 +114,9 @@ fn its_panic_is_not_the_requests() {
 }
 
 #[test]
-fn it_allocates_nothing_for_a_request_with_nothing_to_do() {
+fn on_count_without_a_callback_does_not_allocate() {
     let counters = counters();
-    let (layer, _told) = told(&counters);
+    let (layer, _told) = reports(&counters);
     let mut service =
         layer.layer(service_fn(|_: Request<()>| std::future::ready(Ok::<_, &str>(Response::new(())))));
     let requests = || (0..1000).map(|_| request("/articles/1", BROWSER)).collect();

@@ -27,168 +27,168 @@ use crate::support::{precision, store};
 const LIMIT: Duration = tests::LIMIT;
 
 /// A flush interval longer than any test.
-const HOUR: Duration = Duration::from_secs(3600);
+const LONG_INTERVAL: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
-async fn a_response_is_there_when_the_store_has_its_hit() {
-    let place = Place::open().await;
+async fn a_response_is_sent_when_the_store_has_the_hit() {
+    let fixture = Fixture::open().await;
     let delay = Duration::from_millis(200);
-    place.proxy.delay_replies(delay);
-    let began = Instant::now();
-    assert_eq!(visit(&place.layer(LIMIT)).await, StatusCode::OK);
-    assert_eq!(place.counted("hits"), 1);
-    assert!(began.elapsed() >= delay, "{:?}", began.elapsed());
-    let ledger = place.ledger();
+    fixture.proxy.delay_replies(delay);
+    let start_time = Instant::now();
+    assert_eq!(visit(&fixture.layer(LIMIT)).await, StatusCode::OK);
+    assert_eq!(fixture.counted("hits"), 1);
+    assert!(start_time.elapsed() >= delay, "{:?}", start_time.elapsed());
+    let ledger = fixture.ledger();
     assert_eq!((ledger.hits.applied, ledger.hits.pending, ledger.requests.unconfirmed), (1, 0, 0));
 }
 
 #[tokio::test]
-async fn the_flush_begins_with_the_first_that_waits_and_not_at_the_interval() {
-    let place = Place::open().await;
-    let background = AccessCounterLayer::new(place.recorder.clone());
+async fn a_waiting_response_starts_a_flush_before_the_interval_ends() {
+    let fixture = Fixture::open().await;
+    let background = AccessCounterLayer::new(fixture.recorder.clone());
     assert_eq!(visit(&background).await, StatusCode::OK);
-    assert_eq!(place.ledger().hits.pending, 1);
-    assert_eq!(visit(&place.layer(LIMIT)).await, StatusCode::OK);
-    assert_eq!((place.counted("hits"), place.ledger().hits.pending), (2, 0));
+    assert_eq!(fixture.ledger().hits.pending, 1);
+    assert_eq!(visit(&fixture.layer(LIMIT)).await, StatusCode::OK);
+    assert_eq!((fixture.counted("hits"), fixture.ledger().hits.pending), (2, 0));
 }
 
 #[tokio::test]
-async fn after_the_timeout_the_response_goes_out_unchanged_and_its_hit_comes_later() {
-    let place = Place::open().await;
-    place.proxy.hold_calls(1);
+async fn after_the_timeout_the_response_is_sent_unchanged_and_the_hit_follows() {
+    let fixture = Fixture::open().await;
+    fixture.proxy.hold_calls(1);
     let answering = service_fn(async |_: Request<()>| {
         let response = Response::builder().status(StatusCode::CREATED).header("x-order", "7");
         response.body("the body")
     });
-    let service = place.layer(Duration::from_millis(50)).layer(answering);
+    let service = fixture.layer(Duration::from_millis(50)).layer(answering);
     let response = service.oneshot(Request::new(())).await.expect("it answers");
     assert_eq!((response.status(), *response.body()), (StatusCode::CREATED, "the body"));
     assert_eq!(response.headers().len(), 1);
     assert_eq!(response.headers()["x-order"], "7");
-    let ledger = place.ledger();
+    let ledger = fixture.ledger();
     assert_eq!((ledger.requests.unconfirmed, ledger.hits.pending), (1, 1));
-    place.proxy.release();
-    place.until_applied(1).await;
-    assert_eq!((place.counted("hits"), place.ledger().requests.unconfirmed), (1, 1));
+    fixture.proxy.release();
+    fixture.until_applied(1).await;
+    assert_eq!((fixture.counted("hits"), fixture.ledger().requests.unconfirmed), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_flushes_every_response_comes_after_the_timeout() {
+async fn without_a_flusher_responses_are_sent_after_the_timeout() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let recorder = counters.recorder();
     let limit = Duration::from_secs(3);
-    let began = Instant::now();
+    let start_time = Instant::now();
     visit(&waiting(&recorder, limit)).await;
-    assert_eq!((began.elapsed(), recorder.ledger().requests.unconfirmed), (limit, 1));
+    assert_eq!((start_time.elapsed(), recorder.ledger().requests.unconfirmed), (limit, 1));
 }
 
 #[tokio::test]
-async fn requests_that_wait_at_the_same_time_share_a_call() {
-    let place = Place::open().await;
-    let layer = place.layer(LIMIT);
+async fn concurrent_waiting_requests_share_a_call() {
+    let fixture = Fixture::open().await;
+    let layer = fixture.layer(LIMIT);
     // This is to load the script.
     visit(&layer).await;
-    let before = place.script_calls();
+    let before = fixture.script_calls();
     for round in 1..=10 {
-        place.proxy.hold_calls(1);
+        fixture.proxy.hold_calls(1);
         let mut clients = JoinSet::new();
         for _ in 0..64 {
             let layer = layer.clone();
             clients.spawn(async move { visit(&layer).await });
         }
-        until("all of them wait", LIMIT, async || place.ledger().hits.recorded == 1 + 64 * round).await;
-        until("a call is under way", LIMIT, async || place.proxy.held() == round).await;
-        place.proxy.release();
+        until("all of them wait", LIMIT, async || fixture.ledger().hits.recorded == 1 + 64 * round).await;
+        until("a call is under way", LIMIT, async || fixture.proxy.held() == round).await;
+        fixture.proxy.release();
         clients.join_all().await;
     }
-    let calls = place.script_calls() - before;
-    assert_eq!(place.counted("hits"), 641);
-    assert_eq!(place.ledger().requests.unconfirmed, 0);
+    let calls = fixture.script_calls() - before;
+    assert_eq!(fixture.counted("hits"), 641);
+    assert_eq!(fixture.ledger().requests.unconfirmed, 0);
     // Two calls per round at most: for the hit that arrives first, and for the hits that arrive in the
     // meantime.
     assert!((10..=20).contains(&calls), "{calls}");
 }
 
 #[tokio::test]
-async fn who_goes_away_while_waiting_is_counted_once() {
-    let place = Place::open().await;
-    place.proxy.hold_calls(1);
-    let layer = place.layer(LIMIT);
+async fn a_client_that_disconnects_while_waiting_is_counted_once() {
+    let fixture = Fixture::open().await;
+    fixture.proxy.hold_calls(1);
+    let layer = fixture.layer(LIMIT);
     tokio::select! {
         _ = visit(&layer) => panic!("nothing was acknowledged"),
-        () = until("the hit is under way", LIMIT, async || place.proxy.held() == 1) => {}
+        () = until("the hit is under way", LIMIT, async || fixture.proxy.held() == 1) => {}
     }
-    place.proxy.release();
-    place.until_applied(1).await;
-    visit(&place.layer(LIMIT)).await;
-    let requests = place.ledger().requests;
-    assert_eq!((requests.recorded, requests.unconfirmed, place.counted("hits")), (2, 0, 2));
+    fixture.proxy.release();
+    fixture.until_applied(1).await;
+    visit(&fixture.layer(LIMIT)).await;
+    let requests = fixture.ledger().requests;
+    assert_eq!((requests.recorded, requests.unconfirmed, fixture.counted("hits")), (2, 0, 2));
 }
 
 #[tokio::test]
-async fn the_error_of_a_service_waits_and_passes_unchanged() {
+async fn a_service_error_waits_for_the_store_and_passes_unchanged() {
     #[derive(Debug, PartialEq)]
     struct Failure(&'static str);
 
-    let place = Place::open().await;
+    let fixture = Fixture::open().await;
     let failing = service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(Failure("the disk is full"))));
-    let answer = place.layer(LIMIT).layer(failing).oneshot(Request::new(())).await;
+    let answer = fixture.layer(LIMIT).layer(failing).oneshot(Request::new(())).await;
     assert_eq!(answer.expect_err("it fails"), Failure("the disk is full"));
-    assert_eq!(place.counted("hits"), 1);
+    assert_eq!(fixture.counted("hits"), 1);
 }
 
 #[tokio::test]
-async fn a_request_that_makes_no_hit_does_not_wait() {
-    let place = Place::open().await;
-    let before = place.script_calls();
+async fn a_request_without_a_hit_does_not_wait() {
+    let fixture = Fixture::open().await;
+    let before = fixture.script_calls();
     let rules = Rules::builder().rule(Rule::counter("page").pattern("/page")).exclude("/healthz").build();
     let layer =
-        place.layer(LIMIT).rules(rules.expect("good rules")).count_if(|outcome| !outcome.is_success());
+        fixture.layer(LIMIT).rules(rules.expect("good rules")).count_if(|outcome| !outcome.is_success());
     for path in ["/healthz", "/nowhere", "/page"] {
         let request = Request::get(path).body(()).expect("a path");
         let mut answer = pin!(layer.layer(service_fn(ok)).oneshot(request));
         assert!(poll(answer.as_mut()).is_ready(), "{path}");
     }
-    let requests = place.ledger().requests;
+    let requests = fixture.ledger().requests;
     assert_eq!((requests.excluded, requests.unmatched, requests.ignored.outcome), (1, 1, 1));
-    assert_eq!(place.script_calls(), before);
+    assert_eq!(fixture.script_calls(), before);
 }
 
 #[tokio::test]
-async fn a_hit_counted_at_arrival_is_on_its_way_while_the_request_is_served() {
-    let place = Place::open().await;
+async fn a_hit_counted_on_arrival_is_sent_while_the_request_is_served() {
+    let fixture = Fixture::open().await;
     let finish = Notify::new();
     let serving = service_fn(|_: Request<()>| async {
         finish.notified().await;
         Ok::<_, Infallible>(Response::new(()))
     });
-    let mut answer = pin!(place.layer(LIMIT).count_on_request().layer(serving).oneshot(Request::new(())));
+    let mut answer = pin!(fixture.layer(LIMIT).count_on_request().layer(serving).oneshot(Request::new(())));
     assert!(poll(answer.as_mut()).is_pending());
-    place.until_applied(1).await;
+    fixture.until_applied(1).await;
     finish.notify_one();
     assert!(poll(answer.as_mut()).is_ready());
-    assert_eq!(place.counted("hits"), 1);
+    assert_eq!(fixture.counted("hits"), 1);
 }
 
 #[tokio::test]
-async fn a_response_counted_at_arrival_waits_for_the_store_too() {
-    let place = Place::open().await;
-    let service = place.layer(LIMIT).count_on_request().layer(service_fn(ok));
+async fn a_response_counted_on_arrival_also_waits_for_the_store() {
+    let fixture = Fixture::open().await;
+    let service = fixture.layer(LIMIT).count_on_request().layer(service_fn(ok));
     let mut answer = pin!(service.oneshot(Request::new(())));
     assert!(poll(answer.as_mut()).is_pending());
     assert!(answer.await.is_ok());
-    assert_eq!(place.counted("hits"), 1);
+    assert_eq!(fixture.counted("hits"), 1);
 }
 
 #[tokio::test]
-async fn a_response_waits_for_every_shard_that_it_counts_in() {
+async fn a_response_waits_for_all_shards_of_the_request() {
     let shards = Shards::try_from(8).expect("a good number");
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let store = RedisStore::builder().shards(shards).connect(&proxy.url()).await.expect("an address");
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
     until("the store is connected", LIMIT, there).await;
-    let place = Place::over(server, proxy, store);
+    let fixture = Fixture::over(server, proxy, store);
     // The page is in a later shard than `hits`, and this shard needs more than a single call to drain.
     let hits = shards.of("hits");
     let later = |name: &String| shards.of(name) > hits;
@@ -196,59 +196,59 @@ async fn a_response_waits_for_every_shard_that_it_counts_in() {
     let full = shards.of(&page);
     let beside = |name: &String| shards.of(name) == full;
     for name in (0..).map(|n| format!("beside {n}")).filter(beside).take(500) {
-        place.recorder.record(place.recorder.counter(&name), None);
+        fixture.recorder.record(fixture.recorder.counter(&name), None);
     }
-    place.proxy.delay_replies(Duration::from_millis(50));
-    let before = place.script_calls();
-    let site = Router::new().route(&page, get(async || ())).layer(place.layer(LIMIT));
+    fixture.proxy.delay_replies(Duration::from_millis(50));
+    let before = fixture.script_calls();
+    let site = Router::new().route(&page, get(async || ())).layer(fixture.layer(LIMIT));
     let request = Request::get(&page).body(Body::empty()).expect("a path");
     site.oneshot(request).await.expect("a router answers");
-    assert_eq!((place.counted_in(hits, "hits"), place.counted_in(full, &page)), (1, 1));
-    let hits = place.ledger().hits;
+    assert_eq!((fixture.counted_in(hits, "hits"), fixture.counted_in(full, &page)), (1, 1));
+    let hits = fixture.ledger().hits;
     assert_eq!((hits.applied, hits.pending), (502, 0));
-    assert!(place.script_calls() - before > 3, "one call after the other");
+    assert!(fixture.script_calls() - before > 3, "one call after the other");
 }
 
 #[tokio::test]
-async fn a_lost_reply_makes_the_response_late_and_the_count_is_right() {
-    let place = Place::open().await;
-    visit(&place.layer(LIMIT)).await;
-    place.proxy.swallow_replies(1);
-    visit(&place.layer(LIMIT)).await;
-    assert_eq!((place.proxy.swallowed(), place.counted("hits")), (1, 2));
-    let ledger = place.ledger();
+async fn a_lost_reply_delays_the_response_but_the_count_is_exact() {
+    let fixture = Fixture::open().await;
+    visit(&fixture.layer(LIMIT)).await;
+    fixture.proxy.swallow_replies(1);
+    visit(&fixture.layer(LIMIT)).await;
+    assert_eq!((fixture.proxy.swallowed(), fixture.counted("hits")), (1, 2));
+    let ledger = fixture.ledger();
     assert_eq!((ledger.hits.applied, ledger.requests.unconfirmed), (2, 0));
 }
 
 #[tokio::test]
-async fn while_the_store_is_away_responses_are_late_and_when_it_is_back_all_hits_are_there() {
-    let mut place = Place::open().await;
-    place.server.stop();
+async fn a_store_outage_delays_responses_but_loses_no_hits() {
+    let mut fixture = Fixture::open().await;
+    fixture.server.stop();
     for _ in 0..4 {
-        visit(&place.layer(Duration::from_millis(50))).await;
+        visit(&fixture.layer(Duration::from_millis(50))).await;
     }
-    assert_eq!(place.ledger().requests.unconfirmed, 4);
-    place.server.restart();
-    visit(&place.layer(LIMIT)).await;
-    assert_eq!((place.counted("hits"), place.ledger().requests.unconfirmed), (5, 4));
+    assert_eq!(fixture.ledger().requests.unconfirmed, 4);
+    fixture.server.restart();
+    visit(&fixture.layer(LIMIT)).await;
+    assert_eq!((fixture.counted("hits"), fixture.ledger().requests.unconfirmed), (5, 4));
 }
 
 #[tokio::test]
-async fn the_answer_to_a_panic_is_made_further_out_and_does_not_wait() {
-    let place = Place::open().await;
-    place.proxy.black_hole(true);
+async fn a_panic_response_of_an_outer_layer_does_not_wait() {
+    let fixture = Fixture::open().await;
+    fixture.proxy.black_hole(true);
     let panicking = service_fn(async |request: Request<&str>| {
         assert!(request.body().is_empty(), "the service's own panic");
         Ok::<_, Infallible>(Response::new(Body::empty()))
     });
-    let service = CatchPanicLayer::new().layer(place.layer(LIMIT).layer(panicking));
+    let service = CatchPanicLayer::new().layer(fixture.layer(LIMIT).layer(panicking));
     let mut answer = pin!(service.oneshot(Request::new("a body")));
     assert!(poll(answer.as_mut()).is_ready());
-    assert_eq!(place.ledger().requests.recorded, 1);
+    assert_eq!(fixture.ledger().requests.recorded, 1);
 }
 
 #[tokio::test]
-async fn a_counter_of_other_counters_with_more_shards_is_waited_for_as_other() {
+async fn a_counter_id_of_a_foreign_instance_waits_for_the_shard_of_other() {
     let sharded = {
         let server = RedisServer::start();
         let shards = Shards::try_from(1024).expect("a good number");
@@ -256,7 +256,7 @@ async fn a_counter_of_other_counters_with_more_shards_is_waited_for_as_other() {
         Counters::builder(store).build().expect("the defaults are fine")
     };
     let foreign = sharded.recorder().counter("foreign").hit();
-    let (recorder, flusher) = (Counters::builder(MemoryStore::new()).flush_interval(HOUR))
+    let (recorder, flusher) = (Counters::builder(MemoryStore::new()).flush_interval(LONG_INTERVAL))
         .build()
         .map(|counters| (counters.recorder(), counters.into_parts().0))
         .expect("the defaults are fine");
@@ -269,13 +269,13 @@ async fn a_counter_of_other_counters_with_more_shards_is_waited_for_as_other() {
 }
 
 /// A Redis server with a faulty network in between, and a running flusher.
-struct Place {
+struct Fixture {
     server: RedisServer,
     proxy: FaultProxy,
     recorder: Recorder,
 }
 
-impl Place {
+impl Fixture {
     async fn open() -> Self {
         let server = RedisServer::start();
         let proxy = FaultProxy::start(server.address()).await;
@@ -284,7 +284,7 @@ impl Place {
     }
 
     fn over(server: RedisServer, proxy: FaultProxy, store: RedisStore) -> Self {
-        let counters = Counters::builder(store).flush_interval(HOUR).build().expect("good settings");
+        let counters = Counters::builder(store).flush_interval(LONG_INTERVAL).build().expect("good settings");
         let recorder = counters.recorder();
         // The cleaner does not run, because it also calls scripts.
         tokio::spawn(flush(counters.into_parts().0));

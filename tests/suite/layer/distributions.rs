@@ -48,7 +48,7 @@ async fn statuses(counters: &mut Counters, counter: &str) -> Vec<(i16, u64)> {
 }
 
 /// Sends a request with this method through the layer to a service with this response.
-fn answer(layer: &AccessCounterLayer, method: Method, response: fn() -> http::response::Builder) {
+fn send_through(layer: &AccessCounterLayer, method: Method, response: fn() -> http::response::Builder) {
     let inner = service_fn(move |_: Request<()>| {
         ready(Ok::<_, Infallible>(response().body(()).expect("a response")))
     });
@@ -59,7 +59,7 @@ fn answer(layer: &AccessCounterLayer, method: Method, response: fn() -> http::re
 }
 
 #[tokio::test]
-async fn each_request_is_measured_under_hits_and_under_its_page_and_under_no_facet() {
+async fn requests_are_measured_for_hits_and_the_page_but_not_for_facets() {
     let mut counters = counters();
     let layer = layer(&counters).facets([Facet::Status, Facet::Agent]);
     let site = Router::new()
@@ -79,7 +79,7 @@ async fn each_request_is_measured_under_hits_and_under_its_page_and_under_no_fac
 }
 
 #[tokio::test]
-async fn a_time_is_that_to_the_head_of_the_response() {
+async fn the_time_is_measured_until_the_response_head() {
     static WAITED: AtomicU64 = AtomicU64::new(0);
     let mut counters = counters();
     let slow = service_fn(async |_: Request<()>| {
@@ -100,24 +100,24 @@ async fn a_time_is_that_to_the_head_of_the_response() {
 }
 
 #[tokio::test]
-async fn streams_upgrades_and_tunnels_have_a_status_and_no_time() {
+async fn streams_upgrades_and_tunnels_have_a_status_but_no_time() {
     let mut counters = counters();
     let layer = layer(&counters);
-    answer(&layer, Method::GET, || {
+    send_through(&layer, Method::GET, || {
         Response::builder().header(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")
     });
-    answer(&layer, Method::GET, || Response::builder().status(101));
-    answer(&layer, Method::CONNECT, Response::builder);
+    send_through(&layer, Method::GET, || Response::builder().status(101));
+    send_through(&layer, Method::CONNECT, Response::builder);
     assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 0);
     assert_eq!(statuses(&mut counters, "hits").await, [(101, 1), (200, 2)]);
     // Other CONNECT responses and content types are measured as usual.
-    answer(&layer, Method::CONNECT, || Response::builder().status(403));
-    answer(&layer, Method::GET, || Response::builder().header(header::CONTENT_TYPE, "text/event"));
+    send_through(&layer, Method::CONNECT, || Response::builder().status(403));
+    send_through(&layer, Method::GET, || Response::builder().header(header::CONTENT_TYPE, "text/event"));
     assert_eq!(distribution(&mut counters, "hits", Measure::Time).await.count(), 2);
 }
 
 #[tokio::test]
-async fn what_is_aborted_and_what_fails_has_a_status_of_its_own_and_no_time() {
+async fn aborted_and_failed_requests_have_special_statuses_and_no_time() {
     let mut counters = counters();
     let layer = layer(&counters);
     let mut context = Context::from_waker(Waker::noop());
@@ -141,55 +141,57 @@ async fn what_is_aborted_and_what_fails_has_a_status_of_its_own_and_no_time() {
 }
 
 #[tokio::test]
-async fn sizes_are_those_of_bodies_whose_length_is_known() {
+async fn sizes_are_measured_for_bodies_of_known_length() {
     let mut counters = counters();
     let layer = layer(&counters);
     let long = || Response::builder().header(header::CONTENT_LENGTH, 5000);
-    answer(&layer, Method::GET, long);
-    answer(&layer, Method::HEAD, long);
-    answer(&layer, Method::GET, || Response::builder().status(304).header(header::CONTENT_LENGTH, 5000));
-    answer(&layer, Method::GET, || Response::builder().status(204));
-    answer(&layer, Method::GET, Response::builder);
-    answer(&layer, Method::GET, || Response::builder().header(header::CONTENT_LENGTH, "many"));
+    send_through(&layer, Method::GET, long);
+    send_through(&layer, Method::HEAD, long);
+    send_through(&layer, Method::GET, || {
+        Response::builder().status(304).header(header::CONTENT_LENGTH, 5000)
+    });
+    send_through(&layer, Method::GET, || Response::builder().status(204));
+    send_through(&layer, Method::GET, Response::builder);
+    send_through(&layer, Method::GET, || Response::builder().header(header::CONTENT_LENGTH, "many"));
     let sizes = distribution(&mut counters, "hits", Measure::Size).await;
     assert_eq!(sizes.bins().collect::<Vec<_>>(), [(Bin::size(0), 3), (Bin::size(5000), 1)]);
 }
 
 #[tokio::test]
-async fn a_call_of_grpc_that_fails_at_once_has_its_status() {
+async fn a_grpc_call_that_fails_immediately_has_a_status() {
     let mut counters = counters();
     let layer = layer(&counters);
-    answer(&layer, Method::POST, || Response::builder().header("grpc-status", "14"));
-    answer(&layer, Method::POST, || Response::builder().header("grpc-status", "none"));
+    send_through(&layer, Method::POST, || Response::builder().header("grpc-status", "14"));
+    send_through(&layer, Method::POST, || Response::builder().header("grpc-status", "none"));
     let statuses = distribution(&mut counters, "hits", Measure::Grpc).await;
     assert_eq!(statuses.bins().collect::<Vec<_>>(), [(Bin::grpc(14), 1)]);
 }
 
 #[tokio::test]
-async fn a_request_counts_once_in_distributions_whatever_it_weighs() {
+async fn a_request_counts_once_in_distributions_regardless_of_the_weight() {
     let mut counters = counters();
     let weight = std::num::NonZeroU32::new(7).expect("not 0");
     let rules = Rules::builder().rule(Rule::counter("heavy").pattern("/*").weight(weight));
     let layer = layer(&counters).rules(rules.build().expect("good rules"));
-    answer(&layer, Method::GET, Response::builder);
+    send_through(&layer, Method::GET, Response::builder);
     assert_eq!(statuses(&mut counters, "heavy").await, [(200, 1)]);
     assert_eq!(counters.stats().ledger().hits.recorded, 14);
 }
 
 #[tokio::test]
-async fn what_does_not_count_is_not_measured() {
+async fn requests_that_do_not_count_are_not_measured() {
     let mut counters = counters();
-    answer(&layer(&counters).count_if(|_| false), Method::GET, Response::builder);
-    answer(&layer(&counters).count_on_request(), Method::GET, Response::builder);
+    send_through(&layer(&counters).count_if(|_| false), Method::GET, Response::builder);
+    send_through(&layer(&counters).count_on_request(), Method::GET, Response::builder);
     let excluding = Rules::builder().exclude("").build().expect("good rules");
-    answer(&layer(&counters).rules(excluding), Method::GET, Response::builder);
+    send_through(&layer(&counters).rules(excluding), Method::GET, Response::builder);
     assert_eq!(statuses(&mut counters, "hits").await, []);
 }
 
 #[tokio::test]
-async fn without_distributions_in_the_counters_nothing_is_measured() {
+async fn without_distributions_requests_are_not_measured() {
     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    answer(&layer(&counters), Method::GET, Response::builder);
+    send_through(&layer(&counters), Method::GET, Response::builder);
     counters.flush().await.expect("memory takes all");
     let (now, stats) = (Timestamp::now(), counters.stats());
     assert_eq!((stats.ledger().hits.applied, stats.health().pending_cells), (1, 0));
@@ -199,7 +201,7 @@ async fn without_distributions_in_the_counters_nothing_is_measured() {
 }
 
 #[test]
-fn a_measured_request_allocates_nothing() {
+fn measuring_a_request_does_not_allocate() {
     let counters = counters();
     let ok = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
     let mut service = layer(&counters).layer(ok);
@@ -219,7 +221,7 @@ fn a_measured_request_allocates_nothing() {
 }
 
 #[tokio::test]
-async fn a_line_and_a_record_have_the_bins_of_what_they_tell() {
+async fn log_lines_and_records_have_the_bins_of_the_request() {
     let counters = counters();
     let chosen = [Measure::Time, Measure::Body, Measure::Size, Measure::Status];
     let layer = AccessCounterLayer::new(counters.recorder()).distributions(chosen);

@@ -140,7 +140,7 @@ fn check(events: &[Event]) {
 }
 
 #[test]
-fn a_log_is_read_on_where_it_was_renamed_copied_and_compressed() {
+fn reading_continues_after_renaming_copying_and_compressing_a_log() {
     use Event::{Append, Compress, Halves, Poll, Restart, RotateByCopy, RotateByRename};
     check(&[Append(3), Poll, Append(2), Poll, Halves, Append(1)]);
     check(&[Append(3), Poll, Append(2), RotateByRename, Append(4), Poll]);
@@ -152,7 +152,7 @@ fn a_log_is_read_on_where_it_was_renamed_copied_and_compressed() {
 }
 
 #[test]
-fn what_is_written_after_a_truncation_is_not_taken_for_what_stood_there_before() {
+fn text_after_a_truncation_is_not_mistaken_for_earlier_text() {
     let mut site = Site::new();
     let text = |name: &str| (0..30_000).map(|number| format!("{name} {number}\n")).collect::<String>();
     site.append(&text("old"));
@@ -172,7 +172,7 @@ fn what_is_written_after_a_truncation_is_not_taken_for_what_stood_there_before()
 }
 
 #[test]
-fn the_last_line_of_a_log_that_is_compressed_needs_no_end() {
+fn the_last_line_of_a_compressed_log_needs_no_newline() {
     let mut site = Site::new();
     site.append("line 1\nline 2");
     site.poll();
@@ -200,7 +200,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_to_a_log_every_line_is_read_once(events in prop::collection::vec(event(), 1..16)) {
+    fn all_lines_are_read_once_after_any_sequence_of_events(events in prop::collection::vec(event(), 1..16)) {
         check(&events);
     }
 }

@@ -17,7 +17,7 @@ use crate::support::{BROWSER, allocations, expiry, fewest, name, precision, stor
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
-async fn one_visitor_of_two_instances_counts_once() {
+async fn a_visitor_of_two_instances_counts_once() {
     let server = RedisServer::start();
     let (mut one, mut other) = (instance(&server).await, instance(&server).await);
     for identity in [Identity::default(), Identity::cookie("visitor")] {
@@ -36,7 +36,7 @@ async fn one_visitor_of_two_instances_counts_once() {
 }
 
 #[tokio::test]
-async fn the_upkeep_agrees_on_the_salt_when_it_starts() {
+async fn instances_agree_on_the_salt_at_startup() {
     let server = RedisServer::start();
     let (mut one, mut other) = (instance(&server).await, instance(&server).await);
     let salts = [&one, &other].map(|counters| counters.recorder().salt().expect("days are fine"));
@@ -48,7 +48,7 @@ async fn the_upkeep_agrees_on_the_salt_when_it_starts() {
 }
 
 #[tokio::test]
-async fn a_salt_of_ones_own_serves_until_the_store_is_back() {
+async fn a_local_salt_is_used_until_the_store_is_back() {
     let mut server = RedisServer::start();
     let (mut one, mut other) = (instance(&server).await, instance(&server).await);
     let (first, second) = (layer(&one, Identity::default()), layer(&other, Identity::default()));
@@ -75,7 +75,7 @@ async fn a_salt_of_ones_own_serves_until_the_store_is_back() {
 }
 
 #[tokio::test]
-async fn the_shared_salt_expires_an_epoch_after_its_own() {
+async fn the_shared_salt_expires_an_epoch_after_it_ends() {
     let server = RedisServer::start();
     let mut counters = instance(&server).await;
     let recorder = counters.recorder();
@@ -95,7 +95,7 @@ async fn the_shared_salt_expires_an_epoch_after_its_own() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_no_salt_keeps_no_hit_back() {
+async fn an_invalid_stored_salt_does_not_block_hits() {
     let server = RedisServer::start();
     let mut counters = instance(&server).await;
     let layer = layer(&counters, Identity::default());
@@ -111,7 +111,7 @@ async fn a_key_that_holds_no_salt_keeps_no_hit_back() {
 }
 
 #[tokio::test]
-async fn nobody_is_recognised_in_another_epoch() {
+async fn visitors_are_not_recognized_in_the_next_epoch() {
     let two = precision(2);
     let builder = Counters::builder(MemoryStore::new()).salt_epoch(two);
     let mut counters =
@@ -136,14 +136,14 @@ async fn nobody_is_recognised_in_another_epoch() {
 }
 
 #[test]
-fn uniques_beyond_the_epoch_need_a_stable_identity() {
+fn uniques_over_several_epochs_need_a_stable_identity() {
     let weekly = || Precisions::new([precision(604_800)]).expect("a set");
     let builder = || Counters::builder(MemoryStore::new()).visitor_precisions(weekly());
     let error = builder().build().expect_err("a week has seven epochs").to_string();
     assert!(error.contains("choose a stable identity, a longer epoch, or finer"), "{error}");
     assert!(builder().salt_epoch(precision(604_800)).build().is_ok());
 
-    let counters = builder().stable_visitors().build().expect("said to be stable");
+    let counters = builder().stable_visitors().build().expect("configured as stable");
     let layer = || AccessCounterLayer::new(counters.recorder());
     assert!(layer().identity(Identity::cookie("visitor")).is_ok());
     for identity in [Identity::peer(), Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_networks([])] {
@@ -153,10 +153,10 @@ fn uniques_beyond_the_epoch_need_a_stable_identity() {
 }
 
 #[tokio::test]
-async fn an_address_is_no_visitor_where_it_would_count_once_a_day_in_a_week() {
+async fn an_address_is_not_a_visitor_if_buckets_are_longer_than_the_epoch() {
     let builder = Counters::builder(MemoryStore::new()).stable_visitors();
     let weekly = Precisions::new([precision(604_800)]).expect("a set");
-    let mut counters = builder.visitor_precisions(weekly).build().expect("said to be stable");
+    let mut counters = builder.visitor_precisions(weekly).build().expect("configured as stable");
     let nobody = AccessCounterLayer::new(counters.recorder());
     visit(&nobody, "192.0.2.1").await;
     counters.flush().await.expect("memory takes all");
@@ -167,7 +167,7 @@ async fn an_address_is_no_visitor_where_it_would_count_once_a_day_in_a_week() {
 }
 
 #[tokio::test]
-async fn who_came_before_an_epoch_ended_and_left_after_it_counts_in_the_former() {
+async fn a_request_across_an_epoch_boundary_counts_in_the_earlier_epoch() {
     let second = precision(1);
     let seconds = Precisions::new([second]).expect("a set");
     let builder = Counters::builder(MemoryStore::new()).visitor_precisions(seconds).salt_epoch(second);
@@ -180,12 +180,12 @@ async fn who_came_before_an_epoch_ended_and_left_after_it_counts_in_the_former()
         move |_: Request<()>| inner.take().expect("one request")
     }));
     let first = Timestamp::now();
-    let mut answer = pin!(service.oneshot(request("192.0.2.1")));
-    assert!(answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut response = pin!(service.oneshot(request("192.0.2.1")));
+    assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let last = Timestamp::now();
     until("the epoch is over", LIMIT, async || Timestamp::now() > last.plus(1)).await;
     end.send(()).expect("it waits");
-    answer.await.expect("it answers");
+    response.await.expect("it answers");
     visit(&layer, "192.0.2.1").await;
     counters.flush().await.expect("memory takes all");
     let (stats, hits) = (counters.stats(), [name("hits")]);
@@ -197,7 +197,7 @@ async fn who_came_before_an_epoch_ended_and_left_after_it_counts_in_the_former()
 }
 
 #[test]
-fn telling_visitors_apart_allocates_nothing() {
+fn identifying_visitors_does_not_allocate() {
     let identities = [
         Identity::default(),
         Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1).into(),
@@ -207,7 +207,7 @@ fn telling_visitors_apart_allocates_nothing() {
     ];
     for identity in identities {
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-        let shown = format!("{identity:?}");
+        let description = format!("{identity:?}");
         let mut service = layer(&counters, identity).layer(service_fn(|_: Request<()>| ok()));
         let mut visits = |n: u32| {
             let requests: Vec<_> =
@@ -215,7 +215,7 @@ fn telling_visitors_apart_allocates_nothing() {
             allocations(&mut service, requests)
         };
         visits(10);
-        assert_eq!(fewest(|| visits(1000)), 0, "{shown}");
+        assert_eq!(fewest(|| visits(1000)), 0, "{description}");
     }
 }
 

@@ -24,12 +24,12 @@ use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{BROWSER, counted, store};
-use acquiring::silent;
+use acquiring::unresponsive;
 
 const LIMIT: Duration = tests::LIMIT;
 
 /// Returns the response headers written by the layer.
-fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
+fn limit_headers(headers: &HeaderMap) -> Vec<(&str, &str)> {
     ["ratelimit", "ratelimit-policy", "retry-after"]
         .iter()
         .flat_map(|name| headers.get_all(*name).iter().map(|value| (*name, value.to_str().expect("ASCII"))))
@@ -39,7 +39,7 @@ fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
 /// Creates windows of an hour. The current window ends half an hour from now.
 fn hours(store: impl WindowStore + Clone) -> WindowCounters {
     let offset = u32::try_from(Timestamp::now().minus(1800).as_unix() % 3600).expect("less than an hour");
-    WindowCounters::new(store, Window::HOUR.beginning_at(offset).expect("less"))
+    WindowCounters::new(store, Window::HOUR.starting_at(offset).expect("less"))
 }
 
 /// Checks the number of seconds until the end of a window of `hours`, as reported by a header.
@@ -49,7 +49,7 @@ fn assert_half_an_hour(seconds: &str) {
     assert!((1700..=1800).contains(&seconds), "{seconds}");
 }
 
-fn everybody() -> LimitKey {
+fn shared_key() -> LimitKey {
     LimitKey::from_fn(|_| Some(Dimensions::new()))
 }
 
@@ -58,8 +58,8 @@ fn request(path: &str) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_site_on_axum_tells_what_is_left_and_refuses_what_is_beyond() {
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, everybody(), OnStoreError::Allow);
+async fn an_axum_site_reports_the_remaining_quota_and_rejects_excess_requests() {
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, shared_key(), OnStoreError::Allow);
     let site: Router = Router::new().route("/", get(async || "home")).layer(limit);
     for (status, left, body) in
         [(StatusCode::OK, 1, "home"), (StatusCode::OK, 0, "home"), (StatusCode::TOO_MANY_REQUESTS, 0, "")]
@@ -67,19 +67,20 @@ async fn a_site_on_axum_tells_what_is_left_and_refuses_what_is_beyond() {
         let response = site.clone().oneshot(request("/")).await.expect("it answers");
         assert_eq!(response.status(), status);
         let (head, answer) = response.into_parts();
-        let told = told(&head.headers);
-        let seconds = told[0].1.strip_prefix(&format!("\"default\";r={left};t=")).expect("what is left");
+        let limit_headers = limit_headers(&head.headers);
+        let seconds =
+            limit_headers[0].1.strip_prefix(&format!("\"default\";r={left};t=")).expect("what is left");
         assert_half_an_hour(seconds);
-        assert_eq!(told[1], ("ratelimit-policy", "\"default\";q=2;w=3600"));
-        let refused = status == StatusCode::TOO_MANY_REQUESTS;
-        assert_eq!(told.get(2), refused.then_some(&("retry-after", seconds)));
+        assert_eq!(limit_headers[1], ("ratelimit-policy", "\"default\";q=2;w=3600"));
+        let rejected = status == StatusCode::TOO_MANY_REQUESTS;
+        assert_eq!(limit_headers.get(2), rejected.then_some(&("retry-after", seconds)));
         let answer = http_body_util::BodyExt::collect(answer).await.expect("a body").to_bytes();
         assert_eq!(answer, body);
     }
 }
 
 #[tokio::test]
-async fn a_plain_service_with_any_body_is_limited_by_each_key_and_without_one_not_at_all() {
+async fn a_plain_service_is_limited_per_key_and_not_limited_without_a_key() {
     let key = LimitKey::from_fn(|head| {
         let app = head.headers.get("x-app")?;
         Some(Dimensions::new().text("app", app.to_str().unwrap_or_default()))
@@ -104,29 +105,29 @@ async fn a_plain_service_with_any_body_is_limited_by_each_key_and_without_one_no
 }
 
 #[tokio::test]
-async fn the_error_of_a_service_passes_unchanged() {
+async fn a_service_error_passes_unchanged() {
     #[derive(Debug, PartialEq)]
     struct Failure(&'static str);
 
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, everybody(), OnStoreError::Allow);
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, shared_key(), OnStoreError::Allow);
     let failing = service_fn(async |_: Request<()>| Err::<Response<()>, _>(Failure("its own")));
     let service = limit.layer(failing);
     assert_eq!(service.clone().oneshot(Request::new(())).await.expect_err("it fails"), Failure("its own"));
-    let refused = service.oneshot(Request::new(())).await.expect("an answer");
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let rejected = service.oneshot(Request::new(())).await.expect("an answer");
+    assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
 /// A service that panics if it is called, but was not polled to be ready.
 #[derive(Debug, Default)]
-struct Asked(bool);
+struct ReadyCheck(bool);
 
-impl Clone for Asked {
+impl Clone for ReadyCheck {
     fn clone(&self) -> Self {
         Self(false)
     }
 }
 
-impl Service<Request<()>> for Asked {
+impl Service<Request<()>> for ReadyCheck {
     type Response = Response<()>;
     type Error = Infallible;
     type Future = std::future::Ready<Result<Response<()>, Infallible>>;
@@ -137,15 +138,15 @@ impl Service<Request<()>> for Asked {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        assert!(std::mem::take(&mut self.0), "not asked whether it is ready");
+        assert!(std::mem::take(&mut self.0), "called without `poll_ready`");
         std::future::ready(Ok(Response::new(())))
     }
 }
 
 #[tokio::test]
-async fn the_service_that_is_called_is_the_one_that_said_it_is_ready() {
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 9, everybody(), OnStoreError::Allow);
-    let mut service = limit.layer(Asked::default());
+async fn the_called_service_is_the_same_that_was_polled_ready() {
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 9, shared_key(), OnStoreError::Allow);
+    let mut service = limit.layer(ReadyCheck::default());
     for _ in 0..3 {
         let answer = service.ready().await.expect("ready").call(Request::new(())).await;
         assert_eq!(answer.expect("it answers").status(), StatusCode::OK);
@@ -153,10 +154,10 @@ async fn the_service_that_is_called_is_the_one_that_said_it_is_ready() {
 }
 
 #[tokio::test]
-async fn limits_of_different_names_count_apart_and_tell_of_both() {
+async fn named_limits_count_separately_and_both_are_reported() {
     let hours = hours(MemoryStore::new());
     let limit = |limit, name| {
-        let layer = WindowLimitLayer::new(hours.clone(), limit, everybody(), OnStoreError::Allow);
+        let layer = WindowLimitLayer::new(hours.clone(), limit, shared_key(), OnStoreError::Allow);
         layer.policy(name).expect("a name")
     };
     let site: Router =
@@ -164,18 +165,24 @@ async fn limits_of_different_names_count_apart_and_tell_of_both() {
     for (status, outer, inner) in [(200, 2, 0), (429, 1, 0), (429, 0, 0)] {
         let response = site.clone().oneshot(request("/")).await.expect("it answers");
         assert_eq!(response.status().as_u16(), status);
-        let told = told(response.headers());
-        assert!(told[0].1.starts_with(&format!("\"inner\";r={inner};t=")), "{told:?}");
-        assert!(told[1].1.starts_with(&format!("\"outer\";r={outer};t=")), "{told:?}");
-        assert_eq!((told[2].1, told[3].1), ("\"inner\";q=1;w=3600", "\"outer\";q=3;w=3600"));
+        let limit_headers = limit_headers(response.headers());
+        assert!(limit_headers[0].1.starts_with(&format!("\"inner\";r={inner};t=")), "{limit_headers:?}");
+        assert!(limit_headers[1].1.starts_with(&format!("\"outer\";r={outer};t=")), "{limit_headers:?}");
+        assert_eq!(
+            (limit_headers[2].1, limit_headers[3].1),
+            ("\"inner\";q=1;w=3600", "\"outer\";q=3;w=3600")
+        );
     }
     let response = site.oneshot(request("/")).await.expect("it answers");
-    let told = told(response.headers());
-    assert!(told.len() == 3 && told[0].1.starts_with("\"outer\";r=0;t="), "{told:?}");
+    let limit_headers = limit_headers(response.headers());
+    assert!(
+        limit_headers.len() == 3 && limit_headers[0].1.starts_with("\"outer\";r=0;t="),
+        "{limit_headers:?}"
+    );
 }
 
 #[tokio::test]
-async fn visitors_are_limited_apart_and_nobody_gets_around_it_by_showing_nothing() {
+async fn visitors_have_separate_limits_and_unidentified_clients_share_a_limit() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let recorder = counters.recorder();
     let own = |identity: Identity| LimitKey::identity(identity.key(VisitorKey::new([1; 16])), &recorder);
@@ -210,13 +217,13 @@ async fn visitors_are_limited_apart_and_nobody_gets_around_it_by_showing_nothing
 }
 
 #[tokio::test]
-async fn of_four_instances_together_exactly_the_limit_passes() {
+async fn exactly_the_limit_passes_across_four_instances() {
     let server = RedisServer::start();
     let offset = hours(MemoryStore::new()).window();
     let mut clients = JoinSet::new();
     for _ in 0..4 {
         let hours = WindowCounters::new(store(&server.url()).await, offset);
-        let limit = WindowLimitLayer::new(hours, 100, everybody(), OnStoreError::Deny).timeout(LIMIT);
+        let limit = WindowLimitLayer::new(hours, 100, shared_key(), OnStoreError::Deny).timeout(LIMIT);
         let site: Router = Router::new().route("/", get(async || "home")).layer(limit);
         for _ in 0..16 {
             let site = site.clone();
@@ -237,9 +244,9 @@ async fn of_four_instances_together_exactly_the_limit_passes() {
 }
 
 #[tokio::test]
-async fn refusals_inside_of_the_counter_are_counted() {
+async fn rejections_of_an_inner_limit_are_counted() {
     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, everybody(), OnStoreError::Allow);
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 2, shared_key(), OnStoreError::Allow);
     let counting = AccessCounterLayer::new(counters.recorder()).facets([Facet::Status]);
     let site: Router = Router::new().route("/", get(async || "home")).layer(limit).layer(counting);
     for _ in 0..5 {
@@ -269,8 +276,8 @@ fn by_address(secret: &Secret) -> LimitKey {
 }
 
 #[tokio::test]
-async fn a_client_with_another_user_agent_shares_the_limit_of_its_address() {
-    let secret = Secret::of_this_process();
+async fn clients_with_the_same_address_share_a_limit_across_user_agents() {
+    let secret = Secret::process_local();
     let forwarded = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
     for identity in [Identity::peer(), forwarded] {
         let key = LimitKey::identity(identity, &secret).expect("an identity");
@@ -287,7 +294,7 @@ async fn a_client_with_another_user_agent_shares_the_limit_of_its_address() {
 }
 
 #[tokio::test]
-async fn names_of_dimensions_are_the_users_own() {
+async fn dimension_names_are_not_reserved() {
     let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("limit", head.uri.path())));
     let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, OnStoreError::Deny);
     let site: Router = Router::new().fallback(async || "here").layer(limit);
@@ -297,7 +304,7 @@ async fn names_of_dimensions_are_the_users_own() {
 }
 
 #[tokio::test]
-async fn an_id_that_the_client_made_up_is_none() {
+async fn an_id_made_up_by_the_client_is_ignored() {
     let secret = Secret::from_bytes([1; 16]);
     let counters = Counters::builder(MemoryStore::new()).secret(&secret).build().expect("as by default");
     let of = |recorder: &Recorder| {
@@ -332,9 +339,9 @@ async fn an_id_that_the_client_made_up_is_none() {
 }
 
 #[tokio::test]
-async fn of_an_ipv6_address_56_bits_count_unless_others_are_said() {
+async fn ipv6_addresses_are_limited_by_a_56_bit_prefix_by_default() {
     let limit = |identity: counter_layer::Address| {
-        let key = LimitKey::identity(identity, Secret::of_this_process()).expect("an identity");
+        let key = LimitKey::identity(identity, Secret::process_local()).expect("an identity");
         WindowLimitLayer::new(hours(MemoryStore::new()), 1, key, OnStoreError::Deny)
     };
     let requests =
@@ -349,7 +356,7 @@ async fn of_an_ipv6_address_56_bits_count_unless_others_are_said() {
 }
 
 #[tokio::test]
-async fn instances_that_share_a_secret_limit_together_whatever_becomes_of_the_salts() {
+async fn instances_with_a_shared_secret_share_limits_regardless_of_salts() {
     let server = RedisServer::start();
     let secret = Secret::from_bytes([1; 16]);
     let window = hours(MemoryStore::new()).window();
@@ -384,7 +391,7 @@ async fn instances_that_share_a_secret_limit_together_whatever_becomes_of_the_sa
 }
 
 #[tokio::test]
-async fn who_reads_redis_finds_no_address_that_is_limited() {
+async fn redis_does_not_reveal_limited_addresses() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
@@ -419,29 +426,32 @@ async fn who_reads_redis_finds_no_address_that_is_limited() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_its_problem_where_it_is_asked_to() {
+async fn a_rejection_has_problem_details_if_configured() {
     let hours = hours(MemoryStore::new());
-    let limit = WindowLimitLayer::new(hours, 0, everybody(), OnStoreError::Allow);
+    let limit = WindowLimitLayer::new(hours, 0, shared_key(), OnStoreError::Allow);
     let limit = limit.policy("a \"b\"").expect("a name").problem_details();
     let site: Router = Router::new().fallback(async || "here").layer(limit);
-    let refused = site.oneshot(request("/")).await.expect("it answers");
+    let rejected = site.oneshot(request("/")).await.expect("it answers");
     assert_eq!(
-        (refused.status().as_u16(), refused.headers()["content-type"].as_bytes()),
+        (rejected.status().as_u16(), rejected.headers()["content-type"].as_bytes()),
         (429, &b"application/problem+json"[..])
     );
-    assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("ratelimit"));
-    let body = http_body_util::BodyExt::collect(refused.into_body()).await.expect("a body").to_bytes();
+    assert!(rejected.headers().contains_key("retry-after") && rejected.headers().contains_key("ratelimit"));
+    let body = http_body_util::BodyExt::collect(rejected.into_body()).await.expect("a body").to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
     assert_eq!(problem["violated-policies"], serde_json::json!(["a \"b\""]));
     assert_eq!(problem["status"], 429);
 
-    let limit = WindowLimitLayer::new(self::hours(silent()), 1, everybody(), OnStoreError::Deny);
+    let limit = WindowLimitLayer::new(self::hours(unresponsive()), 1, shared_key(), OnStoreError::Deny);
     let limit = limit.timeout(Duration::from_millis(5)).problem_details();
     let site: Router = Router::new().fallback(async || "here").layer(limit);
-    let away = site.oneshot(request("/")).await.expect("it answers");
-    assert_eq!((away.status().as_u16(), &away.headers()["retry-after"]), (503, &http::HeaderValue::from(2)));
-    let body = http_body_util::BodyExt::collect(away.into_body()).await.expect("a body").to_bytes();
+    let unavailable = site.oneshot(request("/")).await.expect("it answers");
+    assert_eq!(
+        (unavailable.status().as_u16(), &unavailable.headers()["retry-after"]),
+        (503, &http::HeaderValue::from(2))
+    );
+    let body = http_body_util::BodyExt::collect(unavailable.into_body()).await.expect("a body").to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
 }
@@ -450,38 +460,38 @@ async fn a_refusal_says_its_problem_where_it_is_asked_to() {
 #[derive(Debug, PartialEq)]
 enum Page {
     Article,
-    Refused(String),
+    Rejected(String),
     Away,
 }
 
 #[derive(Clone)]
-struct Polite;
+struct CustomRejection;
 
-impl Refusal<Page> for Polite {
+impl Refusal<Page> for CustomRejection {
     fn limited(&self, policy: &str) -> Response<Page> {
-        Response::builder().status(429).body(Page::Refused(policy.to_owned())).expect("a response")
+        Response::builder().status(429).body(Page::Rejected(policy.to_owned())).expect("a response")
     }
 
-    fn away(&self) -> Response<Page> {
+    fn unavailable(&self) -> Response<Page> {
         Response::builder().status(503).body(Page::Away).expect("a response")
     }
 }
 
 #[tokio::test]
-async fn a_body_without_a_default_has_refusals_of_its_owner() {
+async fn a_body_without_default_can_have_custom_rejections() {
     let article = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(Page::Article))));
-    let visit = async |limit: &WindowLimitLayer<Polite>| {
+    let visit = async |limit: &WindowLimitLayer<CustomRejection>| {
         let request = Request::get("/").body(()).expect("a request");
         limit.layer(article).oneshot(request).await.expect("it answers")
     };
-    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, everybody(), OnStoreError::Allow);
-    let limit = limit.refusal(Polite).policy("pages").expect("a name");
+    let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, shared_key(), OnStoreError::Allow);
+    let limit = limit.refusal(CustomRejection).policy("pages").expect("a name");
     assert_eq!(visit(&limit).await.into_body(), Page::Article);
-    let refused = visit(&limit).await;
-    assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("ratelimit"));
-    assert_eq!(refused.into_body(), Page::Refused("pages".to_owned()));
+    let rejected = visit(&limit).await;
+    assert!(rejected.headers().contains_key("retry-after") && rejected.headers().contains_key("ratelimit"));
+    assert_eq!(rejected.into_body(), Page::Rejected("pages".to_owned()));
 
-    let limit = WindowLimitLayer::new(hours(silent()), 1, everybody(), OnStoreError::Deny);
-    let limit = limit.timeout(Duration::from_millis(5)).refusal(Polite);
+    let limit = WindowLimitLayer::new(hours(unresponsive()), 1, shared_key(), OnStoreError::Deny);
+    let limit = limit.timeout(Duration::from_millis(5)).refusal(CustomRejection);
     assert_eq!(visit(&limit).await.into_body(), Page::Away);
 }

@@ -134,7 +134,7 @@ pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
 /// All built-in labels, and a label from a closure.
 pub(super) fn labels() -> [Label; 6] {
     [
-        Label::referrer().own_host("a.example"),
+        Label::referrer().internal_host("a.example"),
         Label::campaign(),
         Label::device(),
         Label::browser(),
@@ -148,7 +148,7 @@ pub(super) fn labels() -> [Label; 6] {
 fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLayer> {
     let identify = |layer: AccessCounterLayer, identity: Identity| {
         let identity = if let Some(key) = key { identity.key(key) } else { identity };
-        layer.identity(identity).expect("addresses of a day tell visitors of a day apart")
+        layer.identity(identity).expect("addresses identify visitors within a day")
     };
     let layer = || identify(AccessCounterLayer::new(counters.recorder()), Identity::default());
     let rules = || {
@@ -169,7 +169,7 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
             layer()
                 .rules(rules().default_counter("pages").build().expect("rules"))
                 .facets([Facet::Status])
-                .count_if(|outcome| outcome != Outcome::Answered(StatusCode::NOT_FOUND)),
+                .count_if(|outcome| outcome != Outcome::Responded(StatusCode::NOT_FOUND)),
             forwarded().trusted_networks(["10.0.0.0/8".parse().expect("a network")]).into(),
         )
         .distributions([Measure::Status])
@@ -282,7 +282,7 @@ async fn import(import: &mut Import, follower: &mut Follower) {
 }
 
 #[tokio::test]
-async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
+async fn a_log_counts_once_with_several_importers_and_rotations() {
     let server = RedisServer::start();
     let mut served = measured(Counters::builder(MemoryStore::new()));
     let service = layers(&served, Some(KEY)).swap_remove(3);
@@ -327,7 +327,7 @@ async fn a_log_counts_once_however_many_import_it_and_wherever_it_is_by_then() {
 }
 
 #[tokio::test]
-async fn the_visitors_of_a_log_are_those_of_the_service() {
+async fn a_log_has_the_same_visitors_as_the_service() {
     let counters = Counters::builder(MemoryStore::new()).utc_offset(noon_offset());
     let mut counters = counters.build().expect("the defaults are fine");
     let layer = layers(&counters, None).swap_remove(2);
@@ -351,7 +351,7 @@ async fn the_visitors_of_a_log_are_those_of_the_service() {
 }
 
 #[test]
-fn a_line_allocates_nothing() {
+fn counting_a_line_does_not_allocate() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let mut counter = LogCounter::new(&layers(&counters, None).swap_remove(2));
     let mut parser = Parser::new(Format::pattern(PATTERN).expect("a pattern"));
@@ -371,7 +371,7 @@ fn a_line_allocates_nothing() {
 }
 
 /// Memory bound for reading any log: buffers for a few lines of 64 KiB.
-const ROOM: u64 = 1024 * 1024;
+const MAX_MEMORY: u64 = 1024 * 1024;
 
 /// Reads a log like an import, and returns the number of bytes.
 fn read_all(log: impl Read, format: &Format, counter: &mut LogCounter) -> u64 {
@@ -401,7 +401,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_bytes_in_any_format_panic_or_take_more_than_their_room(
+    fn arbitrary_bytes_in_any_format_neither_panic_nor_exceed_the_memory_bound(
         log in bytes(),
         format in prop::sample::select(vec!["common", "combined", "vhost_combined", "main", "w3c", "caddy", "nginx", PATTERN]),
     ) {
@@ -411,14 +411,14 @@ proptest! {
         let mut read = 0;
         let taken = allocation_counter::measure(|| read = read_all(&log[..], &format, &mut counter));
         prop_assert_eq!(read, log.len() as u64);
-        prop_assert!(taken.bytes_max < ROOM, "{:?}", taken);
+        prop_assert!(taken.bytes_max < MAX_MEMORY, "{:?}", taken);
         _ = Format::detect(&log);
     }
 }
 
 #[test]
-fn a_compressed_log_is_never_in_memory_as_a_whole() {
-    const SIZE: u64 = 16 * ROOM;
+fn a_compressed_log_is_not_loaded_into_memory_as_a_whole() {
+    const SIZE: u64 = 16 * MAX_MEMORY;
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("access.log");
     File::create(&path).and_then(|file| file.set_len(SIZE)).expect("room on the disk");
@@ -433,5 +433,5 @@ fn a_compressed_log_is_never_in_memory_as_a_whole() {
         read = read_all(log, &Format::combined(), &mut counter);
     });
     assert_eq!(read, SIZE);
-    assert!(taken.bytes_max < ROOM, "{taken:?}");
+    assert!(taken.bytes_max < MAX_MEMORY, "{taken:?}");
 }

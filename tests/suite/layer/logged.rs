@@ -26,8 +26,8 @@ use tower::ServiceExt;
 
 use super::log::{escape, forwarded};
 use crate::random::Random;
-use crate::support::{Content, assert_same, clf, contents, copy_salts, store_in};
-use asked::{Asked, Fate};
+use crate::support::{Content, assert_same_contents, clf, contents, copy_salts, store_in};
+use asked::{Fate, TestRequest};
 
 const REQUESTS: u64 = 10_000;
 
@@ -44,7 +44,7 @@ const LOG_FORMAT: &str = r#"log_format seen '$remote_addr - - [$time_local] "$re
     '"$http_referer" "$http_user_agent" "$http_x_forwarded_for" "$http_sec_purpose" "$http_accept_language"';"#;
 
 /// Request header that selects the response of the service.
-const ANSWER: &str = "x-answer";
+const RESPONSE_HEADER: &str = "x-answer";
 
 /// Returns layers with various settings for a service with a local proxy. Routes are not used, because they
 /// are not part of a log.
@@ -52,7 +52,7 @@ fn layers(counters: &Counters) -> Vec<AccessCounterLayer> {
     let layer = |identity: Identity| {
         AccessCounterLayer::new(counters.recorder())
             .identity(identity)
-            .expect("days are told apart by addresses")
+            .expect("addresses identify visitors within a day")
     };
     let rules = Rules::builder()
         .rule(Rule::counter("articles").pattern("/articles/{id}").pattern("*.html"))
@@ -77,7 +77,7 @@ fn layers(counters: &Counters) -> Vec<AccessCounterLayer> {
         layer(forwarded().trusted_networks([local]).into())
             .rules(rules_of(rules.default_counter("pages")))
             .facets([Facet::Status])
-            .count_if(|outcome| outcome != Outcome::Answered(StatusCode::NOT_FOUND)),
+            .count_if(|outcome| outcome != Outcome::Responded(StatusCode::NOT_FOUND)),
         layer(forwarded().trusted_hops(2).into())
             .bots_are_visitors()
             .count_on_request()
@@ -144,7 +144,7 @@ impl Site {
 }
 
 async fn answer(request: Request, unanswered: UnboundedSender<()>) -> Response {
-    let status = request.headers()[ANSWER].to_str().expect("text").parse::<u16>();
+    let status = request.headers()[RESPONSE_HEADER].to_str().expect("text").parse::<u16>();
     let Ok(status) = status else {
         unanswered.send(()).expect("the test waits");
         return std::future::pending().await;
@@ -216,7 +216,7 @@ impl Client {
         connection
     }
 
-    async fn send(&mut self, asked: &Asked) {
+    async fn send(&mut self, asked: &TestRequest) {
         if matches!(asked.fate, Fate::Aborted | Fate::Upgraded) {
             self.connection = None;
         }
@@ -238,7 +238,7 @@ impl Client {
 }
 
 /// Reads a response to the end.
-async fn read_answer(connection: &mut TcpStream, asked: &Asked) -> String {
+async fn read_answer(connection: &mut TcpStream, asked: &TestRequest) -> String {
     let mut answer = Vec::new();
     loop {
         let read = connection.read_buf(&mut answer).await.expect("nginx answers");
@@ -247,8 +247,8 @@ async fn read_answer(connection: &mut TcpStream, asked: &Asked) -> String {
         let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
         let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
         let has_body = match asked.fate {
-            Fate::Answered { has_body } => has_body,
-            Fate::Refused => !asked.head.starts_with(b"HEAD"),
+            Fate::Responded { has_body } => has_body,
+            Fate::Rejected => !asked.head.starts_with(b"HEAD"),
             Fate::Upgraded | Fate::Aborted => false,
         };
         let length = length.filter(|_| has_body).map_or(0, |length| length.parse().expect("a length"));
@@ -309,13 +309,13 @@ impl Stack {
 
     /// Serves requests with a layer, and returns the log lines. If a new second starts in the meantime, this
     /// returns `None` and stores nothing, because a request and the log line could then have different times.
-    async fn serve(&mut self, requests: &[Asked], kind: usize) -> Option<Logs> {
+    async fn serve(&mut self, requests: &[TestRequest], kind: usize) -> Option<Logs> {
         let mut counters = self.process();
         let layer = layers(&counters).swap_remove(kind);
         // This flush agrees on the daily salt.
         counters.flush().await.expect("the store is there");
         self.site.use_layer(layer);
-        let begun = Timestamp::now();
+        let started = Timestamp::now();
         let mut sending = JoinSet::new();
         for (number, mut client) in self.clients.drain(..).enumerate() {
             let part: Vec<_> = requests.iter().skip(number).step_by(CLIENTS.into()).cloned().collect();
@@ -327,18 +327,18 @@ impl Stack {
             });
         }
         self.clients = sending.join_all().await;
-        let reach_the_site = requests.iter().filter(|asked| asked.fate != Fate::Refused).count();
+        let expected_lines = requests.iter().filter(|asked| asked.fate != Fate::Rejected).count();
         let log = self.nginx.file("access.log");
         let of_nginx = || fs::read(&log).expect("nginx has its log").split_off(self.read);
         let are_written =
-            async || self.site.lines() >= reach_the_site && count_lines(&of_nginx()) >= requests.len();
+            async || self.site.lines() >= expected_lines && count_lines(&of_nginx()) >= requests.len();
         until("all requests are logged", LIMIT, are_written).await;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is right");
         let logs = Logs { of_the_site: self.site.take_log(), of_nginx: of_nginx() };
         self.read += logs.of_nginx.len();
         // `SystemTime` is never behind the coarse clock used by the log, so the whole chunk is in the same
         // second.
-        if Timestamp::from_unix(now.as_secs()) != begun {
+        if Timestamp::from_unix(now.as_secs()) != started {
             return None;
         }
         counters.flush().await.expect("the store is there");
@@ -346,7 +346,7 @@ impl Stack {
     }
 
     /// Serves all requests in chunks that fit into a second, and returns the logs by layer.
-    async fn serve_all(&mut self, requests: &[Asked]) -> Vec<Logs> {
+    async fn serve_all(&mut self, requests: &[TestRequest]) -> Vec<Logs> {
         let mut logs = vec![Logs::default(); layers(&self.process()).len()];
         let (mut size, mut at, mut parts) = (512, 0, 0);
         while at < requests.len() {
@@ -392,10 +392,10 @@ impl Stack {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_counts_and_what_its_logs_count_are_equal_keys_and_values() {
+async fn a_server_and_an_import_of_the_logs_produce_equal_keys_and_values() {
     let mut random = Random::storm("of requests");
-    let requests: Vec<_> = (0..REQUESTS).map(|_| Asked::random(&mut random)).collect();
-    let refused = requests.iter().filter(|asked| asked.fate == Fate::Refused).count() as u64;
+    let requests: Vec<_> = (0..REQUESTS).map(|_| TestRequest::random(&mut random)).collect();
+    let rejected = requests.iter().filter(|asked| asked.fate == Fate::Rejected).count() as u64;
     let mut stack = Stack::start().await;
     let logs = stack.serve_all(&requests).await;
 
@@ -405,11 +405,11 @@ async fn what_a_server_counts_and_what_its_logs_count_are_equal_keys_and_values(
     let behind = |layer: &AccessCounterLayer| {
         LogCounter::new(layer).behind(Forwarded::X_FORWARDED_FOR, Ipv4Addr::LOCALHOST.into())
     };
-    assert_eq!(stack.import("nginx:", of_nginx, behind).await, refused);
+    assert_eq!(stack.import("nginx:", of_nginx, behind).await, rejected);
 
     let served = contents(&stack.redis, "served:");
     for log in ["site:", "nginx:"] {
-        assert_same(&served, &contents(&stack.redis, log));
+        assert_same_contents(&served, &contents(&stack.redis, log));
     }
     // To make sure that the comparison is not trivial.
     let Some((_, Content::Pairs(totals))) = served.get("total") else {

@@ -59,7 +59,7 @@ fn expected(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn every_end_of_a_request_is_counted_as_what_it_is() {
+async fn all_outcomes_are_counted_as_facets() {
     let mut counters = counters();
     let layer = layer(&counters);
     for (method, agent, end) in [
@@ -95,7 +95,7 @@ async fn every_end_of_a_request_is_counted_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn without_facets_there_are_none() {
+async fn facets_are_disabled_by_default() {
     let mut counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder());
     visit(&layer, Method::GET, BROWSER, End::Status(StatusCode::OK));
@@ -103,7 +103,7 @@ async fn without_facets_there_are_none() {
 }
 
 #[tokio::test]
-async fn what_a_closure_does_not_want_is_ignored_and_in_the_ledger() {
+async fn outcomes_rejected_by_a_closure_are_ignored_and_in_the_ledger() {
     let mut counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder()).count_if(|outcome| outcome.is_success());
     for end in [End::Status(StatusCode::OK), End::Status(StatusCode::NOT_FOUND), End::Error, End::Never] {
@@ -115,21 +115,21 @@ async fn what_a_closure_does_not_want_is_ignored_and_in_the_ledger() {
 }
 
 #[tokio::test]
-async fn a_closure_is_told_how_a_request_ended() {
+async fn a_closure_receives_the_outcome() {
     let counters = counters();
-    let (told, heard) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let layer =
-        AccessCounterLayer::new(counters.recorder()).count_if(move |outcome| told.send(outcome).is_ok());
+        AccessCounterLayer::new(counters.recorder()).count_if(move |outcome| sender.send(outcome).is_ok());
     for end in [End::Status(StatusCode::IM_A_TEAPOT), End::Error, End::Panic, End::Never] {
         visit(&layer, Method::GET, BROWSER, end);
     }
-    let teapot = Outcome::Answered(StatusCode::IM_A_TEAPOT);
+    let teapot = Outcome::Responded(StatusCode::IM_A_TEAPOT);
     let all = [teapot, Outcome::Failed, Outcome::Panicked, Outcome::Aborted];
-    assert_eq!(heard.try_iter().collect::<Vec<_>>(), all);
+    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), all);
 }
 
 #[tokio::test]
-async fn at_arrival_a_request_is_counted_before_anybody_knows_how_it_ends() {
+async fn count_on_request_counts_before_the_outcome_is_known() {
     let mut counters = counters();
     let layer = layer(&counters).count_on_request();
     let inner = service_fn(|_: Request<()>| pending::<Result<Response<()>, Infallible>>());
@@ -142,7 +142,7 @@ async fn at_arrival_a_request_is_counted_before_anybody_knows_how_it_ends() {
 }
 
 #[tokio::test]
-async fn a_stream_is_counted_at_its_head_and_not_when_it_ends() {
+async fn a_stream_is_counted_at_the_head_and_not_at_the_end() {
     let mut counters = counters();
     let endless = get(async || Body::new(Endless));
     let site = Router::new().route("/stream", endless).layer(layer(&counters));
@@ -171,7 +171,7 @@ impl axum::body::HttpBody for Endless {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn for_any_sequence_of_outcomes_every_facet_sums_to_hits_and_the_ledger_balances(
+    fn facets_sum_to_hits_and_the_ledger_balances_for_any_outcomes(
         ends in prop::collection::vec((0_usize..3, 0_usize..3, 100_u16..600, 0_u8..8), 0..40),
     ) {
         let mut counters = counters();

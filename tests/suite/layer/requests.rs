@@ -20,7 +20,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use crate::support::{BROWSER, counted, fewest, name, precision};
 
 #[test]
-fn a_counted_request_allocates_nothing() {
+fn counting_a_request_does_not_allocate() {
     let counters = counters();
     let recorder = counters.recorder();
     let mut service = behind_a_proxy(&counters).layer(service_fn(|_: Request<()>| ok()));
@@ -46,7 +46,7 @@ fn a_counted_request_allocates_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_counts_once_under_hits_and_once_under_its_template() {
+async fn a_request_counts_once_under_hits_and_once_under_the_template() {
     let mut counters = counters();
     let site = site(&counters.recorder());
     assert_eq!(visit(&site, "/articles/7").await, StatusCode::OK);
@@ -57,7 +57,7 @@ async fn a_request_counts_once_under_hits_and_once_under_its_template() {
 }
 
 #[tokio::test]
-async fn a_request_that_no_route_matched_counts_under_hits_only() {
+async fn a_request_without_a_matching_route_counts_only_under_hits() {
     let mut counters = counters();
     let site = site(&counters.recorder());
     for path in ["/wp-login.php", "/articles", "/articles/7/edit"] {
@@ -67,7 +67,7 @@ async fn a_request_that_no_route_matched_counts_under_hits_only() {
 }
 
 #[tokio::test]
-async fn a_method_that_a_route_refuses_counts_under_its_template() {
+async fn a_method_rejected_by_a_route_counts_under_the_template() {
     let mut counters = counters();
     let request = Request::post("/articles/7").body(Body::empty()).expect("a request");
     let response = site(&counters.recorder()).oneshot(request).await.expect("a router answers");
@@ -76,7 +76,7 @@ async fn a_method_that_a_route_refuses_counts_under_its_template() {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_is_counted_and_its_error_passes_unchanged() {
+async fn a_failing_service_is_counted_and_the_error_passes_unchanged() {
     let mut counters = counters();
     let failing = service_fn(|_: Request<()>| ready(Err::<Response<()>, _>(Failure("the disk is full"))));
     let error: Failure =
@@ -86,7 +86,7 @@ async fn a_service_that_fails_is_counted_and_its_error_passes_unchanged() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_before_its_response_is_counted_once() {
+async fn a_request_dropped_before_the_response_is_counted_once() {
     let mut counters = counters();
     let recorder = counters.recorder();
     let mut endless = layer(&counters).layer(service_fn(|_: Request<()>| pending::<Answer>()));
@@ -99,7 +99,7 @@ async fn a_request_that_is_given_up_before_its_response_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_response_that_nobody_ever_waits_for_is_counted_once() {
+async fn a_response_future_dropped_without_a_poll_is_counted_once() {
     let mut counters = counters();
     let mut answering = layer(&counters).layer(service_fn(|_: Request<()>| ok()));
     drop(answering.call(Request::new(())));
@@ -107,7 +107,7 @@ async fn a_response_that_nobody_ever_waits_for_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_response_is_counted_when_it_is_there_and_not_again_when_its_future_is_dropped() {
+async fn a_response_is_counted_when_ready_and_not_when_the_future_is_dropped() {
     let mut counters = counters();
     let recorder = counters.recorder();
     let mut answering = layer(&counters).layer(service_fn(|_: Request<()>| ok()));
@@ -120,7 +120,7 @@ async fn a_response_is_counted_when_it_is_there_and_not_again_when_its_future_is
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_is_counted_and_its_panic_goes_on() {
+async fn a_panicking_handler_is_counted_and_the_panic_propagates() {
     let mut counters = counters();
     let request = Request::get("/panic").body(Body::empty()).expect("a request");
     let task = tokio::spawn(site(&counters.recorder()).oneshot(request));
@@ -130,7 +130,7 @@ async fn a_handler_that_panics_is_counted_and_its_panic_goes_on() {
 }
 
 #[tokio::test]
-async fn a_service_that_panics_when_called_is_counted_and_its_panic_goes_on() {
+async fn a_service_that_panics_in_call_is_counted_and_the_panic_propagates() {
     let mut counters = counters();
     let mut panicking = layer(&counters).layer(service_fn(|request: Request<&str>| {
         assert!(request.body().is_empty(), "the service's own panic");
@@ -143,7 +143,7 @@ async fn a_service_that_panics_when_called_is_counted_and_its_panic_goes_on() {
 }
 
 #[tokio::test]
-async fn the_service_that_was_ready_is_the_one_that_is_called() {
+async fn the_service_that_was_polled_ready_is_called() {
     let mut counters = counters();
     let mut gated = layer(&counters).layer(Gate { ready: false });
     for _ in 0..2 {
@@ -154,7 +154,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 }
 
 #[tokio::test]
-async fn a_clone_asks_for_a_readiness_of_its_own() {
+async fn a_clone_must_be_polled_ready_separately() {
     let counters = counters();
     let mut gated = layer(&counters).layer(Gate { ready: false });
     gated.ready().await.expect("the gate opens");
@@ -165,7 +165,7 @@ async fn a_clone_asks_for_a_readiness_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_never_ready_passes_its_error_on_and_counts_nothing() {
+async fn an_error_of_poll_ready_propagates_and_is_not_counted() {
     let mut counters = counters();
     let mut closed = layer(&counters).layer(Closed);
     assert_eq!(closed.ready().await.map(|_| ()), Err(Failure("closed for today")));
@@ -173,7 +173,7 @@ async fn a_service_that_is_never_ready_passes_its_error_on_and_counts_nothing() 
 }
 
 #[tokio::test]
-async fn a_service_without_routes_and_with_bodies_of_its_own_counts_under_hits() {
+async fn a_service_with_custom_bodies_and_no_routes_counts_under_hits() {
     let mut counters = counters();
     let measuring = service_fn(|request: Request<&'static str>| {
         ready(Ok::<_, Infallible>(Response::new(Length(request.into_body().len()))))
@@ -185,7 +185,7 @@ async fn a_service_without_routes_and_with_bodies_of_its_own_counts_under_hits()
 }
 
 #[tokio::test]
-async fn two_layers_in_one_process_keep_their_counts_apart() {
+async fn two_layers_in_a_process_have_separate_counts() {
     let (mut one, mut other) = (counters(), counters());
     let (one_site, other_site) = (site(&one.recorder()), site(&other.recorder()));
     visit(&one_site, "/").await;
@@ -196,7 +196,7 @@ async fn two_layers_in_one_process_keep_their_counts_apart() {
 }
 
 #[tokio::test]
-async fn two_layers_around_each_other_count_the_same_request_each_for_itself() {
+async fn two_nested_layers_both_count_a_request() {
     let (mut inner, mut outer) = (counters(), counters());
     let site = site(&inner.recorder()).layer(layer(&outer));
     visit(&site, "/articles/7").await;
@@ -206,7 +206,7 @@ async fn two_layers_around_each_other_count_the_same_request_each_for_itself() {
 }
 
 #[tokio::test]
-async fn a_template_begins_with_the_prefix_of_a_nested_router() {
+async fn a_template_starts_with_the_prefix_of_a_nested_router() {
     let (mut inside, mut outside) = (counters(), counters());
     let blog = site(&inside.recorder());
     let site = Router::new().nest("/{language}/blog", blog).layer(layer(&outside));
@@ -217,7 +217,7 @@ async fn a_template_begins_with_the_prefix_of_a_nested_router() {
 }
 
 #[tokio::test]
-async fn one_service_under_several_routes_counts_each_under_its_own_template() {
+async fn a_service_under_several_routes_counts_under_each_template() {
     let mut counters = counters();
     let below = Router::new().route("/{id}", get(async || "an article")).layer(layer(&counters));
     // This builds the routes in advance, instead of for each request.
@@ -233,7 +233,7 @@ async fn one_service_under_several_routes_counts_each_under_its_own_template() {
 }
 
 #[tokio::test]
-async fn a_route_layer_counts_what_a_route_matched_and_nothing_else() {
+async fn a_route_layer_counts_only_matched_requests() {
     let mut counters = counters();
     let site = Router::new().route("/articles/{id}", get(async || ())).route_layer(layer(&counters));
     assert_eq!(visit(&site, "/articles/7").await, StatusCode::OK);
@@ -242,7 +242,7 @@ async fn a_route_layer_counts_what_a_route_matched_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_stands_beside_the_layer_is_not_counted() {
+async fn routes_outside_the_layer_are_not_counted() {
     let mut counters = counters();
     let site = Router::new().route("/healthz", get(async || ())).merge(site(&counters.recorder()));
     visit(&site, "/healthz").await;
@@ -256,7 +256,7 @@ async fn a_visitor_is_an_address_with_a_user_agent() {
         ("192.0.2.1:1000", BROWSER, 1),
         ("192.0.2.1:2000", BROWSER, 1), // different port
         ("192.0.2.2:1000", BROWSER, 2), // different address
-        ("192.0.2.1:1000", "Lynx", 3), // different agent
+        ("192.0.2.1:1000", "Lynx", 3),  // different agent
         ("[2001:db8::1]:1000", "Lynx", 4),
         ("[2001:db8::2]:1000", "Lynx", 4), // same network
     ];
@@ -275,7 +275,7 @@ async fn a_visitor_is_an_address_with_a_user_agent() {
 }
 
 #[tokio::test]
-async fn only_the_entry_of_ones_own_proxy_tells_visitors_apart() {
+async fn only_the_entry_of_the_trusted_proxy_identifies_visitors() {
     let forwarded = [
         ("198.51.100.1, 192.0.2.1", 1),
         ("203.0.113.77, 192.0.2.1", 1), // spoofed
@@ -291,7 +291,7 @@ async fn only_the_entry_of_ones_own_proxy_tells_visitors_apart() {
 }
 
 #[tokio::test]
-async fn nobodys_word_about_an_address_is_taken_without_trusted_hops() {
+async fn forwarded_addresses_are_ignored_without_trusted_hops() {
     let mut counters = counters();
     let service = layer(&counters).layer(service_fn(|_: Request<()>| ok()));
     for forwarded in ["192.0.2.1", "192.0.2.2", "192.0.2.3, 192.0.2.4"] {
@@ -309,7 +309,7 @@ async fn a_request_without_an_address_counts_without_a_visitor() {
 }
 
 #[tokio::test]
-async fn a_page_has_the_visitors_that_came_to_it_and_hits_has_all() {
+async fn a_page_has_only_the_visitors_of_the_page_and_hits_has_all() {
     let mut counters = counters();
     let site = site(&counters.recorder());
     for (path, address) in [("/", "192.0.2.1"), ("/articles/7", "192.0.2.2"), ("/articles/8", "192.0.2.3")] {

@@ -75,7 +75,7 @@ async fn a_request_counts_under_hits_and_under_the_counter_of_its_rule() {
 }
 
 #[tokio::test]
-async fn a_rule_without_visitors_tells_nobody_apart_under_hits_neither() {
+async fn a_rule_without_visitors_also_adds_no_visitor_to_hits() {
     let mut counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
     visit(&layer, Method::GET, "/quiet").await;
@@ -86,7 +86,7 @@ async fn a_rule_without_visitors_tells_nobody_apart_under_hits_neither() {
 }
 
 #[tokio::test]
-async fn hits_has_its_place_before_any_rule() {
+async fn hits_has_a_slot_before_all_rules() {
     let mut counters = Counters::builder(MemoryStore::new()).max_counters(1).build().expect("good settings");
     let layer = AccessCounterLayer::new(counters.recorder()).rules(rules());
     visit(&layer, Method::GET, "/articles/7").await;
@@ -95,7 +95,7 @@ async fn hits_has_its_place_before_any_rule() {
 }
 
 #[tokio::test]
-async fn what_is_excluded_or_unmatched_counts_nowhere_and_is_in_the_ledger() {
+async fn excluded_and_unmatched_requests_are_only_in_the_ledger() {
     let mut counters = counters();
     let layer = AccessCounterLayer::new(counters.recorder()).rules(rules()).facets([Facet::Method]);
     for path in ["/healthz", "/static/a.html", "/static", "/nowhere", "/signup", "/articles/7"] {
@@ -109,7 +109,7 @@ async fn what_is_excluded_or_unmatched_counts_nowhere_and_is_in_the_ledger() {
 }
 
 #[tokio::test]
-async fn a_weight_holds_for_the_page_for_hits_and_for_every_facet() {
+async fn a_weight_applies_to_the_page_hits_and_all_facets() {
     let mut counters = counters();
     let ten = NonZeroU32::new(10).expect("not 0");
     let rules =
@@ -131,7 +131,7 @@ async fn a_weight_holds_for_the_page_for_hits_and_for_every_facet() {
 }
 
 #[test]
-fn names_that_the_layer_keeps_for_itself_are_refused() {
+fn reserved_names_are_rejected() {
     for name in ["hits", "(other)", "status:2xx", "method:other", "agent:bot"] {
         let rule = Rules::builder().rule(Rule::counter(name).pattern("/a"));
         for builder in [rule, Rules::builder().default_counter(name)] {
@@ -142,7 +142,7 @@ fn names_that_the_layer_keeps_for_itself_are_refused() {
 }
 
 #[tokio::test]
-async fn rules_leave_the_rest_to_the_router_s_templates_when_told_to() {
+async fn by_matched_path_leaves_the_rest_to_router_templates() {
     let mut counters = counters();
     let rules = Rules::builder()
         .rule(Rule::counter("articles").pattern("/articles/*"))
@@ -164,7 +164,7 @@ async fn rules_leave_the_rest_to_the_router_s_templates_when_told_to() {
 }
 
 #[tokio::test]
-async fn a_closure_has_a_say_in_what_the_rules_leave_and_in_nothing_else() {
+async fn the_fallback_is_only_called_for_requests_unmatched_by_rules() {
     let mut counters = counters();
     let recorder = counters.recorder();
     let feeds = recorder.counter("feeds");
@@ -182,7 +182,7 @@ async fn a_closure_has_a_say_in_what_the_rules_leave_and_in_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_scan_cannot_take_the_places_of_rules() {
+async fn a_scan_cannot_take_the_slots_of_rules() {
     let mut counters = Counters::builder(MemoryStore::new()).max_counters(10).build().expect("good settings");
     let recorder = counters.recorder();
     let layer = AccessCounterLayer::new(recorder.clone()).rules(rules());
@@ -194,7 +194,7 @@ async fn a_scan_cannot_take_the_places_of_rules() {
 }
 
 #[tokio::test]
-async fn the_admin_route_tells_which_rule_decides() {
+async fn the_admin_route_explains_which_rule_matches() {
     let site = Router::new().nest("/explain", counter_admin::explain(rules(), Access::open()));
     for (query, expected) in [
         (
@@ -203,12 +203,12 @@ async fn the_admin_route_tells_which_rule_decides() {
         ),
         (
             "method=POST&path=/static/x",
-            r#"{"decision":"excluded","counter":null,"reason":"POST /static/x is excluded by the prefix pattern \"/static/*\", whatever the rules say"}"#,
+            r#"{"decision":"excluded","counter":null,"reason":"POST /static/x is excluded by the prefix pattern \"/static/*\", which takes precedence over rules"}"#,
         ),
         ("path=/nowhere", r#"{"decision":"unmatched","counter":null,"reason":"#),
         (
             "",
-            r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"a parameter is missing","parameter":"path","#,
+            r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"missing parameter","parameter":"path","#,
         ),
         (
             "path=/a&method=%20",
@@ -224,7 +224,7 @@ async fn the_admin_route_tells_which_rule_decides() {
 }
 
 #[tokio::test]
-async fn an_explanation_without_the_template_says_that_one_would_decide() {
+async fn an_explanation_without_a_template_mentions_the_router() {
     let rules = |default: Option<&str>| {
         let builder = Rules::builder().rule(Rule::counter("api").pattern("/api/*")).by_matched_path();
         let builder = default.into_iter().fold(builder, |builder, name| builder.default_counter(name));

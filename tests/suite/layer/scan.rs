@@ -19,11 +19,11 @@ use tower::ServiceExt;
 use crate::support::{counted, name, precision};
 
 /// Maximum growth of the process, in KiB.
-const SOME_KIB: u64 = 8 * 1024;
+const MAX_GROWTH_KIB: u64 = 8 * 1024;
 
 #[tokio::test]
-async fn two_hundred_thousand_unknown_paths_leave_the_counters_and_the_memory_flat() {
-    if !alone("two_hundred_thousand_unknown_paths_leave_the_counters_and_the_memory_flat") {
+async fn two_hundred_thousand_unknown_paths_add_no_counters_or_memory() {
+    if !is_isolated("two_hundred_thousand_unknown_paths_add_no_counters_or_memory") {
         return;
     }
     let mut counters = counters();
@@ -41,12 +41,12 @@ async fn two_hundred_thousand_unknown_paths_leave_the_counters_and_the_memory_fl
     assert_eq!(counted(&mut counters).await, owned(&expected));
     assert_eq!(known, expected.len());
     assert_balance(&recorder, 210_000);
-    assert!(grown < SOME_KIB, "it grew by {grown} KiB");
+    assert!(grown < MAX_GROWTH_KIB, "it grew by {grown} KiB");
 }
 
 #[tokio::test]
-async fn a_million_names_beyond_the_cap_leave_the_counters_and_the_memory_flat() {
-    if !alone("a_million_names_beyond_the_cap_leave_the_counters_and_the_memory_flat") {
+async fn a_million_names_over_the_limit_add_no_counters_or_memory() {
+    if !is_isolated("a_million_names_over_the_limit_add_no_counters_or_memory") {
         return;
     }
     let mut counters = counters();
@@ -65,13 +65,13 @@ async fn a_million_names_beyond_the_cap_leave_the_counters_and_the_memory_flat()
     let ledger = recorder.ledger();
     assert_eq!((ledger.hits.recorded, ledger.hits.overflow), (1_010_000, 1_008_000));
     assert_balance(&recorder, 0);
-    assert!(grown < SOME_KIB, "it grew by {grown} KiB");
+    assert!(grown < MAX_GROWTH_KIB, "it grew by {grown} KiB");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_bytes_arrive_each_request_is_observed_once_and_counted_as_is_explained(
+    fn any_request_is_observed_once_and_counted_as_explained(
         builder in any_rules(),
         identity in any_identity(),
         requests in prop::collection::vec(any_request(), 1..16),
@@ -84,12 +84,12 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let [mut recorded, mut hits, mut excluded, mut unmatched] = [0_u64; 4];
         let mut pages = BTreeMap::new();
-        for asked in &requests {
+        for parts in &requests {
             let before = counters.recorder().ledger().requests.observed;
-            let answer = runtime.block_on(site.clone().oneshot(asked.build())).expect("a router answers");
+            let answer = runtime.block_on(site.clone().oneshot(parts.build())).expect("a router answers");
             prop_assert_eq!(counters.recorder().ledger().requests.observed, before + 1);
             let template = answer.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-            let explained = rules.explain(&asked.method, asked.uri.path(), template);
+            let explained = rules.explain(&parts.method, parts.uri.path(), template);
             prop_assert!(!explained.to_string().is_empty());
             let decision = explained.decision;
             match decision.counter() {
@@ -121,13 +121,13 @@ proptest! {
 
 /// A request as data.
 #[derive(Clone, Debug)]
-struct Asked {
+struct RequestParts {
     method: Method,
     uri: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Asked {
+impl RequestParts {
     fn build(&self) -> Request<Body> {
         let mut request = Request::new(Body::empty());
         *request.method_mut() = self.method.clone();
@@ -141,14 +141,11 @@ impl Asked {
     }
 }
 
-fn any_request() -> impl Strategy<Value = Asked> {
+fn any_request() -> impl Strategy<Value = RequestParts> {
     let header = select(vec!["x-forwarded-for", "forwarded", "cookie", "user-agent"]);
     let header = (header.prop_map(HeaderName::from_static), any_value());
-    (any_method(), any_uri(), prop::collection::vec(header, 0..6)).prop_map(|(method, uri, headers)| Asked {
-        method,
-        uri,
-        headers,
-    })
+    (any_method(), any_uri(), prop::collection::vec(header, 0..6))
+        .prop_map(|(method, uri, headers)| RequestParts { method, uri, headers })
 }
 
 fn any_method() -> impl Strategy<Value = Method> {
@@ -260,15 +257,16 @@ async fn scan(counters: &mut Counters, site: &Router, paths: std::ops::Range<u32
 
 /// Returns whether this process runs only this test. We need this because memory can only be measured for a
 /// process as a whole. Otherwise this starts such a process, and checks that the test passes.
-fn alone(test: &str) -> bool {
-    const MARK: &str = "COUNTER_TEST_ALONE";
-    if std::env::var_os(MARK).is_some() {
+fn is_isolated(test: &str) -> bool {
+    const ISOLATED_ENV: &str = "COUNTER_TEST_ALONE";
+    if std::env::var_os(ISOLATED_ENV).is_some() {
         return true;
     }
     let suite = std::env::current_exe().expect("this is a program");
     let (_, module) = module_path!().split_once("::").expect("a module of the suite");
     let test = format!("{module}::{test}");
-    let output = Command::new(suite).args(["--exact", &test]).env(MARK, "1").output().expect("it starts");
+    let output =
+        Command::new(suite).args(["--exact", &test]).env(ISOLATED_ENV, "1").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     false

@@ -79,7 +79,7 @@ async fn visit_another(site: &axum_07::Router, person: u8) {
 }
 
 #[tokio::test]
-async fn another_axum_than_the_layer_s_is_noticed_and_said_once() {
+async fn a_different_axum_version_is_detected_and_logged_once() {
     let mut counters = counters();
     let (log, _guard) = Log::capture();
     let site = another_site(layer(&counters));
@@ -93,13 +93,13 @@ async fn another_axum_than_the_layer_s_is_noticed_and_said_once() {
     assert_eq!(hints(&counters), ["no_matched_path", "no_peer_address"]);
     assert_eq!((requests(&counters).recorded, requests(&counters).unidentified), (299, 299));
     assert_eq!(counted(&mut counters).await.into_iter().collect::<Vec<_>>(), [("hits".to_owned(), 299)]);
-    for said in ["had a matched path", "had the address of a client"] {
-        assert_eq!(log.text().matches(said).count(), 1, "{said}: {}", log.text());
+    for phrase in ["had a matched path", "had the address of a client"] {
+        assert_eq!(log.text().matches(phrase).count(), 1, "{phrase}: {}", log.text());
     }
 }
 
 #[tokio::test]
-async fn closures_give_the_route_and_the_address_that_another_axum_knows() {
+async fn closures_provide_the_route_and_address_of_a_different_axum_version() {
     let mut counters = counters();
     let peer = Identity::peer().peer_from_fn(|head| {
         Some(head.extensions.get::<axum_07::extract::ConnectInfo<SocketAddr>>()?.0.ip())
@@ -117,7 +117,7 @@ async fn closures_give_the_route_and_the_address_that_another_axum_knows() {
 }
 
 #[tokio::test]
-async fn rules_count_by_the_path_that_a_closure_matched() {
+async fn rules_count_by_the_path_returned_by_a_closure() {
     let mut counters = counters();
     let rules = Rules::builder().by_matched_path().default_counter("rest").build().expect("good rules");
     let layer = layer(&counters).rules(rules).matched_path(|head| head.uri.query());
@@ -130,7 +130,7 @@ async fn rules_count_by_the_path_that_a_closure_matched() {
 }
 
 #[tokio::test]
-async fn a_closure_that_names_a_counter_of_the_layer_loses_no_count_and_is_logged_once() {
+async fn a_closure_that_returns_a_reserved_counter_loses_no_hits_and_is_logged_once() {
     let mut counters = counters();
     let (log, _guard) = Log::capture();
     let taken = ["hits", "status:2xx", "(other)"].map(|name| counters.recorder().counter(name));
@@ -157,7 +157,7 @@ async fn a_closure_that_names_a_counter_of_the_layer_loses_no_count_and_is_logge
 }
 
 #[tokio::test]
-async fn a_hint_is_taken_back_when_what_was_missed_comes_after_all() {
+async fn a_hint_is_cleared_when_the_missing_data_arrives() {
     let counters = counters();
     let service = layer(&counters);
     let site: Router = Router::new().route("/articles/{id}", get(async || "an article")).layer(service);
@@ -178,7 +178,7 @@ async fn a_hint_is_taken_back_when_what_was_missed_comes_after_all() {
 }
 
 #[tokio::test]
-async fn a_layer_that_no_route_concerns_says_nothing_of_routes() {
+async fn a_layer_that_does_not_use_routes_has_no_route_hint() {
     let counters = counters();
     let feeds = counters.recorder().counter("feeds");
     let rules = Rules::builder().rule(Rule::counter("all").pattern("/*")).build().expect("good rules");
@@ -191,7 +191,7 @@ async fn a_layer_that_no_route_concerns_says_nothing_of_routes() {
 }
 
 #[tokio::test]
-async fn people_behind_a_proxy_that_nobody_trusts_are_noticed() {
+async fn visitors_behind_an_untrusted_proxy_are_detected() {
     let (log, _guard) = Log::capture();
     let people = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
     let mut trusting = counters();
@@ -215,7 +215,7 @@ async fn people_behind_a_proxy_that_nobody_trusts_are_noticed() {
 }
 
 #[tokio::test]
-async fn one_address_for_all_is_noticed_until_there_is_another() {
+async fn a_single_address_for_all_visitors_is_reported_until_a_second_appears() {
     let counters = counters();
     let layer = by(&counters, Identity::peer()).fallback(|_| None);
     for _ in 0..1000 {
@@ -228,7 +228,7 @@ async fn one_address_for_all_is_noticed_until_there_is_another() {
 }
 
 #[tokio::test]
-async fn a_cookie_that_never_comes_back_is_noticed_until_it_does() {
+async fn a_cookie_that_is_never_returned_is_reported_until_it_is() {
     let counters = counters();
     let layer = by(&counters, Identity::issued_cookie("visitor")).fallback(|_| None);
     let mut cookie = None;
@@ -245,7 +245,7 @@ async fn a_cookie_that_never_comes_back_is_noticed_until_it_does() {
 }
 
 #[tokio::test]
-async fn only_a_visitor_whose_cookie_came_back_counts_if_that_is_chosen() {
+async fn only_visitors_that_return_the_cookie_count_if_configured() {
     let mut counters = counters();
     let layer = by(&counters, Identity::issued_cookie("visitor").only_returned());
     for _ in 0..20 {
@@ -262,7 +262,7 @@ async fn only_a_visitor_whose_cookie_came_back_counts_if_that_is_chosen() {
 }
 
 #[tokio::test]
-async fn an_identity_that_is_never_there_is_noticed() {
+async fn a_missing_identity_is_reported() {
     let counters = counters();
     let layer = by(&counters, Identity::cookie("session")).fallback(|_| None);
     for _ in 0..100 {
@@ -272,7 +272,7 @@ async fn an_identity_that_is_never_there_is_noticed() {
 }
 
 #[tokio::test]
-async fn who_wants_no_visitors_is_told_nothing_and_bots_are_not_unidentified() {
+async fn without_visitors_there_are_no_hints_and_bots_are_not_unidentified() {
     let counters = counters();
     let layer = layer(&counters).identity(Identity::none()).expect("it needs no salt").fallback(|_| None);
     for _ in 0..1200 {
@@ -285,7 +285,7 @@ async fn who_wants_no_visitors_is_told_nothing_and_bots_are_not_unidentified() {
 }
 
 #[tokio::test]
-async fn names_beyond_the_last_slot_are_said_once() {
+async fn names_over_the_counter_limit_are_logged_once() {
     let (log, _guard) = Log::capture();
     let counters = Counters::builder(MemoryStore::new()).max_counters(3).build().expect("good settings");
     let layer = layer(&counters).matched_path(|head| Some(head.uri.path()));
@@ -297,11 +297,11 @@ async fn names_beyond_the_last_slot_are_said_once() {
         visit(&layer, Request::get(path).body(()).expect("a request")).await;
     }
     assert_eq!((hints(&counters), counters.stats().ledger().hits.overflow), (vec!["counters_full"], 3));
-    assert_eq!(log.text().matches("more names of counters").count(), 1, "{}", log.text());
+    assert_eq!(log.text().matches("more counter names").count(), 1, "{}", log.text());
 }
 
 #[test]
-fn watching_allocates_nothing() {
+fn detecting_setup_problems_does_not_allocate() {
     let counters = counters();
     let mut service = by(&counters, Identity::peer())
         .layer(service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(())))));

@@ -40,11 +40,11 @@ use crate::support::counted;
 const LIMIT: Duration = tests::LIMIT;
 
 #[tokio::test]
-async fn every_request_of_a_connection_that_is_kept_alive_is_counted() {
+async fn all_requests_of_a_keep_alive_connection_are_counted() {
     let mut counters = counters();
     let mut client = Client::http1(serve(site().layer(layer(&counters))).await).await;
     for path in ["/articles/7", "/articles/8", "/nowhere", "/articles/7"] {
-        client.ask(Method::GET, path, &[]).await;
+        client.send(Method::GET, path, &[]).await;
     }
     let expected =
         [("/articles/{id}", 3), ("hits", 4), ("method:GET", 4), ("status:2xx", 3), ("status:4xx", 1)];
@@ -52,30 +52,30 @@ async fn every_request_of_a_connection_that_is_kept_alive_is_counted() {
 }
 
 #[tokio::test]
-async fn plain_hyper_counts_every_request_once_over_either_version_of_http() {
+async fn plain_hyper_counts_requests_once_in_both_http_versions() {
     let mut counters = counters();
     let address = serve_plain(layer(&counters).layer(service_fn(answer))).await;
     let mut one = Client::http1(address).await;
     for _ in 0..3 {
-        assert_eq!(one.ask(Method::GET, "/", &[]).await, StatusCode::OK);
+        assert_eq!(one.send(Method::GET, "/", &[]).await, StatusCode::OK);
     }
     check(&mut counters, 3, &[("hits", 3), ("method:GET", 3), ("status:2xx", 3)]).await;
     let mut two = Client::http2(address).await;
     for _ in 0..3 {
-        assert_eq!(two.ask(Method::POST, "/", &[]).await, StatusCode::OK);
+        assert_eq!(two.send(Method::POST, "/", &[]).await, StatusCode::OK);
     }
     let expected = [("hits", 6), ("method:GET", 3), ("method:POST", 3), ("status:2xx", 6)];
     check(&mut counters, 6, &expected).await;
 }
 
 #[tokio::test]
-async fn streams_side_by_side_on_one_connection_are_counted_one_by_one() {
+async fn concurrent_streams_on_a_connection_are_counted_separately() {
     let mut counters = counters();
     let client = Client::http2(serve_plain(layer(&counters).layer(service_fn(answer))).await).await;
     let asking: Vec<_> = (0..50)
         .map(|_| {
             let mut client = client.clone();
-            tokio::spawn(async move { client.ask(Method::GET, "/", &[]).await })
+            tokio::spawn(async move { client.send(Method::GET, "/", &[]).await })
         })
         .collect();
     for answered in asking {
@@ -85,14 +85,14 @@ async fn streams_side_by_side_on_one_connection_are_counted_one_by_one() {
 }
 
 #[tokio::test]
-async fn head_counts_where_get_does_and_options_where_its_route_is() {
+async fn head_counts_like_get_and_options_counts_under_the_route() {
     let mut counters = counters();
     let mut client = Client::http1(serve(site().layer(layer(&counters))).await).await;
-    assert_eq!(client.ask(Method::HEAD, "/articles/7", &[]).await, StatusCode::OK);
+    assert_eq!(client.send(Method::HEAD, "/articles/7", &[]).await, StatusCode::OK);
     let expected = [("/articles/{id}", 1), ("hits", 1), ("method:HEAD", 1), ("status:2xx", 1)];
     check(&mut counters, 1, &expected).await;
     // There is no handler for OPTIONS if CORS is not enabled.
-    assert_eq!(client.ask(Method::OPTIONS, "/articles/7", &[]).await, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(client.send(Method::OPTIONS, "/articles/7", &[]).await, StatusCode::METHOD_NOT_ALLOWED);
     let expected = [
         ("/articles/{id}", 2),
         ("hits", 2),
@@ -105,23 +105,23 @@ async fn head_counts_where_get_does_and_options_where_its_route_is() {
 }
 
 #[tokio::test]
-async fn a_preflight_is_counted_with_cors_further_in_and_not_with_cors_further_out() {
+async fn a_preflight_is_counted_if_the_cors_layer_is_inside() {
     let preflight = [("origin", "https://example.org"), ("access-control-request-method", "GET")];
     let (mut inside, mut outside) = (counters(), counters());
     let site = site().layer(layer(&inside)).layer(CorsLayer::permissive()).layer(layer(&outside));
     let mut client = Client::http1(serve(site).await).await;
-    assert_eq!(client.ask(Method::OPTIONS, "/articles/7", &preflight).await, StatusCode::OK);
+    assert_eq!(client.send(Method::OPTIONS, "/articles/7", &preflight).await, StatusCode::OK);
     let expected = [("/articles/{id}", 1), ("hits", 1), ("method:OPTIONS", 1), ("status:2xx", 1)];
     check(&mut outside, 1, &expected).await;
     check(&mut inside, 0, &[]).await;
     // The actual request after the preflight is counted as usual.
-    assert_eq!(client.ask(Method::GET, "/articles/7", &preflight[..1]).await, StatusCode::OK);
+    assert_eq!(client.send(Method::GET, "/articles/7", &preflight[..1]).await, StatusCode::OK);
     let expected = [("/articles/{id}", 1), ("hits", 1), ("method:GET", 1), ("status:2xx", 1)];
     check(&mut inside, 1, &expected).await;
 }
 
 #[tokio::test]
-async fn an_upgrade_is_counted_at_its_head_and_never_again() {
+async fn an_upgrade_is_counted_once_at_the_head() {
     let mut counters = counters();
     let site = Router::new().route("/socket", get(echo)).layer(layer(&counters));
     let mut socket = TcpStream::connect(serve(site).await).await.expect("a server");
@@ -145,13 +145,13 @@ async fn an_upgrade_is_counted_at_its_head_and_never_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_from_a_slow_handler_is_counted_once_as_aborted() {
+async fn a_client_that_disconnects_from_a_slow_handler_is_counted_as_aborted() {
     let mut counters = counters();
     let recorder = counters.recorder();
-    let (address, begun) = serve_endless(&counters).await;
+    let (address, started) = serve_endless(&counters).await;
     let mut socket = TcpStream::connect(address).await.expect("a server");
     socket.write_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it is sent");
-    until("the handler is called", LIMIT, async || begun.load(Ordering::SeqCst) == 1).await;
+    until("the handler is called", LIMIT, async || started.load(Ordering::SeqCst) == 1).await;
     assert_eq!(observed(&recorder), 0);
     drop(socket);
     until("the request is counted", LIMIT, async || observed(&recorder) > 0).await;
@@ -160,17 +160,17 @@ async fn a_client_that_goes_away_from_a_slow_handler_is_counted_once_as_aborted(
 }
 
 #[tokio::test]
-async fn a_stream_that_is_reset_is_counted_once_as_aborted_and_its_connection_goes_on() {
+async fn a_reset_stream_is_counted_as_aborted_and_the_connection_stays_open() {
     let mut counters = counters();
     let recorder = counters.recorder();
-    let (address, begun) = serve_endless(&counters).await;
+    let (address, started) = serve_endless(&counters).await;
     let mut client = Client::http2(address).await;
     let mut other = client.clone();
-    let slow = tokio::spawn(async move { other.ask(Method::GET, "/slow", &[]).await });
-    until("the handler is called", LIMIT, async || begun.load(Ordering::SeqCst) == 1).await;
+    let slow = tokio::spawn(async move { other.send(Method::GET, "/slow", &[]).await });
+    until("the handler is called", LIMIT, async || started.load(Ordering::SeqCst) == 1).await;
     slow.abort();
     until("the request is counted", LIMIT, async || observed(&recorder) > 0).await;
-    assert_eq!(client.ask(Method::GET, "/articles/7", &[]).await, StatusCode::OK);
+    assert_eq!(client.send(Method::GET, "/articles/7", &[]).await, StatusCode::OK);
     let expected = [
         ("/articles/{id}", 1),
         ("/slow", 1),
@@ -183,7 +183,7 @@ async fn a_stream_that_is_reset_is_counted_once_as_aborted_and_its_connection_go
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_on_a_server_is_counted_once_as_failed() {
+async fn a_panicking_handler_on_a_server_is_counted_as_failed() {
     let mut counters = counters();
     let site = Router::new().route("/panic", get(panicking)).layer(layer(&counters));
     let mut client = TcpStream::connect(serve(site).await).await.expect("a server");
@@ -197,7 +197,7 @@ async fn a_handler_that_panics_on_a_server_is_counted_once_as_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_further_in_is_its_answer_and_one_further_out_an_abort() {
+async fn an_inner_timeout_is_a_response_and_an_outer_timeout_an_abort() {
     let (mut inside, mut outside) = (counters(), counters());
     let slow = service_fn(|_: Request<()>| pending::<Result<Response<Full<Bytes>>, Infallible>>());
     let service = ServiceBuilder::new()
@@ -212,18 +212,18 @@ async fn a_timeout_further_in_is_its_answer_and_one_further_out_an_abort() {
 }
 
 #[tokio::test]
-async fn a_panic_that_is_caught_further_in_is_its_answer() {
+async fn a_panic_caught_inside_the_layer_is_a_response() {
     let mut counters = counters();
     let site = Router::new().route("/panic", get(panicking));
     let site = site.layer(CatchPanicLayer::new()).layer(layer(&counters));
     let mut client = Client::http1(serve(site).await).await;
-    assert_eq!(client.ask(Method::GET, "/panic", &[]).await, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(client.send(Method::GET, "/panic", &[]).await, StatusCode::INTERNAL_SERVER_ERROR);
     let once = [("/panic", 1), ("hits", 1), ("method:GET", 1), ("status:5xx", 1)];
     check(&mut counters, 1, &once).await;
 }
 
 #[tokio::test]
-async fn a_panic_that_is_caught_further_out_is_a_failure() {
+async fn a_panic_caught_outside_the_layer_is_a_failure() {
     let mut counters = counters();
     let site = Router::new().route("/panic", get(panicking));
     let site = site.layer(layer(&counters)).layer(CatchPanicLayer::new());
@@ -234,12 +234,12 @@ async fn a_panic_that_is_caught_further_out_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_layer_that_only_looks_on_changes_nothing_on_either_side() {
+async fn a_trace_layer_does_not_affect_inner_or_outer_counts() {
     let (mut inside, mut outside) = (counters(), counters());
     let site = site().layer(layer(&inside)).layer(TraceLayer::new_for_http()).layer(layer(&outside));
     let mut client = Client::http1(serve(site).await).await;
-    client.ask(Method::GET, "/articles/7", &[]).await;
-    client.ask(Method::GET, "/nowhere", &[]).await;
+    client.send(Method::GET, "/articles/7", &[]).await;
+    client.send(Method::GET, "/nowhere", &[]).await;
     let expected =
         [("/articles/{id}", 1), ("hits", 2), ("method:GET", 2), ("status:2xx", 1), ("status:4xx", 1)];
     check(&mut outside, 2, &expected).await;
@@ -271,7 +271,7 @@ impl Client {
     }
 
     /// Sends a request, and reads the response to the end.
-    async fn ask(&mut self, method: Method, path: &str, headers: &[(&str, &str)]) -> StatusCode {
+    async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)]) -> StatusCode {
         let mut request = Request::builder().method(method);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -364,13 +364,13 @@ where
 
 /// Serves a page that does not respond, and returns the number of requests to it.
 async fn serve_endless(counters: &Counters) -> (SocketAddr, Arc<AtomicU64>) {
-    let begun = Arc::new(AtomicU64::new(0));
-    let begin = Arc::clone(&begun);
+    let started = Arc::new(AtomicU64::new(0));
+    let started_clone = Arc::clone(&started);
     let slow = get(async move || {
-        begin.fetch_add(1, Ordering::SeqCst);
+        started_clone.fetch_add(1, Ordering::SeqCst);
         pending::<()>().await;
     });
-    (serve(site().route("/slow", slow).layer(layer(counters))).await, begun)
+    (serve(site().route("/slow", slow).layer(layer(counters))).await, started)
 }
 
 fn observed(recorder: &Recorder) -> u64 {

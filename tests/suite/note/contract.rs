@@ -12,9 +12,9 @@ use crate::stores;
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite sqlite_in_memory postgres mariadb]
     {
-        notes_are_listed_by_their_instants_and_removed_once
-        several_writers_at_once_lose_none_and_double_none
-        one_note_too_many_is_refused_until_another_is_removed
+        notes_are_listed_by_time_and_removed_once
+        concurrent_writers_neither_lose_nor_duplicate_notes
+        a_note_over_the_limit_is_rejected_until_a_note_is_removed
     }
 }
 
@@ -31,7 +31,7 @@ async fn ids(notes: &Notes) -> Vec<String> {
     all.iter().map(|note| note.id().to_owned()).collect()
 }
 
-async fn notes_are_listed_by_their_instants_and_removed_once(store: impl DocumentStore) {
+async fn notes_are_listed_by_time_and_removed_once(store: impl DocumentStore) {
     let notes = Notes::new(store);
     assert_eq!(notes.list(at(0)..at(9)).await.expect("readable"), []);
     for (seconds, id) in [(7, "late"), (3, "early"), (3, "early-too"), (9, "beyond")] {
@@ -46,7 +46,7 @@ async fn notes_are_listed_by_their_instants_and_removed_once(store: impl Documen
     assert_eq!(ids(&notes).await, ["early-too", "late", "beyond"]);
 }
 
-async fn several_writers_at_once_lose_none_and_double_none(store: impl DocumentStore) {
+async fn concurrent_writers_neither_lose_nor_duplicate_notes(store: impl DocumentStore) {
     let notes = Notes::new(store);
     // Writers add notes with different ids. In addition, all of them try to add the same note, and to remove
     // the same note.
@@ -68,13 +68,13 @@ async fn several_writers_at_once_lose_none_and_double_none(store: impl DocumentS
     assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (expected.len(), expected));
 }
 
-async fn one_note_too_many_is_refused_until_another_is_removed(store: impl DocumentStore) {
-    let kept = (0..Notes::MAX).map(|number| format!("{{\"id\":\"{number}\",\"at\":9,\"text\":\"a\"}}"));
-    let kept = format!("{{\"notes\":[{}]}}", kept.collect::<Vec<_>>().join(","));
-    assert!(store.replace("notes", 0, kept.as_bytes()).await.expect("it answers").is_some());
+async fn a_note_over_the_limit_is_rejected_until_a_note_is_removed(store: impl DocumentStore) {
+    let notes_json = (0..Notes::MAX).map(|number| format!("{{\"id\":\"{number}\",\"at\":9,\"text\":\"a\"}}"));
+    let notes_json = format!("{{\"notes\":[{}]}}", notes_json.collect::<Vec<_>>().join(","));
+    assert!(store.replace("notes", 0, notes_json.as_bytes()).await.expect("it answers").is_some());
     let notes = Notes::new(store);
-    let refused = notes.add(&note(0, "new")).await.expect_err("there is no place");
-    assert_eq!(refused.kind(), &ErrorKind::TooManyNotes { max: Notes::MAX });
+    let rejected = notes.add(&note(0, "new")).await.expect_err("there is no place");
+    assert_eq!(rejected.kind(), &ErrorKind::TooManyNotes { max: Notes::MAX });
     assert!(!notes.add(&note(0, "7")).await.expect("it is one of them").is_new);
     assert_eq!(ids(&notes).await.len(), Notes::MAX);
     assert!(notes.remove("7").await.expect("it answers"));
@@ -82,7 +82,7 @@ async fn one_note_too_many_is_refused_until_another_is_removed(store: impl Docum
 }
 
 #[tokio::test]
-async fn what_is_no_list_of_notes_is_told_of_and_stays() {
+async fn an_invalid_list_of_notes_is_reported_and_kept() {
     let store = MemoryStore::new();
     assert!(store.replace("notes", 0, b"[]").await.expect("it answers").is_some());
     let notes = Notes::new(store.clone());

@@ -49,7 +49,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn begin(recorder: Recorder) -> Self {
+    fn start(recorder: Recorder) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&done);
         let writer = tokio::spawn(async move {
@@ -85,13 +85,13 @@ struct Running {
 }
 
 impl Running {
-    fn begin(counters: Counters) -> Self {
+    fn start(counters: Counters) -> Self {
         let (recorder, stats) = (counters.recorder(), counters.stats());
         Self { recorder, stats, upkeep: counters.spawn() }
     }
 
     async fn end(self) -> Stats {
-        self.upkeep.stop().await.expect("all is flushed");
+        self.upkeep.stop().await.expect("everything is flushed");
         self.stats
     }
 }
@@ -105,7 +105,7 @@ async fn assert_exact(stats: &Stats, expected: &BTreeMap<String, u64>) {
 }
 
 #[tokio::test]
-async fn a_counter_lies_whole_in_the_slot_of_its_shard() {
+async fn all_keys_of_a_counter_are_in_the_slot_of_its_shard() {
     let cluster = RedisCluster::start();
     let mut counters = over(store(&cluster).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -115,7 +115,7 @@ async fn a_counter_lies_whole_in_the_slot_of_its_shard() {
             recorder.record(recorder.counter(&page(n)), key.visitor(&[&visitor.to_le_bytes()]));
         }
     }
-    counters.flush().await.expect("the cluster takes it");
+    counters.flush().await.expect("the cluster accepts it");
     let shards = Shards::try_from(16).expect("a good number");
     for n in 0..PAGES {
         let shard = shards.of(&page(n));
@@ -156,8 +156,8 @@ async fn a_cleaner_cleans_every_shard() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn totals_are_exact_while_a_slot_moves_key_by_key() {
     let cluster = RedisCluster::start();
-    let running = Running::begin(over(store(&cluster).await));
-    let writing = Writing::begin(running.recorder.clone());
+    let running = Running::start(over(store(&cluster).await));
+    let writing = Writing::start(running.recorder.clone());
     let shards = Shards::try_from(16).expect("a good number");
     // Moves the slot of `hits` through all nodes, pausing in the middle of each migration.
     let tag = format!("{{access:{}}}", shards.of("hits"));
@@ -185,10 +185,10 @@ async fn totals_are_exact_while_a_slot_moves_key_by_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_away_holds_up_its_own_shards_only() {
+async fn an_unavailable_node_delays_only_its_shards() {
     let mut cluster = RedisCluster::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let running = Running::begin(over(store(&cluster).await));
-    let writing = Writing::begin(running.recorder.clone());
+    let running = Running::start(over(store(&cluster).await));
+    let writing = Writing::start(running.recorder.clone());
     let shards = Shards::try_from(16).expect("a good number");
     let node_of = |counter: &str| cluster.owner_of(format!("{{access:{}}}known:", shards.of(counter)));
     let gone = node_of("hits");
@@ -200,11 +200,11 @@ async fn a_node_that_is_away_holds_up_its_own_shards_only() {
     for _ in 0..3 {
         let before = read().await;
         let grows = async || read().await > before;
-        until("the other shards go on", LIMIT, grows).await;
+        until("the other shards are not affected", LIMIT, grows).await;
     }
-    until("the trouble is told", LIMIT, async || running.stats.health().failing_for.is_some()).await;
+    until("the failure is reported", LIMIT, async || running.stats.health().failing_for.is_some()).await;
     let pending = running.stats.ledger().hits.pending;
-    until("the rest waits", LIMIT, async || running.stats.ledger().hits.pending > pending).await;
+    until("the rest is pending", LIMIT, async || running.stats.ledger().hits.pending > pending).await;
     assert!(running.stats.ledger().hits.balance());
 
     cluster.restart_node(gone);
@@ -216,13 +216,13 @@ async fn a_node_that_is_away_holds_up_its_own_shards_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_instances_on_a_cluster_add_up() {
+async fn counts_of_multiple_instances_on_a_cluster_add_up() {
     let cluster = RedisCluster::start();
     let mut running = Vec::new();
     for _ in 0..3 {
-        running.push(Running::begin(over(store(&cluster).await)));
+        running.push(Running::start(over(store(&cluster).await)));
     }
-    let writing: Vec<_> = running.iter().map(|one| Writing::begin(one.recorder.clone())).collect();
+    let writing: Vec<_> = running.iter().map(|one| Writing::start(one.recorder.clone())).collect();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mut expected = BTreeMap::new();
     for one in writing {
@@ -238,18 +238,18 @@ async fn several_instances_on_a_cluster_add_up() {
 }
 
 #[tokio::test]
-async fn calls_that_wait_for_a_cluster_that_does_not_answer_wait_together() {
+async fn calls_to_an_unresponsive_cluster_time_out_concurrently() {
     // This accepts connections but never replies.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("redis-cluster://{}", silent.local_addr().expect("it is bound"));
     let store = RedisStore::builder().connect(&url).await.expect("an address");
     let mut calls = JoinSet::new();
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..100 {
         let store = store.clone();
         calls.spawn(async move { store.lifetimes(&[name("a")]).await });
     }
     assert!(calls.join_all().await.iter().all(Result::is_err));
     // If the calls ran sequentially, each call would take more than a second.
-    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
 }

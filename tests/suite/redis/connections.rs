@@ -37,12 +37,12 @@ async fn assert_it_counts(store: RedisStore) {
         recorder.request(&[counter.hit().visitor(key.visitor(&[&n.to_le_bytes()]))], Agent::Human);
     }
     _ = salt.visitor(&[b"ann"]);
-    flusher.flush().await.expect("it takes batches");
+    flusher.flush().await.expect("it accepts batches");
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.dropped.total()), (500, 0), "{hits:?}");
-    let mut source = sources.open("log".parse().expect("a name")).await.expect("it answers");
+    let mut source = sources.open("log".parse().expect("a name")).await.expect("the server replies");
     source.record(0..1, Timestamp::now(), &[recorder.counter("of a log").hit()]);
-    assert_eq!(source.close().await.expect("it takes batches"), Commit::Done);
+    assert_eq!(source.close().await.expect("it accepts batches"), Commit::Done);
     let hits = source.ledger().hits;
     assert_eq!((hits.applied, hits.dropped.total()), (1, 0), "{hits:?}");
     let now = Timestamp::now();
@@ -58,17 +58,17 @@ async fn assert_it_counts(store: RedisStore) {
 }
 
 /// Returns the words of the first line of a guide page that starts with this text.
-pub(crate) fn line_of_the_guide(page: &str, beginning: &str) -> Vec<String> {
+pub(crate) fn guide_line(page: &str, prefix: &str) -> Vec<String> {
     let lines = page.lines().map(|line| line.trim_start_matches("//!").trim());
-    let line = lines.into_iter().find(|line| line.starts_with(beginning)).expect("the guide has it");
+    let line = lines.into_iter().find(|line| line.starts_with(prefix)).expect("the guide contains the line");
     line.split_whitespace().map(str::to_owned).collect()
 }
 
 #[tokio::test]
-async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
+async fn the_permissions_in_the_guide_are_sufficient_and_necessary() {
     let server = RedisServer::start();
-    for beginning in ["ACL SETUSER counter", "ACL SETUSER plain"] {
-        let words = line_of_the_guide(PAGE, beginning);
+    for prefix in ["ACL SETUSER counter", "ACL SETUSER plain"] {
+        let words = guide_line(PAGE, prefix);
         assert_eq!(server.command(&words).text().as_deref(), Some("OK"), "{words:?}");
         let user = &words[2];
         let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
@@ -79,20 +79,20 @@ async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
 }
 
 #[tokio::test]
-async fn a_database_has_a_number() {
+async fn the_url_selects_the_database_number() {
     let server = RedisServer::start();
     let url = format!("{}/3", server.url());
     let store = RedisStore::builder().connect(&url).await.expect("an address");
     let mut counters = Counters::builder(store).build().expect("good settings");
     counters.recorder().record(counters.recorder().counter("hits"), None);
-    counters.flush().await.expect("it takes batches");
+    counters.flush().await.expect("it accepts batches");
     assert_eq!(server.int(&["DBSIZE"]), 0);
     let keyspace = server.command(&["INFO", "keyspace"]).text().expect("a text");
     assert!(keyspace.contains("db3:keys="), "{keyspace}");
 }
 
 #[tokio::test]
-async fn a_socket_is_an_address() {
+async fn the_url_can_be_a_unix_socket() {
     let server = RedisServer::start();
     let store = RedisStore::builder().connect(&server.socket_url()).await.expect("an address");
     assert_it_counts(store).await;
@@ -119,7 +119,7 @@ fn over_tls(url: &str, certificates: &Certificates, own: bool) -> Config {
 }
 
 #[tokio::test]
-async fn tls_trusts_an_authority_of_ones_own_and_shows_a_certificate() {
+async fn tls_supports_a_private_authority_and_client_certificates() {
     for (server, own) in [(TlsRedis::start(), false), (TlsRedis::start_mutual(), true)] {
         let config = over_tls(&server.url(), server.certificates(), own);
         assert_it_counts(RedisStore::builder().connect_with(config).await.expect("good")).await;
@@ -127,7 +127,7 @@ async fn tls_trusts_an_authority_of_ones_own_and_shows_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_to_be_trusted_gets_no_hit_and_the_reason_is_told() {
+async fn an_untrusted_server_gets_no_hits_and_the_reason_is_reported() {
     let server = TlsRedis::start();
     let strangers = Certificates::make();
     let by_strangers = over_tls(&server.url(), &strangers, false);
@@ -141,19 +141,19 @@ async fn a_server_that_is_not_to_be_trusted_gets_no_hit_and_the_reason_is_told()
             assert!(counters.flush().await.is_err());
             stats.health().last_error.is_some_and(|error| error.to_lowercase().contains("certificate"))
         };
-        until("the reason is told", LIMIT, told).await;
+        until("the reason is reported", LIMIT, told).await;
         assert_eq!((stats.ledger().hits.pending, server.server().int(&["DBSIZE"])), (1, 0));
     }
 }
 
 #[tokio::test]
-async fn a_configuration_and_a_client_of_ones_own_will_do() {
+async fn custom_configurations_and_clients_are_accepted() {
     let server = RedisServer::start();
     let config = Config::from_url(&server.url()).expect("an address");
     assert_it_counts(RedisStore::builder().connect_with(config.clone()).await.expect("good")).await;
     server.command(&["FLUSHALL"]);
     let client = Builder::from_config(config).build().expect("good");
-    client.init().await.expect("it is there");
+    client.init().await.expect("it exists");
     assert_it_counts(RedisStore::builder().client(client.clone())).await;
     server.command(&["FLUSHALL"]);
     server.command(&["ACL", "SETUSER", "default", "-@scripting"]);
@@ -161,7 +161,7 @@ async fn a_configuration_and_a_client_of_ones_own_will_do() {
 }
 
 #[tokio::test]
-async fn a_cluster_is_found_from_any_of_its_nodes_and_by_either_spelling() {
+async fn a_cluster_is_discovered_from_any_node_with_either_url_scheme() {
     let cluster = RedisCluster::start();
     for scheme in ["redis-cluster", "redis+cluster"] {
         let url = format!("{scheme}://{}", cluster.node(2).address());
@@ -171,42 +171,42 @@ async fn a_cluster_is_found_from_any_of_its_nodes_and_by_either_spelling() {
 }
 
 #[tokio::test]
-async fn what_a_server_is_and_can_do_is_told() {
+async fn server_facts_and_capabilities_are_reported() {
     let server = RedisServer::start();
     let store = RedisStore::builder().connect(&server.url()).await.expect("an address");
-    let facts = store.server().await.expect("it answers");
+    let facts = store.server().await.expect("the server replies");
     assert!(facts.version.as_deref().is_some_and(|version| version.contains('.')), "{facts:?}");
     assert_eq!((facts.cluster, facts.scripts), (Some(false), true));
     server.command(&["ACL", "SETUSER", "default", "-eval", "-evalsha", "-info"]);
-    let facts = store.server().await.expect("it answers");
+    let facts = store.server().await.expect("the server replies");
     assert_eq!((&facts.version, facts.cluster, facts.scripts), (&None, None, false));
     assert_eq!((facts.transactions, facts.max_memory, &facts.eviction), (true, None, &None));
     assert!(facts.warnings().is_empty(), "{facts:?}");
     let cluster = RedisCluster::start();
     let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
-    assert_eq!(store.server().await.expect("it answers").cluster, Some(true));
+    assert_eq!(store.server().await.expect("the server replies").cluster, Some(true));
 }
 
 #[tokio::test]
-async fn a_policy_of_eviction_that_breaks_a_promise_is_told() {
+async fn an_unsafe_eviction_policy_is_reported() {
     let server = RedisServer::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"]);
     let store = RedisStore::builder().connect(&server.url()).await.expect("an address");
-    let facts = store.server().await.expect("it answers");
+    let facts = store.server().await.expect("the server replies");
     assert_eq!((facts.max_memory, facts.eviction.as_deref()), (Some(100 << 20), Some("noeviction")));
     assert!(facts.warnings().is_empty(), "{facts:?}");
     for policy in ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"] {
         server.command(&["CONFIG", "SET", "maxmemory-policy", policy]);
-        let facts = store.server().await.expect("it answers");
+        let facts = store.server().await.expect("the server replies");
         let warnings = facts.warnings();
         assert!(matches!(&warnings[..], [warning] if warning.contains(policy)), "{facts:?}");
     }
     // Without a memory limit, the server does not evict anything.
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert!(store.server().await.expect("it answers").warnings().is_empty());
+    assert!(store.server().await.expect("the server replies").warnings().is_empty());
 }
 
 #[tokio::test]
-async fn what_is_no_address_is_refused_and_its_password_is_not_repeated() {
+async fn an_invalid_url_is_rejected_without_revealing_the_password() {
     for url in
         ["", "127.0.0.1:6379", "http://127.0.0.1", "redis-sentinel://127.0.0.1:1", "redis://:secret@:x"]
     {

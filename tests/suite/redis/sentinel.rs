@@ -20,7 +20,7 @@ async fn total(stats: &Stats) -> Option<u64> {
 }
 
 /// Writes continuously while `fail` is applied to the servers, and then compares the totals.
-async fn stays_exact_through(fail: impl AsyncFnOnce(&mut RedisSentinel)) {
+async fn check_exact_after(fail: impl AsyncFnOnce(&mut RedisSentinel)) {
     let mut servers = RedisSentinel::start();
     let store = store(&servers.url()).await;
     let interval = Duration::from_millis(5);
@@ -45,15 +45,15 @@ async fn stays_exact_through(fail: impl AsyncFnOnce(&mut RedisSentinel)) {
     until("hits arrive again", LIMIT, async || stats.ledger().hits.applied > applied + 200).await;
     done.store(true, Ordering::Relaxed);
     let recorded = writer.await.expect("no panic");
-    upkeep.stop().await.expect("all is flushed");
+    upkeep.stop().await.expect("everything is flushed");
     assert_eq!(total(&stats).await, Some(recorded), "{:?}", stats.ledger());
     let hits = stats.ledger().hits;
     assert_eq!((hits.applied, hits.lost_by_server, hits.dropped.total()), (recorded, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn totals_are_exact_through_a_failover_on_demand() {
-    stays_exact_through(async |servers: &mut RedisSentinel| {
+async fn totals_are_exact_after_a_manual_failover() {
+    check_exact_after(async |servers: &mut RedisSentinel| {
         for _ in 0..2 {
             servers.failover();
             servers.until_replicated();
@@ -63,8 +63,8 @@ async fn totals_are_exact_through_a_failover_on_demand() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn totals_are_exact_when_the_master_is_killed() {
-    stays_exact_through(async |servers: &mut RedisSentinel| {
+async fn totals_are_exact_after_the_master_is_killed() {
+    check_exact_after(async |servers: &mut RedisSentinel| {
         servers.kill_master();
         servers.restart_old();
     })

@@ -36,13 +36,13 @@ const fn one() -> NonZeroU32 {
 }
 
 fn number(server: &RedisServer, section: &str, name: &str) -> u64 {
-    let info = server.command(&["INFO", section]).text().expect("INFO answers text");
+    let info = server.command(&["INFO", section]).text().expect("INFO returns text");
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|number| number.parse().ok()).expect("the server counts it")
 }
 
 #[tokio::test]
-async fn where_multi_is_refused_as_well_nothing_is_applied_and_the_error_says_so() {
+async fn without_scripts_and_multi_no_batch_is_applied_and_the_error_says_so() {
     let server = without_scripts();
     server.command(&["ACL", "SETUSER", "default", "-multi"]);
     let proxy = FaultProxy::start(server.address()).await;
@@ -69,22 +69,22 @@ async fn where_multi_is_refused_as_well_nothing_is_applied_and_the_error_says_so
         drop(counters.flush().await);
         stats.health().last_error.is_some_and(|error| error.contains("MULTI"))
     };
-    until("the error names what is refused", LIMIT, told).await;
-    let facts = store.server().await.expect("it answers");
+    until("the error names the rejected command", LIMIT, told).await;
+    let facts = store.server().await.expect("the server replies");
     assert!(!facts.scripts && !facts.transactions, "{facts:?}");
     assert!(facts.warnings().iter().any(|warning| warning.contains("MULTI")), "{facts:?}");
     assert_eq!(stats.ledger().hits.pending, 20);
 
     server.command(&["ACL", "SETUSER", "default", "+multi"]);
-    until("the store takes the batch", LIMIT, async || counters.flush().await.is_ok()).await;
+    until("the store accepts the batch", LIMIT, async || counters.flush().await.is_ok()).await;
     for width in [1, 60, 86_400] {
         assert_eq!((total(&stats, "page", width).await, total(&stats, "hits", width).await), (10, 10));
     }
-    assert!(store.server().await.expect("it answers").transactions);
+    assert!(store.server().await.expect("the server replies").transactions);
 }
 
 /// Polls a call up to this number of times, and drops it if it is still pending.
-async fn given_up_after(polls: u32, call: impl Future) {
+async fn poll_and_drop(polls: u32, call: impl Future) {
     let (mut call, mut left) = (pin!(call), polls);
     let some = poll_fn(|context| {
         if left == 0 {
@@ -97,7 +97,7 @@ async fn given_up_after(polls: u32, call: impl Future) {
 }
 
 #[tokio::test]
-async fn calls_that_are_given_up_leave_no_connection_behind() {
+async fn dropped_calls_leak_no_connections() {
     let server = without_scripts();
     let store = store(&server.url()).await;
     let window = hours(store.clone());
@@ -105,8 +105,8 @@ async fn calls_that_are_given_up_leave_no_connection_behind() {
     let before = number(&server, "stats", "total_connections_received");
     for n in 0..3000 {
         // Dropped after the first reply, the second, …
-        given_up_after(1 + n % 12, window.try_acquire(&app, 1_000_000, one())).await;
-        given_up_after(1 + n % 7, window.increment(&app, one())).await;
+        poll_and_drop(1 + n % 12, window.try_acquire(&app, 1_000_000, one())).await;
+        poll_and_drop(1 + n % 7, window.increment(&app, one())).await;
     }
     // Reading these statistics also needs a connection.
     let made = number(&server, "stats", "total_connections_received") - before;
@@ -116,7 +116,7 @@ async fn calls_that_are_given_up_leave_no_connection_behind() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_given_up_while_it_is_made_is_not_left_behind() {
+async fn a_connection_dropped_during_the_handshake_is_not_leaked() {
     let server = without_scripts();
     let proxy = FaultProxy::start(server.address()).await;
     let store = store(&proxy.url()).await;
@@ -133,14 +133,14 @@ async fn a_connection_that_is_given_up_while_it_is_made_is_not_left_behind() {
 }
 
 #[tokio::test]
-async fn what_a_given_up_transaction_had_begun_does_not_touch_the_next() {
+async fn a_dropped_transaction_does_not_affect_the_next() {
     let server = without_scripts();
     let store = store(&server.url()).await;
     let window = hours(store.clone());
     let (one_app, other) = (Dimensions::new().text("app", "a"), Dimensions::new().text("app", "b"));
     let mut counted = 0;
     for polls in (1..12).cycle().take(300) {
-        given_up_after(polls, window.try_acquire(&one_app, 1_000_000, one())).await;
+        poll_and_drop(polls, window.try_acquire(&one_app, 1_000_000, one())).await;
         counted += 1;
         let now = window.increment(&other, one()).await.expect("counted");
         assert_eq!(now, counted, "after {polls} polls");
@@ -149,14 +149,14 @@ async fn what_a_given_up_transaction_had_begun_does_not_touch_the_next() {
 }
 
 #[tokio::test]
-async fn transactions_that_wait_for_one_that_hangs_end_with_it() {
+async fn transactions_queued_behind_a_hung_transaction_end_with_it() {
     let server = without_scripts();
     let proxy = FaultProxy::start(server.address()).await;
     let window = hours(store(&proxy.url()).await);
     let app = Dimensions::new().text("app", "a");
     window.increment(&app, one()).await.expect("counted");
     proxy.black_hole(true);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut calls = JoinSet::new();
     for _ in 0..60 {
         let (window, app) = (window.clone(), app.clone());
@@ -164,27 +164,29 @@ async fn transactions_that_wait_for_one_that_hangs_end_with_it() {
     }
     assert!(calls.join_all().await.iter().all(Result::is_err));
     // If the calls ran sequentially, this would take at least two minutes.
-    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
-async fn a_connection_that_hangs_is_made_anew_though_all_that_meet_it_go_away() {
+async fn a_hung_connection_is_replaced_even_if_all_callers_give_up() {
     let server = without_scripts();
     let proxy = FaultProxy::start(server.address()).await;
     let window = hours(store(&proxy.url()).await);
     let app = Dimensions::new().text("app", "a");
     window.increment(&app, one()).await.expect("counted");
     // Both ends don't notice this, but new connections work.
-    proxy.forget();
+    proxy.freeze();
     let counted = async || {
-        let patience = Duration::from_millis(500);
-        tokio::time::timeout(patience, window.increment(&app, one())).await.is_ok_and(|answer| answer.is_ok())
+        let call_timeout = Duration::from_millis(500);
+        tokio::time::timeout(call_timeout, window.increment(&app, one()))
+            .await
+            .is_ok_and(|answer| answer.is_ok())
     };
     until("a call that waits for half a second is answered", LIMIT, counted).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_calls_does_not_keep_batches_waiting() {
+async fn a_flood_of_calls_does_not_starve_batches() {
     let server = without_scripts();
     let proxy = FaultProxy::start(server.address()).await;
     let store = store(&proxy.url()).await;
@@ -192,7 +194,7 @@ async fn a_flood_of_calls_does_not_keep_batches_waiting() {
     let app = Dimensions::new().text("app", "a");
     let mut counters = Counters::builder(store).build().expect("good settings");
     counters.recorder().record(counters.recorder().counter("hits"), None);
-    counters.flush().await.expect("it takes batches");
+    counters.flush().await.expect("it accepts batches");
     counters.recorder().record(counters.recorder().counter("hits"), None);
     proxy.delay_replies(Duration::from_millis(10));
     let mut calls = JoinSet::new();
@@ -204,14 +206,14 @@ async fn a_flood_of_calls_does_not_keep_batches_waiting() {
             answered.fetch_add(1, Ordering::Relaxed);
         });
     }
-    until("the first call is answered", LIMIT, async || answered.load(Ordering::Relaxed) > 0).await;
-    counters.flush().await.expect("it takes batches");
+    until("the first call has a reply", LIMIT, async || answered.load(Ordering::Relaxed) > 0).await;
+    counters.flush().await.expect("it accepts batches");
     let answered = answered.load(Ordering::Relaxed);
     assert!(answered < 150, "{answered} calls came first");
 }
 
 #[tokio::test]
-async fn a_cluster_client_of_ones_own_counts_where_scripts_are_refused() {
+async fn a_custom_cluster_client_counts_without_scripts() {
     let cluster = RedisCluster::start();
     for node in cluster.nodes() {
         node.command(&["ACL", "SETUSER", "default", "-@scripting"]);
@@ -221,7 +223,7 @@ async fn a_cluster_client_of_ones_own_counts_where_scripts_are_refused() {
         .with_connection_config(|connection| connection.max_redirections = 0)
         .build()
         .expect("good");
-    client.init().await.expect("it is there");
+    client.init().await.expect("it exists");
     let store = RedisStore::builder().client(client);
     let mut counters = Counters::builder(store.clone()).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -229,7 +231,7 @@ async fn a_cluster_client_of_ones_own_counts_where_scripts_are_refused() {
     for text in &names {
         recorder.record(recorder.counter(text), None);
     }
-    until("the store takes the batches", LIMIT, async || counters.flush().await.is_ok()).await;
+    until("the store accepts the batches", LIMIT, async || counters.flush().await.is_ok()).await;
     for text in &names {
         assert_eq!(total(&stats, text, 86_400).await, 1, "{text}");
     }
@@ -242,7 +244,7 @@ async fn a_cluster_client_of_ones_own_counts_where_scripts_are_refused() {
 }
 
 #[tokio::test]
-async fn scripts_that_are_permitted_again_are_used_again() {
+async fn scripts_are_used_again_once_they_are_permitted() {
     let server = without_scripts();
     let store = store(&server.url()).await;
     let window = hours(store.clone());
@@ -250,21 +252,21 @@ async fn scripts_that_are_permitted_again_are_used_again() {
     window.increment(&app, one()).await.expect("counted");
     assert!(number_of_calls(&server, "multi") > 0);
     server.command(&["ACL", "SETUSER", "default", "+@scripting"]);
-    assert!(store.server().await.expect("it answers").scripts);
+    assert!(store.server().await.expect("the server replies").scripts);
     let before = number_of_calls(&server, "multi");
     assert_eq!(window.increment(&app, one()).await.expect("counted"), 2);
     assert_eq!(number_of_calls(&server, "multi"), before);
 }
 
 fn number_of_calls(server: &RedisServer, command: &str) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).text().expect("INFO answers text");
+    let stats = server.command(&["INFO", "commandstats"]).text().expect("INFO returns text");
     let beginning = format!("cmdstat_{command}:calls=");
     let line = stats.lines().find_map(|line| line.strip_prefix(&beginning)?.split(',').next());
     line.and_then(|calls| calls.parse().ok()).unwrap_or(0)
 }
 
 #[tokio::test]
-async fn a_foreign_key_in_the_place_of_a_window_does_not_expire() {
+async fn a_foreign_key_under_a_window_name_gets_no_expiry() {
     let server = without_scripts();
     let store = store(&server.url()).await;
     let (window, now) = (hours(store), Timestamp::now());

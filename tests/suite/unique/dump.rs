@@ -19,10 +19,10 @@ use crate::support::{name, precision, store};
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite sqlite_in_memory postgres mariadb]
     {
-        what_was_dumped_comes_into_every_store_as_it_was_however_often_it_is_restored
-        what_is_restored_is_merged_with_what_is_there
-        a_counter_that_becomes_registers_in_the_middle_of_a_dump_lacks_nothing
-        nothing_but_unique_counters_is_in_the_dump
+        restoring_a_dump_is_exact_and_idempotent_in_every_store
+        a_restore_merges_with_existing_counters
+        a_counter_converted_during_a_dump_is_complete
+        the_dump_contains_only_unique_counters
     }
 }
 
@@ -46,7 +46,7 @@ async fn content(store: &impl UniqueStore) -> Content {
 async fn fill(store: &(impl UniqueStore + Clone)) {
     include(&set(store, "voters"), 0..3500).await;
     let odd: [&[u8]; 4] = [b"", b"\xff\xfe", b"\0", &[7; 256]];
-    set(store, "odd: \"items\" \\").include_all(odd).await.expect("the store is there");
+    set(store, "odd: \"items\" \\").include_all(odd).await.expect("the store is available");
     include(&hll(store, "few"), 0..20).await;
     include(&hll(store, "many"), 0..20_000).await;
     include(&adaptive(store, "exact", 5000), 0..2500).await;
@@ -73,15 +73,16 @@ async fn restore(store: impl UniqueStore, lines: &[String]) -> Result<UniqueRest
     restore.finish()
 }
 
-async fn what_was_dumped_comes_into_every_store_as_it_was_however_often_it_is_restored(
-    store: impl UniqueStore + Clone,
-) {
+async fn restoring_a_dump_is_exact_and_idempotent_in_every_store(store: impl UniqueStore + Clone) {
     let first = MemoryStore::new();
     fill(&first).await;
     let (expected, lines) = (content(&first).await, dump(first).await);
     // The first restore is cut off in the middle.
     let torn = restore(store.clone(), &lines[..lines.len() / 2]).await.expect_err("the rest is missing");
-    assert!(matches!(torn, UniqueRestoreError::Torn { line } if line == lines.len() as u64 / 2), "{torn}");
+    assert!(
+        matches!(torn, UniqueRestoreError::Truncated { line } if line == lines.len() as u64 / 2),
+        "{torn}"
+    );
     let restored = restore(store.clone(), &lines).await.expect("a good dump");
     assert!(restored.added > 0 && restored.added < restored.items, "{restored:?}");
     assert_eq!((restored.counters, restored.items, restored.sketches), (1206, 7204, 3));
@@ -97,7 +98,7 @@ async fn what_was_dumped_comes_into_every_store_as_it_was_however_often_it_is_re
     assert!(content(&last).await == expected);
 }
 
-async fn what_is_restored_is_merged_with_what_is_there(store: impl UniqueStore + Clone) {
+async fn a_restore_merges_with_existing_counters(store: impl UniqueStore + Clone) {
     let old = MemoryStore::new();
     for (of, numbers) in [(&old, 0..60)] {
         include(&set(of, "voters"), numbers.clone()).await;
@@ -125,9 +126,7 @@ async fn what_is_restored_is_merged_with_what_is_there(store: impl UniqueStore +
     assert_eq!((count(&over).await.is_exact(), count(&over).await.items()), (false, all));
 }
 
-async fn a_counter_that_becomes_registers_in_the_middle_of_a_dump_lacks_nothing(
-    store: impl UniqueStore + Clone,
-) {
+async fn a_counter_converted_during_a_dump_is_complete(store: impl UniqueStore + Clone) {
     include(&adaptive(&store, "guests", 5000), 0..4000).await;
     let (mut dump, mut lines) = (UniqueDump::new(store.clone()), Vec::new());
     while let Some(line) = dump.next().await.expect("readable") {
@@ -144,14 +143,14 @@ async fn a_counter_that_becomes_registers_in_the_middle_of_a_dump_lacks_nothing(
     assert!(guests == Distinct::Exact(4000) || guests.items() == sketch_of(0..4000).estimate(), "{guests:?}");
 }
 
-async fn nothing_but_unique_counters_is_in_the_dump(store: impl Store + UniqueStore + WindowStore + Clone) {
+async fn the_dump_contains_only_unique_counters(store: impl Store + UniqueStore + WindowStore + Clone) {
     let mut counters = Counters::builder(store.clone()).build().expect("good settings");
     let recorder = counters.recorder();
     let someone = visitors(0..1).pop();
     for counter in ["hits", "set:voters", "hll:readers"] {
         recorder.record(recorder.counter(counter), someone);
     }
-    counters.flush().await.expect("the store is there");
+    counters.flush().await.expect("the store is available");
     assert_eq!(dump(store.clone()).await, Vec::<String>::new());
     let nothing = restore(store.clone(), &[]).await.expect("nothing is a dump of nothing");
     assert_eq!(nothing, UniqueRestored::default());
@@ -169,7 +168,7 @@ async fn small() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_line_that_is_missing_double_or_damaged_is_refused_and_the_good_one_goes_on() {
+async fn a_missing_duplicate_or_damaged_line_is_rejected_and_can_be_resent() {
     let (lines, store) = (small().await, MemoryStore::new());
     assert_eq!(lines.len(), 4);
     let other = lines[3].replace("\"items\":3", "\"items\":4");
@@ -187,18 +186,18 @@ async fn a_line_that_is_missing_double_or_damaged_is_refused_and_the_good_one_go
             }
             assert_eq!(restore.lines(), number - 1);
         }
-        assert!(place == 0 || matches!(restore.finish(), Err(UniqueRestoreError::Torn { .. })));
+        assert!(place == 0 || matches!(restore.finish(), Err(UniqueRestoreError::Truncated { .. })));
         restore.line(format!("{line}\r\n").as_bytes()).await.expect("the good one");
         restore.line(b"\n").await.expect("an empty one is passed over");
     }
     assert!(restore.line(lines[0].as_bytes()).await.is_err(), "nothing follows the last");
-    assert_eq!(restore.finish().expect("all are there").added, 3);
+    assert_eq!(restore.finish().expect("all exist").added, 3);
     let error = UniqueRestore::new(store).line(b"{\"unique\":\"ann\"}").await.expect_err("no number");
     assert!(!error.to_string().contains("ann"), "{error}");
 }
 
 #[tokio::test]
-async fn a_counter_that_is_something_else_is_told_and_holds_up_nothing() {
+async fn a_key_of_the_wrong_type_is_reported_and_does_not_stop_the_dump() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     include(&set(&store, "voters"), 0..3).await;
@@ -227,7 +226,7 @@ async fn a_counter_that_is_something_else_is_told_and_holds_up_nothing() {
 }
 
 #[tokio::test]
-async fn the_counters_of_a_namespace_with_signs_of_patterns_are_its_own() {
+async fn a_namespace_with_glob_characters_dumps_only_its_counters() {
     let server = RedisServer::start();
     let mut dumped = Vec::new();
     for namespace in ["a*[b]?\\:", "a_[b]_:", "", "ab:"] {
@@ -242,7 +241,7 @@ async fn the_counters_of_a_namespace_with_signs_of_patterns_are_its_own() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_another_process_in_the_middle_of_a_dump_leaves_nothing_out() {
+async fn a_dump_is_complete_after_a_server_restart() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes"]);
     let store = store(&server.url()).await;
     include(&set(&store, "voters"), 0..20_000).await;
@@ -276,7 +275,7 @@ async fn a_server_that_is_another_process_in_the_middle_of_a_dump_leaves_nothing
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_that_moves_before_and_during_a_dump_is_in_it() {
+async fn a_dump_includes_a_shard_that_moves_during_the_dump() {
     let cluster = RedisCluster::start();
     let store = store(&cluster.url()).await;
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
@@ -308,17 +307,17 @@ async fn a_shard_that_moves_before_and_during_a_dump_is_in_it() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_waited_for_and_the_dump_and_the_restore_go_on() {
+async fn dumps_and_restores_resume_after_an_outage() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes"]);
     let store = store(&server.url()).await;
     include(&set(&store, "voters"), 0..10).await;
     let (mut dump, mut restore) = (UniqueDump::new(store.clone()), UniqueRestore::new(store.clone()));
     let lines = small().await;
     server.kill();
-    let error = dump.next().await.expect_err("it is away");
+    let error = dump.next().await.expect_err("it is unavailable");
     assert_eq!(error.kind(), &ErrorKind::Unavailable);
     restore.line(lines[0].as_bytes()).await.expect("there is nothing to add");
-    let error = restore.line(lines[1].as_bytes()).await.expect_err("it is away");
+    let error = restore.line(lines[1].as_bytes()).await.expect_err("it is unavailable");
     assert!(matches!(error, UniqueRestoreError::Store(_)) && restore.lines() == 1);
     server.restart();
     let mut taken = 1;
@@ -332,7 +331,7 @@ async fn a_store_that_is_away_is_waited_for_and_the_dump_and_the_restore_go_on()
         true
     };
     until("the store is back", LIMIT, go_on).await;
-    assert_eq!(restore.finish().expect("all are there").counters, 2);
+    assert_eq!(restore.finish().expect("all exist").counters, 2);
     assert!(dump.next().await.expect("readable").is_some());
     let voters = UniqueKey { name: name("voters"), kind: set(&store, "voters").key().kind };
     assert_eq!(store.distinct(&voters).await.expect("readable"), Distinct::Exact(10));

@@ -12,12 +12,12 @@ use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;
 
 use super::contract::{adaptive, count, hll, include, set, sketch_of, visitors};
-use crate::redis::connections::{self, line_of_the_guide};
+use crate::redis::connections::{self, guide_line};
 use crate::stores::without_scripts;
 use crate::support::{name, store};
 
 #[tokio::test]
-async fn a_counter_lies_under_the_key_that_is_documented() {
+async fn a_counter_uses_the_documented_key() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     include(&set(&store, "voters"), 0..2).await;
@@ -30,11 +30,11 @@ async fn a_counter_lies_under_the_key_that_is_documented() {
     server.command(&["EXPIRE", "access:adaptive:guests", "1000"]);
     include(&adaptive(&store, "guests", 2), 2..3).await;
     assert_eq!(server.int(&["PFCOUNT", "access:adaptive:guests"]), 3);
-    assert!(server.int(&["TTL", "access:adaptive:guests"]) > 0, "it expires when it would have");
+    assert!(server.int(&["TTL", "access:adaptive:guests"]) > 0, "the expiry is unchanged");
     assert_eq!(server.int(&["DBSIZE"]), 3);
 }
 
-async fn assert_another_type_is_told(server: &RedisServer) {
+async fn assert_wrong_type_is_reported(server: &RedisServer) {
     let store = store(&server.url()).await;
     let (set, hll, adaptive) = (set(&store, "a"), hll(&store, "a"), adaptive(&store, "a", 10));
     for other in [&["RPUSH", "key", "x"][..], &["SET", "key", "no registers"], &["HSET", "key", "a", "b"]] {
@@ -59,19 +59,19 @@ async fn assert_another_type_is_told(server: &RedisServer) {
             let key = format!("access:{counter}:a");
             assert_eq!(error.kind(), &ErrorKind::Malformed { key: key.clone() }, "{error:?}");
             assert!(error.to_string().contains(&key) && std::error::Error::source(&error).is_some());
-            assert_ne!(server.command(&["TYPE", &key]).text().as_deref(), Some("set"), "it is left as it is");
+            assert_ne!(server.command(&["TYPE", &key]).text().as_deref(), Some("set"), "it is unchanged");
         }
     }
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_left_as_it_is_and_named_in_the_error() {
-    assert_another_type_is_told(&RedisServer::start()).await;
-    assert_another_type_is_told(&without_scripts()).await;
+async fn a_key_of_the_wrong_type_is_not_changed_and_named_in_the_error() {
+    assert_wrong_type_is_reported(&RedisServer::start()).await;
+    assert_wrong_type_is_reported(&without_scripts()).await;
 }
 
 #[tokio::test]
-async fn a_set_where_registers_belong_is_not_turned_into_them() {
+async fn a_set_under_a_register_key_is_not_converted() {
     for server in [RedisServer::start(), without_scripts()] {
         let store = store(&server.url()).await;
         server.command(&["SADD", "access:hll:a", "x"]);
@@ -111,7 +111,7 @@ async fn assert_conversion_is_exact(server: &RedisServer) {
         adding.spawn(async move {
             let mut new = 0;
             for some in visitors(n * 20..n * 20 + 150).chunks(7) {
-                let included = counter.include_all(some).await.expect("the store is there");
+                let included = counter.include_all(some).await.expect("the store is available");
                 new += if included.exact { included.new } else { 0 };
             }
             new
@@ -126,17 +126,17 @@ async fn assert_conversion_is_exact(server: &RedisServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_clients_at_once_lose_and_double_nothing_and_convert_once() {
+async fn concurrent_clients_are_exact_and_convert_once() {
     assert_conversion_is_exact(&RedisServer::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_clients_at_once_convert_once_where_scripts_are_refused() {
+async fn concurrent_clients_convert_once_without_scripts() {
     assert_conversion_is_exact(&without_scripts()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_clients_of_one_set_are_told_once_that_an_item_is_new() {
+async fn only_one_of_many_clients_gets_an_item_as_new() {
     let server = RedisServer::start();
     let mut adding = JoinSet::new();
     for _ in 0..4 {
@@ -150,50 +150,50 @@ async fn several_clients_of_one_set_are_told_once_that_an_item_is_new() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_it_did_not_do_is_done_again() {
+async fn commands_rejected_with_a_transient_error_are_retried() {
     for server in [RedisServer::start(), without_scripts()] {
         let proxy = FaultProxy::start(server.address()).await;
         let store = store(&proxy.url()).await;
         let counter = adaptive(&store, "a", 10);
         for (words, n) in [("LOADING Redis is loading", 0), ("BUSY Redis is busy", 1), ("TRYAGAIN Slot", 2)] {
             proxy.reply_with(2, words);
-            assert!(counter.include(n.to_string()).await.expect("it is done in the end"), "{words}");
+            assert!(counter.include(n.to_string()).await.expect("it is finally done"), "{words}");
         }
-        assert_eq!(proxy.answered(), 6);
+        assert_eq!(proxy.replied(), 6);
         assert_eq!(count(&counter).await, Distinct::Exact(3));
     }
 }
 
 #[tokio::test]
-async fn when_the_answer_is_lost_the_error_says_so_and_the_state_is_right_after_another_call() {
+async fn a_lost_reply_is_an_error_and_the_next_call_has_the_right_state() {
     for server in [RedisServer::start(), without_scripts()] {
         let proxy = FaultProxy::start(server.address()).await;
         let store = store(&proxy.url()).await;
         let counter = adaptive(&store, "a", 10);
-        counter.include("ann").await.expect("the store is there");
+        counter.include("ann").await.expect("the store is available");
         proxy.swallow_replies(1);
-        let error = counter.include("bob").await.expect_err("the answer is lost");
+        let error = counter.include("bob").await.expect_err("the reply is lost");
         assert_eq!(error.kind(), &ErrorKind::Unavailable, "{error:?}");
         assert_eq!(proxy.swallowed(), 1);
         // The call with the lost reply already added the item, so it is not new in this call.
         let again = async || counter.include("bob").await.is_ok_and(|new| !new);
-        until("the connection is there again", tests::LIMIT, again).await;
+        until("the client has reconnected", tests::LIMIT, again).await;
         assert_eq!(count(&counter).await, Distinct::Exact(2));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_outlives_connections_that_are_cut() {
+async fn a_read_survives_cut_connections() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     let counter = set(&store, "a");
     include(&counter, 0..100).await;
     for _ in 0..20 {
         // If the client only notices a cut on the next read, this read could otherwise meet two cuts.
-        until("the connection is back", tests::LIMIT, async || counter.count().await.is_ok()).await;
+        until("the client has reconnected", tests::LIMIT, async || counter.count().await.is_ok()).await;
         let (counted, killed) =
             tokio::join!(counter.count(), async { server.command(&["CLIENT", "KILL", "TYPE", "normal"]) });
-        assert_eq!(counted.expect("it is asked again"), Distinct::Exact(100), "{killed:?}");
+        assert_eq!(counted.expect("it is called again"), Distinct::Exact(100), "{killed:?}");
     }
 }
 
@@ -201,7 +201,7 @@ async fn a_read_outlives_connections_that_are_cut() {
 const PAGE: &str = include_str!("../../../counter-core/src/guide/unique.rs");
 
 /// Uses the full API of unique counters.
-async fn use_all(store: &RedisStore) -> Result<(), Error> {
+async fn use_full_api(store: &RedisStore) -> Result<(), Error> {
     let (set, hll, adaptive) = (set(store, "a"), hll(store, "a"), adaptive(store, "a", 2));
     set.include_all(["ann", "bob", "eve"]).await?;
     hll.include_all(["ann", "bob", "eve"]).await?;
@@ -219,28 +219,28 @@ async fn use_all(store: &RedisStore) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
+async fn the_permissions_in_the_guide_are_sufficient_and_necessary() {
     let server = RedisServer::start();
     let set_user = |words: &[String]| {
         assert_eq!(server.command(words).text().as_deref(), Some("OK"), "{words:?}");
     };
     for beginning in ["ACL SETUSER counter", "ACL SETUSER plain"] {
-        set_user(&line_of_the_guide(connections::PAGE, beginning));
-        let words = line_of_the_guide(PAGE, beginning);
+        set_user(&guide_line(connections::PAGE, beginning));
+        let words = guide_line(PAGE, beginning);
         set_user(&words);
         let url = format!("redis://{}:secret@127.0.0.1:{}", words[2], server.port());
         let store = RedisStore::builder().connect(&url).await.expect("an address");
-        use_all(&store).await.expect("nothing else is needed");
+        use_full_api(&store).await.expect("nothing else is needed");
         for right in &words[3..] {
             set_user(&[&words[..3], &[right.replace('+', "-")]].concat());
-            assert!(use_all(&store).await.is_err(), "{right} is needed by {}", words[2]);
+            assert!(use_full_api(&store).await.is_err(), "{right} is needed by {}", words[2]);
             server.command(&["FLUSHALL"]);
             set_user(&words);
         }
-        use_all(&store).await.expect("nothing else is needed");
+        use_full_api(&store).await.expect("nothing else is needed");
         include(&set(&store, "a"), 0..1).await;
         let refused = UniqueDump::new(store.clone()).next().await.expect_err("a dump needs one more");
-        assert_eq!(refused.kind(), &ErrorKind::Refused, "{refused:?}");
+        assert_eq!(refused.kind(), &ErrorKind::Rejected, "{refused:?}");
         set_user(&[&words[..3], &["+scan".to_owned()]].concat());
         assert!(UniqueDump::new(store.clone()).next().await.expect("it is permitted").is_some());
         set(&store, "a").forget().await.expect("it is permitted");
@@ -249,13 +249,13 @@ async fn the_rights_that_the_guide_names_are_enough_and_each_is_needed() {
 
 /// Returns the number of `SSCAN` calls.
 fn scans(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).text().expect("INFO answers text");
+    let stats = server.command(&["INFO", "commandstats"]).text().expect("INFO returns text");
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_sscan:calls=")?.split(',').next());
     line.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
 #[tokio::test]
-async fn a_set_that_is_read_over_a_failover_is_read_whole() {
+async fn a_set_read_during_a_failover_is_complete() {
     let (one, other) = (RedisServer::start(), RedisServer::start());
     let proxy = FaultProxy::start(one.address()).await;
     let through = store(&proxy.url()).await;
@@ -277,7 +277,7 @@ async fn a_set_that_is_read_over_a_failover_is_read_whole() {
             proxy.delay_replies(Duration::ZERO);
         };
         let (contents, ()) = tokio::join!(through.contents(&set, 1_000_000), failover);
-        let Contents::Items(found) = contents.expect("it is read anew") else { panic!("a set has items") };
+        let Contents::Items(found) = contents.expect("it is read again") else { panic!("a set has items") };
         assert_eq!(found.len(), items.len());
     }
 }

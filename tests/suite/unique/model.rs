@@ -62,17 +62,17 @@ impl Counters {
     }
 
     async fn forget(&self) {
-        self.set.forget().await.expect("the store is there");
-        self.hll.forget().await.expect("the store is there");
-        self.adaptive.forget().await.expect("the store is there");
+        self.set.forget().await.expect("the store is available");
+        self.hll.forget().await.expect("the store is available");
+        self.adaptive.forget().await.expect("the store is available");
     }
 
     async fn include(&self, numbers: &[u32]) -> [Included; 3] {
         let items: Vec<_> = numbers.iter().map(|n| visitor(*n)).collect();
         [
-            self.set.include_all(&items).await.expect("the store is there"),
-            self.hll.include_all(&items).await.expect("the store is there"),
-            self.adaptive.include_all(&items).await.expect("the store is there"),
+            self.set.include_all(&items).await.expect("the store is available"),
+            self.hll.include_all(&items).await.expect("the store is available"),
+            self.adaptive.include_all(&items).await.expect("the store is available"),
         ]
     }
 
@@ -134,7 +134,7 @@ async fn compare(store: &(impl UniqueStore + Clone), operations: Vec<Operation>)
                 assert_eq!(counters.include(&numbers).await, model.include(&numbers), "{numbers:?}");
             }
             Operation::Exclude(number) => {
-                let excluded = counters.set.exclude(visitor(number)).await.expect("the store is there");
+                let excluded = counters.set.exclude(visitor(number)).await.expect("the store is available");
                 assert_eq!(excluded, model.set.remove(&number), "{number}");
             }
             Operation::Forget => {
@@ -158,22 +158,22 @@ fn check(cases: u32, store: impl Future<Output = impl UniqueStore + Clone>) {
         runtime.block_on(compare(&store, operations));
         Ok(())
     };
-    TestRunner::new(config).run(&operations(), run).expect("the store does as the model");
+    TestRunner::new(config).run(&operations(), run).expect("the store matches the model");
 }
 
 #[test]
-fn random_operations_in_memory_do_as_their_model() {
+fn random_operations_in_memory_match_the_model() {
     check(256, async { MemoryStore::new() });
 }
 
 #[test]
-fn random_operations_on_redis_do_as_their_model() {
+fn random_operations_on_redis_match_the_model() {
     let server = RedisServer::start();
     check(24, async { store(&server.url()).await });
 }
 
 #[test]
-fn random_operations_on_redis_without_scripts_do_as_their_model() {
+fn random_operations_on_redis_without_scripts_match_the_model() {
     let server = without_scripts();
     check(12, async { store(&server.url()).await });
 }

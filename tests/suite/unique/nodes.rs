@@ -11,7 +11,7 @@ use super::contract::{adaptive, count, include, sketch_of};
 use crate::support::{name, precision};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counters_of_several_nodes_of_a_cluster_are_one_union() {
+async fn counters_on_different_cluster_nodes_form_one_union() {
     let cluster = RedisCluster::start();
     let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
     let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
@@ -36,7 +36,7 @@ async fn counters_of_several_nodes_of_a_cluster_are_one_union() {
     let all = hlls[0].union(&of_hlls).await.expect("readable");
     assert_eq!(all.items(), sketch_of(0..550).estimate());
     let adaptive = adaptive(&store, "all", 200);
-    adaptive.merge(&[of_sets, of_hlls].concat()).await.expect("the cluster takes it");
+    adaptive.merge(&[of_sets, of_hlls].concat()).await.expect("the cluster accepts it");
     assert_eq!(count(&adaptive).await.items(), sketch_of(0..550).estimate());
 
     // The slot moves, so the call has to follow the redirection.

@@ -10,7 +10,7 @@ use super::contract::{adaptive, count, hll, include, set, sketch_of, visitor};
 use crate::stores::{databases, sql};
 
 #[tokio::test]
-async fn processes_that_take_a_counter_over_its_threshold_at_once_lose_nothing() {
+async fn concurrent_processes_crossing_the_threshold_lose_no_items() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
@@ -37,7 +37,7 @@ async fn processes_that_take_a_counter_over_its_threshold_at_once_lose_nothing()
 }
 
 #[tokio::test]
-async fn a_threshold_that_is_lowered_makes_a_sketch_of_what_is_known_already() {
+async fn lowering_the_threshold_converts_existing_items_to_a_sketch() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
@@ -49,25 +49,25 @@ async fn a_threshold_that_is_lowered_makes_a_sketch_of_what_is_known_already() {
 }
 
 #[tokio::test]
-async fn a_set_of_many_pages_is_removed_and_one_that_is_emptied_begins_anew() {
+async fn large_sets_are_removed_and_emptied_sets_start_from_zero() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
         let voters = set(&store, "voters");
         assert_eq!(include(&voters, 0..20_500).await, 20_500);
-        voters.forget().await.expect("the store is there");
+        voters.forget().await.expect("the store is available");
         assert_eq!(count(&voters).await, Distinct::Exact(0), "{url}");
         assert_eq!(include(&voters, 0..2).await, 2);
         for of in 0..2 {
-            assert!(voters.exclude(visitor(of)).await.expect("the store is there"));
+            assert!(voters.exclude(visitor(of)).await.expect("the store is available"));
         }
-        assert!(!voters.exclude(visitor(0)).await.expect("the store is there"));
+        assert!(!voters.exclude(visitor(0)).await.expect("the store is available"));
         assert_eq!(include(&voters, 0..3).await, 3);
     }
 }
 
 #[tokio::test]
-async fn registers_lie_there_as_redis_has_them_and_what_is_none_is_told() {
+async fn registers_use_the_redis_format_and_invalid_ones_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = format!("sqlite:{}", folder.path().join("counts.db").display());
     let (store, file) = (sql(&url).await, SqlitePool::connect(&url).await.expect("a file"));

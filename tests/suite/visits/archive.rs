@@ -17,12 +17,12 @@ use counter_core::{Precisions, Sample, Store, Timestamp};
 use crate::support::{always, name, precision, unix};
 
 /// Builds precisions from pairs of a width and a number of retained samples.
-fn kept<const N: usize>(kept: [(u32, u32); N]) -> Precisions {
+fn retained<const N: usize>(retained: [(u32, u32); N]) -> Precisions {
     let retention = |(width, samples)| Retention {
         precision: precision(width),
         samples: NonZeroU32::new(samples).expect("not 0"),
     };
-    Precisions::new(kept.map(retention)).expect("a set")
+    Precisions::new(retained.map(retention)).expect("a set")
 }
 
 /// Sends hits like a process would, with a new fence.
@@ -44,7 +44,7 @@ async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: 
             adds: Adds::Hits,
             witness: None,
         };
-        let outcome = store.apply(&batch).await.expect("the store is there");
+        let outcome = store.apply(&batch).await.expect("the store is available");
         assert!(matches!(outcome, ApplyOutcome::Applied(_)), "{outcome:?}");
     }
 }
@@ -52,7 +52,7 @@ async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: 
 async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
     let counter = [name(counter)];
     let mut readings =
-        store.samples(&counter, precision(width), always(), 120).await.expect("the store is there");
+        store.samples(&counter, precision(width), always(), 120).await.expect("the store is available");
     let reading = readings.remove(0).expect("readable");
     assert_eq!(reading.unreadable, None);
     reading.samples.into_iter().map(|Sample { start, count }| (start.as_unix(), count)).collect()
@@ -60,18 +60,18 @@ async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64
 
 async fn sketch(store: &impl Store, counter: &str, width: u32, start: u64) -> Sketch {
     let bucket = Bucket { precision: precision(width), start: unix(start) };
-    let mut sketches = store.sketches(&[name(counter)], &[bucket]).await.expect("the store is there");
+    let mut sketches = store.sketches(&[name(counter)], &[bucket]).await.expect("the store is available");
     sketches.remove(0).remove(0).expect("readable")
 }
 
 async fn lifetime(store: &impl Store, counter: &str) -> u64 {
-    store.lifetimes(&[name(counter)]).await.expect("the store is there").remove(0).expect("readable")
+    store.lifetimes(&[name(counter)]).await.expect("the store is available").remove(0).expect("readable")
 }
 
 /// Cleans each shard.
-async fn clean(store: &impl Store, now: Timestamp, kept: &Precisions) {
+async fn clean(store: &impl Store, now: Timestamp, retained: &Precisions) {
     for shard in store.shards().iter() {
-        while store.clean(shard, now, kept).await.expect("the store is there").more {}
+        while store.clean(shard, now, retained).await.expect("the store is available").more {}
     }
-    store.adopt(Shard::default(), None, kept).await.expect("the store is there");
+    store.adopt(Shard::default(), None, retained).await.expect("the store is available");
 }

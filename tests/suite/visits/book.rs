@@ -24,7 +24,7 @@ async fn record(counters: &mut Counters, hits: &[(u64, u32)]) {
         let weight = NonZeroU32::new(*weight).expect("not 0");
         recorder.record_at(recorder.counter("hits"), None, Timestamp::from_unix(*at), weight);
     }
-    counters.flush().await.expect("the store is there");
+    counters.flush().await.expect("the store is available");
 }
 
 fn book_update(server: &RedisServer, counter: &str, count: u64, now: u64) {
@@ -65,12 +65,12 @@ fn now() -> u64 {
 
 /// A time in the distant past. A cleaner does not trust a clock that is ahead of the server clock, so "later"
 /// must be in the past too.
-fn long_ago() -> u64 {
+fn distant_past() -> u64 {
     now() - 200 * 86_400
 }
 
 #[tokio::test]
-async fn the_keys_are_the_book_s() {
+async fn the_keys_match_the_book() {
     let server = RedisServer::start();
     let mut counters = counters(&server).await;
     let now = now();
@@ -107,7 +107,7 @@ async fn both_programs_add_to_the_same_counters() {
 }
 
 #[tokio::test]
-async fn the_other_program_cleans_what_is_written_here() {
+async fn the_other_program_cleans_our_data() {
     let server = RedisServer::start();
     let mut counters = counters(&server).await;
     let now = now();
@@ -124,18 +124,21 @@ async fn the_other_program_cleans_what_is_written_here() {
 }
 
 #[tokio::test]
-async fn what_the_other_program_wrote_is_read_and_cleaned_here() {
+async fn data_of_the_other_program_is_read_and_cleaned() {
     let server = RedisServer::start();
     let counters = counters(&server).await;
     let stats = counters.stats();
-    let now = long_ago();
+    let now = distant_past();
     for second in 0..200 {
         book_update(&server, "theirs", 2, now - second);
     }
     let series = stats.series(&name("theirs"), precision(1), recent(now, 1000)).await.expect("readable");
     assert_eq!((series.samples.len(), series.total()), (200, 400));
     let known = stats.list_counters(None, 10).await.expect("readable").counters;
-    assert_eq!(known, [(name("theirs"), Precisions::default().iter().map(|kept| kept.precision).collect())]);
+    assert_eq!(
+        known,
+        [(name("theirs"), Precisions::default().iter().map(|retained| retained.precision).collect())]
+    );
 
     let (_, mut cleaner) = counters.into_parts();
     cleaner.clean_once(Timestamp::from_unix(now)).await.expect("cleans");
@@ -148,10 +151,11 @@ async fn what_the_other_program_wrote_is_read_and_cleaned_here() {
 }
 
 #[tokio::test]
-async fn both_cleaners_at_once_leave_what_is_kept() {
+async fn both_cleaners_together_keep_retained_data() {
     let server = RedisServer::start();
     let counters = counters(&server).await;
-    let (store, now) = (store_in(&server.url(), "".parse().expect("the empty namespace")).await, long_ago());
+    let (store, now) =
+        (store_in(&server.url(), "".parse().expect("the empty namespace")).await, distant_past());
     for second in 0..110 {
         count_at(&store, &["hits".to_owned()], Timestamp::from_unix(now - second)).await;
     }

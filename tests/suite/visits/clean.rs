@@ -13,7 +13,7 @@ use crate::stores::without_scripts;
 use crate::support::{always, count_at, name, precision, samples_of, store, unix};
 
 /// Start of a day in the distant past.
-const DAY: u64 = 1_585_872_000;
+const START_OF_DAY: u64 = 1_585_872_000;
 
 async fn cleaner(url: &str) -> Cleaner {
     let counters = Counters::builder(store(url).await).clean_interval(Duration::from_millis(20));
@@ -25,7 +25,8 @@ fn write_minutes(server: &RedisServer, counter: &str, minutes: std::ops::Range<u
     server.int(&["ZADD", "access:known:", "0", &format!("60:{counter}")]);
     let key = format!("access:count:60:{counter}");
     for chunk in minutes.collect::<Vec<_>>().chunks(1000) {
-        let pairs = chunk.iter().flat_map(|minute| [(DAY + 60 * minute).to_string(), "1".to_owned()]);
+        let pairs =
+            chunk.iter().flat_map(|minute| [(START_OF_DAY + 60 * minute).to_string(), "1".to_owned()]);
         let words: Vec<_> = ["HSET".to_owned(), key.clone()].into_iter().chain(pairs).collect();
         server.int(&words);
     }
@@ -39,12 +40,12 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn several_cleaners_at_once_remove_each_sample_once() {
+async fn concurrent_cleaners_remove_each_sample_once() {
     let server = RedisServer::start();
     for counter in 0..40 {
         write_minutes(&server, &format!("c{counter}"), 0..300);
     }
-    let now = unix(DAY + 60 * 299);
+    let now = unix(START_OF_DAY + 60 * 299);
     let mut cleaning = Vec::new();
     for _ in 0..4 {
         let mut cleaner = cleaner(&server.url()).await;
@@ -60,9 +61,9 @@ async fn several_cleaners_at_once_remove_each_sample_once() {
 }
 
 #[tokio::test]
-async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
+async fn a_counter_written_while_it_is_removed_stays_known_and_complete() {
     let server = RedisServer::start();
-    let now = unix(DAY);
+    let now = unix(START_OF_DAY);
     // Each batch adds samples of a second, but the cleaners are a day ahead and will immediately remove
     // these.
     let ahead = now.plus(100_000);
@@ -82,7 +83,7 @@ async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
     for cleaner in cleaners {
         cleaner.await.expect("no panic");
     }
-    for width in Precisions::default().iter().map(|kept| kept.precision) {
+    for width in Precisions::default().iter().map(|retained| retained.precision) {
         for counter in 0..5 {
             let member = format!("{width}:c{counter}");
             let fields = server.int(&["HLEN", &format!("access:count:{member}")]);
@@ -99,10 +100,10 @@ async fn a_counter_that_is_written_while_it_is_removed_stays_known_and_whole() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_due_nothing_is_read() {
+async fn a_cleaner_without_due_buckets_reads_nothing() {
     let server = RedisServer::start();
     let mut cleaner = cleaner(&server.url()).await;
-    let now = unix(DAY);
+    let now = unix(START_OF_DAY);
     let counters: Vec<_> = (0..500).map(|counter| format!("c{counter}")).collect();
     count_at(&store(&server.url()).await, &counters, now).await;
     cleaner.clean_once(now).await.expect("cleans");
@@ -116,10 +117,10 @@ async fn where_nothing_is_due_nothing_is_read() {
 }
 
 #[tokio::test]
-async fn a_day_bucket_is_looked_at_once_a_day() {
+async fn a_day_bucket_is_checked_once_a_day() {
     let server = RedisServer::start();
     let mut cleaner = cleaner(&server.url()).await;
-    let (store, today) = (store(&server.url()).await, precision(86_400).bucket(unix(DAY)));
+    let (store, today) = (store(&server.url()).await, precision(86_400).bucket(unix(START_OF_DAY)));
     for days_ago in [119, 60, 0] {
         count_at(&store, &["c".to_owned()], today.start.minus(86_400 * days_ago)).await;
     }
@@ -141,13 +142,13 @@ async fn a_day_bucket_is_looked_at_once_a_day() {
 }
 
 #[tokio::test]
-async fn a_counter_with_few_hits_is_looked_at_when_it_has_something_to_lose() {
+async fn a_rarely_hit_counter_is_checked_only_when_samples_expire() {
     let server = RedisServer::start();
     for minute in [0, 1, 50, 90] {
         write_minutes(&server, "rare", minute..minute + 1);
     }
     let mut cleaner = cleaner(&server.url()).await;
-    let at = |minute: u64| unix(DAY + 60 * minute);
+    let at = |minute: u64| unix(START_OF_DAY + 60 * minute);
     for minute in 120..=122 {
         cleaner.clean_once(at(minute)).await.expect("cleans");
     }
@@ -167,13 +168,19 @@ async fn one_call_removes_a_bounded_number_of_samples() {
     write_minutes(&server, "large", 0..50_000);
     write_minutes(&server, "small", 0..10);
     let store = store(&server.url()).await;
-    let kept = Precisions::default();
-    let now = unix(DAY + 60 * 49_999);
-    assert_eq!(store.adopt(Shard::default(), None, &kept).await.expect("walks"), Some("60:large".to_owned()));
-    assert_eq!(store.adopt(Shard::default(), Some("60:large".to_owned()), &kept).await.expect("walks"), None);
+    let retained = Precisions::default();
+    let now = unix(START_OF_DAY + 60 * 49_999);
+    assert_eq!(
+        store.adopt(Shard::default(), None, &retained).await.expect("walks"),
+        Some("60:large".to_owned())
+    );
+    assert_eq!(
+        store.adopt(Shard::default(), Some("60:large".to_owned()), &retained).await.expect("walks"),
+        None
+    );
     let (mut calls, mut removed) = (0, 0);
     loop {
-        let some = store.clean(Shard::default(), now, &kept).await.expect("cleans");
+        let some = store.clean(Shard::default(), now, &retained).await.expect("cleans");
         assert!(some.samples <= 2000, "{}", some.samples);
         (calls, removed) = (calls + 1, removed + some.samples);
         if !some.more {
@@ -186,13 +193,13 @@ async fn one_call_removes_a_bounded_number_of_samples() {
 }
 
 #[tokio::test]
-async fn what_a_longer_retention_left_is_found() {
+async fn samples_left_by_a_longer_retention_are_removed() {
     let server = RedisServer::start();
     write_minutes(&server, "a", 0..600);
     let store = store(&server.url()).await;
     let samples = |n| Precisions::default().samples(NonZeroU32::new(n).expect("not 0"));
     store.adopt(Shard::default(), None, &samples(500)).await.expect("walks");
-    let now = unix(DAY + 60 * 599);
+    let now = unix(START_OF_DAY + 60 * 599);
     store.clean(Shard::default(), now, &samples(500)).await.expect("cleans");
     assert_eq!(server.int(&["HLEN", "access:count:60:a"]), 500);
     let later = now.plus(60);
@@ -201,7 +208,7 @@ async fn what_a_longer_retention_left_is_found() {
 }
 
 #[tokio::test]
-async fn what_is_no_counter_does_not_stop_the_cleaner() {
+async fn invalid_counters_do_not_stop_the_cleaner() {
     let server = RedisServer::start();
     for member in [
         "nonsense",
@@ -221,14 +228,14 @@ async fn what_is_no_counter_does_not_stop_the_cleaner() {
     server.int(&["ZADD", "access:known:", "0", "60:odd"]);
     write_minutes(&server, "zz", 0..1);
     let mut cleaner = cleaner(&server.url()).await;
-    let cleaned = cleaner.clean_once(unix(DAY + 60 * 500)).await.expect("cleans");
+    let cleaned = cleaner.clean_once(unix(START_OF_DAY + 60 * 500)).await.expect("cleans");
     assert_eq!((cleaned.samples, cleaned.counters), (2, 3));
     assert_eq!(server.strings(&["HKEYS", "access:count:60:odd"]), ["not a start"]);
     assert_eq!(server.bytes(&["GET", "access:count:60:text"]), Some(b"not a hash".to_vec()));
 }
 
 #[tokio::test]
-async fn what_is_no_text_keeps_nothing_from_being_cleaned() {
+async fn non_utf8_members_do_not_stop_the_cleaner() {
     for server in [RedisServer::start(), without_scripts()] {
         for key in ["access:known:", "access:due"] {
             let words: [&[u8]; 4] = [b"ZADD", key.as_bytes(), b"1", b"60:\xf0\x01x"];
@@ -241,12 +248,12 @@ async fn what_is_no_text_keeps_nothing_from_being_cleaned() {
         let words: [&[u8]; 4] = [b"HSET", b"access:count:60:a", b"\xff", b"1"];
         server.int(&words);
         let mut cleaner = cleaner(&server.url()).await;
-        assert_eq!(cleaner.clean_once(unix(DAY + 60 * 500)).await.expect("cleans").samples, 1);
+        assert_eq!(cleaner.clean_once(unix(START_OF_DAY + 60 * 500)).await.expect("cleans").samples, 1);
     }
 }
 
 #[tokio::test]
-async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
+async fn the_loop_continues_after_an_error_and_ends_at_shutdown() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let mut cleaner = cleaner(&proxy.url()).await;
@@ -254,7 +261,7 @@ async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
     let running = tokio::spawn(async move { cleaner.run(async { drop(stopped.await) }).await });
     let connections = proxy.connections();
     proxy.refuse(true);
-    until("the cleaner is refused", tests::LIMIT, async || proxy.connections() > connections).await;
+    until("the cleaner is rejected", tests::LIMIT, async || proxy.connections() > connections).await;
     write_minutes(&server, "a", 0..1);
     server.int(&["ZADD", "access:due", "1", "60:a"]);
     assert_eq!(server.int(&["EXISTS", "access:count:60:a"]), 1);
@@ -266,7 +273,7 @@ async fn an_error_does_not_end_the_loop_and_the_shutdown_does() {
 }
 
 #[test]
-fn forgetting_takes_little_memory_however_many_buckets_visitors_have() {
+fn forgetting_uses_bounded_memory_for_any_number_of_buckets() {
     let server = RedisServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let second = Retention { precision: precision(1), samples: NonZeroU32::new(200_000).expect("not 0") };
@@ -276,7 +283,7 @@ fn forgetting_takes_little_memory_however_many_buckets_visitors_have() {
     server.command(&["SET", &old, "forgotten"]);
     let store = runtime.block_on(store(&server.url()));
     let taken = allocation_counter::measure(|| {
-        runtime.block_on(store.forget(&name("a"), &grid, now)).expect("the server is there");
+        runtime.block_on(store.forget(&name("a"), &grid, now)).expect("the server is available");
     });
     assert_eq!(server.int(&["EXISTS", &old]), 0);
     assert!(taken.bytes_max < 5_000_000, "{taken:?}");

@@ -23,44 +23,44 @@ use crate::support::{always, name, precision, samples_of, unix};
 stores::on! {
     [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
     {
-        a_batch_counts_in_every_precision_from_its_finest_on
-        a_batch_sent_again_counts_once
-        a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing
-        a_gap_that_is_accepted_closes
-        a_sequence_that_another_incarnation_took_is_a_conflict
+        a_batch_counts_in_every_precision_from_the_finest
+        a_batch_sent_twice_counts_once
+        a_batch_after_a_missing_batch_is_a_gap_and_changes_nothing
+        an_accepted_gap_closes
+        a_sequence_used_by_another_incarnation_is_a_conflict
         a_fence_is_not_created_over_another
-        a_fence_is_created_only_where_the_store_shows_the_expected_witness
+        a_fence_is_created_only_with_the_expected_witness
         writers_do_not_fence_each_other
-        a_counter_that_begins_is_told_whenever_nothing_of_it_was_there
+        a_new_counter_is_reported_if_no_data_existed
         visitors_are_a_union_over_counters_and_buckets
         visitors_count_in_every_visitor_precision
-        visitors_of_many_counters_are_counted_for_each_in_their_order
-        sketches_of_many_counters_come_in_their_order
-        one_answer_has_a_bounded_number_of_sketches_and_at_least_a_bucket
-        a_read_takes_the_buckets_of_its_range_ascending
-        known_counters_come_in_pages_by_name
-        counters_are_contained_where_they_have_samples_of_one_of_the_precisions
-        cleaning_removes_what_left_retention_and_nothing_else
+        visitor_counts_of_many_counters_come_in_request_order
+        sketches_of_many_counters_come_in_request_order
+        a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket
+        a_read_returns_the_buckets_in_range_in_ascending_order
+        known_counters_are_paged_by_name
+        a_counter_is_contained_if_it_has_samples_in_any_given_precision
+        cleaning_removes_only_samples_past_retention
         cleaning_forgets_a_counter_with_its_last_sample
         a_counter_that_returns_is_known_and_cleaned_again
-        counts_of_days_are_kept_when_those_of_seconds_go
-        the_salt_of_an_epoch_is_the_first_that_was_offered
-        a_salt_that_expired_is_forgotten
-        a_lifetime_is_the_sum_of_all_and_outlives_cleaning
+        day_counts_are_retained_after_second_counts_expire
+        the_salt_of_an_epoch_is_the_first_candidate
+        an_expired_salt_is_forgotten
+        a_lifetime_is_the_sum_of_all_hits_and_survives_cleaning
         the_lifetime_of_a_label_value_ends_with_its_last_sample
-        a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew
-        several_counters_are_read_in_their_order_however_wide_the_range
-        names_that_differ_in_a_byte_are_different_counters
-        a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
-        samples_are_added_to_one_precision_and_to_no_lifetime
-        samples_that_were_added_are_known_and_cleaned
+        a_forgotten_counter_is_removed_everywhere_and_starts_from_zero
+        counters_are_read_in_request_order_for_any_range
+        names_that_differ_in_one_byte_are_different_counters
+        an_out_of_range_count_is_rejected_and_the_rest_is_applied
+        samples_are_added_to_one_precision_but_not_to_lifetimes
+        added_samples_are_known_and_cleaned
         visitors_are_added_to_one_precision
-        lifetimes_are_added_to_no_bucket
-        what_is_added_beside_hits_adds_up
-        counters_with_a_lifetime_are_listed_also_where_no_samples_are_left
-        a_lifetime_that_is_added_ends_at_its_range
-        what_is_far_ahead_of_the_clock_is_refused
-        hits_that_no_precision_keeps_add_to_the_lifetime_only
+        added_lifetimes_do_not_change_buckets
+        additions_and_hits_add_up
+        counters_with_a_lifetime_are_listed_even_without_samples
+        an_added_lifetime_saturates_at_the_maximum
+        hits_far_ahead_of_the_clock_are_rejected
+        hits_past_every_retention_add_only_to_the_lifetime
     }
 }
 
@@ -103,9 +103,9 @@ fn visits(writer: WriterId, sequence: u64, sketches: Vec<VisitorCell>) -> Batch 
 }
 
 async fn send(store: &impl Store, batch: &Batch) {
-    let verdict = store.apply(batch).await.expect("the store is there");
+    let verdict = store.apply(batch).await.expect("the store is available");
     let ApplyOutcome::Applied(remarks) = verdict else { panic!("{verdict:?}") };
-    assert!(remarks.iter().all(|remark| matches!(remark, Remark::Began { .. })), "{remarks:?}");
+    assert!(remarks.iter().all(|remark| matches!(remark, Remark::NewLifetime { .. })), "{remarks:?}");
 }
 
 async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
@@ -134,7 +134,7 @@ async fn clean(store: &impl Store, now: u64) -> (u64, u64) {
         let some = store
             .clean(Shard::default(), unix(now), &Grid::default().counts)
             .await
-            .expect("the store is there");
+            .expect("the store is available");
         samples += some.samples;
         counters += some.counters;
         if !some.more {
@@ -143,7 +143,7 @@ async fn clean(store: &impl Store, now: u64) -> (u64, u64) {
     }
 }
 
-async fn a_batch_counts_in_every_precision_from_its_finest_on(store: impl Store + Clone) {
+async fn a_batch_counts_in_every_precision_from_the_finest(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 12), cell("a", T + 1, 60, 5)])).await;
     assert_eq!(samples(&store, "a", 1).await, [(T, 12)]);
@@ -156,7 +156,7 @@ async fn a_batch_counts_in_every_precision_from_its_finest_on(store: impl Store 
     assert_eq!(samples(&store, "b", 60).await, []);
 }
 
-async fn a_batch_sent_again_counts_once(store: impl Store + Clone) {
+async fn a_batch_sent_twice_counts_once(store: impl Store + Clone) {
     let writer = WriterId::random();
     let first = batch(writer, 1, vec![cell("a", T, 1, 1)]);
     let second = batch(writer, 2, vec![cell("a", T, 1, 10)]);
@@ -166,19 +166,22 @@ async fn a_batch_sent_again_counts_once(store: impl Store + Clone) {
     assert_eq!(samples(&store, "a", 1).await, [(T, 11)]);
 }
 
-async fn a_batch_after_one_that_is_missing_is_a_gap_and_changes_nothing(store: impl Store + Clone) {
+async fn a_batch_after_a_missing_batch_is_a_gap_and_changes_nothing(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     let third = batch(writer, 3, vec![cell("a", T, 1, 100)]);
     let found = StoredFence { sequence: 1, ..StoredFence::default() };
-    assert_eq!(store.apply(&third).await.expect("the store is there"), ApplyOutcome::SequenceGap { found });
+    assert_eq!(
+        store.apply(&third).await.expect("the store is available"),
+        ApplyOutcome::SequenceGap { found }
+    );
     assert_eq!(samples(&store, "a", 1).await, [(T, 1)]);
     send(&store, &batch(writer, 2, vec![cell("a", T, 1, 10)])).await;
     send(&store, &third).await;
     assert_eq!(samples(&store, "a", 1).await, [(T, 111)]);
 }
 
-async fn a_gap_that_is_accepted_closes(store: impl Store + Clone) {
+async fn an_accepted_gap_closes(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     let mut fifth = batch(writer, 5, vec![cell("a", T, 1, 100)]);
@@ -193,11 +196,11 @@ fn cut_by(incarnation: u64, batch: Batch) -> Batch {
     Batch { fence: Fence { kind, ..batch.fence }, ..batch }
 }
 
-async fn a_sequence_that_another_incarnation_took_is_a_conflict(store: impl Store + Clone) {
+async fn a_sequence_used_by_another_incarnation_is_a_conflict(store: impl Store + Clone) {
     let writer = WriterId::random();
     let one = |sequence, count| cut_by(1, batch(writer, sequence, vec![cell("a", T, 1, count)]));
     let other = |sequence, count| cut_by(2, batch(writer, sequence, vec![cell("a", T, 1, count)]));
-    let apply = async |batch: Batch| store.apply(&batch).await.expect("the store is there");
+    let apply = async |batch: Batch| store.apply(&batch).await.expect("the store is available");
     send(&store, &one(1, 1)).await;
     send(&store, &other(2, 10)).await;
     let incarnation = Incarnation::from_bits(2);
@@ -222,16 +225,16 @@ async fn a_fence_is_not_created_over_another(store: impl Store + Clone) {
     };
     send(&store, &opening(1)).await;
     let found = StoredFence { sequence: 2, ..StoredFence::default() };
-    let answer = store.apply(&opening(5)).await.expect("the store is there");
+    let answer = store.apply(&opening(5)).await.expect("the store is available");
     assert_eq!(answer, ApplyOutcome::SequenceGap { found });
     send(&store, &batch(writer, 3, vec![cell("a", T, 1, 10)])).await;
     assert_eq!(samples(&store, "a", 1).await, [(T, 11)]);
 }
 
-async fn a_fence_is_created_only_where_the_store_shows_the_expected_witness(store: impl Store + Clone) {
+async fn a_fence_is_created_only_with_the_expected_witness(store: impl Store + Clone) {
     send(&store, &batch(WriterId::random(), 1, Vec::new())).await;
     let writer = WriterId::random();
-    let Some(shown) = store.witness(Shard::default(), writer).await.expect("the store is there") else {
+    let Some(shown) = store.witness(Shard::default(), writer).await.expect("the store is available") else {
         return; // This store can't lose a fence without the data.
     };
     let opening = |witness| {
@@ -243,7 +246,7 @@ async fn a_fence_is_created_only_where_the_store_shows_the_expected_witness(stor
         Witness { data: Some("other".to_owned()), ..shown.clone() },
         Witness { listed: true, ..shown.clone() },
     ] {
-        let answer = store.apply(&opening(other)).await.expect("the store is there");
+        let answer = store.apply(&opening(other)).await.expect("the store is available");
         assert_eq!(answer, ApplyOutcome::SequenceGap { found: StoredFence::default() });
     }
     send(&store, &opening(shown)).await;
@@ -258,22 +261,25 @@ async fn writers_do_not_fence_each_other(store: impl Store + Clone) {
     assert_eq!(samples(&store, "a", 1).await, [(T, 3)]);
 }
 
-async fn a_counter_that_begins_is_told_whenever_nothing_of_it_was_there(store: impl Store + Clone) {
+async fn a_new_counter_is_reported_if_no_data_existed(store: impl Store + Clone) {
     let writer = WriterId::random();
     let mut sequence = 0;
     let mut began = async |counters: &[&str]| {
         sequence += 1;
         let cells = counters.iter().map(|counter| cell(counter, T, 1, 1)).collect();
-        let verdict = store.apply(&batch(writer, sequence, cells)).await.expect("the store is there");
+        let verdict = store.apply(&batch(writer, sequence, cells)).await.expect("the store is available");
         let ApplyOutcome::Applied(mut remarks) = verdict else { panic!("{verdict:?}") };
         remarks.sort_by_key(|remark| format!("{remark:?}"));
         remarks
     };
-    assert_eq!(began(&["a"]).await, [Remark::Began { cell: 0 }]);
-    assert_eq!(began(&["a", "b", "c"]).await, [Remark::Began { cell: 1 }, Remark::Began { cell: 2 }]);
+    assert_eq!(began(&["a"]).await, [Remark::NewLifetime { cell: 0 }]);
+    assert_eq!(
+        began(&["a", "b", "c"]).await,
+        [Remark::NewLifetime { cell: 1 }, Remark::NewLifetime { cell: 2 }]
+    );
     assert_eq!(began(&["a", "b", "c"]).await, []);
-    store.forget(&name("b"), &Grid::default(), unix(T)).await.expect("the store is there");
-    assert_eq!(began(&["a", "b", "c"]).await, [Remark::Began { cell: 1 }]);
+    store.forget(&name("b"), &Grid::default(), unix(T)).await.expect("the store is available");
+    assert_eq!(began(&["a", "b", "c"]).await, [Remark::NewLifetime { cell: 1 }]);
 }
 
 async fn visitors_are_a_union_over_counters_and_buckets(store: impl Store + Clone) {
@@ -306,7 +312,7 @@ async fn visitors_count_in_every_visitor_precision(store: impl Store + Clone) {
     assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 20);
 }
 
-async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: impl Store + Clone) {
+async fn visitor_counts_of_many_counters_come_in_request_order(store: impl Store + Clone) {
     let now = unix_now();
     let hour = now - now % 3600;
     let sketches = vec![
@@ -346,7 +352,7 @@ async fn visitors_of_many_counters_are_counted_for_each_in_their_order(store: im
     assert_eq!(none, [const { Vec::new() }; 4]);
 }
 
-async fn sketches_of_many_counters_come_in_their_order(store: impl Store + Clone) {
+async fn sketches_of_many_counters_come_in_request_order(store: impl Store + Clone) {
     // Visitors of buckets that are past retention are not stored.
     let hour = unix_now() / 3600 * 3600;
     let of = |n: u32, at: u64| seen(&format!("c{n}"), at, n..2 * n);
@@ -370,7 +376,7 @@ async fn sketches_of_many_counters_come_in_their_order(store: impl Store + Clone
     }
 }
 
-async fn one_answer_has_a_bounded_number_of_sketches_and_at_least_a_bucket(store: impl Store + Clone) {
+async fn a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket(store: impl Store + Clone) {
     let hour = unix_now() / 3600 * 3600;
     let hours: Vec<_> = (0..4).map(|ago| hour - 3600 * ago).collect();
     let names: Vec<_> = (0..300).map(|n| format!("c{n}")).collect();
@@ -406,7 +412,7 @@ async fn sketches_of(
     sketches
 }
 
-async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clone) {
+async fn a_read_returns_the_buckets_in_range_in_ascending_order(store: impl Store + Clone) {
     let cells = (0..100).rev().map(|second| cell("a", T + second, 1, second + 1)).collect();
     send(&store, &batch(WriterId::random(), 1, cells)).await;
     let range = unix(T + 10)..unix(T + 13);
@@ -415,7 +421,7 @@ async fn a_read_takes_the_buckets_of_its_range_ascending(store: impl Store + Clo
     assert_eq!(samples.concat(), expected);
 }
 
-async fn counters_are_contained_where_they_have_samples_of_one_of_the_precisions(store: impl Store + Clone) {
+async fn a_counter_is_contained_if_it_has_samples_in_any_given_precision(store: impl Store + Clone) {
     let cells = ["b", "a:b", "é"].map(|counter| cell(counter, T, 60, 1));
     send(&store, &batch(WriterId::random(), 1, cells.into())).await;
     send(&store, &batch(WriterId::random(), 1, vec![cell("seconds", T, 1, 1)])).await;
@@ -432,7 +438,7 @@ async fn counters_are_contained_where_they_have_samples_of_one_of_the_precisions
     assert_eq!(contained(&[], &[60]).await, [false; 0]);
 }
 
-async fn known_counters_come_in_pages_by_name(store: impl Store + Clone) {
+async fn known_counters_are_paged_by_name(store: impl Store + Clone) {
     let names = ["b", "a", "/articles/{id}", "a:b", "é", "zz"];
     let cells = names.iter().map(|counter| cell(counter, T, 60, 1)).collect();
     send(&store, &batch(WriterId::random(), 1, cells)).await;
@@ -451,7 +457,7 @@ async fn known_counters_come_in_pages_by_name(store: impl Store + Clone) {
     assert_eq!(page("ê", 9).await, Vec::<String>::new());
 }
 
-async fn cleaning_removes_what_left_retention_and_nothing_else(store: impl Store + Clone) {
+async fn cleaning_removes_only_samples_past_retention(store: impl Store + Clone) {
     // Aligned to a day, so that only the precisions of seconds, 5 seconds and minutes have expired samples.
     let day = 1_585_872_000;
     let cells = (0..10_000).map(|second| cell("a", day + second, 1, 1)).collect::<Vec<_>>();
@@ -494,14 +500,14 @@ async fn a_counter_that_returns_is_known_and_cleaned_again(store: impl Store + C
     assert!(!known(&store).await.contains("1:a"));
 }
 
-async fn counts_of_days_are_kept_when_those_of_seconds_go(store: impl Store + Clone) {
+async fn day_counts_are_retained_after_second_counts_expire(store: impl Store + Clone) {
     send(&store, &batch(WriterId::random(), 1, vec![cell("a", T, 1, 7)])).await;
     clean(&store, T + 30 * 86_400).await;
     assert_eq!(known(&store).await, BTreeSet::from(["86400:a".to_owned()]));
     assert_eq!(samples(&store, "a", 86_400).await, [(1_585_872_000, 7)]);
 }
 
-async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store + Clone) {
+async fn the_salt_of_an_epoch_is_the_first_candidate(store: impl Store + Clone) {
     let now = Timestamp::now();
     let (day, hour) = (precision(86_400).bucket(now), precision(3600).bucket(now));
     let expiry = now.plus(1000);
@@ -514,15 +520,16 @@ async fn the_salt_of_an_epoch_is_the_first_that_was_offered(store: impl Store + 
         (day, [4; 16], first),
         (hour, first, [3; 16]),
     ] {
-        assert_eq!(store.salt(epoch, candidate, expiry).await.expect("the store is there"), kept);
+        assert_eq!(store.salt(epoch, candidate, expiry).await.expect("the store is available"), kept);
     }
 }
 
-async fn a_salt_that_expired_is_forgotten(store: impl Store + Clone) {
+async fn an_expired_salt_is_forgotten(store: impl Store + Clone) {
     let now = Timestamp::now();
     let epoch = precision(1).bucket(now);
-    let salt =
-        async |candidate| store.salt(epoch, [candidate; 16], now.plus(2)).await.expect("the store is there");
+    let salt = async |candidate| {
+        store.salt(epoch, [candidate; 16], now.plus(2)).await.expect("the store is available")
+    };
     salt(1).await;
     until("the salt expired", tests::LIMIT, async || salt(2).await == [2; 16]).await;
 }
@@ -537,7 +544,7 @@ async fn lifetimes(store: &impl Store, counters: &[&str]) -> Vec<u64> {
     totals.into_iter().map(|total| total.expect("a total")).collect()
 }
 
-async fn a_lifetime_is_the_sum_of_all_and_outlives_cleaning(store: impl Store + Clone) {
+async fn a_lifetime_is_the_sum_of_all_hits_and_survives_cleaning(store: impl Store + Clone) {
     let writer = WriterId::random();
     let batch = batch(writer, 1, vec![cell("a", T, 1, 5), cell("a", T + 86_400, 1, 7), cell("b", T, 1, 11)]);
     send(&store, &batch).await;
@@ -580,14 +587,14 @@ async fn the_lifetime_of_a_label_value_ends_with_its_last_sample(store: impl Sto
     assert_eq!(lifetimes(&store, &[gone]).await, [3]);
 }
 
-async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: impl Store + Clone) {
+async fn a_forgotten_counter_is_removed_everywhere_and_starts_from_zero(store: impl Store + Clone) {
     // Visitors of buckets that are past retention are not stored.
     let now = Timestamp::now();
     let t = now.as_unix();
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", t, 1, 5), cell("b", t, 1, 7)])).await;
     send(&store, &visits(writer, 2, vec![seen("a", t, 0..10), seen("b", t, 0..20)])).await;
-    store.forget(&name("a"), &Grid::default(), now).await.expect("the store is there");
+    store.forget(&name("a"), &Grid::default(), now).await.expect("the store is available");
     assert!(known(&store).await.iter().all(|member| member.ends_with(":b")));
     assert_eq!(lifetimes(&store, &["a", "b"]).await, [0, 7]);
     for width in [1, 3600, 86_400] {
@@ -603,7 +610,7 @@ async fn a_counter_that_is_forgotten_is_gone_everywhere_and_begins_anew(store: i
     assert_eq!(samples(&store, "a", 86_400).await, [(day, 3)]);
 }
 
-async fn several_counters_are_read_in_their_order_however_wide_the_range(store: impl Store + Clone) {
+async fn counters_are_read_in_request_order_for_any_range(store: impl Store + Clone) {
     let cells = (0..60).flat_map(|n| [cell("b", T + n, 1, 1), cell("a", T + n, 1, 2)]);
     let mut cells: Vec<_> = cells.collect();
     cells.sort_by(|one, other| one.counter.cmp(&other.counter));
@@ -620,7 +627,7 @@ async fn several_counters_are_read_in_their_order_however_wide_the_range(store: 
     }
 }
 
-async fn names_that_differ_in_a_byte_are_different_counters(store: impl Store + Clone) {
+async fn names_that_differ_in_one_byte_are_different_counters(store: impl Store + Clone) {
     let names =
         ["a", "A", "a ", " a", "\u{e1}", "a\u{301}", "\u{ff41}", "%", "_", "'", "\"", "\\", "?", "\u{1f600}"];
     let cells = (1..).zip(names).map(|(count, counter)| cell(counter, T, 60, count)).collect();
@@ -636,15 +643,15 @@ async fn names_that_differ_in_a_byte_are_different_counters(store: impl Store + 
     assert_eq!(known.iter().map(|(counter, _)| &**counter).collect::<Vec<_>>(), sorted);
 }
 
-async fn a_count_that_would_leave_its_range_is_refused_and_holds_up_nothing_else(store: impl Store + Clone) {
+async fn an_out_of_range_count_is_rejected_and_the_rest_is_applied(store: impl Store + Clone) {
     let writer = WriterId::random();
     let most = u64::try_from(i64::MAX).expect("positive");
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, most)])).await;
     // The one-second bucket is new, whereas the coarser buckets are full.
     let more = batch(writer, 2, vec![cell("a", T + 1, 1, 7), cell("b", T, 1, 5)]);
-    let outcome = store.apply(&more).await.expect("the store is there");
+    let outcome = store.apply(&more).await.expect("the store is available");
     let ApplyOutcome::Applied(remarks) = outcome else { panic!("{outcome:?}") };
-    let refused = Remark::Refused { part: Part::Cell(0), reason: DropReason::OutOfRange };
+    let refused = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
     assert!(remarks.contains(&refused), "{remarks:?}");
     assert_eq!(samples(&store, "a", 1).await, [(T, most), (T + 1, 7)]);
     assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, most)]);
@@ -672,12 +679,12 @@ fn addition(adds: Adds, width: u32, cells: Vec<Cell>) -> Batch {
 /// Applies a batch two times and expects no remarks.
 async fn add(store: &impl Store, batch: &Batch) {
     for _ in 0..2 {
-        let outcome = store.apply(batch).await.expect("the store is there");
+        let outcome = store.apply(batch).await.expect("the store is available");
         assert_eq!(outcome, ApplyOutcome::Applied(Vec::new()));
     }
 }
 
-async fn samples_are_added_to_one_precision_and_to_no_lifetime(store: impl Store + Clone) {
+async fn samples_are_added_to_one_precision_but_not_to_lifetimes(store: impl Store + Clone) {
     let cells = vec![cell("a", T - 5, 60, 7), cell("b", T - 5, 60, 2), cell("a", T - 5 + 60, 60, 8)];
     add(&store, &addition(Adds::Samples, 60, cells)).await;
     assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, 7), (1_585_909_020, 8)]);
@@ -688,7 +695,7 @@ async fn samples_are_added_to_one_precision_and_to_no_lifetime(store: impl Store
     assert_eq!(lifetimes(&store, &["a", "b"]).await, [0, 0]);
 }
 
-async fn samples_that_were_added_are_known_and_cleaned(store: impl Store + Clone) {
+async fn added_samples_are_known_and_cleaned(store: impl Store + Clone) {
     add(&store, &addition(Adds::Samples, 60, vec![cell("a", T - 5, 60, 7)])).await;
     assert_eq!(known(&store).await, BTreeSet::from(["60:a".to_owned()]));
     assert_eq!(clean(&store, T - 5 + 120 * 60 - 1).await, (0, 0));
@@ -712,7 +719,7 @@ async fn visitors_are_added_to_one_precision(store: impl Store + Clone) {
     }
 }
 
-async fn lifetimes_are_added_to_no_bucket(store: impl Store + Clone) {
+async fn added_lifetimes_do_not_change_buckets(store: impl Store + Clone) {
     let batch =
         addition(Adds::Lifetimes, 1, vec![cell("a", 0, 1, 7), cell("b", 0, 1, 2), cell("a", 0, 1, 1)]);
     for _ in 0..2 {
@@ -725,7 +732,7 @@ async fn lifetimes_are_added_to_no_bucket(store: impl Store + Clone) {
     }
 }
 
-async fn what_is_added_beside_hits_adds_up(store: impl Store + Clone) {
+async fn additions_and_hits_add_up(store: impl Store + Clone) {
     let writer = WriterId::random();
     send(&store, &batch(writer, 1, vec![cell("a", T, 1, 1)])).await;
     add(&store, &addition(Adds::Samples, 60, vec![cell("a", T, 60, 10)])).await;
@@ -738,18 +745,19 @@ async fn what_is_added_beside_hits_adds_up(store: impl Store + Clone) {
     assert_eq!(lifetimes(&store, &["a"]).await, [1101]);
 }
 
-async fn a_lifetime_that_is_added_ends_at_its_range(store: impl Store + Clone) {
+async fn an_added_lifetime_saturates_at_the_maximum(store: impl Store + Clone) {
     let most = u64::try_from(i64::MAX).expect("positive");
     for count in [most, 7] {
         let cells = vec![cell("a", 0, 1, count), cell("b", 0, 1, 1)];
-        let outcome = store.apply(&addition(Adds::Lifetimes, 1, cells)).await.expect("the store is there");
+        let outcome =
+            store.apply(&addition(Adds::Lifetimes, 1, cells)).await.expect("the store is available");
         assert!(matches!(outcome, ApplyOutcome::Applied(_)), "{outcome:?}");
     }
     assert_eq!(lifetimes(&store, &["b"]).await, [2]);
     assert!((most..=most + 7).contains(&lifetimes(&store, &["a"]).await[0]));
 }
 
-async fn counters_with_a_lifetime_are_listed_also_where_no_samples_are_left(store: impl Store + Clone) {
+async fn counters_with_a_lifetime_are_listed_even_without_samples(store: impl Store + Clone) {
     let counted = async || {
         let (mut counters, mut cursor) = (BTreeSet::new(), None);
         loop {
@@ -772,11 +780,11 @@ async fn counters_with_a_lifetime_are_listed_also_where_no_samples_are_left(stor
     clean(&store, T + 1000 * 86_400).await;
     assert!(known(&store).await.is_empty());
     assert_eq!(counted().await, names.iter().map(|counter| name(counter)).collect());
-    store.forget(&name("/7"), &Grid::default(), unix(T)).await.expect("the store is there");
+    store.forget(&name("/7"), &Grid::default(), unix(T)).await.expect("the store is available");
     assert_eq!(counted().await.len(), 2499);
 }
 
-async fn hits_that_no_precision_keeps_add_to_the_lifetime_only(store: impl Store + Clone) {
+async fn hits_past_every_retention_add_only_to_the_lifetime(store: impl Store + Clone) {
     // This is coarser than any precision, so no bucket exists.
     let cells = vec![cell("a", 0, 100_000, 7), cell("b", 0, 100_000, 1), cell("a", T, 86_400, 2)];
     let batch = batch(WriterId::random(), 1, cells);
@@ -791,16 +799,16 @@ async fn hits_that_no_precision_keeps_add_to_the_lifetime_only(store: impl Store
     assert_eq!(known(&store).await, BTreeSet::from(["86400:a".to_owned()]));
 }
 
-async fn what_is_far_ahead_of_the_clock_is_refused(store: impl Store + Clone) {
+async fn hits_far_ahead_of_the_clock_are_rejected(store: impl Store + Clone) {
     let now = Timestamp::now().as_unix();
     let ahead = now + 26 * 3600;
     let cells = vec![cell("a", ahead, 1, 5), cell("a", now, 1, 2)];
     let sketches = vec![seen("a", ahead, 0..5), seen("a", now, 0..2)];
     let batch = Batch { sketches, ..batch(WriterId::random(), 1, cells) };
-    let outcome = store.apply(&batch).await.expect("the store is there");
+    let outcome = store.apply(&batch).await.expect("the store is available");
     let ApplyOutcome::Applied(mut remarks) = outcome else { panic!("{outcome:?}") };
-    remarks.retain(|remark| !matches!(remark, Remark::Began { .. }));
-    let refused = |part| Remark::Refused { part, reason: DropReason::Ahead };
+    remarks.retain(|remark| !matches!(remark, Remark::NewLifetime { .. }));
+    let refused = |part| Remark::Rejected { part, reason: DropReason::Ahead };
     let expected = [refused(Part::Cell(0)), refused(Part::Visitors(0))];
     assert!(remarks.len() == 2 && expected.iter().all(|one| remarks.contains(one)), "{remarks:?}");
     assert_eq!(samples(&store, "a", 1).await, [(now, 2)]);

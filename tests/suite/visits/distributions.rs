@@ -18,14 +18,14 @@ use crate::support::{expiry, name, precision, store};
 stores::on! {
     [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
     {
-        bins_add_up_in_every_precision_from_their_finest_on
-        bins_that_are_sent_again_count_once
-        bins_of_several_writers_add_up
+        bins_add_up_in_every_precision_from_the_finest
+        resent_bins_count_once
+        bins_of_multiple_writers_add_up
         bins_are_read_by_counter_and_bucket_ascending
-        bins_that_left_retention_are_gone_and_others_stay
-        bins_of_a_counter_that_is_forgotten_are_gone
-        a_bin_that_would_leave_its_range_is_refused_and_holds_up_nothing_else
-        bins_of_a_clock_that_is_far_ahead_are_refused
+        only_bins_past_retention_are_removed
+        bins_of_a_forgotten_counter_are_removed
+        an_out_of_range_bin_is_rejected_and_the_rest_is_applied
+        bins_far_ahead_of_the_clock_are_rejected
     }
 }
 
@@ -55,7 +55,7 @@ fn ms(ms: u64) -> Bin {
 }
 
 async fn apply(store: &impl Store, batch: &Batch) -> Vec<Remark> {
-    match store.apply(batch).await.expect("the store is there") {
+    match store.apply(batch).await.expect("the store is available") {
         ApplyOutcome::Applied(remarks) => remarks,
         gap => panic!("{gap:?}"),
     }
@@ -85,7 +85,7 @@ fn bucket(width: u32, at: Timestamp) -> Timestamp {
     precision(width).bucket(at).start
 }
 
-async fn bins_add_up_in_every_precision_from_their_finest_on(store: impl Store + Clone) {
+async fn bins_add_up_in_every_precision_from_the_finest(store: impl Store + Clone) {
     let now = Timestamp::now();
     send(&store, vec![cell("a", now, 60, &[(ms(20), 3), (Bin::status(200), 4)])]).await;
     send(&store, vec![cell("a", now, 3600, &[(ms(20), 1), (ms(900), 2), (Bin::size(0), 5)])]).await;
@@ -99,7 +99,7 @@ async fn bins_add_up_in_every_precision_from_their_finest_on(store: impl Store +
     assert_eq!(bins(&store, "b", 60, now).await, []);
 }
 
-async fn bins_that_are_sent_again_count_once(store: impl Store + Clone) {
+async fn resent_bins_count_once(store: impl Store + Clone) {
     let (writer, now) = (WriterId::random(), Timestamp::now());
     let first = batch(writer, 1, vec![cell("a", now, 60, &[(ms(20), 3)])]);
     let second = batch(writer, 2, vec![cell("a", now, 60, &[(ms(20), 40)])]);
@@ -111,7 +111,7 @@ async fn bins_that_are_sent_again_count_once(store: impl Store + Clone) {
     }
 }
 
-async fn bins_of_several_writers_add_up(store: impl Store + Clone) {
+async fn bins_of_multiple_writers_add_up(store: impl Store + Clone) {
     let now = Timestamp::now();
     // A distribution with too many bins for a single part, sent in one batch and in two.
     let statuses = |from: u16| (from..from + 60).map(|code| (Bin::status(code), 2)).collect::<Vec<_>>();
@@ -138,12 +138,12 @@ async fn bins_are_read_by_counter_and_bucket_ascending(store: impl Store + Clone
     assert!(read.iter().all(|reading| reading.buckets.is_empty()) && read.len() == 2);
 }
 
-async fn bins_that_left_retention_are_gone_and_others_stay(store: impl Store + Clone) {
+async fn only_bins_past_retention_are_removed(store: impl Store + Clone) {
     let now = Timestamp::now();
     // Minutes are retained for two hours, and hours for five days.
     let old = now.minus(4 * 3600);
     send(&store, vec![cell("a", old, 60, &[(ms(20), 3)]), cell("a", now, 60, &[(ms(1), 1)])]).await;
-    while store.clean(Shard::default(), now, &Grid::default().counts).await.expect("it is there").more {}
+    while store.clean(Shard::default(), now, &Grid::default().counts).await.expect("it exists").more {}
     assert_eq!(bins(&store, "a", 60, now).await, [(bucket(60, now), vec![(ms(1), 1)])]);
     let of_hours = bins(&store, "a", 3600, now).await;
     assert_eq!(of_hours[0], (bucket(3600, old), vec![(ms(20), 3)]));
@@ -152,10 +152,10 @@ async fn bins_that_left_retention_are_gone_and_others_stay(store: impl Store + C
     assert_eq!(all, 4);
 }
 
-async fn bins_of_a_counter_that_is_forgotten_are_gone(store: impl Store + Clone) {
+async fn bins_of_a_forgotten_counter_are_removed(store: impl Store + Clone) {
     let now = Timestamp::now();
     send(&store, vec![cell("a", now, 60, &[(ms(20), 3)]), cell("b", now, 60, &[(ms(20), 5)])]).await;
-    store.forget(&name("a"), &grid(), now).await.expect("the store is there");
+    store.forget(&name("a"), &grid(), now).await.expect("the store is available");
     for width in [60, 3600, 86_400] {
         assert_eq!(bins(&store, "a", width, now).await, []);
         assert_eq!(bins(&store, "b", width, now).await, [(bucket(width, now), vec![(ms(20), 5)])]);
@@ -164,16 +164,16 @@ async fn bins_of_a_counter_that_is_forgotten_are_gone(store: impl Store + Clone)
     assert_eq!(bins(&store, "a", 60, now).await, [(bucket(60, now), vec![(ms(20), 1)])]);
 }
 
-async fn a_bin_that_would_leave_its_range_is_refused_and_holds_up_nothing_else(store: impl Store + Clone) {
+async fn an_out_of_range_bin_is_rejected_and_the_rest_is_applied(store: impl Store + Clone) {
     let now = Timestamp::now();
     let most = i64::MAX.cast_unsigned();
     send(&store, vec![cell("a", now, 3600, &[(ms(20), most)])]).await;
     let count = Cell { counter: name("a"), start: now, finest: precision(60), count: 7 };
     let cells = vec![cell("a", now, 60, &[(ms(20), 1), (ms(900), 2)]), cell("b", now, 60, &[(ms(20), 5)])];
     let batch = Batch { cells: vec![count], ..batch(WriterId::random(), 1, cells) };
-    let refused = Remark::Refused { part: Part::Bins(0), reason: DropReason::OutOfRange };
+    let refused = Remark::Rejected { part: Part::Bins(0), reason: DropReason::OutOfRange };
     let mut remarks = apply(&store, &batch).await;
-    remarks.retain(|remark| !matches!(remark, Remark::Began { .. }));
+    remarks.retain(|remark| !matches!(remark, Remark::NewLifetime { .. }));
     assert_eq!(remarks, [refused]);
     assert_eq!(bins(&store, "a", 60, now).await[0].1, [(ms(20), 1), (ms(900), 2)]);
     assert_eq!(bins(&store, "a", 3600, now).await[0].1, [(ms(20), most), (ms(900), 2)]);
@@ -181,16 +181,16 @@ async fn a_bin_that_would_leave_its_range_is_refused_and_holds_up_nothing_else(s
     assert_eq!(store.lifetimes(&[name("a")]).await.expect("readable"), [Ok(7)]);
 }
 
-async fn bins_of_a_clock_that_is_far_ahead_are_refused(store: impl Store + Clone) {
+async fn bins_far_ahead_of_the_clock_are_rejected(store: impl Store + Clone) {
     let (now, ahead) = (Timestamp::now(), Timestamp::now().plus(100_000));
     let cells = vec![cell("a", ahead, 60, &[(ms(20), 1)]), cell("a", now, 60, &[(ms(20), 2)])];
-    let refused = Remark::Refused { part: Part::Bins(0), reason: DropReason::Ahead };
+    let refused = Remark::Rejected { part: Part::Bins(0), reason: DropReason::Ahead };
     assert_eq!(apply(&store, &batch(WriterId::random(), 1, cells)).await, [refused]);
     assert_eq!(bins(&store, "a", 60, ahead).await, [(bucket(60, now), vec![(ms(20), 2)])]);
 }
 
 #[tokio::test]
-async fn in_redis_a_bucket_expires_with_its_retention_and_reads_as_documented() {
+async fn redis_buckets_expire_with_retention_and_have_the_documented_format() {
     let server = RedisServer::start();
     let store = store(&server.url()).await;
     let now = Timestamp::now();
@@ -205,7 +205,7 @@ async fn in_redis_a_bucket_expires_with_its_retention_and_reads_as_documented() 
     }
 }
 
-async fn what_is_something_else(store: &RedisStore, server: &RedisServer) {
+async fn check_wrong_types(store: &RedisStore, server: &RedisServer) {
     let now = Timestamp::now();
     let key = |counter: &str| format!("access:bins:3600:{counter}:{}", bucket(3600, now));
     server.command(&["SET", &key("a"), "a text"]);
@@ -213,14 +213,14 @@ async fn what_is_something_else(store: &RedisStore, server: &RedisServer) {
     let bin = [(ms(250), 1)];
     let cells = vec![cell("a", now, 60, &bin), cell("b", now, 60, &bin), cell("c", now, 60, &bin)];
     let mut remarks = apply(store, &batch(WriterId::random(), 1, cells)).await;
-    let refused = |part, reason| Remark::Refused { part: Part::Bins(part), reason };
+    let refused = |part, reason| Remark::Rejected { part: Part::Bins(part), reason };
     remarks.sort_by_key(|remark| format!("{remark:?}"));
     assert_eq!(remarks, [refused(0, DropReason::WrongType), refused(1, DropReason::NotANumber)]);
     let counters = ["a", "b", "c"].map(name);
     let range = now.minus(3600)..now.plus(3600);
     let read = store.bins(&counters, precision(3600), range.clone()).await.expect("readable");
     for (reading, key) in read.iter().zip([key("a"), key("b")]) {
-        let unreadable = reading.unreadable.as_ref().expect("it is told");
+        let unreadable = reading.unreadable.as_ref().expect("it is reported");
         assert_eq!((&unreadable.key, &unreadable.buckets), (&key, &vec![bucket(3600, now)]));
     }
     assert_eq!((&read[0].buckets[..], &read[1].buckets[0].1[..]), (&[][..], &[(Bin::status(200), 7)][..]));
@@ -231,11 +231,11 @@ async fn what_is_something_else(store: &RedisStore, server: &RedisServer) {
 }
 
 #[tokio::test]
-async fn a_key_of_redis_that_holds_something_else_is_told_and_holds_up_nothing_else() {
+async fn a_redis_key_of_the_wrong_type_is_reported_and_the_rest_is_applied() {
     let server = RedisServer::start();
-    what_is_something_else(&store(&server.url()).await, &server).await;
+    check_wrong_types(&store(&server.url()).await, &server).await;
     let server = stores::without_scripts();
-    what_is_something_else(&store(&server.url()).await, &server).await;
+    check_wrong_types(&store(&server.url()).await, &server).await;
 }
 
 fn counters() -> Counters {
@@ -244,7 +244,7 @@ fn counters() -> Counters {
 }
 
 #[tokio::test]
-async fn the_slowest_are_found_on_whichever_page_of_the_list_they_are() {
+async fn the_slowest_counters_are_found_on_any_page_of_the_list() {
     let mut counters = counters();
     let (recorder, now) = (counters.recorder(), Timestamp::now());
     // This needs two pages of the list, and the slowest counters must not be at either end.
@@ -255,7 +255,7 @@ async fn the_slowest_are_found_on_whichever_page_of_the_list_they_are() {
         let bin = if number < 1897 { ms(number / 10) } else { ms(number) };
         recorder.measure_at(Measured { hits: &hits, bins: &[bin] }, now);
     }
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let range = now.minus(86_400)..now.plus(1);
     let (stats, wanted) = (counters.stats(), |_: &CounterName| true);
     let slowest = |limit| stats.slowest(precision(86_400), range.clone(), limit, Measure::Time, wanted);
@@ -267,8 +267,8 @@ async fn the_slowest_are_found_on_whichever_page_of_the_list_they_are() {
 }
 
 #[test]
-fn the_sums_of_a_process_only_grow_and_lose_nothing_while_threads_measure() {
-    const EACH: u64 = 20_000;
+fn process_sums_are_monotonic_and_complete_under_concurrent_threads() {
+    const HITS_PER_THREAD: u64 = 20_000;
     let counters = counters();
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let sum = || {
@@ -279,7 +279,7 @@ fn the_sums_of_a_process_only_grow_and_lose_nothing_while_threads_measure() {
         let measure = |thread: u64| {
             let recorder = recorder.clone();
             move || {
-                for number in 0..EACH {
+                for number in 0..HITS_PER_THREAD {
                     let page = format!("/{}", (number + thread) % 40);
                     let hits = [recorder.counter("hits").hit(), recorder.counter(&page).hit()];
                     // More bins than fit into a table, so that the table is folded early.
@@ -293,9 +293,9 @@ fn the_sums_of_a_process_only_grow_and_lose_nothing_while_threads_measure() {
         let mut last = 0;
         while !threads.iter().all(|thread| thread.is_finished()) {
             let now = sum();
-            assert!((last..=3 * EACH).contains(&now), "{now} after {last}");
+            assert!((last..=3 * HITS_PER_THREAD).contains(&now), "{now} after {last}");
             last = now;
         }
     });
-    assert_eq!(sum(), 3 * EACH);
+    assert_eq!(sum(), 3 * HITS_PER_THREAD);
 }

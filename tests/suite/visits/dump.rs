@@ -26,11 +26,11 @@ use crate::support::{always, name, precision, store, storm_seconds, unix};
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
     {
-        what_was_dumped_comes_into_every_store_and_the_second_time_adds_nothing
-        what_is_restored_is_added_to_what_is_there
-        counters_beyond_the_places_of_a_process_are_restored
+        restoring_a_dump_twice_adds_its_counts_once_in_every_store
+        a_restore_adds_to_existing_data
+        counters_beyond_the_process_limit_are_restored
         distributions_are_dumped_and_restored_once
-        a_storm_of_restores_that_are_killed_and_doubled_leaves_every_total_exact
+        totals_are_exact_after_killed_and_concurrent_restores
     }
 }
 
@@ -75,7 +75,7 @@ async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
             adds: Adds::Hits,
             witness: None,
         };
-        store.apply(&batch).await.expect("the store is there");
+        store.apply(&batch).await.expect("the store is available");
     }
 }
 
@@ -108,7 +108,7 @@ async fn fill(store: &impl Store, now: Timestamp) {
     let old = Cell { counter: name("old"), start: unix(1_000_000_000), finest: precision(86_400), count: 77 };
     send(store, &[old], &[]).await;
     for shard in store.shards().iter() {
-        while store.clean(shard, now, &grid().counts).await.expect("the store is there").more {}
+        while store.clean(shard, now, &grid().counts).await.expect("the store is available").more {}
     }
 }
 
@@ -177,36 +177,41 @@ fn added(restored: &Restored) -> u64 {
     restored.samples + restored.sketches + restored.lifetimes
 }
 
-async fn what_was_dumped_comes_into_every_store_and_the_second_time_adds_nothing(from: impl Store + Clone) {
+async fn restoring_a_dump_twice_adds_its_counts_once_in_every_store(from: impl Store + Clone) {
     let now = Timestamp::now();
     fill(&from, now).await;
     let (lines, expected) = (dump(from.clone()).await, content(&from, now).await);
     assert_eq!(expected.lifetimes[&name("old")], 77);
-    comes_into(stores::memory().await.1, &lines, now, &expected).await;
+    assert_restores_into(stores::memory().await.1, &lines, now, &expected).await;
     let (_server, redis) = stores::redis().await;
-    comes_into(redis, &lines, now, &expected).await;
+    assert_restores_into(redis, &lines, now, &expected).await;
     let (_server, redis) = stores::redis_without_scripts().await;
-    comes_into(redis, &lines, now, &expected).await;
+    assert_restores_into(redis, &lines, now, &expected).await;
     let (_server, redis) = stores::redis_in_shards().await;
-    comes_into(redis, &lines, now, &expected).await;
+    assert_restores_into(redis, &lines, now, &expected).await;
     let (_folder, sqlite) = stores::sqlite().await;
-    comes_into(sqlite, &lines, now, &expected).await;
+    assert_restores_into(sqlite, &lines, now, &expected).await;
     let (_server, postgres) = stores::postgres().await;
-    comes_into(postgres, &lines, now, &expected).await;
+    assert_restores_into(postgres, &lines, now, &expected).await;
     let (_server, mariadb) = stores::mariadb().await;
-    comes_into(mariadb, &lines, now, &expected).await;
+    assert_restores_into(mariadb, &lines, now, &expected).await;
 }
 
-async fn comes_into(store: impl Store + Clone, lines: &[String], now: Timestamp, expected: &Content) {
-    let first = restore(store.clone(), lines).await.expect("the store is there");
+async fn assert_restores_into(
+    store: impl Store + Clone,
+    lines: &[String],
+    now: Timestamp,
+    expected: &Content,
+) {
+    let first = restore(store.clone(), lines).await.expect("the store is available");
     assert_eq!((added(&first), first.counters), (entries(lines), names().len() as u64 + 1), "{first:?}");
     assert_eq!(content(&store, now).await, *expected);
-    let second = restore(store.clone(), lines).await.expect("the store is there");
+    let second = restore(store.clone(), lines).await.expect("the store is available");
     assert_eq!((added(&second), second.already_restored), (0, entries(lines)), "{second:?}");
     assert_eq!(content(&store, now).await, *expected);
 }
 
-async fn what_is_restored_is_added_to_what_is_there(store: impl Store + Clone) {
+async fn a_restore_adds_to_existing_data(store: impl Store + Clone) {
     let (now, old) = (Timestamp::now(), MemoryStore::new());
     let cell = |counter, count| Cell { counter: name(counter), start: now, finest: precision(1), count };
     let seen = |counter, numbers| {
@@ -216,7 +221,7 @@ async fn what_is_restored_is_added_to_what_is_there(store: impl Store + Clone) {
     send(&old, &[cell("/0", 5), cell("/1", 7)], &[seen("/0", 0..20)]).await;
     send(&store, &[cell("/0", 100), cell("new", 1)], &[seen("/0", 10..30)]).await;
     let dumps = [dump(old.clone()).await, dump(old.clone()).await];
-    restore(store.clone(), &dumps[0]).await.expect("the store is there");
+    restore(store.clone(), &dumps[0]).await.expect("the store is available");
     send(&store, &[cell("/0", 1000)], &[]).await;
     let content = content(&store, now).await;
     let sums = |counter| {
@@ -239,10 +244,10 @@ async fn what_is_restored_is_added_to_what_is_there(store: impl Store + Clone) {
     assert_eq!(store.lifetimes(&[name("/0")]).await.expect("readable"), [Ok(1105)]);
 }
 
-async fn counters_beyond_the_places_of_a_process_are_restored(store: impl Store + Clone) {
+async fn counters_beyond_the_process_limit_are_restored(store: impl Store + Clone) {
     let (now, old) = (Timestamp::now(), MemoryStore::new());
     fill(&old, now).await;
-    restore(store.clone(), &dump(old).await).await.expect("the store is there");
+    restore(store.clone(), &dump(old).await).await.expect("the store is available");
     assert_eq!(store.lifetimes(&[name("(other)")]).await.expect("readable"), [Ok(0)]);
     let counters = Counters::builder(store).max_counters(1).build().expect("one counter");
     let listed = counters.stats().list_counters(None, 1000).await.expect("readable").counters;
@@ -262,7 +267,7 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
         let at = now.minus(if n % 2 == 0 { 0 } else { 3600 });
         recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
     }
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let (mut lines, mut dump) = (Vec::new(), counters.stats().dump());
     while let Some(line) = dump.next().await.expect("readable") {
         lines.push(line);
@@ -274,9 +279,9 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
     for (added, already) in [(parts, 0), (0, parts)] {
         let mut restore = new.restore();
         for line in &lines {
-            restore.line(line.as_bytes()).await.expect("the store is there");
+            restore.line(line.as_bytes()).await.expect("the store is available");
         }
-        let restored = restore.finish().await.expect("the store is there");
+        let restored = restore.finish().await.expect("the store is available");
         assert_eq!(restored.distributions, added);
         assert!(restored.already_restored >= already && restored.unknown == 0, "{restored:?}");
         for kept in Distribution::precisions().iter() {
@@ -289,9 +294,9 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
     // If a process does not keep distributions, the rest should still be restored.
     let mut restore = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").restore();
     for line in &lines {
-        restore.line(line.as_bytes()).await.expect("memory takes all");
+        restore.line(line.as_bytes()).await.expect("memory accepts everything");
     }
-    let restored = restore.finish().await.expect("memory takes all");
+    let restored = restore.finish().await.expect("memory accepts everything");
     assert_eq!((restored.unknown, restored.lifetimes, restored.distributions), (parts, 3, 0));
 }
 
@@ -304,7 +309,7 @@ async fn filled() -> (MemoryStore, Timestamp, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_line_that_is_missing_double_or_damaged_is_refused_and_the_good_one_goes_on() {
+async fn a_missing_duplicate_or_damaged_line_is_rejected_and_can_be_resent() {
     let (from, now, lines) = filled().await;
     let middle = lines.len() / 2;
     let good = &lines[middle];
@@ -337,32 +342,32 @@ async fn a_line_that_is_missing_double_or_damaged_is_refused_and_the_good_one_go
         }
         let error = restore.line(good.as_bytes()).await.expect_err("the dump has ended");
         assert!(error.to_string().ends_with("expected the end of the dump"), "{error}");
-        assert_eq!(added(&restore.finish().await.expect("memory takes all")), entries(&lines));
+        assert_eq!(added(&restore.finish().await.expect("memory accepts everything")), entries(&lines));
         assert_eq!(content(&store, now).await, content(&from, now).await);
     }
 }
 
 #[tokio::test]
-async fn a_file_that_is_torn_says_so_and_the_whole_one_adds_what_is_missing() {
+async fn a_torn_dump_is_an_error_and_the_full_dump_adds_the_rest() {
     let (from, now, lines) = filled().await;
     for kept in [1, 2, lines.len() / 3, lines.len() - 1] {
         let store = MemoryStore::new();
         let error = restore(store.clone(), &lines[..kept]).await.expect_err("torn");
-        assert!(matches!(error, RestoreError::Torn { line } if line == kept as u64), "{error:?}");
-        let restored = restore(store.clone(), &lines).await.expect("memory takes all");
+        assert!(matches!(error, RestoreError::Truncated { line } if line == kept as u64), "{error:?}");
+        let restored = restore(store.clone(), &lines).await.expect("memory accepts everything");
         assert_eq!(added(&restored) + restored.already_restored, entries(&lines));
         assert_eq!(content(&store, now).await, content(&from, now).await);
     }
     let nothing = restore(MemoryStore::new(), &[]).await.expect_err("nothing at all");
-    assert!(matches!(nothing, RestoreError::Torn { line: 0 }), "{nothing:?}");
+    assert!(matches!(nothing, RestoreError::Truncated { line: 0 }), "{nothing:?}");
 }
 
 #[tokio::test]
-async fn a_dump_whose_sums_do_not_hold_is_not_restored_as_a_whole() {
+async fn a_dump_with_wrong_sums_is_not_accepted() {
     let (_, _, lines) = filled().await;
     // Versions before checksums wrote dumps like this.
     let mut lines: Vec<_> = lines.iter().map(|line| without_checksum(line)).collect();
-    let restored = restore(MemoryStore::new(), &lines).await.expect("memory takes all");
+    let restored = restore(MemoryStore::new(), &lines).await.expect("memory accepts everything");
     assert_eq!(added(&restored), entries(&lines));
     let end = lines.pop().expect("a last line");
     lines.push(end.replace("\"sketches\":", "\"sketches\":1"));
@@ -376,7 +381,7 @@ fn without_checksum(line: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_line_in_which_a_bit_is_flipped_or_whose_checksum_is_missing_is_refused() {
+async fn a_line_with_a_flipped_bit_or_without_a_checksum_is_rejected() {
     let (_, _, lines) = filled().await;
     for place in [0, 1, lines.len() / 2, lines.len() - 1] {
         let mut restore = counters(MemoryStore::new()).restore();
@@ -402,7 +407,7 @@ async fn a_line_in_which_a_bit_is_flipped_or_whose_checksum_is_missing_is_refuse
 }
 
 #[tokio::test]
-async fn what_is_no_longer_wanted_and_what_is_of_another_precision_is_told_and_nothing_is_unaccounted_for() {
+async fn expired_entries_and_unknown_precisions_are_reported_by_a_restore() {
     let (_, now, lines) = filled().await;
     let days = Retention { precision: precision(86_400), samples: NonZeroU32::MIN };
     let other = precision(3600).utc_offset(1800);
@@ -415,7 +420,7 @@ async fn what_is_no_longer_wanted_and_what_is_of_another_precision_is_told_and_n
     for line in &lines {
         restore.line(line.as_bytes()).await.expect("a good line");
     }
-    let restored = restore.finish().await.expect("memory takes all");
+    let restored = restore.finish().await.expect("memory accepts everything");
     assert_eq!(restored.lifetimes, names().len() as u64 + 1);
     assert!(restored.samples > 0 && restored.expired > 0 && restored.unknown > 0, "{restored:?}");
     let unknown = [1, 5, 60, 300, 3600, 18_000].map(precision);
@@ -436,7 +441,7 @@ async fn what_is_no_longer_wanted_and_what_is_of_another_precision_is_told_and_n
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_in_the_dump_and_holds_up_nothing_else() {
+async fn unreadable_keys_are_reported_in_the_dump_and_do_not_stop_it() {
     let redis = RedisServer::start();
     let (from, now) = (store(&redis.url()).await, Timestamp::now());
     fill(&from, now).await;
@@ -451,7 +456,7 @@ async fn what_cannot_be_read_is_told_in_the_dump_and_holds_up_nothing_else() {
         assert!(told.iter().any(|line| line.contains(&format!("\"key\":\"{key}\""))), "{key}: {told:?}");
     }
     let target = MemoryStore::new();
-    let restored = restore(target.clone(), &lines).await.expect("memory takes all");
+    let restored = restore(target.clone(), &lines).await.expect("memory accepts everything");
     assert_eq!((restored.unreadable, added(&restored)), (3, entries(&lines)));
     let lifetimes = target.lifetimes(&["/7", "/8", "/9"].map(name)).await.expect("readable");
     let has_some: Vec<_> = lifetimes.into_iter().map(|total| total.expect("a total") > 0).collect();
@@ -460,15 +465,15 @@ async fn what_cannot_be_read_is_told_in_the_dump_and_holds_up_nothing_else() {
 }
 
 #[tokio::test]
-async fn no_secret_of_a_store_and_no_address_is_in_a_dump() {
+async fn a_dump_contains_no_secrets_or_addresses() {
     let redis = RedisServer::start();
     let mut counters = Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");
     let recorder = counters.recorder();
     let salt = recorder.salt().expect("days are fine");
-    counters.flush().await.expect("the server is there");
+    counters.flush().await.expect("the server is available");
     let (address, visitor) = ("192.0.2.77", salt.visitor(&[b"192.0.2.77"]));
     recorder.record(recorder.counter("hits"), Some(visitor));
-    counters.flush().await.expect("the server is there");
+    counters.flush().await.expect("the server is available");
     let text = dump(store(&redis.url()).await).await.concat();
     assert!(text.contains("\"visitors\":{\"precision\":\"86400\",\"counter\":\"hits\""), "{text}");
     let salts = redis.strings(&["KEYS", "access:salt:*"]);
@@ -492,7 +497,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_store_that_lost_what_was_restored_is_restored_from_the_first_line() {
+async fn a_store_that_lost_restored_data_is_restored_from_the_first_line() {
     let (from, now, lines) = filled().await;
     let redis = RedisServer::start();
     let target = store(&redis.url()).await;
@@ -506,13 +511,13 @@ async fn a_store_that_lost_what_was_restored_is_restored_from_the_first_line() {
         Ok(()) => first.finish().await.map(drop),
         ended => ended,
     };
-    assert!(matches!(ended, Err(RestoreError::WentBack)), "{ended:?}");
-    restore(target.clone(), &lines).await.expect("the server is there");
+    assert!(matches!(ended, Err(RestoreError::DataLost)), "{ended:?}");
+    restore(target.clone(), &lines).await.expect("the server is available");
     assert_eq!(content(&target, now).await, content(&from, now).await);
 }
 
 #[tokio::test]
-async fn a_dump_of_an_archive_has_what_only_its_far_store_has() {
+async fn a_dump_of_an_archive_includes_data_only_in_the_far_store() {
     let (near, far, now) = (MemoryStore::new(), MemoryStore::new(), Timestamp::now());
     let long_ago = now.minus(200 * 86_400);
     let cell = |counter, start| Cell { counter: name(counter), start, finest: precision(86_400), count: 77 };
@@ -523,7 +528,7 @@ async fn a_dump_of_an_archive_has_what_only_its_far_store_has() {
     let lines = dump(Archive::new(near, far).keep(kept)).await;
     assert!(!lines.iter().any(|line| line.contains("unreadable\":{")), "{lines:?}");
     let target = MemoryStore::new();
-    restore(target.clone(), &lines).await.expect("memory takes all");
+    restore(target.clone(), &lines).await.expect("memory accepts everything");
     let content = content(&target, now).await;
     for (counter, at) in [("new", now), ("old", long_ago)] {
         let sample = Sample { start: precision(86_400).bucket(at).start, count: 77 };
@@ -534,7 +539,7 @@ async fn a_dump_of_an_archive_has_what_only_its_far_store_has() {
 
 /// Restores a dump until it is complete, but with random restarts, dropped futures and early calls to
 /// `finish`.
-async fn restore_through_kills(store: impl Store + Clone, lines: &[String], mut random: Random) {
+async fn restore_with_kills(store: impl Store + Clone, lines: &[String], mut random: Random) {
     for kills in 0.. {
         let mut restore = counters(store.clone()).restore();
         let mut line = 0;
@@ -543,7 +548,7 @@ async fn restore_through_kills(store: impl Store + Clone, lines: &[String], mut 
             match random.among(0..200) {
                 0 if kills < 10 => break,
                 1..6 => match restore.finish().await {
-                    Err(RestoreError::Torn { .. }) => continue,
+                    Err(RestoreError::Truncated { .. }) => continue,
                     finished => panic!("{finished:?}"),
                 },
                 6..12 => {
@@ -556,22 +561,22 @@ async fn restore_through_kills(store: impl Store + Clone, lines: &[String], mut 
                     };
                     tokio::select! {
                         biased;
-                        taken = restore.line(lines[line].as_bytes()) => taken.expect("the store is there"),
+                        taken = restore.line(lines[line].as_bytes()) => taken.expect("the store is available"),
                         () = ends => continue,
                     }
                 }
-                _ => restore.line(lines[line].as_bytes()).await.expect("the store is there"),
+                _ => restore.line(lines[line].as_bytes()).await.expect("the store is available"),
             }
             line += 1;
         }
         if line == lines.len() {
-            restore.finish().await.expect("the store is there");
+            restore.finish().await.expect("the store is available");
             return;
         }
     }
 }
 
-async fn a_storm_of_restores_that_are_killed_and_doubled_leaves_every_total_exact(store: impl Store + Clone) {
+async fn totals_are_exact_after_killed_and_concurrent_restores(store: impl Store + Clone) {
     let mut random = Random::storm("of restores");
     let end = Instant::now() + Duration::from_secs(storm_seconds() / 4);
     let (now, expected) = (Timestamp::now(), MemoryStore::new());
@@ -584,7 +589,7 @@ async fn a_storm_of_restores_that_are_killed_and_doubled_leaves_every_total_exac
         let mut restores = JoinSet::new();
         for _ in 0..random.among(1..4) {
             let (store, lines, random) = (store.clone(), lines.clone(), random.fork());
-            restores.spawn(async move { restore_through_kills(store, &lines, random).await });
+            restores.spawn(async move { restore_with_kills(store, &lines, random).await });
         }
         // We also count hits for the same counters in the meantime.
         let names = names();

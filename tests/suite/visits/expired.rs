@@ -21,7 +21,7 @@ const TABLES: [(&str, &str, &str); 4] = [
 ];
 
 /// Returns statements to fill the tables; `numbers` is a table with the column `n`.
-fn filled(numbers: &str) -> impl Iterator<Item = String> {
+fn fill_statements(numbers: &str) -> impl Iterator<Item = String> {
     TABLES.into_iter().map(move |(table, columns, values)| {
         let expiry = format!("CASE WHEN n <= {EXPIRED} THEN 1 ELSE 253402300799 END");
         let values = values.replace("expiry", &expiry);
@@ -30,18 +30,18 @@ fn filled(numbers: &str) -> impl Iterator<Item = String> {
 }
 
 async fn clean(store: &impl Store) {
-    let kept = Grid::default().counts;
-    let cleaned = store.clean(Shard::default(), Timestamp::now(), &kept).await.expect("it is there");
+    let retained = Grid::default().counts;
+    let cleaned = store.clean(Shard::default(), Timestamp::now(), &retained).await.expect("it exists");
     assert!(!cleaned.more, "{cleaned:?}");
 }
 
 #[tokio::test]
-async fn postgres_finds_what_has_expired_by_an_index() {
+async fn postgres_finds_expired_rows_by_index() {
     let server = Postgres::shared();
     let url = server.database();
     let store = sql(&url).await;
     let pool = PgPool::connect(&url).await.expect("a database");
-    for fill in filled(&format!("generate_series(1, {ROWS}) AS n")) {
+    for fill in fill_statements(&format!("generate_series(1, {ROWS}) AS n")) {
         sqlx::raw_sql(&fill).execute(&pool).await.expect("a table");
     }
     sqlx::raw_sql("ANALYZE").execute(&pool).await.expect("a database");
@@ -51,9 +51,9 @@ async fn postgres_finds_what_has_expired_by_an_index() {
              WHERE indexrelname = '{table}_expiry') FROM pg_stat_user_tables WHERE relname = '{table}'"
         );
         // The server reports read statistics with a delay, for a whole transaction.
-        until("the server tells what it read", LIMIT, async || {
+        until("the server reports its reads", LIMIT, async || {
             clean(&store).await;
-            let read = sqlx::query_as(&text).fetch_one(&pool).await.expect("the table is there");
+            let read = sqlx::query_as(&text).fetch_one(&pool).await.expect("the table exists");
             let (by_table, deleted, by_index): (i64, i64, i64) = read;
             assert_eq!(by_table, 0, "{table} is read as a whole");
             assert!(deleted <= EXPIRED);
@@ -64,12 +64,12 @@ async fn postgres_finds_what_has_expired_by_an_index() {
 }
 
 #[tokio::test]
-async fn mariadb_finds_what_has_expired_by_an_index() {
+async fn mariadb_finds_expired_rows_by_index() {
     let server = MariaDb::start();
     let url = server.database();
     let store = sql(&url).await;
     let pool = MySqlPool::connect(&url).await.expect("a database");
-    for fill in filled(&format!("(SELECT seq AS n FROM seq_1_to_{ROWS}) AS numbers")) {
+    for fill in fill_statements(&format!("(SELECT seq AS n FROM seq_1_to_{ROWS}) AS numbers")) {
         sqlx::raw_sql(&fill).execute(&pool).await.expect("a table");
     }
     sqlx::raw_sql("SET GLOBAL userstat = 1").execute(&pool).await.expect("it is the test's own server");
@@ -78,7 +78,7 @@ async fn mariadb_finds_what_has_expired_by_an_index() {
         let (left,): (i64,) = sqlx::query_as(&format!("SELECT COUNT(*) FROM {table} WHERE expiry = 1"))
             .fetch_one(&pool)
             .await
-            .expect("the table is there");
+            .expect("the table exists");
         let text = format!(
             "SELECT CAST(SUM(ROWS_READ) AS SIGNED) FROM information_schema.TABLE_STATISTICS \
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}'"

@@ -41,7 +41,7 @@ fn one() -> NonZeroU32 {
 }
 
 #[tokio::test]
-async fn hits_of_several_instances_and_threads_add_up_in_every_precision() {
+async fn hits_of_multiple_instances_and_threads_add_up_in_every_precision() {
     let server = RedisServer::start();
     let mut instances = Vec::new();
     for _ in 0..3 {
@@ -72,14 +72,14 @@ async fn hits_of_several_instances_and_threads_add_up_in_every_precision() {
     }
     drop(stop);
     for run in running {
-        run.await.expect("no panic").expect("all is flushed");
+        run.await.expect("no panic").expect("everything is flushed");
     }
     assert_eq!(totals(&stats, "a").await, [30_000; 7]);
     assert_eq!(totals(&stats, "b").await, [90_000; 7]);
 }
 
 #[tokio::test]
-async fn a_hit_counts_in_its_own_second() {
+async fn a_hit_counts_in_the_second_of_its_timestamp() {
     let mut counters = over(MemoryStore::new());
     let recorder = counters.recorder();
     let counter = recorder.counter("a");
@@ -99,7 +99,7 @@ async fn a_hit_counts_in_its_own_second() {
 }
 
 #[tokio::test]
-async fn a_hit_too_old_for_fine_precisions_counts_in_the_coarse_ones_or_expires() {
+async fn an_old_hit_counts_only_in_coarse_precisions_or_expires() {
     let mut counters = over(MemoryStore::new());
     let recorder = counters.recorder();
     let counter = recorder.counter("a");
@@ -116,7 +116,7 @@ async fn a_hit_too_old_for_fine_precisions_counts_in_the_coarse_ones_or_expires(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_equations_hold_at_every_observation() {
+async fn the_ledger_equations_always_hold() {
     let server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let (recorder, stats) = (counters.recorder(), counters.stats());
@@ -160,7 +160,7 @@ async fn both_equations_hold_at_every_observation() {
         observer.join().expect("balanced")
     });
     drop(stop);
-    running.await.expect("no panic").expect("all is flushed");
+    running.await.expect("no panic").expect("everything is flushed");
     let ledger = stats.ledger();
     assert!(observations > 100, "{observations}");
     assert!(ledger.requests.balance() && ledger.hits.balance(), "{ledger:?}");
@@ -170,7 +170,7 @@ async fn both_equations_hold_at_every_observation() {
 }
 
 #[tokio::test]
-async fn more_names_than_places_count_under_other_and_no_hit_is_missing() {
+async fn excess_names_count_under_other_without_losing_hits() {
     let server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let recorder = counters.recorder();
@@ -201,7 +201,7 @@ async fn more_names_than_places_count_under_other_and_no_hit_is_missing() {
 }
 
 #[tokio::test]
-async fn a_million_hits_are_as_many_commands_as_one() {
+async fn a_million_hits_need_as_many_commands_as_one_hit() {
     let server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let recorder = counters.recorder();
@@ -222,7 +222,7 @@ async fn a_million_hits_are_as_many_commands_as_one() {
 }
 
 #[tokio::test]
-async fn a_hundred_counters_are_eight_commands_each_and_two_for_all_their_new_buckets() {
+async fn a_hundred_counters_need_eight_commands_each_and_two_for_new_buckets() {
     let server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let recorder = counters.recorder();
@@ -244,7 +244,7 @@ async fn a_hundred_counters_are_eight_commands_each_and_two_for_all_their_new_bu
 }
 
 #[tokio::test]
-async fn a_flush_over_two_seconds_adds_to_the_buckets_they_share_once() {
+async fn a_flush_of_two_seconds_updates_shared_buckets_once() {
     let server = RedisServer::start();
     let mut counters = over(store(&server.url()).await);
     let recorder = counters.recorder();
@@ -279,7 +279,7 @@ async fn a_counter_of_another_recorder_counts_as_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn upkeep_flushes_at_its_interval_and_at_the_end() {
+async fn upkeep_flushes_at_its_interval_and_at_shutdown() {
     let mut counters = Counters::builder(MemoryStore::new())
         .flush_interval(Duration::from_secs(5))
         .build()
@@ -297,12 +297,12 @@ async fn upkeep_flushes_at_its_interval_and_at_the_end() {
     assert_eq!(stats.health().since_acknowledged, Some(Duration::from_secs(1)));
     recorder.record(counter, None);
     drop(stop);
-    running.await.expect("no panic").expect("all is flushed");
+    running.await.expect("no panic").expect("everything is flushed");
     assert_eq!(stats.ledger().hits.applied, 2);
 }
 
 #[tokio::test]
-async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brings_it() {
+async fn a_shutdown_without_the_store_reports_hits_left_and_can_be_retried() {
     let mut server = RedisServer::start();
     let mut counters = Counters::builder(store(&server.url()).await)
         .shutdown_timeout(Duration::from_millis(300))
@@ -313,7 +313,7 @@ async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brin
     for _ in 0..123 {
         recorder.record(recorder.counter("a"), None);
     }
-    let error = counters.run(async {}).await.expect_err("the store is away");
+    let error = counters.run(async {}).await.expect_err("the store is unavailable");
     assert_eq!(error.kind(), &ErrorKind::Unflushed { hits: 123 });
     assert!(std::error::Error::source(&error).is_some());
     assert_eq!(stats.ledger().hits.pending, 123);
@@ -324,7 +324,7 @@ async fn a_shutdown_without_the_store_says_how_much_is_left_and_a_later_one_brin
 }
 
 #[test]
-fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
+fn a_shutdown_ends_at_its_deadline_under_continuous_hits() {
     let soon = Duration::from_millis(100);
     let mut counters =
         Counters::builder(MemoryStore::new()).shutdown_timeout(soon).build().expect("good settings");
@@ -344,7 +344,7 @@ fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let result = runtime.expect("a runtime").block_on(counters.run(async {}));
-        ended.send(result).expect("somebody waits");
+        ended.send(result).expect("a caller is waiting");
     });
     let result = end.recv_timeout(tests::LIMIT).expect("the shutdown ends");
     done.store(true, Ordering::Relaxed);
@@ -356,7 +356,7 @@ fn a_shutdown_ends_at_its_deadline_though_hits_keep_coming() {
 }
 
 #[tokio::test]
-async fn the_top_is_exact_and_only_of_what_is_wanted() {
+async fn the_top_ranking_is_exact_and_filtered() {
     let server = RedisServer::start();
     for shards in [None, Some(8)] {
         let builder = RedisStore::builder();
@@ -380,7 +380,7 @@ async fn the_top_is_exact_and_only_of_what_is_wanted() {
             now.minus(86_400),
             NonZeroU32::new(5000).expect("not 0"),
         );
-        counters.flush().await.expect("the server is there");
+        counters.flush().await.expect("the server is available");
         let range = precision(3600).bucket(now).start..now.plus(1);
         let top =
             stats.top(precision(3600), range, 3, |counter| counter.starts_with('/')).await.expect("readable");
@@ -388,7 +388,7 @@ async fn the_top_is_exact_and_only_of_what_is_wanted() {
         assert_eq!(top, [("/page/0699", 700), ("/page/1399", 700), ("/page/0698", 699)]);
         let lifetimes = stats.lifetimes(&[name("/old"), name("/page/0001")]).await.expect("readable");
         assert_eq!(lifetimes, [5000, 2]);
-        stats.forget(&name("/page/0699")).await.expect("the server is there");
+        stats.forget(&name("/page/0699")).await.expect("the server is available");
         assert!(
             !stats
                 .list_counters(None, 1000)
@@ -402,7 +402,7 @@ async fn the_top_is_exact_and_only_of_what_is_wanted() {
 }
 
 #[test]
-fn settings_out_of_bounds_are_refused() {
+fn settings_out_of_bounds_are_rejected() {
     let builder = || Counters::builder(MemoryStore::new());
     let refused = |builder: counter_core::Builder| builder.build().expect_err("out of bounds");
     assert_eq!(refused(builder().max_counters(0)), BuildError::Counters(0));

@@ -29,13 +29,13 @@ async fn the_lifetime_of_a_counter_forgotten_under_load_equals_its_samples(store
     });
     while !done.load(Ordering::Relaxed) {
         recorder.record(counter, None);
-        counters.flush().await.expect("it takes batches");
+        counters.flush().await.expect("it accepts batches");
         // A memory store never waits, so we need to yield to the other task.
         tokio::task::yield_now().await;
     }
     forgetting.await.expect("no panic");
     recorder.record(counter, None);
-    counters.flush().await.expect("it takes batches");
+    counters.flush().await.expect("it accepts batches");
     let now = Timestamp::now();
     let days = now.minus(2 * 86_400)..now.plus(1);
     let samples = stats.total(&name("hits"), precision(86_400), days).await.expect("readable");

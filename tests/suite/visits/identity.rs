@@ -14,11 +14,11 @@ use crate::support::{count_at, name, precision, store, store_in};
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
     {
-        processes_that_start_at_the_same_time_agree_on_the_id_of_a_store
-        a_dump_is_not_restored_into_the_store_that_it_was_made_from
-        counts_that_were_restored_before_do_not_come_back_with_another_dump
-        the_first_counters_that_flush_decide_the_grid_of_a_store
-        a_store_without_a_grid_that_has_other_buckets_is_noticed
+        concurrently_started_processes_agree_on_the_store_id
+        a_dump_is_not_restored_into_its_source_store
+        counts_restored_before_are_not_added_by_another_dump
+        the_first_flush_determines_the_grid_of_a_store
+        a_store_without_a_grid_but_with_different_buckets_is_reported
     }
 }
 
@@ -27,7 +27,7 @@ fn counters(store: impl Store) -> Counters {
 }
 
 async fn id(store: impl Store) -> String {
-    let id = counters(store).stats().store_id().await.expect("the store is there");
+    let id = counters(store).stats().store_id().await.expect("the store is available");
     id.expect("it keeps one").to_string()
 }
 
@@ -49,19 +49,19 @@ async fn restore(store: impl Store, lines: &[String]) -> Result<Restored, Restor
 
 async fn lifetime(store: &impl Store) -> u64 {
     let counter = [name("a")];
-    store.lifetimes(&counter).await.expect("the store is there").remove(0).expect("readable")
+    store.lifetimes(&counter).await.expect("the store is available").remove(0).expect("readable")
 }
 
 async fn hit(store: &impl Store) {
     count_at(store, &["a".to_owned()], Timestamp::now()).await;
 }
 
-async fn processes_that_start_at_the_same_time_agree_on_the_id_of_a_store(store: impl Store + Clone) {
+async fn concurrently_started_processes_agree_on_the_store_id(store: impl Store + Clone) {
     let ids = futures_util::future::join_all((0..8).map(|_| id(store.clone()))).await;
     assert!(ids[0].len() == 32 && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
 }
 
-async fn a_dump_is_not_restored_into_the_store_that_it_was_made_from(from: impl Store + Clone) {
+async fn a_dump_is_not_restored_into_its_source_store(from: impl Store + Clone) {
     hit(&from).await;
     let lines = dump(from.clone()).await;
     for _ in 0..2 {
@@ -77,14 +77,14 @@ async fn a_dump_is_not_restored_into_the_store_that_it_was_made_from(from: impl 
     assert_eq!(lifetime(&from).await, 1);
 }
 
-async fn counts_that_were_restored_before_do_not_come_back_with_another_dump(into: impl Store + Clone) {
+async fn counts_restored_before_are_not_added_by_another_dump(into: impl Store + Clone) {
     let from = MemoryStore::new();
     hit(&from).await;
     let [first, second] = [dump(from.clone()).await, dump(from).await];
     hit(&into).await;
     restore(into.clone(), &first).await.expect("they are new");
     assert_eq!(lifetime(&into).await, 2);
-    let error = restore(into.clone(), &second).await.expect_err("they are there");
+    let error = restore(into.clone(), &second).await.expect_err("they exist");
     assert!(matches!(error, RestoreError::OtherDump { .. }), "{error}");
     let again = restore(into.clone(), &first).await.expect("the same dump adds nothing");
     assert!(again.already_restored > 0 && again.lifetimes == 0, "{again:?}");
@@ -96,28 +96,28 @@ async fn counts_that_were_restored_before_do_not_come_back_with_another_dump(int
 }
 
 #[tokio::test]
-async fn a_server_that_lost_everything_takes_its_dump_while_processes_go_on_counting() {
+async fn an_empty_server_accepts_its_dump_while_processes_keep_counting() {
     let server = RedisServer::start();
     let redis = store(&server.url()).await;
     let mut counters = counters(redis.clone());
     let recorder = counters.recorder();
     recorder.record(recorder.counter("a"), None);
-    counters.flush().await.expect("the server is there");
+    counters.flush().await.expect("the server is available");
     let (before, lines) = (id(redis.clone()).await, dump(redis.clone()).await);
     server.command(&["FLUSHALL"]);
     recorder.record(recorder.counter("a"), None);
-    counters.flush().await.expect("the server is there");
+    counters.flush().await.expect("the server is available");
     assert_ne!(id(redis.clone()).await, before);
     // The process has sent the hit of the last minute again.
     assert_eq!(lifetime(&redis).await, 2);
-    let restored = restore(redis.clone(), &lines).await.expect("the store is another one");
+    let restored = restore(redis.clone(), &lines).await.expect("the store has a new id");
     assert_eq!(restored.lifetimes, 1);
 }
 
-async fn the_first_counters_that_flush_decide_the_grid_of_a_store(store: impl Store + Clone) {
+async fn the_first_flush_determines_the_grid_of_a_store(store: impl Store + Clone) {
     let mut first = counters(store.clone());
     hit(&store).await;
-    first.flush().await.expect("the store is there");
+    first.flush().await.expect("the store is available");
     assert_eq!(first.stats().grid_mismatch().await.expect("readable"), None);
 
     let mut second = Counters::builder(store.clone()).utc_offset(3600).build().expect("good settings");
@@ -127,7 +127,7 @@ async fn the_first_counters_that_flush_decide_the_grid_of_a_store(store: impl St
         words.contains("120 samples of 86400") && words.contains("120 samples of 86400@82800"),
         "{words}"
     );
-    second.flush().await.expect("the store is there");
+    second.flush().await.expect("the store is available");
     assert_eq!(second.stats().health().hints, [Hint::GRID_DIFFERS]);
 
     // The third process adopts the grid of the store, so it should see the hit.
@@ -136,7 +136,7 @@ async fn the_first_counters_that_flush_decide_the_grid_of_a_store(store: impl St
     assert_eq!(third.stats().grid(), first.stats().grid());
     assert_eq!(day(&third.stats()).await, 1);
 
-    second.change_grid().await.expect("the store is there");
+    second.change_grid().await.expect("the store is available");
     assert_eq!(second.stats().grid_mismatch().await.expect("readable"), None);
     assert!(first.stats().grid_mismatch().await.expect("readable").is_some());
 }
@@ -147,7 +147,7 @@ async fn day(stats: &Stats) -> u64 {
     stats.total(&name("a"), day, now.minus(2 * 86_400)..now.plus(1)).await.expect("readable")
 }
 
-async fn a_store_without_a_grid_that_has_other_buckets_is_noticed(store: impl Store + Clone) {
+async fn a_store_without_a_grid_but_with_different_buckets_is_reported(store: impl Store + Clone) {
     // Older versions left the store like this.
     hit(&store).await;
     let counters = Counters::builder(store).utc_offset(-5 * 3600).build().expect("good settings");
@@ -156,7 +156,7 @@ async fn a_store_without_a_grid_that_has_other_buckets_is_noticed(store: impl St
 }
 
 #[tokio::test]
-async fn an_archive_belongs_to_the_store_that_was_copied_into_it_first() {
+async fn an_archive_belongs_to_the_first_store_copied_into_it() {
     let server = RedisServer::start();
     let in_namespace = async |text: &str| {
         let namespace: Namespace = text.parse().expect("a namespace");
@@ -168,7 +168,7 @@ async fn an_archive_belongs_to_the_store_that_was_copied_into_it_first() {
     count_at(&one, &["a".to_owned()], old).await;
     copy(&one, &far).await.expect("the archive is new");
     let error = copy(&two, &far).await.expect_err("it is the archive of the other namespace");
-    assert_eq!(*error.kind(), ErrorKind::Refused);
+    assert_eq!(*error.kind(), ErrorKind::Rejected);
     assert!(format!("{error:?}").contains("one:*"), "{error:?}");
 
     // The archive must not show the counts of the other store, or use them for repairs.
@@ -177,7 +177,7 @@ async fn an_archive_belongs_to_the_store_that_was_copied_into_it_first() {
     assert_eq!(lifetime(&archive).await, 0);
     assert_eq!(stats.health().hints, [Hint::ARCHIVE_OF_ANOTHER_STORE]);
     let side = Some(counter_core::archive::Side::Far);
-    archive.auditor(stats.grid()).audit(Timestamp::now(), side).await.expect_err("it is refused");
+    archive.auditor(stats.grid()).audit(Timestamp::now(), side).await.expect_err("it is rejected");
     archive.forget(&name("a"), stats.grid(), Timestamp::now()).await.expect("in the near store");
     assert_eq!((lifetime(&far).await, lifetime(&two).await), (1, 0));
 
@@ -206,18 +206,18 @@ async fn a_near_store_that_lost_everything_keeps_its_archive() {
     count_at(&near, &["a".to_owned()], Timestamp::now().minus(3 * 3600)).await;
     copy(&near, &far).await.expect("the archive is new");
     server.command(&["FLUSHALL"]);
-    copy(&near, &far).await.expect("the store was created after the other was seen");
+    copy(&near, &far).await.expect("the store is newer than the other store");
     assert_eq!(lifetime(&Archive::new(near, far)).await, 1);
 }
 
 /// Makes a store look older than any other store in the test.
-pub(crate) async fn age(store: &impl DocumentStore) {
-    let document = store.read("store").await.expect("the store is there");
+pub(crate) async fn make_oldest(store: &impl DocumentStore) {
+    let document = store.read("store").await.expect("the store is available");
     let text = String::from_utf8(document.content).expect("a text");
     let mut words: Vec<_> = text.splitn(3, [' ', '\n']).map(str::to_owned).collect();
     let rest = words.pop().expect("a time");
     let (_, rest) = rest.split_once('\n').expect("a line");
-    let aged = format!("{} {} 1000000000\n{rest}", words[0], words[1]);
-    let replaced = store.replace("store", document.version, aged.as_bytes()).await;
-    assert!(replaced.expect("the store is there").is_some());
+    let oldest = format!("{} {} 1000000000\n{rest}", words[0], words[1]);
+    let replaced = store.replace("store", document.version, oldest.as_bytes()).await;
+    assert!(replaced.expect("the store is available").is_some());
 }

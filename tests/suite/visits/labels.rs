@@ -15,9 +15,9 @@ use crate::support::{fewest, name, precision};
 stores::on! {
     [memory redis redis_in_shards redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
     {
-        values_add_up_over_instances_and_to_the_hits
-        labels_are_listed_and_their_values_are_no_other_counters
-        two_readers_of_one_log_that_name_other_values_count_each_record_once
+        label_values_add_up_across_instances_and_to_the_total_hits
+        labels_are_listed_separately_from_other_counters
+        two_readers_of_a_log_with_different_values_count_each_record_once
     }
 }
 
@@ -52,20 +52,20 @@ impl Instance {
 
     /// Counts a request and returns the counter used for the value.
     fn count(&self, value: Option<&str>, at: Timestamp) -> Counter {
-        let noted = self.values.note(value, at, ONE);
-        let counter = self.values.counter(noted);
+        let identified = self.values.note(value, at, ONE);
+        let counter = self.values.counter(identified);
         self.recorder.record_at(self.hits, None, at, ONE);
         self.recorder.record_at(counter, None, at, ONE);
         counter
     }
 
-    fn see(&mut self, value: &str, at: Timestamp) {
+    fn count_and_track(&mut self, value: &str, at: Timestamp) {
         *self.seen.entry((precision(3600).bucket(at).start, value.to_owned())).or_default() += 1;
         self.count(Some(value), at);
     }
 
     async fn flush(&mut self) {
-        self.counters.flush().await.expect("the store is there");
+        self.counters.flush().await.expect("the store is available");
     }
 
     async fn top(&self, width: u32, at: Timestamp) -> LabelRanking {
@@ -86,10 +86,10 @@ impl Instance {
 
 /// Checks that the actual hits of all values are between the reported count and the count plus the reported
 /// number of missed hits.
-fn check(top: &LabelRanking, truth: &BTreeMap<&str, u64>) {
+fn check(top: &LabelRanking, actual_hits: &BTreeMap<&str, u64>) {
     let counted: BTreeMap<_, _> = top.values.iter().map(|(value, count)| (&**value, *count)).collect();
-    assert!(counted.keys().all(|value| truth.contains_key(value)));
-    for (value, had) in truth {
+    assert!(counted.keys().all(|value| actual_hits.contains_key(value)));
+    for (value, had) in actual_hits {
         let count = counted.get(value).copied().unwrap_or_default();
         assert!(
             (count..=count + top.missed).contains(had),
@@ -100,13 +100,13 @@ fn check(top: &LabelRanking, truth: &BTreeMap<&str, u64>) {
 }
 
 /// Returns the recorded hits of all instances, in an hour or in total.
-fn truth(instances: &[Instance], hour: Option<Timestamp>) -> BTreeMap<&str, u64> {
-    let mut truth = BTreeMap::new();
+fn actual_hits(instances: &[Instance], hour: Option<Timestamp>) -> BTreeMap<&str, u64> {
+    let mut actual_hits = BTreeMap::new();
     let seen = instances.iter().flat_map(|instance| &instance.seen);
     for ((_, value), count) in seen.filter(|((of, _), _)| hour.is_none_or(|hour| hour == *of)) {
-        *truth.entry(&**value).or_default() += count;
+        *actual_hits.entry(&**value).or_default() += count;
     }
-    truth
+    actual_hits
 }
 
 /// Returns a random real value. The frequencies fall with the rank like on real sites.
@@ -121,7 +121,7 @@ fn real(random: &mut Random) -> String {
 }
 
 #[test]
-fn with_fewer_places_a_value_needs_a_larger_share() {
+fn with_fewer_places_a_value_needs_a_larger_share_of_hits() {
     for places in [10, 100] {
         let counters = Counters::builder(MemoryStore::new()).label_places(places).build();
         let recorder = counters.expect("a good number").recorder();
@@ -142,7 +142,7 @@ fn with_fewer_places_a_value_needs_a_larger_share() {
 }
 
 #[tokio::test]
-async fn a_scan_of_a_million_made_up_values_takes_no_memory_and_no_place_of_a_real_one() {
+async fn a_scan_of_a_million_random_values_uses_no_memory_or_real_places() {
     const MADE_UP: u64 = 1_000_000;
     let (mut random, at) = (Random::storm("of made-up values"), yesterday());
     let mut site = Instance::over(MemoryStore::new());
@@ -194,8 +194,8 @@ async fn a_scan_of_a_million_made_up_values_takes_no_memory_and_no_place_of_a_re
             real_ones[value]
         );
     }
-    let truth: BTreeMap<_, _> = real_ones.iter().map(|(value, count)| (&**value, *count)).collect();
-    for (value, had) in truth {
+    let actual_hits: BTreeMap<_, _> = real_ones.iter().map(|(value, count)| (&**value, *count)).collect();
+    for (value, had) in actual_hits {
         let count = top.values.iter().find(|(name, _)| name == value).map_or(0, |(_, count)| *count);
         assert!((count..=count + top.missed).contains(&had), "{value}: {had}, {count}, {}", top.missed);
     }
@@ -204,7 +204,7 @@ async fn a_scan_of_a_million_made_up_values_takes_no_memory_and_no_place_of_a_re
 }
 
 #[tokio::test]
-async fn a_slow_scan_of_a_small_site_for_three_weeks_leaves_few_names_and_exact_values() {
+async fn a_three_week_scan_of_a_small_site_leaves_few_names_and_exact_values() {
     const HOURS: u64 = 21 * 24;
     let (mut site, now) = (Instance::over(MemoryStore::new()), Timestamp::now());
     let first = precision(3600).bucket(now).start.minus(3600 * HOURS);
@@ -233,7 +233,7 @@ async fn a_slow_scan_of_a_small_site_for_three_weeks_leaves_few_names_and_exact_
 }
 
 #[tokio::test]
-async fn a_counter_that_is_no_value_hides_no_label_that_follows() {
+async fn a_counter_without_a_value_does_not_hide_later_labels() {
     let store = MemoryStore::new();
     let mut site = Instance::over(store.clone());
     for n in 0..1500 {
@@ -241,12 +241,12 @@ async fn a_counter_that_is_no_value_hides_no_label_that_follows() {
     }
     site.count(Some("a.example"), yesterday());
     site.flush().await;
-    let stranger = Counters::builder(store).build().expect("the defaults are fine");
-    assert_eq!(stranger.stats().labels().await.expect("readable"), ["referrer"]);
+    let unaware = Counters::builder(store).build().expect("the defaults are fine");
+    assert_eq!(unaware.stats().labels().await.expect("readable"), ["referrer"]);
 }
 
 #[tokio::test]
-async fn a_label_with_more_values_than_a_read_covers_has_its_top_values() {
+async fn a_label_with_too_many_values_for_one_read_returns_its_top_values() {
     let store = MemoryStore::new();
     let mut counters = Counters::builder(store).max_counters(102_000).build().expect("a good number");
     let (recorder, at) = (counters.recorder(), yesterday());
@@ -259,7 +259,7 @@ async fn a_label_with_more_values_than_a_read_covers_has_its_top_values() {
     for (value, count) in [("x", 7), ("y", 9), ("z", 8)] {
         hits(value, count.try_into().expect("not 0"));
     }
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let hour = precision(3600).bucket(at).start;
     let top = counters.stats().label("campaign", precision(3600), hour..hour.plus(3600), 3).await;
     let top = top.expect("readable");
@@ -268,7 +268,7 @@ async fn a_label_with_more_values_than_a_read_covers_has_its_top_values() {
 }
 
 #[tokio::test]
-async fn what_values_have_missed_is_bounded_in_every_hour_over_three_instances() {
+async fn missed_label_hits_are_bounded_per_hour_across_three_instances() {
     let mut random = Random::storm("of values");
     let store = MemoryStore::new();
     let mut instances: Vec<_> = (0..3).map(|_| Instance::over(store.clone())).collect();
@@ -288,7 +288,7 @@ async fn what_values_have_missed_is_bounded_in_every_hour_over_three_instances()
                     format!("of-hour-{}", rank + 500 * hour)
                 }
             };
-            instances[instance].see(&value, at);
+            instances[instance].count_and_track(&value, at);
         }
         for instance in &mut instances {
             if random.among(0..2) == 0 {
@@ -302,26 +302,26 @@ async fn what_values_have_missed_is_bounded_in_every_hour_over_three_instances()
     let mut missed = 0;
     for hour in (0..5).map(|hour| first.plus(3600 * hour).minus(3600)) {
         let top = instances[0].top(3600, hour).await;
-        check(&top, &truth(&instances, Some(precision(3600).bucket(hour).start)));
+        check(&top, &actual_hits(&instances, Some(precision(3600).bucket(hour).start)));
         assert!(top.missed <= top.other && top.values.len() < 3 * 4000);
         missed += top.missed;
     }
     assert!(missed > 0);
 }
 
-async fn values_add_up_over_instances_and_to_the_hits(store: impl Store + Clone) {
+async fn label_values_add_up_across_instances_and_to_the_total_hits(store: impl Store + Clone) {
     let mut instances: Vec<_> = (0..3).map(|_| Instance::over(store.clone())).collect();
     let at = yesterday();
     for instance in &mut instances {
         for n in 0..40 {
-            instance.see(&format!("{}.example", n % 7), at);
+            instance.count_and_track(&format!("{}.example", n % 7), at);
             instance.count(None, at);
             instance.count(Some("(odd)"), at);
         }
         instance.flush().await;
     }
     let top = instances[1].top(86_400, at).await;
-    check(&top, &truth(&instances, None));
+    check(&top, &actual_hits(&instances, None));
     assert_eq!((top.total, top.none, top.other, top.missed), (360, 120, 120, 0));
     assert_eq!(top.values[..2], [("0.example".to_owned(), 18), ("1.example".to_owned(), 18)]);
     assert_eq!(top.values.len(), 7);
@@ -334,7 +334,7 @@ async fn values_add_up_over_instances_and_to_the_hits(store: impl Store + Clone)
     }
 }
 
-async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl Store + Clone) {
+async fn labels_are_listed_separately_from_other_counters(store: impl Store + Clone) {
     let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
     let (recorder, at) = (counters.recorder(), yesterday());
     for page in ["hits", "/", "label", "labels", "z"] {
@@ -343,11 +343,11 @@ async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl St
     for label in ["device", "a", "a-b", "referrer"] {
         let values = recorder.label_values(label).expect("a name");
         for n in 0..1200 {
-            let noted = values.note(Some(&format!("value:{n}")), at, ONE);
-            recorder.record_at(values.counter(noted), None, at, ONE);
+            let identified = values.note(Some(&format!("value:{n}")), at, ONE);
+            recorder.record_at(values.counter(identified), None, at, ONE);
         }
     }
-    counters.flush().await.expect("the store is there");
+    counters.flush().await.expect("the store is available");
     let stats = counters.stats();
     assert_eq!(stats.labels().await.expect("readable"), ["a", "a-b", "device", "referrer"]);
     let mut known = Vec::new();
@@ -370,21 +370,21 @@ async fn labels_are_listed_and_their_values_are_no_other_counters(store: impl St
     let nothing = stats.label("nothing", day, range.clone(), 3).await.expect("readable");
     assert_eq!((nothing.total, nothing.values.len()), (0, 0));
     // The totals should not depend on the labels that a reader knows or expects.
-    let stranger = Counters::builder(store).build().expect("the defaults are fine").stats();
+    let unaware = Counters::builder(store).build().expect("the defaults are fine").stats();
     for (stats, expected) in [
         (&stats, &[][..]),
         (&stats, &["referrer", "zone"]),
-        (&stranger, &[]),
-        (&stranger, &["a"]),
-        (&stranger, &["0", "a-", "b", "device"]),
-        (&stranger, &["a", "a-b", "device", "referrer"]),
+        (&unaware, &[]),
+        (&unaware, &["a"]),
+        (&unaware, &["0", "a-", "b", "device"]),
+        (&unaware, &["a", "a-b", "device", "referrer"]),
     ] {
         let all = stats.label_rankings(expected, day, range.clone(), 3).await.expect("readable");
         let names: Vec<_> = all.iter().map(|(label, _)| label.as_str()).collect();
         assert_eq!(names, ["a", "a-b", "device", "referrer"], "{expected:?}");
         assert!(all.iter().all(|(_, ranking)| ranking.as_ref().is_ok_and(|of| *of == a)), "{expected:?}");
     }
-    assert_eq!(stranger.labels().await.expect("readable"), ["a", "a-b", "device", "referrer"]);
+    assert_eq!(unaware.labels().await.expect("readable"), ["a", "a-b", "device", "referrer"]);
 }
 
 /// Reads a log from the store position to `end`, in chunks.
@@ -393,8 +393,8 @@ async fn read(instance: &Instance, source: &mut Source, log: &[String], chunk: u
     while source.position() < end {
         let position = source.position();
         let value = &log[usize::try_from(position).expect("short")];
-        let noted = instance.values.note(Some(value), at, ONE);
-        let hits = [instance.hits.hit(), instance.values.counter(noted).hit()];
+        let identified = instance.values.note(Some(value), at, ONE);
+        let hits = [instance.hits.hit(), instance.values.counter(identified).hit()];
         let is_full = source.record(position..position + 1, at, &hits);
         if (is_full || position % chunk == chunk - 1)
             && source.commit().await.expect("there") == Commit::Moved
@@ -405,7 +405,7 @@ async fn read(instance: &Instance, source: &mut Source, log: &[String], chunk: u
     source.commit().await.expect("there")
 }
 
-async fn two_readers_of_one_log_that_name_other_values_count_each_record_once(store: impl Store + Clone) {
+async fn two_readers_of_a_log_with_different_values_count_each_record_once(store: impl Store + Clone) {
     let mut random = Random::storm("of readers");
     let value = |random: &mut Random| match random.among(0..3) {
         0 => format!("{}", random.next()),
@@ -436,13 +436,13 @@ async fn two_readers_of_one_log_that_name_other_values_count_each_record_once(st
     readers[1].flush().await;
     let top = readers[0].top(3600, yesterday()).await;
     assert_eq!(top.total, 9000 + taken.len() as u64);
-    let mut truth = BTreeMap::<_, u64>::new();
-    log.iter().chain(&taken).for_each(|value| *truth.entry(&**value).or_default() += 1);
-    check(&top, &truth);
+    let mut actual_hits = BTreeMap::<_, u64>::new();
+    log.iter().chain(&taken).for_each(|value| *actual_hits.entry(&**value).or_default() += 1);
+    check(&top, &actual_hits);
 }
 
 #[test]
-fn a_value_that_has_a_place_counts_without_an_allocation() {
+fn a_value_with_a_place_counts_without_allocating() {
     let site = Instance::over(MemoryStore::new());
     let values: Vec<_> = (0..50).map(|n| format!("{n}.example")).collect();
     let at = Timestamp::now();
@@ -453,16 +453,16 @@ fn a_value_that_has_a_place_counts_without_an_allocation() {
 }
 
 #[tokio::test]
-async fn a_hit_whose_value_has_lost_its_place_meanwhile_is_told_as_missed() {
+async fn a_hit_is_reported_as_missed_if_its_value_lost_its_place() {
     let (mut site, at) = (Instance::over(MemoryStore::new()), yesterday());
-    let noted = site.values.note(Some("slow.example"), at, ONE);
+    let identified = site.values.note(Some("slow.example"), at, ONE);
     // The other values are more frequent in this hour and in the next hour, so the place will be needed for
     // such a value.
     for n in 0..PLACES - 1 {
         (0..2).for_each(|_| _ = site.count(Some(&format!("{n}.example")), at));
     }
     (0..100).for_each(|_| _ = site.count(Some("new.example"), at));
-    let counter = site.values.counter(noted);
+    let counter = site.values.counter(identified);
     assert_eq!(site.recorder.name(counter), Some(name("label:referrer:(other)")));
     site.recorder.record_at(counter, None, at, ONE);
     site.recorder.record_at(site.hits, None, at, ONE);
@@ -473,7 +473,7 @@ async fn a_hit_whose_value_has_lost_its_place_meanwhile_is_told_as_missed() {
 }
 
 #[tokio::test]
-async fn texts_that_are_no_values_and_labels_that_are_no_names_have_no_counters() {
+async fn invalid_values_and_label_names_have_no_counters() {
     let (mut site, at) = (Instance::over(MemoryStore::new()), yesterday());
     let long = "x".repeat(300);
     for odd in ["", "(none)", "(missed)", "a\nb", "\u{85}", &long] {

@@ -28,7 +28,7 @@ fn exported() -> String {
             recorder.record(recorder.counter(""), None);
             recorder.skip(Skip::Excluded);
             recorder.skip(Skip::Prefetch);
-            counters.flush().await.expect("memory takes all");
+            counters.flush().await.expect("memory accepts everything");
             let voters = SetUniqueCounter::new(MemoryStore::new(), "voters".parse().expect("a name"));
             for item in ["ann", "ann", &"x".repeat(257)] {
                 drop(voters.include(item).await);
@@ -49,7 +49,7 @@ fn values(text: &str) -> BTreeMap<&str, f64> {
 }
 
 #[test]
-fn the_ledger_and_the_health_are_exported_at_every_flush() {
+fn the_ledger_and_health_are_exported_at_every_flush() {
     let text = exported();
     let values = values(&text);
     for (name, value) in [
@@ -84,7 +84,7 @@ fn the_ledger_and_the_health_are_exported_at_every_flush() {
 }
 
 #[test]
-fn every_metric_is_documented_and_described_and_named_by_the_conventions() {
+fn every_metric_is_documented_described_and_named_by_convention() {
     let text = exported();
     // Histograms are exported with additional suffixes.
     let name = |labelled: &str| {

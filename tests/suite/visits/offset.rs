@@ -24,21 +24,21 @@ use crate::support::{always, name, precision, samples_of, store, unix};
 stores::on! {
     [memory redis redis_without_scripts sqlite postgres mariadb]
     {
-        hits_are_in_the_bucket_that_begins_at_the_site_s_time
-        visitors_of_a_site_s_day_are_all_that_came_in_it
-        sites_of_different_offsets_count_beside_each_other
-        cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight
-        a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset
+        hits_count_in_buckets_aligned_to_local_time
+        daily_visitors_are_counted_by_local_day
+        sites_with_different_offsets_share_a_store
+        cleaning_removes_expired_days_at_local_midnight
+        a_cleaner_keeps_samples_retained_by_a_site_with_another_offset
         a_width_keeps_its_retention_when_the_offset_changes
-        what_is_forgotten_is_forgotten_at_every_offset_of_the_grid
+        a_counter_is_forgotten_at_every_offset_of_the_grid
     }
 }
 
 /// UTC offset of India: hours start at half past, and days at 18:30 UTC.
-const INDIA: i32 = 19_800;
+const INDIA_OFFSET: i32 = 19_800;
 
 /// Start of a day in India, in the distant past.
-const MIDNIGHT: u64 = 1_585_852_200;
+const MIDNIGHT_IN_INDIA: u64 = 1_585_852_200;
 
 const DAY: u64 = 86_400;
 
@@ -50,11 +50,11 @@ fn day(stats: &Stats) -> Precision {
     stats.grid().counts.of_width(86_400).expect("days are kept").precision
 }
 
-async fn hits_are_in_the_bucket_that_begins_at_the_site_s_time(store: impl Store + Clone) {
+async fn hits_count_in_buckets_aligned_to_local_time(store: impl Store + Clone) {
     let monday = unix(1_585_526_400);
-    let kept = [3600, 18_000, 86_400].map(precision).into_iter();
-    let kept = Precisions::new(kept.chain([precision(604_800).beginning_at(monday)])).expect("a set");
-    let builder = Counters::builder(store).precisions(kept).utc_offset(INDIA);
+    let retained = [3600, 18_000, 86_400].map(precision).into_iter();
+    let retained = Precisions::new(retained.chain([precision(604_800).starting_at(monday)])).expect("a set");
+    let builder = Counters::builder(store).precisions(retained).utc_offset(INDIA_OFFSET);
     let mut counters = builder.build().expect("good settings");
     let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
     let hits = recorder.counter("hits");
@@ -63,28 +63,28 @@ async fn hits_are_in_the_bucket_that_begins_at_the_site_s_time(store: impl Store
     for at in &instants {
         recorder.record_at(hits, None, *at, NonZeroU32::MIN);
     }
-    counters.flush().await.expect("the store is there");
-    for kept in stats.grid().counts.iter().map(|kept| kept.precision) {
+    counters.flush().await.expect("the store is available");
+    for retained in stats.grid().counts.iter().map(|retained| retained.precision) {
         let mut expected = BTreeMap::new();
         for at in &instants {
             let shifted =
-                at.as_unix() + 19_800 - if kept.as_seconds() == 604_800 { monday.as_unix() } else { 0 };
-            let start = at.as_unix() - shifted % u64::from(kept.as_seconds());
+                at.as_unix() + 19_800 - if retained.as_seconds() == 604_800 { monday.as_unix() } else { 0 };
+            let start = at.as_unix() - shifted % u64::from(retained.as_seconds());
             *expected.entry(start).or_insert(0) += 1;
         }
         let range = now.minus(100 * DAY)..now.plus(1);
-        let all = stats.series(&name("hits"), kept, range).await.expect("readable");
+        let all = stats.series(&name("hits"), retained, range).await.expect("readable");
         let samples: BTreeMap<_, _> = all.samples.iter().map(|s| (s.start.as_unix(), s.count)).collect();
-        assert_eq!(samples, expected, "{kept}");
+        assert_eq!(samples, expected, "{retained}");
         for (start, count) in expected {
-            let one = stats.total(&name("hits"), kept, unix(start)..unix(start + 1)).await;
-            assert_eq!(one.expect("readable"), count, "{kept}: {start}");
+            let one = stats.total(&name("hits"), retained, unix(start)..unix(start + 1)).await;
+            assert_eq!(one.expect("readable"), count, "{retained}: {start}");
         }
     }
 }
 
-async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store + Clone) {
-    let mut counters = Counters::builder(store).utc_offset(INDIA).build().expect("good settings");
+async fn daily_visitors_are_counted_by_local_day(store: impl Store + Clone) {
+    let mut counters = Counters::builder(store).utc_offset(INDIA_OFFSET).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let midnight = day(&stats).bucket(Timestamp::now()).start;
     assert_eq!(midnight.as_unix() % DAY, DAY - 19_800);
@@ -95,7 +95,7 @@ async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store + Cl
     for number in 20..25 {
         recorder.record_at(hits, visitor(number), midnight, NonZeroU32::MIN);
     }
-    counters.flush().await.expect("the store is there");
+    counters.flush().await.expect("the store is available");
     for (start, visitors, count) in [(midnight.minus(DAY), 30, 30), (midnight, 5, 5)] {
         let (range, hits) = (start..start.plus(1), [name("hits")]);
         let uniques = stats.uniques(&hits, day(&stats), range.clone()).await.expect("readable");
@@ -108,16 +108,16 @@ async fn visitors_of_a_site_s_day_are_all_that_came_in_it(store: impl Store + Cl
     }
 }
 
-async fn sites_of_different_offsets_count_beside_each_other(store: impl Store + Clone) {
+async fn sites_with_different_offsets_share_a_store(store: impl Store + Clone) {
     let site = |offset| Counters::builder(store.clone()).utc_offset(offset).build().expect("good settings");
-    let mut sites = [0, INDIA, -18_000].map(site);
+    let mut sites = [0, INDIA_OFFSET, -18_000].map(site);
     let now = Timestamp::now();
     for (count, counters) in (1..).zip(&mut sites) {
         let recorder = counters.recorder();
         for number in 0..count {
             recorder.record_at(recorder.counter("hits"), visitor(number), now, NonZeroU32::MIN);
         }
-        counters.flush().await.expect("the store is there");
+        counters.flush().await.expect("the store is available");
     }
     for (count, counters) in (1..).zip(&sites) {
         let stats = counters.stats();
@@ -129,15 +129,15 @@ async fn sites_of_different_offsets_count_beside_each_other(store: impl Store + 
         assert_eq!(stats.total(&name("hits"), precision(60), range).await.expect("readable"), 6);
         assert_eq!(stats.lifetimes(&[name("hits")]).await.expect("readable"), [6]);
         let known = stats.list_counters(None, 10).await.expect("readable").counters;
-        let kept: Vec<_> = stats.grid().counts.iter().map(|kept| kept.precision).collect();
-        assert_eq!(known, [(name("hits"), kept)]);
+        let retained: Vec<_> = stats.grid().counts.iter().map(|retained| retained.precision).collect();
+        assert_eq!(known, [(name("hits"), retained)]);
     }
 }
 
 /// Records a visit at noon (06:30 UTC) on 130 consecutive days in India.
 async fn visit_every_noon(store: &impl Store, counts: Precisions) {
     let finest = counts.of_width(86_400).expect("days are kept").precision;
-    let noon = |day| unix(MIDNIGHT + DAY * day + DAY / 2);
+    let noon = |day| unix(MIDNIGHT_IN_INDIA + DAY * day + DAY / 2);
     let cells = (0..130).map(|day| Cell { counter: name("a"), start: noon(day), finest, count: 1 });
     let batch = Batch {
         shard: Shard::default(),
@@ -154,21 +154,21 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
         adds: Adds::Hits,
         witness: None,
     };
-    let verdict = store.apply(&batch).await.expect("the store is there");
+    let verdict = store.apply(&batch).await.expect("the store is available");
     assert!(matches!(verdict, ApplyOutcome::Applied(_)), "{verdict:?}");
 }
 
 /// Returns the numbers of these days that are still stored.
 async fn days_left(store: &impl Store, precision: Precision) -> BTreeSet<u64> {
     let samples = samples_of(store, &[name("a")], precision, always()).await.concat();
-    let number = |start: Timestamp| (start.as_unix() + DAY / 2 - MIDNIGHT) / DAY;
+    let number = |start: Timestamp| (start.as_unix() + DAY / 2 - MIDNIGHT_IN_INDIA) / DAY;
     samples.iter().map(|sample| number(sample.start)).collect()
 }
 
-async fn clean(store: &impl Store, now: u64, kept: &Precisions) -> u64 {
+async fn clean(store: &impl Store, now: u64, retained: &Precisions) -> u64 {
     let mut samples = 0;
     loop {
-        let some = store.clean(Shard::default(), unix(now), kept).await.expect("the store is there");
+        let some = store.clean(Shard::default(), unix(now), retained).await.expect("the store is available");
         samples += some.samples;
         if !some.more {
             return samples;
@@ -176,31 +176,31 @@ async fn clean(store: &impl Store, now: u64, kept: &Precisions) -> u64 {
     }
 }
 
-async fn cleaning_removes_the_days_that_left_retention_at_the_site_s_midnight(store: impl Store + Clone) {
-    let kept = Precisions::default().utc_offset(INDIA);
-    let days = kept.of_width(86_400).expect("days are kept").precision;
-    visit_every_noon(&store, kept.clone()).await;
-    let midnight = MIDNIGHT + 129 * DAY;
+async fn cleaning_removes_expired_days_at_local_midnight(store: impl Store + Clone) {
+    let retained = Precisions::default().utc_offset(INDIA_OFFSET);
+    let days = retained.of_width(86_400).expect("days are kept").precision;
+    visit_every_noon(&store, retained.clone()).await;
+    let midnight = MIDNIGHT_IN_INDIA + 129 * DAY;
     for (now, removed) in
         [(midnight - 1, 9), (midnight, 1), (midnight, 0), (midnight + DAY - 1, 0), (midnight + DAY, 1)]
     {
-        assert_eq!(clean(&store, now, &kept).await, removed, "{now}");
+        assert_eq!(clean(&store, now, &retained).await, removed, "{now}");
     }
     assert_eq!(days_left(&store, days).await, (11..130).collect());
-    assert_eq!(clean(&store, midnight + 119 * DAY, &kept).await, 118);
+    assert_eq!(clean(&store, midnight + 119 * DAY, &retained).await, 118);
     assert_eq!(days_left(&store, days).await, BTreeSet::from([129]));
-    assert_eq!(clean(&store, midnight + 120 * DAY, &kept).await, 1);
+    assert_eq!(clean(&store, midnight + 120 * DAY, &retained).await, 1);
     assert!(store.known(&[days], "", 10).await.expect("readable").counters.is_empty());
 }
 
-async fn a_cleaner_leaves_what_is_wanted_by_a_site_of_another_offset(store: impl Store + Clone) {
-    let (utc, india) = (Precisions::default(), Precisions::default().utc_offset(INDIA));
-    let days = [&utc, &india].map(|kept| kept.of_width(86_400).expect("days are kept").precision);
-    for kept in [&utc, &india] {
-        visit_every_noon(&store, kept.clone()).await;
+async fn a_cleaner_keeps_samples_retained_by_a_site_with_another_offset(store: impl Store + Clone) {
+    let (utc, india) = (Precisions::default(), Precisions::default().utc_offset(INDIA_OFFSET));
+    let days = [&utc, &india].map(|retained| retained.of_width(86_400).expect("days are kept").precision);
+    for retained in [&utc, &india] {
+        visit_every_noon(&store, retained.clone()).await;
     }
     // In UTC, it is still the evening before.
-    let midnight = MIDNIGHT + 129 * DAY;
+    let midnight = MIDNIGHT_IN_INDIA + 129 * DAY;
     assert_eq!(clean(&store, midnight, &utc).await, 9 + 10);
     assert_eq!(days_left(&store, days[0]).await, (9..130).collect());
     assert_eq!(days_left(&store, days[1]).await, (10..130).collect());
@@ -214,27 +214,27 @@ async fn a_width_keeps_its_retention_when_the_offset_changes(store: impl Store +
     let month = Retention { precision: precision(86_400), samples: NonZeroU32::new(30).expect("not 0") };
     let before = Precisions::new([month]).expect("a set");
     visit_every_noon(&store, before.clone()).await;
-    let after = before.utc_offset(INDIA);
-    assert_eq!(clean(&store, MIDNIGHT + 129 * DAY + DAY / 2, &after).await, 100);
+    let after = before.utc_offset(INDIA_OFFSET);
+    assert_eq!(clean(&store, MIDNIGHT_IN_INDIA + 129 * DAY + DAY / 2, &after).await, 100);
     assert_eq!(days_left(&store, month.precision).await, (100..130).collect());
 }
 
-async fn what_is_forgotten_is_forgotten_at_every_offset_of_the_grid(store: impl Store + Clone) {
-    let mut counters = Counters::builder(store).utc_offset(INDIA).build().expect("good settings");
+async fn a_counter_is_forgotten_at_every_offset_of_the_grid(store: impl Store + Clone) {
+    let mut counters = Counters::builder(store).utc_offset(INDIA_OFFSET).build().expect("good settings");
     let (recorder, stats, now) = (counters.recorder(), counters.stats(), Timestamp::now());
     recorder.record_at(recorder.counter("hits"), visitor(1), now, NonZeroU32::MIN);
-    counters.flush().await.expect("the store is there");
+    counters.flush().await.expect("the store is available");
     let (hits, range) = ([name("hits")], now.minus(DAY)..now.plus(1));
     let uniques = async || stats.uniques(&hits, day(&stats), range.clone()).await.expect("readable").visitors;
     assert_eq!(uniques().await, 1);
-    stats.forget(&hits[0]).await.expect("the store is there");
+    stats.forget(&hits[0]).await.expect("the store is available");
     assert_eq!(uniques().await, 0);
     assert_eq!(stats.total(&hits[0], day(&stats), range.clone()).await.expect("readable"), 0);
     assert!(stats.list_counters(None, 10).await.expect("readable").counters.is_empty());
 }
 
 #[tokio::test]
-async fn keys_say_the_offset_and_those_without_one_are_the_book_s() {
+async fn keys_contain_the_offset_and_without_one_match_the_book() {
     let server = RedisServer::start();
     let mut counters =
         Counters::builder(store(&server.url()).await).utc_offset(3600).build().expect("good settings");
@@ -242,7 +242,7 @@ async fn keys_say_the_offset_and_those_without_one_are_the_book_s() {
     let now = Timestamp::now();
     let _salt = recorder.salt().expect("a day is one epoch");
     recorder.record_at(recorder.counter("hits"), visitor(1), now, NonZeroU32::MIN);
-    counters.flush().await.expect("the store is there");
+    counters.flush().await.expect("the store is available");
     let start = day(&counters.stats()).bucket(now).start;
     assert_eq!(server.strings(&["HKEYS", "access:count:86400@82800:hits"]), [start.to_string()]);
     assert_eq!(server.int(&["EXISTS", &format!("access:unique:86400@82800:hits:{start}")]), 1);
@@ -250,41 +250,41 @@ async fn keys_say_the_offset_and_those_without_one_are_the_book_s() {
     let widths = ["1", "5", "60", "300", "3600", "18000@14400", "86400@82800"];
     let members: BTreeSet<_> = widths.map(|width| format!("{width}:hits")).into();
     for index in ["access:known:", "access:due"] {
-        let kept: BTreeSet<_> = server.strings(&["ZRANGE", index, "0", "-1"]).into_iter().collect();
-        assert_eq!(kept, members, "{index}");
+        let retained: BTreeSet<_> = server.strings(&["ZRANGE", index, "0", "-1"]).into_iter().collect();
+        assert_eq!(retained, members, "{index}");
     }
 }
 
 #[tokio::test]
-async fn what_another_program_wrote_with_an_offset_is_cleaned_by_it() {
+async fn data_of_another_program_is_cleaned_by_its_offset() {
     let server = RedisServer::start();
     server.int(&["ZADD", "access:known:", "0", "86400@66600:a"]);
     for day in 0..130 {
-        let start = (MIDNIGHT + DAY * day).to_string();
+        let start = (MIDNIGHT_IN_INDIA + DAY * day).to_string();
         server.int(&["HSET", "access:count:86400@66600:a", &start, "1"]);
     }
     let counters = Counters::builder(store(&server.url()).await).build().expect("good settings");
     let (_, mut cleaner) = counters.into_parts();
-    let midnight = MIDNIGHT + 129 * DAY;
+    let midnight = MIDNIGHT_IN_INDIA + 129 * DAY;
     assert_eq!(cleaner.clean_once(unix(midnight - 1)).await.expect("cleans").samples, 9);
     assert_eq!(cleaner.clean_once(unix(midnight)).await.expect("cleans").samples, 1);
     assert_eq!(server.int(&["HLEN", "access:count:86400@66600:a"]), 120);
 }
 
 #[tokio::test]
-async fn nobody_is_recognised_after_the_site_s_midnight() {
+async fn visitors_are_not_recognised_after_local_midnight() {
     // We choose the offset so that midnight is a few seconds away, and try again with more time if it passes
     // before we are ready.
     for left in [2, 4, 8, 16, 32] {
-        if nobody_is_recognised_after(Timestamp::now().plus(left)).await {
+        if check_midnight(Timestamp::now().plus(left)).await {
             return;
         }
     }
-    panic!("that took longer than half a minute");
+    panic!("this took longer than half a minute");
 }
 
 /// Returns `false` if midnight passed before the first visit, because then the test can't prove anything.
-async fn nobody_is_recognised_after(midnight: Timestamp) -> bool {
+async fn check_midnight(midnight: Timestamp) -> bool {
     let store = MemoryStore::new();
     let behind = i32::try_from(midnight.as_unix() % DAY).expect("less than a day");
     let mut counters = Counters::builder(store.clone()).utc_offset(-behind).build().expect("good settings");
@@ -294,10 +294,10 @@ async fn nobody_is_recognised_after(midnight: Timestamp) -> bool {
         return false;
     }
     for (epoch, salt) in [(today, [1; 16]), (stats.salt_epoch().bucket(midnight), [2; 16])] {
-        store.salt(epoch, salt, expiry).await.expect("memory takes all");
+        store.salt(epoch, salt, expiry).await.expect("memory accepts everything");
     }
     let salt = recorder.salt().expect("a day is one epoch");
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let visit = |who: &[&[u8]]| {
         for who in who {
             recorder.record(recorder.counter("hits"), salt.visitor(&[who]));
@@ -309,7 +309,7 @@ async fn nobody_is_recognised_after(midnight: Timestamp) -> bool {
     }
     until("midnight", tests::LIMIT, async || Timestamp::now() >= midnight).await;
     visit(&[b"ann", b"bob", b"ann"]);
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let uniques = async |from, to| {
         stats.uniques(&[name("hits")], day(&stats), from..to).await.expect("readable").visitors
     };
@@ -320,9 +320,9 @@ async fn nobody_is_recognised_after(midnight: Timestamp) -> bool {
 }
 
 #[tokio::test]
-async fn the_admin_pages_find_a_precision_by_its_width_and_show_the_site_s_day() {
+async fn the_admin_pages_find_precisions_by_width_and_show_local_days() {
     let mut counters =
-        Counters::builder(MemoryStore::new()).utc_offset(INDIA).build().expect("good settings");
+        Counters::builder(MemoryStore::new()).utc_offset(INDIA_OFFSET).build().expect("good settings");
     let (recorder, stats) = (counters.recorder(), counters.stats());
     let router = Router::new().nest("/admin", counter_admin::router(stats.clone(), Access::open()));
     let midnight = day(&stats).bucket(Timestamp::now()).start;
@@ -332,7 +332,7 @@ async fn the_admin_pages_find_a_precision_by_its_width_and_show_the_site_s_day()
     };
     record(midnight.minus(1), 4321);
     record(midnight, 1234);
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let yesterday = midnight.minus(DAY);
     let samples = format!(
         "\"samples\":[{{\"start\":{yesterday},\"count\":4321}},{{\"start\":{midnight},\"count\":1234}}]"
@@ -345,15 +345,18 @@ async fn the_admin_pages_find_a_precision_by_its_width_and_show_the_site_s_day()
     assert!(answer.contains("300, 3600@1800, 18000@16200, 86400@66600"), "{answer}");
     let page = get(&router, "?counter=hits&precision=86400").await;
     assert!(page.contains("Hits today</dt><dd class=\"big\" id=\"total\">1,234<"), "{page}");
-    assert!(page.contains("days begin at 18:30 UTC"), "{page}");
-    assert!(!page.contains("days are those of UTC"), "{page}");
+    assert!(page.contains("days start at 18:30 UTC"), "{page}");
+    assert!(!page.contains("Days and intervals are in UTC"), "{page}");
     let page = get(&router, "/counter?counter=hits").await;
-    assert!(page.contains("Day from") && page.contains("T18:30:00Z\"") && page.contains(">4,321<"), "{page}");
+    assert!(
+        page.contains("Day starting") && page.contains("T18:30:00Z\"") && page.contains(">4,321<"),
+        "{page}"
+    );
 }
 
 async fn get(router: &Router, path: &str) -> String {
     let request = Request::get(format!("/admin{path}")).body(Body::empty()).expect("a path");
     let answer = router.clone().oneshot(request).await.expect("a router answers");
-    let body = answer.into_body().collect().await.expect("a body in memory").to_bytes();
+    let body = answer.into_body().collect().await.expect("a body").to_bytes();
     String::from_utf8(body.into()).expect("text")
 }

@@ -25,16 +25,16 @@ use crate::support::{name, precision, store, storm_seconds};
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
     {
-        a_source_is_opened_where_the_store_has_counted_it
-        a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled
-        sources_of_other_names_and_instances_count_apart
-        each_record_counts_once_whatever_its_readers_do
-        a_source_at_the_last_position_is_opened_there
-        a_reader_with_nothing_to_read_finds_the_store_where_it_is
-        a_position_goes_when_its_life_is_over_by_the_clock_of_the_store_and_not_before
-        the_last_commit_says_how_long_a_position_is_kept
-        more_sources_than_one_call_forgets_are_all_forgotten
-        a_source_that_is_forgotten_begins_anew_and_its_counts_stay
+        a_source_opens_at_the_position_counted_by_the_store
+        a_chunk_counted_by_another_reader_is_moved_and_not_doubled
+        sources_with_different_names_and_instances_are_independent
+        each_record_counts_once_with_unreliable_readers
+        a_source_can_be_opened_at_the_last_position
+        an_idle_reader_detects_the_store_position
+        a_position_expires_by_the_store_clock
+        the_last_commit_sets_the_retention_of_a_position
+        sources_beyond_the_limit_of_one_call_are_forgotten
+        a_forgotten_source_restarts_and_its_counts_remain
     }
 }
 
@@ -138,7 +138,7 @@ fn visits() -> SourceName {
 }
 
 async fn open(counters: &Counters) -> Source {
-    counters.sources().open(visits()).await.expect("the store is there")
+    counters.sources().open(visits()).await.expect("the store is available")
 }
 
 /// Reads up to `records` records, or to the end of the log.
@@ -153,19 +153,19 @@ fn read(log: Log, counters: &Counters, source: &mut Source, records: u64) {
 async fn read_all(log: Log, counters: &Counters, source: &mut Source) {
     while !log.is_read(source) {
         read(log, counters, source, u64::MAX);
-        _ = source.commit().await.expect("the store is there");
+        _ = source.commit().await.expect("the store is available");
     }
-    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+    assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
 }
 
-async fn a_source_is_opened_where_the_store_has_counted_it(store: impl Store + Clone) {
+async fn a_source_opens_at_the_position_counted_by_the_store(store: impl Store + Clone) {
     let (log, counters) = (Log::new(200), over(store.clone()));
     let mut source = open(&counters).await;
     assert_eq!(source.position(), 0);
     read(log, &counters, &mut source, 50);
     source.skip(150..152, Skip::Excluded);
     source.malformed(153..155);
-    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+    assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
     let ledger = source.ledger();
     assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}");
     assert_eq!((ledger.records.read, ledger.records.recorded, ledger.hits.applied), (52, 50, 100));
@@ -175,13 +175,13 @@ async fn a_source_is_opened_where_the_store_has_counted_it(store: impl Store + C
     assert_eq!((status.position, status.counted), (155, 155));
 }
 
-async fn a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled(store: impl Store + Clone) {
+async fn a_chunk_counted_by_another_reader_is_moved_and_not_doubled(store: impl Store + Clone) {
     let (log, counters, other) = (Log::new(100), over(store.clone()), over(store));
     let (mut first, mut second) = (open(&counters).await, open(&other).await);
     read(log, &counters, &mut first, 30);
     read(log, &other, &mut second, 20);
-    assert_eq!(first.commit().await.expect("the store is there"), Commit::Done);
-    assert_eq!(second.commit().await.expect("the store is there"), Commit::Moved);
+    assert_eq!(first.commit().await.expect("the store is available"), Commit::Done);
+    assert_eq!(second.commit().await.expect("the store is available"), Commit::Moved);
     assert!(second.ledger().hits.returned > 0 && second.ledger().hits.balance(), "{:?}", second.ledger());
     read_all(log, &other, &mut second).await;
     // The store has already passed the position of the first reader.
@@ -190,35 +190,35 @@ async fn a_chunk_that_another_reader_has_counted_is_moved_and_not_doubled(store:
     log.assert_counted(&counters).await;
 }
 
-async fn sources_of_other_names_and_instances_count_apart(store: impl Store + Clone) {
+async fn sources_with_different_names_and_instances_are_independent(store: impl Store + Clone) {
     let (log, counters) = (Log::new(40), over(store));
     for partition in 0..3 {
         let source = SourceName::new(&format!("visits:{partition}")).expect("a name");
-        let mut source = counters.sources().open(source).await.expect("the store is there");
+        let mut source = counters.sources().open(source).await.expect("the store is available");
         read_all(log, &counters, &mut source).await;
     }
     assert_eq!(counters.stats().lifetimes(&[name("hits")]).await.expect("readable"), [120]);
 }
 
-async fn a_source_at_the_last_position_is_opened_there(store: impl Store + Clone) {
+async fn a_source_can_be_opened_at_the_last_position(store: impl Store + Clone) {
     let counters = over(store);
     let mut source = open(&counters).await;
     source.record(0..Source::MAX_POSITION, Timestamp::now(), &[counters.recorder().counter("a").hit()]);
-    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+    assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
     for _ in 0..2 {
         assert_eq!(open(&counters).await.position(), Source::MAX_POSITION);
     }
 }
 
-async fn a_reader_with_nothing_to_read_finds_the_store_where_it_is(store: impl Store + Clone) {
+async fn an_idle_reader_detects_the_store_position(store: impl Store + Clone) {
     let log = Log::new(200);
     let counters = over(store);
     let (mut reader, mut idle) = (open(&counters).await, open(&counters).await);
-    assert_eq!(idle.check().await.expect("the store is there"), Commit::Done);
+    assert_eq!(idle.check().await.expect("the store is available"), Commit::Done);
     read_all(log, &counters, &mut reader).await;
-    assert_eq!(reader.close().await.expect("the store is there"), Commit::Done);
-    assert_eq!(reader.check().await.expect("the store is there"), Commit::Done);
-    assert_eq!(idle.check().await.expect("the store is there"), Commit::Moved);
+    assert_eq!(reader.close().await.expect("the store is available"), Commit::Done);
+    assert_eq!(reader.check().await.expect("the store is available"), Commit::Done);
+    assert_eq!(idle.check().await.expect("the store is available"), Commit::Moved);
     assert_eq!(idle.position(), reader.position());
     // Folded but not sent: the store position is as expected, so a check should not change anything.
     let mut late = open(&counters).await;
@@ -226,8 +226,8 @@ async fn a_reader_with_nothing_to_read_finds_the_store_where_it_is(store: impl S
     for range in records(late.position()) {
         late.record(range, log.begun, &[counters.recorder().counter("late").hit()]);
     }
-    assert_eq!(late.check().await.expect("the store is there"), Commit::Done);
-    assert_eq!(late.commit().await.expect("the store is there"), Commit::Done);
+    assert_eq!(late.check().await.expect("the store is available"), Commit::Done);
+    assert_eq!(late.commit().await.expect("the store is available"), Commit::Done);
     assert_eq!(counters.stats().lifetimes(&[name("late")]).await.expect("readable"), [3]);
     log.assert_counted(&counters).await;
 }
@@ -252,7 +252,10 @@ fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<
 
 async fn apply(store: &impl Store, batches: &[Batch]) {
     for batch in batches {
-        assert_eq!(store.apply(batch).await.expect("the store is there"), ApplyOutcome::Applied(Vec::new()));
+        assert_eq!(
+            store.apply(batch).await.expect("the store is available"),
+            ApplyOutcome::Applied(Vec::new())
+        );
     }
 }
 
@@ -260,8 +263,8 @@ async fn position(store: &impl Store, writer: WriterId) -> Vec<u64> {
     let nowhere = Source::MAX_POSITION + 2..Source::MAX_POSITION + 4;
     let mut positions = Vec::new();
     for batch in commit(store, writer, nowhere, None) {
-        let answer = store.apply(&batch).await.expect("the store is there");
-        let ApplyOutcome::SequenceGap { found } = answer else { panic!("nobody is there: {answer:?}") };
+        let answer = store.apply(&batch).await.expect("the store is available");
+        let ApplyOutcome::SequenceGap { found } = answer else { panic!("nothing listens: {answer:?}") };
         positions.push(found.sequence);
     }
     positions.dedup();
@@ -272,27 +275,27 @@ async fn position(store: &impl Store, writer: WriterId) -> Vec<u64> {
 /// store clock.
 async fn clean(store: &impl Store, now: Timestamp) {
     for shard in store.shards().iter() {
-        while store.clean(shard, now, &Grid::default().counts).await.expect("the store is there").more {}
+        while store.clean(shard, now, &Grid::default().counts).await.expect("the store is available").more {}
     }
 }
 
-async fn a_position_goes_when_its_life_is_over_by_the_clock_of_the_store_and_not_before(store: impl Store) {
-    let [short, long, ever] = [WriterId::random(), WriterId::random(), WriterId::random()];
+async fn a_position_expires_by_the_store_clock(store: impl Store) {
+    let [short, long, unlimited] = [WriterId::random(), WriterId::random(), WriterId::random()];
     apply(&store, &commit(&store, short, 0..7, Some(Duration::ZERO))).await;
     apply(&store, &commit(&store, long, 0..7, Some(Duration::from_secs(86_400)))).await;
-    apply(&store, &commit(&store, ever, 0..7, None)).await;
-    for writer in [short, long, ever] {
+    apply(&store, &commit(&store, unlimited, 0..7, None)).await;
+    for writer in [short, long, unlimited] {
         assert_eq!(position(&store, writer).await, [7], "before it is cleaned");
     }
     clean(&store, Timestamp::now().plus(30 * 86_400)).await;
     clean(&store, Timestamp::MIN).await;
     assert_eq!(position(&store, short).await, [0]);
-    for writer in [long, ever] {
+    for writer in [long, unlimited] {
         assert_eq!(position(&store, writer).await, [7]);
     }
 }
 
-async fn the_last_commit_says_how_long_a_position_is_kept(store: impl Store) {
+async fn the_last_commit_sets_the_retention_of_a_position(store: impl Store) {
     let [longer, shorter] = [WriterId::random(), WriterId::random()];
     apply(&store, &commit(&store, longer, 0..7, Some(Duration::ZERO))).await;
     apply(&store, &commit(&store, longer, 7..9, None)).await;
@@ -302,7 +305,7 @@ async fn the_last_commit_says_how_long_a_position_is_kept(store: impl Store) {
     assert_eq!((position(&store, longer).await, position(&store, shorter).await), (vec![9], vec![0]));
 }
 
-async fn more_sources_than_one_call_forgets_are_all_forgotten(store: impl Store) {
+async fn sources_beyond_the_limit_of_one_call_are_forgotten(store: impl Store) {
     let writers: Vec<_> = (0..230).map(|_| WriterId::random()).collect();
     for writer in &writers {
         apply(&store, &commit(&store, *writer, 0..7, Some(Duration::ZERO))).await;
@@ -313,28 +316,28 @@ async fn more_sources_than_one_call_forgets_are_all_forgotten(store: impl Store)
     }
 }
 
-async fn a_source_that_is_forgotten_begins_anew_and_its_counts_stay(store: impl Store + Clone) {
+async fn a_forgotten_source_restarts_and_its_counts_remain(store: impl Store + Clone) {
     let (log, counters) = (Log::new(60), over(store.clone()));
     let mut source = open(&counters).await;
     read_all(log, &counters, &mut source).await;
     let other = SourceName::new("another").expect("a name");
-    let mut another = counters.sources().open(other.clone()).await.expect("the store is there");
+    let mut another = counters.sources().open(other.clone()).await.expect("the store is available");
     read_all(log, &counters, &mut another).await;
-    counters.sources().forget(visits()).await.expect("the store is there");
+    counters.sources().forget(visits()).await.expect("the store is available");
     // It should be harmless to forget a source twice, or to forget an unknown source.
-    counters.sources().forget(visits()).await.expect("the store is there");
+    counters.sources().forget(visits()).await.expect("the store is available");
     clean(&store, Timestamp::now().plus(1)).await;
     assert_eq!(open(&counters).await.position(), 0);
-    assert!(log.is_read(&counters.sources().open(other).await.expect("the store is there")));
+    assert!(log.is_read(&counters.sources().open(other).await.expect("the store is available")));
     // A reader that still has this source open should restart from the beginning.
     source.skip(log.records * Log::WIDTH..log.records * Log::WIDTH + 1, Skip::Excluded);
-    assert_eq!(source.close().await.expect("the store is there"), Commit::Moved);
+    assert_eq!(source.close().await.expect("the store is available"), Commit::Moved);
     assert_eq!(source.position(), 0);
     read_all(log, &counters, &mut source).await;
     assert_eq!(counters.stats().lifetimes(&[name("hits")]).await.expect("readable"), [180]);
 }
 
-async fn each_record_counts_once_whatever_its_readers_do(store: impl Store + Clone) {
+async fn each_record_counts_once_with_unreliable_readers(store: impl Store + Clone) {
     let (log, mut random) = (Log::new(4000), Random::storm("of pauses"));
     let mut readers = JoinSet::new();
     for _ in 0..3 {
@@ -346,12 +349,12 @@ async fn each_record_counts_once_whatever_its_readers_do(store: impl Store + Clo
 
 /// Reads the log in random chunks, drops some commits midway, and reopens the source from time to time.
 async fn read_with_pauses(log: Log, counters: Counters, mut random: Random) {
-    let mut source = patient_open(&counters).await;
+    let mut source = open_with_retries(&counters).await;
     loop {
         let most = random.one_of(&[1, 10, 1000]);
         read(log, &counters, &mut source, random.among(1..most + 2));
         match random.among(0..10) {
-            0 => source = patient_open(&counters).await,
+            0 => source = open_with_retries(&counters).await,
             1 => _ = timeout(Duration::from_micros(random.among(1..3000)), source.commit()).await,
             2 => tokio::time::sleep(random.millis(0..5)).await,
             _ => _ = source.commit().await,
@@ -365,7 +368,7 @@ async fn read_with_pauses(log: Log, counters: Counters, mut random: Random) {
     }
 }
 
-async fn patient_open(counters: &Counters) -> Source {
+async fn open_with_retries(counters: &Counters) -> Source {
     loop {
         if let Ok(source) = counters.sources().open(visits()).await {
             return source;
@@ -374,7 +377,7 @@ async fn patient_open(counters: &Counters) -> Source {
 }
 
 #[tokio::test]
-async fn a_place_where_no_record_can_lie_is_malformed() {
+async fn an_impossible_record_position_is_malformed() {
     let counters = over(counter_core::MemoryStore::new());
     let mut source = open(&counters).await;
     let hit = [counters.recorder().counter("a").hit()];
@@ -382,14 +385,14 @@ async fn a_place_where_no_record_can_lie_is_malformed() {
         assert!(!source.record(range, Timestamp::now(), &hit));
     }
     assert!(!source.record(0..Source::MAX_POSITION, Timestamp::now(), &hit));
-    assert_eq!(source.close().await.expect("memory takes all"), Commit::Done);
+    assert_eq!(source.close().await.expect("memory accepts everything"), Commit::Done);
     let ledger = source.ledger();
     assert_eq!((ledger.records.malformed, ledger.records.recorded, ledger.hits.applied), (4, 1, 1));
     assert!(ledger.records.balance());
 }
 
 #[tokio::test]
-async fn what_the_log_no_longer_has_is_lost_and_what_was_not_wanted_is_not() {
+async fn expired_log_records_count_as_lost_but_skipped_records_do_not() {
     let counters = over(counter_core::MemoryStore::new());
     let mut source = open(&counters).await;
     source.advance_to(40);
@@ -399,7 +402,7 @@ async fn what_the_log_no_longer_has_is_lost_and_what_was_not_wanted_is_not() {
     source.lose(0..u64::MAX);
     assert_eq!(source.position(), 100);
     assert_eq!(counters.sources().statuses()[0].position, 100);
-    assert_eq!(source.close().await.expect("memory takes all"), Commit::Done);
+    assert_eq!(source.close().await.expect("memory accepts everything"), Commit::Done);
     let records = source.ledger().records;
     assert_eq!((records.lost, records.read), (60, 0));
     assert!(records.balance());
@@ -407,19 +410,19 @@ async fn what_the_log_no_longer_has_is_lost_and_what_was_not_wanted_is_not() {
 }
 
 #[tokio::test]
-async fn hits_that_are_too_old_for_the_grid_are_expired_and_not_read_again() {
+async fn hits_too_old_for_the_grid_are_expired_and_not_read_again() {
     let counters = over(counter_core::MemoryStore::new());
     let mut source = open(&counters).await;
     let hit = [counters.recorder().counter("a").hit()];
     source.record(0..1, Timestamp::from_unix(1), &hit);
-    assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    assert_eq!(source.commit().await.expect("memory accepts everything"), Commit::Done);
     assert_eq!((source.ledger().hits.expired, source.ledger().hits.pending), (1, 0));
     assert_eq!(open(&counters).await.position(), 1);
     assert_eq!(counters.stats().lifetimes(&[name("a")]).await.expect("readable"), [1]);
 }
 
 #[tokio::test]
-async fn hits_that_may_have_been_counted_before_their_source_was_forgotten_are_expired() {
+async fn hits_possibly_counted_before_their_source_was_forgotten_are_expired() {
     let (counters, week) = (over(counter_core::MemoryStore::new()), Duration::from_secs(7 * 86_400));
     let sources = counters.sources().keep_for(Duration::ZERO);
     assert_eq!(sources.kept_for(), Some(week), "a week at least");
@@ -429,20 +432,20 @@ async fn hits_that_may_have_been_counted_before_their_source_was_forgotten_are_e
         source.record(position..position + 1, now.minus(days * 86_400), &hit);
     }
     assert_eq!((source.ledger().hits.pending, source.ledger().hits.expired), (2, 1));
-    assert_eq!(source.close().await.expect("memory takes all"), Commit::Done);
+    assert_eq!(source.close().await.expect("memory accepts everything"), Commit::Done);
     let ledger = source.ledger();
     assert!(ledger.records.balance() && ledger.hits.balance(), "{ledger:?}");
     assert_eq!(counters.stats().lifetimes(&[name("a")]).await.expect("readable"), [2]);
 }
 
 #[tokio::test]
-async fn the_list_of_what_is_to_be_forgotten_may_be_lost_or_of_another_type() {
+async fn the_list_of_sources_to_forget_can_be_lost_or_have_the_wrong_type() {
     for (server, store) in [stores::redis().await, stores::redis_without_scripts().await] {
         let counters = over(store.clone());
         let mut source =
-            counters.sources().keep_for(Duration::ZERO).open(visits()).await.expect("the store is there");
+            counters.sources().keep_for(Duration::ZERO).open(visits()).await.expect("the store is available");
         source.skip(0..7, Skip::Excluded);
-        assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+        assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
         let until: u64 = server.strings(&["ZRANGE", "access:sources-due", "0", "-1", "WITHSCORES"])[1]
             .parse()
             .expect("a time");
@@ -452,20 +455,20 @@ async fn the_list_of_what_is_to_be_forgotten_may_be_lost_or_of_another_type() {
         server.command(&["SET", "access:sources-due", "of another type"]);
         clean(&store, Timestamp::now().plus(1)).await;
         source.skip(7..9, Skip::Excluded);
-        assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+        assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
         assert_eq!(open(&counters).await.position(), 9);
     }
 }
 
 #[tokio::test]
-async fn a_source_that_stands_still_or_has_lost_records_is_a_hint() {
+async fn a_stalled_source_and_lost_records_cause_hints() {
     tokio::time::pause();
     let counters = over(counter_core::MemoryStore::new());
     let hints = || counters.stats().health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
     let mut source = open(&counters).await;
     source.set_end(20);
     source.record(0..10, Timestamp::now(), &[counters.recorder().counter("a").hit()]);
-    assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    assert_eq!(source.commit().await.expect("memory accepts everything"), Commit::Done);
     tokio::time::advance(Duration::from_secs(59)).await;
     assert_eq!(hints(), [""; 0]);
     tokio::time::advance(Duration::from_secs(1)).await;
@@ -474,11 +477,11 @@ async fn a_source_that_stands_still_or_has_lost_records_is_a_hint() {
     assert_eq!(status.lag_time(status.latest.expect("a hit").plus(7)), Some(Duration::from_secs(7)));
     source.lose(10..15);
     source.skip(15..20, Skip::Excluded);
-    assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+    assert_eq!(source.commit().await.expect("memory accepts everything"), Commit::Done);
     assert_eq!(hints(), ["records_lost"]);
     let status = &counters.sources().statuses()[0];
     assert_eq!((status.lag(), status.lag_time(Timestamp::MAX)), (Some(0), Some(Duration::ZERO)));
-    assert!(status.committed.is_some() && status.standing_for.is_none());
+    assert!(status.committed.is_some() && status.stalled_for.is_none());
     // After the log is closed, it belongs to another reader.
     source.set_end(100);
     tokio::time::advance(Duration::from_secs(600)).await;
@@ -488,7 +491,7 @@ async fn a_source_that_stands_still_or_has_lost_records_is_a_hint() {
 }
 
 #[tokio::test]
-async fn the_speed_of_a_source_is_that_of_the_last_seconds() {
+async fn the_speed_of_a_source_is_measured_over_recent_seconds() {
     tokio::time::pause();
     let counters = over(counter_core::MemoryStore::new());
     let mut source = open(&counters).await;
@@ -498,7 +501,7 @@ async fn the_speed_of_a_source_is_that_of_the_last_seconds() {
             source.skip(position..position + 1, Skip::Excluded);
         }
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(source.commit().await.expect("memory takes all"), Commit::Done);
+        assert_eq!(source.commit().await.expect("memory accepts everything"), Commit::Done);
     }
     let speed = || counters.sources().statuses()[0].records_per_second();
     assert!((6.0..8.0).contains(&speed()), "{}", speed());
@@ -507,13 +510,13 @@ async fn the_speed_of_a_source_is_that_of_the_last_seconds() {
 }
 
 #[tokio::test]
-async fn a_fence_that_is_lost_alone_does_not_let_a_source_begin_again() {
+async fn a_lost_fence_does_not_restart_a_source() {
     let (server, store) = stores::redis().await;
     let (log, counters) = (Log::new(300), over(store));
     let mut source = open(&counters).await;
     for lost in ["access:source:*", "access:sources"] {
         read(log, &counters, &mut source, 60);
-        assert_eq!(source.commit().await.expect("the store is there"), Commit::Done);
+        assert_eq!(source.commit().await.expect("the store is available"), Commit::Done);
         let counted = source.position();
         let keys = server.strings(&["KEYS", lost]);
         assert_eq!((keys.len(), server.int(&["DEL", &keys[0]])), (1, 1));
@@ -525,7 +528,7 @@ async fn a_fence_that_is_lost_alone_does_not_let_a_source_begin_again() {
 }
 
 #[tokio::test]
-async fn a_position_that_was_refused_is_not_taken_for_counted() {
+async fn a_rejected_position_is_not_treated_as_counted() {
     let (server, store) = stores::redis().await;
     let counters = over(store);
     let mut source = open(&counters).await;
@@ -537,17 +540,17 @@ async fn a_position_that_was_refused_is_not_taken_for_counted() {
         }
         server.command(&["ACL", "SETUSER", "default", &format!("+{right}")]);
     }
-    assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+    assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
     assert_eq!(counters.stats().lifetimes(&[name("a")]).await.expect("readable"), [1]);
 }
 
 #[tokio::test]
-async fn nonsense_in_the_copy_of_a_position_holds_nothing_up() {
+async fn an_invalid_position_copy_does_not_block_a_source() {
     for (server, store) in [stores::redis().await, stores::redis_without_scripts().await] {
         let (log, counters) = (Log::new(60), over(store));
         let mut source = open(&counters).await;
         read(log, &counters, &mut source, 30);
-        assert_eq!(source.close().await.expect("the store is there"), Commit::Done);
+        assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
         let copies = server.strings(&["HKEYS", "access:sources"]);
         for nonsense in ["x", "-1", "9 9", "\u{e9}"] {
             server.command(&["HSET", "access:sources", &copies[0], nonsense]);
@@ -561,13 +564,13 @@ async fn nonsense_in_the_copy_of_a_position_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn after_the_store_went_back_the_log_is_read_again_from_there() {
+async fn after_a_store_rollback_the_log_is_read_again_from_the_old_position() {
     let mut server = RedisServer::start();
     let store: RedisStore = store(&server.url()).await;
     let (log, counters) = (Log::new(500), over(store));
     let mut source = open(&counters).await;
     let commit = async |source: &mut Source| {
-        until("the store takes the chunk", LIMIT, async || source.commit().await.is_ok()).await;
+        until("the store accepts the chunk", LIMIT, async || source.commit().await.is_ok()).await;
     };
     read(log, &counters, &mut source, 100);
     commit(&mut source).await;
@@ -589,7 +592,7 @@ async fn after_the_store_went_back_the_log_is_read_again_from_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_lost_replies_and_killed_readers_leaves_every_total_exact() {
+async fn totals_are_exact_after_lost_replies_and_killed_readers() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let (log, mut random) = (Log::new(storm_seconds() * 5000), Random::storm("of readers"));

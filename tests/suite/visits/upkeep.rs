@@ -17,19 +17,19 @@ use tower::ServiceExt;
 use tracing::span;
 
 use crate::log::Log;
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 const LIMIT: Duration = tests::LIMIT;
 
 /// A store that can be made to panic or fail for a number of calls.
 #[derive(Clone, Debug, Default)]
-struct Shaky {
+struct Faulty {
     panics: Arc<AtomicU32>,
     fails: Arc<AtomicU32>,
 }
 
-impl Hand for Shaky {
-    fn pass(&self) -> Result<(), Error> {
+impl Hooks for Faulty {
+    fn before_write(&self) -> Result<(), Error> {
         let one_less = |left: &AtomicU32| {
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
         };
@@ -39,9 +39,9 @@ impl Hand for Shaky {
 }
 
 /// A subscriber that panics on events.
-struct Broken;
+struct PanickingLog;
 
-impl tracing::Subscriber for Broken {
+impl tracing::Subscriber for PanickingLog {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -73,9 +73,9 @@ async fn applied(recorder: &Recorder, hits: u64) {
     until("the hits are applied", LIMIT, async || recorder.ledger().hits.applied == hits).await;
 }
 
-/// Counters and a cleaner with both loops running on a `Shaky` store.
+/// Counters and a cleaner with both loops running on a `Faulty` store.
 struct Site {
-    hand: Shaky,
+    hooks: Faulty,
     recorder: Recorder,
     stats: Stats,
     upkeep: Upkeep,
@@ -83,53 +83,53 @@ struct Site {
 
 impl Site {
     fn start() -> Self {
-        let store = Through::<Shaky>::default();
-        let hand = store.hand.clone();
+        let store = InterceptedStore::<Faulty>::default();
+        let hooks = store.hooks.clone();
         let fast = Duration::from_millis(5);
         let counters = Counters::builder(store).flush_interval(fast).clean_interval(fast);
         let counters = counters.build().expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());
-        Self { hand, recorder, stats, upkeep: counters.spawn() }
+        Self { hooks, recorder, stats, upkeep: counters.spawn() }
     }
 
     async fn end(self) -> Ledger {
-        self.upkeep.stop().await.expect("all is flushed");
+        self.upkeep.stop().await.expect("everything is flushed");
         self.recorder.ledger()
     }
 }
 
 #[tokio::test]
-async fn a_panic_of_the_store_is_told_and_ends_neither_loop() {
+async fn a_store_panic_is_reported_and_ends_neither_loop() {
     let site = Site::start();
     hit(&site.recorder);
     applied(&site.recorder, 1).await;
-    site.hand.panics.store(u32::MAX, Ordering::Relaxed);
+    site.hooks.panics.store(u32::MAX, Ordering::Relaxed);
     hit(&site.recorder);
     let told =
         async || site.stats.health().last_error.is_some_and(|error| error.contains("a panic of the store"));
-    until("the panic is told", LIMIT, told).await;
-    site.hand.panics.store(0, Ordering::Relaxed);
+    until("the panic is logged", LIMIT, told).await;
+    site.hooks.panics.store(0, Ordering::Relaxed);
     applied(&site.recorder, 2).await;
-    site.hand.panics.store(3, Ordering::Relaxed);
+    site.hooks.panics.store(3, Ordering::Relaxed);
     assert!(site.end().await.hits.balance());
 }
 
 #[tokio::test]
-async fn a_log_that_panics_ends_neither_loop_and_costs_no_hit() {
+async fn a_panicking_logger_ends_neither_loop_and_loses_no_hit() {
     let site = Site::start();
-    let _broken = tracing::subscriber::set_default(Broken);
+    let _broken = tracing::subscriber::set_default(PanickingLog);
     for hits in 1..=3 {
         // Both the start and the end of the failure are logged.
-        site.hand.fails.store(10, Ordering::Relaxed);
+        site.hooks.fails.store(10, Ordering::Relaxed);
         hit(&site.recorder);
         applied(&site.recorder, hits).await;
     }
-    until("the trouble is over", LIMIT, async || site.stats.health().failing_for.is_none()).await;
+    until("the failure is over", LIMIT, async || site.stats.health().failing_for.is_none()).await;
     site.end().await;
 }
 
 #[tokio::test]
-async fn a_handle_that_is_dropped_without_stop_sends_what_there_is_and_says_so() {
+async fn a_handle_dropped_without_stop_flushes_and_logs_a_warning() {
     let (log, _logging) = Log::capture();
     let counters = Counters::builder(MemoryStore::new()).flush_interval(Duration::MAX).build();
     let counters = counters.expect("good settings");
@@ -142,7 +142,7 @@ async fn a_handle_that_is_dropped_without_stop_sends_what_there_is_and_says_so()
 }
 
 #[test]
-fn a_runtime_that_ends_before_the_counters_are_stopped_says_how_many_hits_are_lost() {
+fn a_runtime_shut_down_before_the_counters_reports_lost_hits() {
     let (log, _logging) = Log::capture();
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
@@ -157,31 +157,31 @@ fn a_runtime_that_ends_before_the_counters_are_stopped_says_how_many_hits_are_lo
 }
 
 #[tokio::test]
-async fn counters_that_are_stopped_say_nothing() {
+async fn stopped_counters_log_nothing() {
     let (log, _logging) = Log::capture();
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let recorder = counters.recorder();
     let upkeep = counters.spawn();
     hit(&recorder);
-    upkeep.stop().await.expect("all is flushed");
+    upkeep.stop().await.expect("everything is flushed");
     assert_eq!((recorder.ledger().hits.applied, log.text()), (1, String::new()));
 }
 
 #[tokio::test]
-async fn durations_may_be_as_long_as_there_are() {
+async fn the_maximum_durations_are_accepted() {
     let counters = Counters::builder(MemoryStore::new()).shutdown_timeout(Duration::MAX);
     let counters = counters.flush_interval(Duration::MAX).clean_interval(Duration::MAX);
     let mut counters = counters.build().expect("good settings");
     let recorder = counters.recorder();
     hit(&recorder);
-    counters.run(applied(&recorder, 1)).await.expect("all is flushed");
+    counters.run(applied(&recorder, 1)).await.expect("everything is flushed");
     hit(&recorder);
-    counters.run(std::future::ready(())).await.expect("all is flushed");
+    counters.run(std::future::ready(())).await.expect("everything is flushed");
     assert_eq!(recorder.ledger().hits.applied, 2);
 }
 
 #[tokio::test]
-async fn hits_that_nothing_sends_are_told_by_health_page_and_metrics() {
+async fn hits_without_a_flusher_are_reported_by_health_page_and_metrics() {
     let fast = Duration::from_millis(1);
     let mut counters =
         Counters::builder(MemoryStore::new()).flush_interval(fast).build().expect("good settings");
@@ -195,13 +195,13 @@ async fn hits_that_nothing_sends_are_told_by_health_page_and_metrics() {
     };
     assert_eq!(get("/s/api/health").await.0, StatusCode::OK, "nothing waits");
     hit(&recorder);
-    until("it is noticed", LIMIT, async || stats.health().stalled_for.is_some()).await;
+    until("it is detected", LIMIT, async || stats.health().stalled_for.is_some()).await;
     assert_eq!(get("/s/api/health").await.0, StatusCode::SERVICE_UNAVAILABLE);
     let (_, page) = get("/s").await;
-    assert!(page.contains("Nothing has been sent") && !page.contains("All is well"));
+    assert!(page.contains("No writes to the store") && !page.contains("Counting normally"));
     let (_, metrics) = get("/s/metrics").await;
     let stalled = metrics.lines().find_map(|line| line.strip_prefix("access_counter_stalled_seconds "));
     assert!(stalled.expect("a metric").parse::<f64>().expect("a number") > 0.0);
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     assert_eq!(get("/s/api/health").await.0, StatusCode::OK);
 }

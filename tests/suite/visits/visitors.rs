@@ -26,7 +26,7 @@ fn add(server: &RedisServer, key: &str, elements: impl Iterator<Item = Vec<u8>>)
 }
 
 fn stored(server: &RedisServer, key: &str) -> Sketch {
-    let bytes = server.bytes(&["GET", key]).expect("the key is there");
+    let bytes = server.bytes(&["GET", key]).expect("the key exists");
     Sketch::from_redis(&bytes).expect("a HyperLogLog")
 }
 
@@ -55,7 +55,7 @@ fn agree(server: &RedisServer, n: usize, seed: u64) {
 }
 
 #[test]
-fn a_sketch_is_redis_s_own_bit_for_bit() {
+fn a_sketch_equals_the_redis_hyperloglog_bit_for_bit() {
     let server = RedisServer::start();
     for n in [0, 1, 2, 10, 100, 1000, 1_800, 3_000, 10_000, 100_000] {
         agree(&server, n, 0);
@@ -63,7 +63,7 @@ fn a_sketch_is_redis_s_own_bit_for_bit() {
 }
 
 #[test]
-fn a_sketch_of_any_size_is_redis_s_own() {
+fn a_sketch_of_any_size_equals_the_redis_hyperloglog() {
     let server = RedisServer::start();
     let mut runner = TestRunner::new(ProptestConfig { cases: 24, ..ProptestConfig::default() });
     let sizes = prop_oneof![0_usize..3000, 0_usize..30_000, 0_usize..100_000];
@@ -94,7 +94,7 @@ impl Site {
         for n in visitors {
             recorder.record_at(page, visitor(n), self.hour, NonZeroU32::MIN);
         }
-        self.counters.flush().await.expect("the store is there");
+        self.counters.flush().await.expect("the store is available");
     }
 
     fn key(&self, width: Precision) -> String {
@@ -103,7 +103,7 @@ impl Site {
 }
 
 #[tokio::test]
-async fn raised_registers_make_the_same_key_as_adding_the_visitors() {
+async fn raising_registers_gives_the_same_key_as_adding_visitors() {
     let mut site = Site::start().await;
     let steps = [0..1, 1..10, 5..300, 0..300, 300..20_000, 20_000..20_050, 0..20_050];
     for step in steps {
@@ -120,7 +120,7 @@ async fn raised_registers_make_the_same_key_as_adding_the_visitors() {
 }
 
 #[tokio::test]
-async fn visitors_that_are_known_already_do_not_travel() {
+async fn known_visitors_are_not_sent_again() {
     let mut site = Site::start().await;
     let written = |site: &Site| {
         let stats = site.server.command(&["INFO", "commandstats"]).text().expect("a text");
@@ -136,7 +136,7 @@ async fn visitors_that_are_known_already_do_not_travel() {
 }
 
 #[tokio::test]
-async fn a_visitor_bucket_lives_to_the_end_of_its_retention() {
+async fn a_visitor_bucket_expires_at_the_end_of_its_retention() {
     let mut site = Site::start().await;
     site.visits(0..5).await;
     site.visits(5..9000).await;
@@ -147,7 +147,7 @@ async fn a_visitor_bucket_lives_to_the_end_of_its_retention() {
 }
 
 #[tokio::test]
-async fn late_visitors_of_closed_buckets_are_counted_there() {
+async fn late_visitors_are_counted_in_closed_buckets() {
     let mut site = Site::start().await;
     let now = site.hour;
     site.visits(0..100).await;
@@ -169,7 +169,7 @@ async fn late_visitors_of_closed_buckets_are_counted_there() {
 }
 
 #[tokio::test]
-async fn visitors_older_than_an_hour_s_retention_count_for_their_day() {
+async fn visitors_past_the_hourly_retention_count_for_their_day() {
     let mut site = Site::start().await;
     site.hour = site.hour.minus(130 * 3600);
     site.visits(0..40).await;
@@ -178,7 +178,7 @@ async fn visitors_older_than_an_hour_s_retention_count_for_their_day() {
 }
 
 #[tokio::test]
-async fn nothing_that_names_a_visitor_reaches_the_store() {
+async fn no_visitor_identity_reaches_the_store() {
     const AGENT: &str = "Mozilla/5.0 (X11; SecretOs x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
     let mut site = Site::start().await;
     let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
@@ -194,13 +194,13 @@ async fn nothing_that_names_a_visitor_reaches_the_store() {
         request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 7], 4711)));
         service.call(request).await.expect("infallible");
     }
-    site.counters.flush().await.expect("the store is there");
+    site.counters.flush().await.expect("the store is available");
     let keys = site.server.strings(&["KEYS", "*"]);
     assert!(keys.iter().any(|key| key.starts_with("access:unique:")), "{keys:?}");
     let binary = [&[203, 0, 113][..], &[198, 51, 100, 7]];
     let text = ["203.0.113", "198.51.100", "SecretOs", "s3cr3t", "ann"].map(str::as_bytes);
     for key in keys {
-        let value = site.server.bytes(&["DUMP", &key]).expect("the key is there");
+        let value = site.server.bytes(&["DUMP", &key]).expect("the key exists");
         for secret in binary.iter().chain(&text) {
             let found = |bytes: &[u8]| bytes.windows(secret.len()).any(|window| window == *secret);
             assert!(!found(key.as_bytes()) && !found(&value), "{secret:?} under {key}");

@@ -9,17 +9,17 @@ use crate::stores;
 
 stores::on! {
     [memory redis sqlite postgres mariadb]
-    { windows_that_differ_from_what_is_expected_are_told_with_both_values }
+    { windows_that_differ_are_reported_with_both_values }
 }
 
-async fn windows_that_differ_from_what_is_expected_are_told_with_both_values(store: impl WindowStore) {
+async fn windows_that_differ_are_reported_with_both_values(store: impl WindowStore) {
     let counters = WindowCounters::new(store, Window::DAY).keep(7);
     let yesterday = Timestamp::now().minus(86_400);
     let app = |n: u32| Dimensions::new().text("app", &format!("app {n}"));
     let expected = |n: u32, count: u64| Expected { dimensions: app(n), at: yesterday, count };
     for n in 1..=2000 {
         let n = NonZeroU32::new(n).expect("not 0");
-        counters.increment_at(&app(n.get()), n, yesterday).await.expect("the store is there");
+        counters.increment_at(&app(n.get()), n, yesterday).await.expect("the store is available");
     }
     let right = (1..=2000).map(|n| expected(n, n.into()));
     assert_eq!(counters.compare(right.clone()).await.expect("readable"), []);

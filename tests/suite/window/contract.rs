@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use counter_core::stores::{Answer, BoxFuture};
+use counter_core::stores::{BoxFuture, StoreFuture};
 use counter_core::visitor::VisitorKey;
 use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
@@ -13,24 +13,24 @@ use crate::stores::{self, Servers};
 
 stores::on! {
     [memory redis redis_without_scripts cluster sqlite postgres mariadb]
-    then super::assert_that_all_expires;
+    then super::assert_all_keys_expire;
     {
-        an_increment_answers_what_the_counter_counts_then
-        windows_count_apart_whatever_their_width_and_offset
-        the_history_has_every_window_that_is_kept_zeros_too
-        many_are_answered_as_if_they_had_come_one_by_one
+        an_increment_returns_the_new_count
+        windows_of_different_widths_and_offsets_are_independent
+        the_history_has_every_retained_window_including_zeros
+        a_bulk_call_equals_individual_calls
         a_token_counts_once_in_a_window
-        what_does_not_pass_is_not_counted
-        an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass
-        the_clock_of_the_store_says_which_window_it_is
-        a_decision_has_the_time_of_the_store
-        no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says
-        a_front_answers_everybody_as_if_he_had_come_alone
+        rejected_acquisitions_are_not_counted
+        an_expired_instant_neither_counts_nor_acquires
+        the_store_clock_determines_the_window
+        a_decision_has_the_store_time
+        the_limit_per_second_holds_for_any_client_clock
+        a_folding_front_returns_the_same_results_as_individual_calls
     }
 }
 
-pub(super) fn assert_that_all_expires(servers: &impl Servers) {
-    for server in servers.each() {
+pub(super) fn assert_all_keys_expire(servers: &impl Servers) {
+    for server in servers.redis_servers() {
         for key in server.strings(&["KEYS", "*"]) {
             // -2 means that the key is already gone.
             assert_ne!(server.int(&["TTL", &key]), -1, "{key}");
@@ -55,11 +55,11 @@ pub(super) fn token(of: u32) -> VisitorId {
 pub(super) fn hours(store: impl WindowStore + Clone) -> (WindowCounters, Timestamp) {
     let now = Timestamp::now();
     let offset = u32::try_from(now.minus(1800).as_unix() % 3600).expect("less than an hour");
-    let window = Window::HOUR.beginning_at(offset).expect("less");
+    let window = Window::HOUR.starting_at(offset).expect("less");
     (WindowCounters::new(store, window), now)
 }
 
-async fn an_increment_answers_what_the_counter_counts_then(store: impl WindowStore + Clone) {
+async fn an_increment_returns_the_new_count(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     assert_eq!(hours.current_at(&app("a"), now).await.expect("readable"), 0);
     for (dimensions, amount, sum) in
@@ -72,10 +72,10 @@ async fn an_increment_answers_what_the_counter_counts_then(store: impl WindowSto
     assert_eq!(hours.increment_at(&forged, n(1), now).await.expect("counted"), 1);
 }
 
-async fn windows_count_apart_whatever_their_width_and_offset(store: impl WindowStore + Clone) {
+async fn windows_of_different_widths_and_offsets_are_independent(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store.clone());
     let days = WindowCounters::new(store.clone(), Window::DAY);
-    let shifted = hours.window().beginning_at((hours.window().offset() + 1) % 3600).expect("less");
+    let shifted = hours.window().starting_at((hours.window().offset() + 1) % 3600).expect("less");
     let shifted = WindowCounters::new(store, shifted);
     let next = hours.window().span(now).end;
     for (counters, at) in
@@ -87,7 +87,7 @@ async fn windows_count_apart_whatever_their_width_and_offset(store: impl WindowS
     assert_eq!(hours.increment_at(&app("a"), n(1), next.plus(3599)).await.expect("counted"), 8);
 }
 
-async fn the_history_has_every_window_that_is_kept_zeros_too(store: impl WindowStore + Clone) {
+async fn the_history_has_every_retained_window_including_zeros(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     let hours = hours.keep(5);
     for (ago, amount) in [(0, 1), (1, 2), (3, 4), (5, 8)] {
@@ -100,7 +100,7 @@ async fn the_history_has_every_window_that_is_kept_zeros_too(store: impl WindowS
     assert_eq!(history.iter().map(|sample| sample.start).collect::<Vec<_>>(), starts);
 }
 
-async fn many_are_answered_as_if_they_had_come_one_by_one(store: impl WindowStore + Clone) {
+async fn a_bulk_call_equals_individual_calls(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     hours.increment_at(&app("3"), n(100), now).await.expect("counted");
     let apps: Vec<_> = (0..2500).map(|app| self::app(&app.to_string())).collect();
@@ -134,7 +134,7 @@ async fn a_token_counts_once_in_a_window(store: impl WindowStore + Clone) {
     assert_eq!((once.is_new, once.count), (true, 6));
 }
 
-async fn what_does_not_pass_is_not_counted(store: impl WindowStore + Clone) {
+async fn rejected_acquisitions_are_not_counted(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     for (limit, amount, passed, remaining) in [
         (0, 1, false, 0),
@@ -159,7 +159,7 @@ pub(super) fn assert_closed<T: std::fmt::Debug>(answer: Result<T, Error>) {
     assert!(matches!(error.kind(), ErrorKind::WindowClosed { .. }), "{error}");
 }
 
-async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store: impl WindowStore + Clone) {
+async fn an_expired_instant_neither_counts_nor_acquires(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     for at in [now.minus(2 * 3600), now.plus(2 * 3600)] {
         assert_closed(hours.increment_at(&app("a"), n(3), at).await);
@@ -180,17 +180,22 @@ async fn an_instant_that_is_not_kept_counts_nowhere_and_lets_nothing_pass(store:
 
 /// A store with a clock that is this many seconds ahead of the process.
 #[derive(Clone, Debug)]
-struct Ahead<S>(S, i64);
+struct FastClock<S>(S, i64);
 
-impl<S: Clone> Ahead<S> {
-    fn theirs(&self, ours: Timestamp) -> Timestamp {
+impl<S: Clone> FastClock<S> {
+    fn store_time(&self, ours: Timestamp) -> Timestamp {
         let seconds = self.1.unsigned_abs();
         if self.1 < 0 { ours.plus(seconds) } else { ours.minus(seconds) }
     }
 
     fn key(&self, key: &WindowKey) -> WindowKey {
-        let open = self.theirs(key.open.start)..self.theirs(key.open.end);
-        WindowKey { start: self.theirs(key.start), expiry: self.theirs(key.expiry), open, ..key.clone() }
+        let open = self.store_time(key.open.start)..self.store_time(key.open.end);
+        WindowKey {
+            start: self.store_time(key.start),
+            expiry: self.store_time(key.expiry),
+            open,
+            ..key.clone()
+        }
     }
 
     fn addition(&self, addition: &Addition) -> Addition {
@@ -200,14 +205,14 @@ impl<S: Clone> Ahead<S> {
     fn explain(&self, error: Error) -> Error {
         match *error.kind() {
             ErrorKind::WindowClosed { now } => {
-                Error::new(ErrorKind::WindowClosed { now: Self(self.0.clone(), -self.1).theirs(now) })
+                Error::new(ErrorKind::WindowClosed { now: Self(self.0.clone(), -self.1).store_time(now) })
             }
             _ => error,
         }
     }
 }
 
-impl<S: WindowStore + Clone> WindowStore for Ahead<S> {
+impl<S: WindowStore + Clone> WindowStore for FastClock<S> {
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         Box::pin(async move {
             let additions: Vec<_> = additions.iter().map(|addition| self.addition(addition)).collect();
@@ -216,37 +221,39 @@ impl<S: WindowStore + Clone> WindowStore for Ahead<S> {
         })
     }
 
-    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> Answer<'a, (bool, u64)> {
+    fn add_once<'a>(&'a self, key: &'a WindowKey, token: VisitorId) -> StoreFuture<'a, (bool, u64)> {
         Box::pin(
             async move { self.0.add_once(&self.key(key), token).await.map_err(|error| self.explain(error)) },
         )
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
         Box::pin(async move {
             let answer = self.0.add_within(&self.addition(addition), limit).await;
             let answer = answer.map_err(|error| self.explain(error))?;
-            Ok(Acquired { now: Self(self.0.clone(), -self.1).theirs(answer.now), ..answer })
+            Ok(Acquired { now: Self(self.0.clone(), -self.1).store_time(answer.now), ..answer })
         })
     }
 
-    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+    fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
         Box::pin(async move {
             let keys: Vec<_> = keys.iter().map(|key| self.key(key)).collect();
             self.0.counts(&keys).await
         })
     }
 
-    fn time<'a>(&'a self, key: &'a WindowKey) -> Answer<'a, Timestamp> {
-        Box::pin(async move { Ok(Self(self.0.clone(), -self.1).theirs(self.0.time(&self.key(key)).await?)) })
+    fn time<'a>(&'a self, key: &'a WindowKey) -> StoreFuture<'a, Timestamp> {
+        Box::pin(
+            async move { Ok(Self(self.0.clone(), -self.1).store_time(self.0.time(&self.key(key)).await?)) },
+        )
     }
 }
 
-async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore + Clone) {
+async fn the_store_clock_determines_the_window(store: impl WindowStore + Clone) {
     for (place, ahead) in (0_u32..).zip([0, 7200, -7200, 90 * 86_400, -86_400]) {
         let (hours, now) = hours(store.clone());
         // The offset is a multiple of the window width, so windows start at the same second of the hour.
-        let other = WindowCounters::new(Ahead(store.clone(), ahead), hours.window());
+        let other = WindowCounters::new(FastClock(store.clone(), ahead), hours.window());
         let name = app(&place.to_string());
         assert_eq!(hours.increment_at(&name, n(1), now).await.expect("counted"), 1);
         assert_eq!(other.current(&name).await.expect("readable"), 1);
@@ -268,11 +275,11 @@ async fn the_clock_of_the_store_says_which_window_it_is(store: impl WindowStore 
     }
 }
 
-async fn a_decision_has_the_time_of_the_store(store: impl WindowStore + Clone) {
+async fn a_decision_has_the_store_time(store: impl WindowStore + Clone) {
     for (place, ahead) in (0_u32..).zip([0, 600, -600]) {
         // Both clocks are in the same window.
         let (hours, now) = hours(store.clone());
-        let store = Ahead(store.clone(), ahead);
+        let store = FastClock(store.clone(), ahead);
         let counters = WindowCounters::new(store.clone(), hours.window());
         let span = hours.window().span(now);
         let key = WindowKey {
@@ -297,12 +304,10 @@ async fn a_decision_has_the_time_of_the_store(store: impl WindowStore + Clone) {
     }
 }
 
-async fn no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_client_says(
-    store: impl WindowStore + Clone,
-) {
+async fn the_limit_per_second_holds_for_any_client_clock(store: impl WindowStore + Clone) {
     let second = Window::try_from(1).expect("not 0");
     for ahead in [0, 3, -3] {
-        let seconds = WindowCounters::new(Ahead(store.clone(), ahead), second);
+        let seconds = WindowCounters::new(FastClock(store.clone(), ahead), second);
         let mut passed = BTreeMap::<_, u32>::new();
         for _ in 0..50 {
             let pass = seconds.try_acquire(&app(&ahead.to_string()), 5, n(1)).await.expect("decided");
@@ -313,7 +318,7 @@ async fn no_more_than_the_limit_passes_in_a_second_whatever_the_clock_of_the_cli
     }
 }
 
-async fn a_front_answers_everybody_as_if_he_had_come_alone(store: impl WindowStore + Clone) {
+async fn a_folding_front_returns_the_same_results_as_individual_calls(store: impl WindowStore + Clone) {
     let (hours, now) = hours(store);
     let (front, worker) = hours.folding();
     let worker = tokio::spawn(worker.run());

@@ -9,7 +9,7 @@ use counter_core::{ErrorKind, RedisStore, Timestamp};
 use tests::{LIMIT, RedisCluster, RedisServer, Value, until};
 use tokio::task::JoinSet;
 
-use super::contract::{app, assert_closed, assert_that_all_expires, hours, n, token};
+use super::contract::{app, assert_all_keys_expire, assert_closed, hours, n, token};
 use crate::stores::without_scripts;
 use crate::support::{expiry, store};
 
@@ -17,7 +17,7 @@ use crate::support::{expiry, store};
 const GUIDE: &str = include_str!("../../../counter-core/src/guide/window.rs");
 
 #[tokio::test]
-async fn an_expiry_is_set_once_to_the_end_of_what_is_kept() {
+async fn an_expiry_is_set_once_to_the_end_of_the_retention() {
     for server in [RedisServer::start(), without_scripts()] {
         let (hours, now) = hours(store(&server.url()).await);
         let end = hours.window().span(now).end.as_unix();
@@ -44,7 +44,7 @@ async fn an_expiry_is_set_once_to_the_end_of_what_is_kept() {
 }
 
 #[tokio::test]
-async fn no_more_than_the_limit_passes_however_many_instances_ask_at_once() {
+async fn the_limit_holds_for_concurrent_instances() {
     for (server, tasks) in [(RedisServer::start(), 16), (without_scripts(), 4)] {
         let (limit, now) = (300, Timestamp::now());
         let mut clients = JoinSet::new();
@@ -72,7 +72,7 @@ async fn no_more_than_the_limit_passes_however_many_instances_ask_at_once() {
 }
 
 #[tokio::test]
-async fn in_a_cluster_the_counters_of_one_group_lie_in_one_slot() {
+async fn counters_of_a_group_are_in_the_same_cluster_slot() {
     let cluster = RedisCluster::start();
     let (hours, now) = hours(store(&cluster.url()).await);
     let pages: Vec<_> = (0..50).map(|page| app("shop").text("page", &page.to_string())).collect();
@@ -93,7 +93,7 @@ async fn in_a_cluster_the_counters_of_one_group_lie_in_one_slot() {
 }
 
 #[tokio::test]
-async fn namespaces_and_shards_count_apart() {
+async fn namespaces_and_shards_are_independent() {
     let server = RedisServer::start();
     let shop: Namespace = "shop:".parse().expect("a namespace");
     let shards = Shards::try_from(4).expect("a number");
@@ -106,7 +106,7 @@ async fn namespaces_and_shards_count_apart() {
 }
 
 #[tokio::test]
-async fn a_counter_that_cannot_be_counted_is_refused_and_the_others_are_counted() {
+async fn a_counter_with_an_invalid_key_is_rejected_and_the_others_are_counted() {
     for server in [RedisServer::start(), without_scripts()] {
         let (hours, now) = hours(store(&server.url()).await);
         let key = format!("access:window:3600:app=bad:{}", hours.window().span(now).start);
@@ -120,7 +120,7 @@ async fn a_counter_that_cannot_be_counted_is_refused_and_the_others_are_counted(
                 for (app, answer) in list.into_iter().zip(answers) {
                     let kind = answer.map_err(|error| error.kind().clone());
                     assert_eq!(kind.is_ok(), app == &good);
-                    assert!(kind.is_ok() || kind == Err(ErrorKind::Refused));
+                    assert!(kind.is_ok() || kind == Err(ErrorKind::Rejected));
                 }
             }
             assert!(hours.try_acquire_at(&bad, 9, n(1), now).await.is_err());
@@ -128,12 +128,12 @@ async fn a_counter_that_cannot_be_counted_is_refused_and_the_others_are_counted(
             assert!(hours.current_at(&bad, now).await.is_err() || poison[0] == "SADD");
         }
         assert_eq!(hours.current_at(&app("good"), now).await.expect("readable"), 4);
-        assert_that_all_expires(&server);
+        assert_all_keys_expire(&server);
     }
 }
 
 #[tokio::test]
-async fn the_rights_that_the_guide_names_are_enough() {
+async fn the_permissions_in_the_guide_are_sufficient() {
     let server = RedisServer::start();
     let lines = GUIDE.lines().filter_map(|line| line.strip_prefix("//! ACL SETUSER "));
     let lines: Vec<_> = lines.map(|line| line.split(' ').collect::<Vec<_>>()).collect();
@@ -142,8 +142,8 @@ async fn the_rights_that_the_guide_names_are_enough() {
         server.command(&[&["ACL", "SETUSER"], &words[..]].concat());
         let url = format!("redis://{}:secret@127.0.0.1:{}", words[0], server.port());
         let store = RedisStore::builder().connect(&url).await.expect("an address");
-        until("it answers", LIMIT, async || store.server().await.is_ok()).await;
-        assert_eq!(store.server().await.expect("it answers").scripts, scripts);
+        until("the server replies", LIMIT, async || store.server().await.is_ok()).await;
+        assert_eq!(store.server().await.expect("the server replies").scripts, scripts);
         let (hours, now) = hours(store);
         assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 1);
         assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 2);
@@ -153,13 +153,13 @@ async fn the_rights_that_the_guide_names_are_enough() {
         assert_closed(hours.increment_at(&app("a"), n(1), now.minus(86_400)).await);
         assert_eq!(hours.current(&app("a")).await.expect("readable"), 4);
         assert_eq!(hours.history(&app("a"), now).await.expect("readable")[1].count, 4);
-        assert_that_all_expires(&server);
+        assert_all_keys_expire(&server);
         server.command(&["FLUSHALL"]);
     }
 }
 
 #[tokio::test]
-async fn nothing_that_names_somebody_is_in_the_store() {
+async fn no_personal_identifier_is_stored() {
     let server = RedisServer::start();
     let (hours, now) = hours(store(&server.url()).await);
     let key = VisitorKey::random();
@@ -173,7 +173,7 @@ async fn nothing_that_names_somebody_is_in_the_store() {
         assert!(!key.contains("192") || key.contains('@'), "{key}");
         assert!(!key.contains("192.0.2.77"), "{key}");
         let id = u128::from_be_bytes(*key_of_address.as_bytes());
-        assert!(!key.contains(&format!("{id:032x}")), "what is the same in all windows: {key}");
+        assert!(!key.contains(&format!("{id:032x}")), "the shared part of all windows: {key}");
     }
     let tokens = keys.iter().find(|key| key.ends_with(":tokens")).expect("the tokens");
     let Value::Array(members) = server.command(&["SMEMBERS", tokens]) else { panic!("a set") };

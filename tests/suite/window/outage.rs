@@ -14,7 +14,7 @@ use crate::stores::without_scripts;
 use crate::support::store;
 
 /// A server with a proxy, and window counters which connect to either of these.
-struct Place {
+struct Setup {
     server: RedisServer,
     proxy: FaultProxy,
     hours: WindowCounters,
@@ -22,17 +22,17 @@ struct Place {
     now: Timestamp,
 }
 
-impl Place {
+impl Setup {
     async fn open(server: RedisServer) -> Self {
         let proxy = FaultProxy::start(server.address()).await;
         let (direct, now) = hours(store(&server.url()).await);
         let hours = WindowCounters::new(store(&proxy.url()).await, direct.window());
-        let place = Self { server, proxy, hours, direct, now };
+        let setup = Self { server, proxy, hours, direct, now };
         // Loads the scripts into the server.
-        place.hours.try_acquire_at(&app("warm"), 1, n(1), now).await.expect("decided");
-        place.hours.increment_once_at(&app("warm"), token(1), now).await.expect("counted");
-        place.hours.increment_at(&app("warm"), n(1), now).await.expect("counted");
-        place
+        setup.hours.try_acquire_at(&app("warm"), 1, n(1), now).await.expect("decided");
+        setup.hours.increment_once_at(&app("warm"), token(1), now).await.expect("counted");
+        setup.hours.increment_at(&app("warm"), n(1), now).await.expect("counted");
+        setup
     }
 
     async fn counted(&self, name: &str) -> u64 {
@@ -44,99 +44,99 @@ impl Place {
     }
 
     /// Waits until the client has reconnected.
-    async fn until_connected(&self) {
+    async fn wait_until_connected(&self) {
         let there = async || self.increment("probe").await.is_ok();
         until("the client is connected", LIMIT, there).await;
     }
 }
 
 #[tokio::test]
-async fn an_increment_whose_reply_was_lost_is_unconfirmed_and_counts_once() {
+async fn an_increment_with_a_lost_reply_is_unconfirmed_and_counts_once() {
     for server in [RedisServer::start(), without_scripts()] {
-        let place = Place::open(server).await;
-        place.proxy.swallow_replies(1);
-        assert_eq!(place.increment("a").await, Err(ErrorKind::Unconfirmed));
-        place.until_connected().await;
-        assert_eq!((place.counted("a").await, place.proxy.swallowed()), (1, 1));
-        place.proxy.swallow_replies(1);
-        let lost = place.hours.try_acquire_at(&app("b"), 9, n(3), place.now).await.expect_err("lost");
+        let setup = Setup::open(server).await;
+        setup.proxy.swallow_replies(1);
+        assert_eq!(setup.increment("a").await, Err(ErrorKind::Unconfirmed));
+        setup.wait_until_connected().await;
+        assert_eq!((setup.counted("a").await, setup.proxy.swallowed()), (1, 1));
+        setup.proxy.swallow_replies(1);
+        let lost = setup.hours.try_acquire_at(&app("b"), 9, n(3), setup.now).await.expect_err("lost");
         assert_eq!(*lost.kind(), ErrorKind::Unconfirmed);
         assert!(lost.to_string().contains("may have counted"), "{lost}");
-        place.until_connected().await;
-        assert_eq!((place.counted("b").await, place.proxy.swallowed()), (3, 2));
+        setup.wait_until_connected().await;
+        assert_eq!((setup.counted("b").await, setup.proxy.swallowed()), (3, 2));
     }
 }
 
 #[tokio::test]
-async fn an_increment_that_never_arrived_is_unconfirmed_too_and_counts_nowhere() {
-    let place = Place::open(RedisServer::start()).await;
-    place.proxy.drop_requests(1);
-    assert_eq!(place.increment("a").await, Err(ErrorKind::Unconfirmed));
-    place.until_connected().await;
-    assert_eq!((place.counted("a").await, place.proxy.dropped()), (0, 1));
+async fn an_increment_that_never_arrived_is_unconfirmed_and_not_counted() {
+    let setup = Setup::open(RedisServer::start()).await;
+    setup.proxy.drop_requests(1);
+    assert_eq!(setup.increment("a").await, Err(ErrorKind::Unconfirmed));
+    setup.wait_until_connected().await;
+    assert_eq!((setup.counted("a").await, setup.proxy.dropped()), (0, 1));
 }
 
 #[tokio::test]
-async fn what_the_server_cannot_do_now_is_tried_again_and_counts_once() {
-    let place = Place::open(RedisServer::start()).await;
+async fn transient_server_errors_are_retried_and_count_once() {
+    let setup = Setup::open(RedisServer::start()).await;
     for (at, error) in (1..).zip(["LOADING Redis is loading", "BUSY Redis is busy", "CLUSTERDOWN it is"]) {
-        place.proxy.reply_with(2, error);
-        assert_eq!(place.increment("a").await, Ok(at), "{error}");
+        setup.proxy.reply_with(2, error);
+        assert_eq!(setup.increment("a").await, Ok(at), "{error}");
     }
-    place.proxy.reply_with(1000, "LOADING Redis is loading");
-    assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
+    setup.proxy.reply_with(1000, "LOADING Redis is loading");
+    assert_eq!(setup.increment("a").await, Err(ErrorKind::Rejected));
     // This error is permanent, so it should not be retried.
-    let before = place.proxy.answered();
-    place.proxy.reply_with(9, "OOM command not allowed");
-    assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
-    assert!(place.proxy.answered() <= before + 1);
-    place.proxy.reply_with(0, "");
-    assert_eq!(place.counted("a").await, 3);
+    let before = setup.proxy.replied();
+    setup.proxy.reply_with(9, "OOM command not allowed");
+    assert_eq!(setup.increment("a").await, Err(ErrorKind::Rejected));
+    assert!(setup.proxy.replied() <= before + 1);
+    setup.proxy.reply_with(0, "");
+    assert_eq!(setup.counted("a").await, 3);
 }
 
 #[tokio::test]
-async fn a_token_counts_once_however_often_the_reply_is_lost() {
+async fn a_token_counts_once_after_repeatedly_lost_replies() {
     for server in [RedisServer::start(), without_scripts()] {
-        let place = Place::open(server).await;
-        place.proxy.swallow_replies(1);
-        let trying = async || place.hours.increment_once_at(&app("a"), token(1), place.now).await.is_ok();
+        let setup = Setup::open(server).await;
+        setup.proxy.swallow_replies(1);
+        let trying = async || setup.hours.increment_once_at(&app("a"), token(1), setup.now).await.is_ok();
         until("the token is counted", LIMIT, trying).await;
-        assert_eq!((place.counted("a").await, place.proxy.swallowed()), (1, 1));
+        assert_eq!((setup.counted("a").await, setup.proxy.swallowed()), (1, 1));
     }
 }
 
 #[tokio::test]
-async fn a_server_that_lacks_its_replicas_is_asked_again_until_it_has_them() {
+async fn a_server_without_its_required_replicas_is_retried() {
     for server in [RedisServer::start(), without_scripts()] {
-        let place = Place::open(server).await;
-        let lack = |replicas| place.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+        let setup = Setup::open(server).await;
+        let lack = |replicas| setup.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
         lack("1");
-        assert_eq!(place.increment("a").await, Err(ErrorKind::Refused));
+        assert_eq!(setup.increment("a").await, Err(ErrorKind::Rejected));
         let refusing = async || {
-            let errors = place.server.command(&["INFO", "errorstats"]).text().expect("a text");
+            let errors = setup.server.command(&["INFO", "errorstats"]).text().expect("a text");
             errors.contains("NOREPLICAS")
         };
         // The client retries for two seconds, but a busy machine may be unable to do anything else in this
         // time.
-        let mut answer = Err(ErrorKind::Refused);
+        let mut answer = Err(ErrorKind::Rejected);
         let counts = async || {
             lack("1");
-            place.server.command(&["CONFIG", "RESETSTAT"]);
+            setup.server.command(&["CONFIG", "RESETSTAT"]);
             let meanwhile = async {
-                until("it has refused", LIMIT, refusing).await;
+                until("the server has rejected it", LIMIT, refusing).await;
                 lack("0");
             };
-            (answer, ()) = tokio::join!(place.increment("a"), meanwhile);
-            answer != Err(ErrorKind::Refused)
+            (answer, ()) = tokio::join!(setup.increment("a"), meanwhile);
+            answer != Err(ErrorKind::Rejected)
         };
         until("it counts", LIMIT, counts).await;
         assert_eq!(answer, Ok(1));
-        assert!(place.hours.try_acquire_at(&app("a"), 2, n(1), place.now).await.expect("decided").allowed);
+        assert!(setup.hours.try_acquire_at(&app("a"), 2, n(1), setup.now).await.expect("decided").allowed);
     }
 }
 
 #[tokio::test]
-async fn a_limit_without_scripts_is_exact_while_others_change_its_counter_all_the_time() {
+async fn a_limit_without_scripts_is_exact_under_constant_contention() {
     let server = without_scripts();
     let proxy = FaultProxy::start(server.address()).await;
     let (direct, now) = hours(store(&server.url()).await);
@@ -171,62 +171,62 @@ async fn a_limit_without_scripts_is_exact_while_others_change_its_counter_all_th
 }
 
 #[tokio::test]
-async fn a_killed_server_is_told_at_once_and_counting_goes_on_with_the_next() {
-    let mut place = Place::open(RedisServer::start()).await;
-    place.server.kill();
-    assert_eq!(place.increment("a").await, Err(ErrorKind::Unconfirmed));
-    let reading = place.hours.current_at(&app("a"), place.now).await.expect_err("nobody is there");
+async fn a_killed_server_is_reported_immediately_and_counting_resumes() {
+    let mut setup = Setup::open(RedisServer::start()).await;
+    setup.server.kill();
+    assert_eq!(setup.increment("a").await, Err(ErrorKind::Unconfirmed));
+    let reading = setup.hours.current_at(&app("a"), setup.now).await.expect_err("nothing listens");
     assert_eq!(*reading.kind(), ErrorKind::Unavailable);
-    place.server.restart();
-    place.until_connected().await;
-    assert_eq!(place.increment("a").await, Ok(1));
+    setup.server.restart();
+    setup.wait_until_connected().await;
+    assert_eq!(setup.increment("a").await, Ok(1));
 }
 
 #[tokio::test]
-async fn all_who_share_a_call_are_told_that_it_is_unconfirmed() {
-    let place = Place::open(RedisServer::start()).await;
-    let (front, worker) = place.hours.folding();
+async fn an_unconfirmed_shared_call_is_reported_to_every_caller() {
+    let setup = Setup::open(RedisServer::start()).await;
+    let (front, worker) = setup.hours.folding();
     let worker = tokio::spawn(worker.run());
-    place.proxy.swallow_replies(1);
+    setup.proxy.swallow_replies(1);
     let mut clients = JoinSet::new();
     for _ in 0..10 {
-        let (front, now) = (front.clone(), place.now);
+        let (front, now) = (front.clone(), setup.now);
         clients.spawn(async move { front.increment_at(&app("a"), n(1), now).await });
     }
     for answer in clients.join_all().await {
         assert_eq!(*answer.expect_err("lost").kind(), ErrorKind::Unconfirmed);
     }
-    place.until_connected().await;
-    assert_eq!((place.counted("a").await, place.proxy.swallowed()), (10, 1));
-    assert_eq!(front.increment_at(&app("a"), n(1), place.now).await.expect("counted"), 11);
+    setup.wait_until_connected().await;
+    assert_eq!((setup.counted("a").await, setup.proxy.swallowed()), (10, 1));
+    assert_eq!(front.increment_at(&app("a"), n(1), setup.now).await.expect("counted"), 11);
     worker.abort();
     drop(worker.await);
-    let ended = front.increment_at(&app("a"), n(1), place.now).await.expect_err("nobody sends");
-    assert_eq!(*ended.kind(), ErrorKind::Refused);
+    let ended = front.increment_at(&app("a"), n(1), setup.now).await.expect_err("no sender");
+    assert_eq!(*ended.kind(), ErrorKind::Rejected);
 }
 
 #[tokio::test]
-async fn those_that_wait_at_the_same_time_share_a_call() {
-    let place = Place::open(RedisServer::start()).await;
-    let (front, worker) = place.hours.folding();
+async fn concurrent_callers_share_a_call() {
+    let setup = Setup::open(RedisServer::start()).await;
+    let (front, worker) = setup.hours.folding();
     let worker = tokio::spawn(worker.run());
-    let before = place.server.command_calls();
+    let before = setup.server.command_calls();
     for round in 1..=4 {
-        place.proxy.hold_calls(1);
+        setup.proxy.hold_calls(1);
         let mut clients = JoinSet::new();
         for _ in 0..500 {
-            let (front, now) = (front.clone(), place.now);
+            let (front, now) = (front.clone(), setup.now);
             clients.spawn(async move { front.increment_at(&app("a"), n(1), now).await.expect("counted") });
         }
         // There is just a single thread, so every client must have sent the request by now.
-        until("a call is under way", LIMIT, async || place.proxy.held() == round).await;
-        place.proxy.release();
+        until("a call is under way", LIMIT, async || setup.proxy.held() == round).await;
+        setup.proxy.release();
         clients.join_all().await;
     }
-    assert_eq!(place.counted("a").await, 2000);
+    assert_eq!(setup.counted("a").await, 2000);
     // EVALSHA, SET and INCRBY per round: a call for the first client, and a call for those that arrived while
     // it was running.
-    let calls = place.server.command_calls() - before;
+    let calls = setup.server.command_calls() - before;
     assert!(calls <= 4 * 2 * 3 + 1, "{calls}");
     drop(front);
     worker.await.expect("no panic");

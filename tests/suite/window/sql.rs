@@ -27,7 +27,7 @@ async fn add(store: &SqlStore, key: &WindowKey, amount: u64) -> Result<u64, Erro
 }
 
 #[tokio::test]
-async fn what_has_expired_counts_for_nothing_and_begins_anew() {
+async fn an_expired_window_starts_from_zero() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
@@ -51,7 +51,7 @@ async fn what_has_expired_counts_for_nothing_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_removed_with_its_tokens() {
+async fn expired_windows_are_removed_with_their_tokens() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
@@ -83,13 +83,13 @@ async fn rows(url: &str) -> [i64; 2] {
     for (rows, table) in rows.iter_mut().zip(["access_window", "access_window_token"]) {
         let text = format!("SELECT COUNT(*) FROM {table}");
         *rows = if url.starts_with("sqlite") {
-            let pool = SqlitePool::connect(url).await.expect("it answers");
+            let pool = SqlitePool::connect(url).await.expect("the server replies");
             QueryBuilder::<Sqlite>::new(text).build_query_scalar().fetch_one(&pool).await
         } else if url.starts_with("postgres") {
-            let pool = PgPool::connect(url).await.expect("it answers");
+            let pool = PgPool::connect(url).await.expect("the server replies");
             QueryBuilder::<sqlx::Postgres>::new(text).build_query_scalar().fetch_one(&pool).await
         } else {
-            let pool = MySqlPool::connect(url).await.expect("it answers");
+            let pool = MySqlPool::connect(url).await.expect("the server replies");
             QueryBuilder::<MySql>::new(text).build_query_scalar().fetch_one(&pool).await
         }
         .expect("a number");
@@ -98,7 +98,7 @@ async fn rows(url: &str) -> [i64; 2] {
 }
 
 #[tokio::test]
-async fn a_sum_beyond_the_range_is_refused_and_the_others_are_counted() {
+async fn an_out_of_range_sum_is_rejected_and_the_others_are_counted() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
@@ -111,14 +111,14 @@ async fn a_sum_beyond_the_range_is_refused_and_the_others_are_counted() {
         let answers = store.add(&additions).await;
         let answers: Vec<_> =
             answers.into_iter().map(|answer| answer.map_err(|error| error.kind().clone())).collect();
-        let refused = || Err(ErrorKind::Refused);
+        let refused = || Err(ErrorKind::Rejected);
         assert_eq!(answers, [Ok(1), refused(), refused(), refused(), Ok(3)], "{url}");
         assert_eq!(store.counts(&[full, good]).await.expect("readable"), [most, 3]);
     }
 }
 
 #[tokio::test]
-async fn several_additions_to_one_counter_in_a_call_count_one_after_the_other() {
+async fn repeated_additions_to_a_counter_in_one_call_are_sequential() {
     let (_servers, urls) = databases();
     for url in urls {
         let store = sql(&url).await;
@@ -133,7 +133,7 @@ async fn several_additions_to_one_counter_in_a_call_count_one_after_the_other() 
 }
 
 #[tokio::test]
-async fn no_more_than_the_limit_passes_and_no_token_counts_twice_however_many_ask_at_once() {
+async fn limits_and_tokens_are_exact_for_concurrent_callers() {
     let (_servers, urls) = databases();
     for url in urls {
         drop(sql(&url).await);
@@ -167,7 +167,7 @@ async fn no_more_than_the_limit_passes_and_no_token_counts_twice_however_many_as
 }
 
 #[tokio::test]
-async fn an_increment_whose_commit_was_not_answered_is_unconfirmed_and_counts_once() {
+async fn an_increment_with_an_unanswered_commit_is_unconfirmed_and_counts_once() {
     let server = Postgres::start();
     let proxy = FaultProxy::start_before_sql(server.address()).await;
     let (direct, now) = hours(sql(&server.url()).await);

@@ -8,17 +8,17 @@ use super::poisson;
 use super::scale::Scale;
 use super::shifts::Shifts;
 use super::silence::Silence;
-use super::stillness::Stillness;
+use super::stillness::FlatLine;
 use super::tail::Tails;
 
 /// The minimum number of values that a detector needs to evaluate a bucket.
 const MIN_VALUES: u32 = 30;
 /// The number of errors used to estimate the tails: three weeks, within these bounds.
-const ERRORS: std::ops::RangeInclusive<u64> = 128..=1024;
+const ERROR_WINDOW: std::ops::RangeInclusive<u64> = 128..=1024;
 /// A value is an outlier if it is less probable than this. Outliers are clamped to this limit for learning.
-const OUTLIER: f64 = 1e-3;
+const OUTLIER_PROBABILITY: f64 = 1e-3;
 /// The number of buckets to skip if there is a gap.
-const SETTLE: u32 = 3;
+const GAP_COOLDOWN: u32 = 3;
 /// The maximum error for the comparison of models, in standard deviations.
 const MAX_ERROR: f64 = 10.0;
 
@@ -63,20 +63,20 @@ pub struct Detector {
     models: Models,
     errors: VecDeque<f32>,
     /// The maximum number of errors.
-    kept: usize,
+    max_errors: usize,
     tails: Option<Tails>,
     /// The number of errors added since the tails were estimated.
-    fresh: usize,
+    new_errors: usize,
     /// The number of values so far.
-    seen: u32,
+    observed: u32,
     /// The end of the latest bucket.
     next: Option<Timestamp>,
-    settling: u32,
+    cooldown: u32,
     shifts: Shifts,
     /// The latest error, if this is a single outlier.
     outlier: Option<f64>,
     silence: Silence,
-    stillness: Stillness,
+    stillness: FlatLine,
 }
 
 impl Detector {
@@ -102,16 +102,19 @@ impl Detector {
             false_alarms: Self::FALSE_ALARMS,
             models: Models::new(precision),
             errors: VecDeque::new(),
-            kept: usize::try_from((21 * 86_400 / width).clamp(*ERRORS.start(), *ERRORS.end())).unwrap_or(128),
+            max_errors: usize::try_from(
+                (21 * 86_400 / width).clamp(*ERROR_WINDOW.start(), *ERROR_WINDOW.end()),
+            )
+            .unwrap_or(128),
             tails: None,
-            fresh: 0,
-            seen: 0,
+            new_errors: 0,
+            observed: 0,
             next: None,
-            settling: 0,
+            cooldown: 0,
             shifts: Shifts::new(width),
             outlier: None,
             silence: Silence::default(),
-            stillness: Stillness::default(),
+            stillness: FlatLine::default(),
         }
     }
 
@@ -131,7 +134,7 @@ impl Detector {
     /// Learns the mean of a longer time, such as an hour. You can use this to train the day and week for
     /// buckets of minutes. This must be called before the first bucket is observed, in chronological order.
     pub fn learn(&mut self, start: Timestamp, width: u64, mean: f64) {
-        if self.seen == 0 && mean.is_finite() {
+        if self.observed == 0 && mean.is_finite() {
             let middle = start.plus(width / 2).minus(self.width / 2);
             self.models.learn_season(middle, self.scale.apply(mean));
         }
@@ -149,7 +152,7 @@ impl Detector {
         let missing = self.next.map_or(0, |next| (start.as_unix() - next.as_unix()) / self.width);
         self.next = Some(start.plus(self.width));
         if missing > 1 {
-            self.settling = SETTLE;
+            self.cooldown = GAP_COOLDOWN;
             self.shifts.skip();
             self.outlier = None;
             self.silence.skip();
@@ -169,32 +172,31 @@ impl Detector {
 
     /// Returns the weight of the next value in a moving average.
     fn weight(&self) -> f64 {
-        1.0 / (f64::from(self.seen) + 1.0).min(self.kept as f64)
+        1.0 / (f64::from(self.observed) + 1.0).min(self.max_errors as f64)
     }
 
     /// Returns the tails for evaluation, if there are enough values and no recent gap.
     fn tails_to_judge(&self) -> Option<Tails> {
-        self.tails.filter(|_| self.seen >= MIN_VALUES && self.settling == 0)
+        self.tails.filter(|_| self.observed >= MIN_VALUES && self.cooldown == 0)
     }
 
     fn judge(&mut self, start: Timestamp, value: f64, scaled: f64) -> Option<Judgement> {
         let tails = self.tails_to_judge()?;
         let mut expected = self.models.expected(start).or_else(|| self.models.expected_without_season())?;
-        if tails.probability(scaled - expected) < OUTLIER
-            && let Some(before) = self.shifts.expected_before(&self.models, start)
-            && tails.probability(scaled - before) >= OUTLIER
+        if tails.probability(scaled - expected) < OUTLIER_PROBABILITY
+            && let Some(before) = self.shifts.expected_before_shift(&self.models, start)
+            && tails.probability(scaled - before) >= OUTLIER_PROBABILITY
         {
             self.shifts.undo(&mut self.models);
             expected = before;
         }
         let count = self.scale.invert(expected);
-        let (least, most) = tails.limits(self.false_alarms);
-        let (mut lower, mut upper) =
-            (self.scale.invert(expected + least), self.scale.invert(expected + most));
+        let (min, max) = tails.limits(self.false_alarms);
+        let (mut lower, mut upper) = (self.scale.invert(expected + min), self.scale.invert(expected + max));
         let mut probability = tails.probability(scaled - expected);
         if self.scale == Scale::Counts {
-            let (least, most) = poisson::band(count, self.false_alarms);
-            (lower, upper) = (lower.min(least).ceil(), upper.max(most).floor());
+            let (min, max) = poisson::band(count, self.false_alarms);
+            (lower, upper) = (lower.min(min).ceil(), upper.max(max).floor());
             probability = probability.max(poisson::probability(value, count));
         }
         Some(Judgement {
@@ -218,26 +220,26 @@ impl Detector {
         let expected = self.models.all_expected(start);
         let error = self.models.expected(start).map(|expected| scaled - expected);
         let tails = self.tails_to_judge();
-        let limits = tails.map(|tails| tails.limits(OUTLIER));
-        let bounded = |error: f64| limits.map_or(error, |(least, most)| error.clamp(least, most));
-        if let (Some(error), Some((least, most))) = (error, limits) {
-            let is_above = if error > most { Some(true) } else { (error < least).then_some(false) };
+        let limits = tails.map(|tails| tails.limits(OUTLIER_PROBABILITY));
+        let bounded = |error: f64| limits.map_or(error, |(min, max)| error.clamp(min, max));
+        if let (Some(error), Some((min, max))) = (error, limits) {
+            let is_above = if error > max { Some(true) } else { (error < min).then_some(false) };
             self.shifts.observe(&self.models, start, scaled, is_above);
         }
-        if let Some(error) = error.filter(|_| self.settling == 0) {
-            let (least, most) = tails.map_or((error, error), |tails| tails.limits(Self::FALSE_ALARMS));
-            self.learn_error(error.clamp(least, most));
+        if let Some(error) = error.filter(|_| self.cooldown == 0) {
+            let (min, max) = tails.map_or((error, error), |tails| tails.limits(Self::FALSE_ALARMS));
+            self.learn_error(error.clamp(min, max));
         }
         let max_square = self.tails.map_or(f64::INFINITY, |tails| (MAX_ERROR * tails.scale).powi(2));
-        self.models.follow(&expected, scaled, bounded, max_square, self.settling > 0);
+        self.models.follow(&expected, scaled, bounded, max_square, self.cooldown > 0);
         // We must not train the profile while a shift can still be undone.
         if !self.shifts.is_shifted() && self.shifts.outliers() == 0 {
             self.models.learn_season(start, error.map_or(scaled, |error| scaled - error + bounded(error)));
         }
         self.models.choose();
         self.shifts.shift(&mut self.models, start);
-        self.settling = self.settling.saturating_sub(1);
-        self.seen = self.seen.saturating_add(1);
+        self.cooldown = self.cooldown.saturating_sub(1);
+        self.observed = self.observed.saturating_add(1);
     }
 
     /// Updates the tails with an error. We include single outliers, but not a run of outliers, because this
@@ -251,22 +253,22 @@ impl Detector {
                 return;
             }
         };
-        single.into_iter().for_each(|outlier| self.keep(outlier));
+        single.into_iter().for_each(|outlier| self.push_error(outlier));
         if self.outlier.is_none() {
-            self.keep(error);
+            self.push_error(error);
         }
     }
 
     /// Stores an error of the current model, and estimates the tails again if there are enough new errors.
-    fn keep(&mut self, error: f64) {
-        if self.errors.len() >= self.kept {
+    fn push_error(&mut self, error: f64) {
+        if self.errors.len() >= self.max_errors {
             self.errors.pop_front();
         }
         #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough")]
         self.errors.push_back(error as f32);
-        self.fresh += 1;
-        if self.fresh * 16 >= self.errors.len() {
-            self.fresh = 0;
+        self.new_errors += 1;
+        if self.new_errors * 16 >= self.errors.len() {
+            self.new_errors = 0;
             let min_deviation = self.scale.min_deviation(self.models.latest_level());
             self.tails = Some(Tails::of(self.errors.iter().copied().map(f64::from), min_deviation));
         }
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn it_judges_from_the_thirty_first_value_on_and_not_after_a_gap() {
+    fn evaluation_starts_at_the_31st_value_and_pauses_after_a_gap() {
         let mut minutes = detector(60);
         for n in 0..40 {
             assert_eq!(minutes.observe(start(60, n), 10.0).is_some(), n >= 30, "{n}");
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn few_hits_are_nothing_unusual_and_eight_outliers_are_a_new_level() {
+    fn low_counts_are_not_unusual_and_eight_outliers_are_a_new_level() {
         let mut minutes = detector(60);
         for n in 0..200 {
             minutes.observe(start(60, n), if n % 4 < 3 { 1.0 + (n % 4) as f64 } else { 2.0 });
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_share_of_false_alarms_makes_a_narrower_band() {
+    fn a_higher_false_alarm_rate_narrows_the_band() {
         let band = |share: f64| {
             let mut minutes = detector(60).false_alarms(share);
             let judge = |n: u64| minutes.observe(start(60, n), 100.0 + (n * 7 % 13) as f64);
@@ -336,34 +338,34 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_line_in_noise_is_found_and_a_second_one_of_its_length_is_usual() {
+    fn a_flat_line_in_noise_is_detected_but_a_second_is_normal() {
         let noise = |n: u64| 50.0 + (n * 7919 % 101) as f64 / 10.0;
         let is_flat = |n: u64| (300..320).contains(&n) || (600..620).contains(&n);
         let mut measures = Detector::of_measures(Precision::try_from(60).expect("a width"));
-        let mut still = Vec::new();
+        let mut flat = Vec::new();
         for n in 0..700 {
             let value = if is_flat(n) { noise(299) } else { noise(n) };
-            if measures.observe(start(60, n), value).is_some_and(|judgement| judgement.is_still()) {
-                still.push(n);
+            if measures.observe(start(60, n), value).is_some_and(|judgement| judgement.is_flat()) {
+                flat.push(n);
             }
         }
-        assert!(still.first().is_some_and(|first| (302..306).contains(first)), "{still:?}");
-        assert_eq!(still.last(), Some(&319));
+        assert!(flat.first().is_some_and(|first| (302..306).contains(first)), "{flat:?}");
+        assert_eq!(flat.last(), Some(&319));
     }
 
     #[test]
-    fn a_measure_that_often_stays_the_same_is_no_flat_line() {
+    fn a_measure_that_often_repeats_is_not_a_flat_line() {
         let mut measures = Detector::of_measures(Precision::try_from(60).expect("a width"));
         for n in 0..700 {
             let value = if n * 7919 % 101 < 40 { 7.0 } else { 3.0 };
             let judgement = measures.observe(start(60, n), value);
-            assert!(!judgement.is_some_and(|judgement| judgement.is_still()), "{n}");
+            assert!(!judgement.is_some_and(|judgement| judgement.is_flat()), "{n}");
         }
     }
 
     proptest! {
         #[test]
-        fn whatever_comes_it_answers_with_a_band_around_what_it_expects(
+        fn any_values_give_a_band_around_the_expected_value(
             width in prop::sample::select(vec![1_u32, 60, 300, 3600, 18_000, 86_400, 604_800]),
             is_count: bool,
             values in prop::collection::vec(
@@ -373,12 +375,12 @@ mod tests {
         ) {
             let precision = Precision::try_from(width).expect("a width");
             let new = || if is_count { Detector::of_counts(precision) } else { Detector::of_measures(precision) };
-            let (mut detector, mut twin, mut bucket) = (new(), new(), 0);
+            let (mut detector, mut second, mut bucket) = (new(), new(), 0);
             for (skipped, value) in values {
                 bucket += skipped;
                 let value = if is_count { value.clamp(0.0, u64::MAX as f64).round() } else { value.clamp(-1e30, 1e30) };
                 let judgement = detector.observe(start(width, bucket), value);
-                prop_assert_eq!(judgement, twin.observe(start(width, bucket), value));
+                prop_assert_eq!(judgement, second.observe(start(width, bucket), value));
                 bucket += 1;
                 let Some(judgement) = judgement else { continue };
                 let Judgement { expected, lower, upper, probability, silence, stillness, missed, error, .. } = judgement;

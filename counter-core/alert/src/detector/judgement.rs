@@ -45,7 +45,7 @@ impl Judgement {
     }
 
     /// Returns whether values stay the same where noise should move them.
-    pub fn is_still(&self) -> bool {
+    pub fn is_flat(&self) -> bool {
         self.stillness < self.false_alarms
     }
 

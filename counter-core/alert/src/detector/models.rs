@@ -17,9 +17,9 @@ pub enum DetectedSeason {
 }
 
 /// The weight of the latest error in the moving average used for comparison.
-const COMPARED: f64 = 0.01;
+const FIT_WEIGHT: f64 = 0.01;
 /// We switch to another model if its squared error is smaller by this factor.
-const BETTER: f64 = 0.95;
+const SWITCH_RATIO: f64 = 0.95;
 
 /// The season of the models, and the weight of an error in the level.
 const MODELS: [(DetectedSeason, f64); 7] = [
@@ -36,17 +36,17 @@ const MODELS: [(DetectedSeason, f64); 7] = [
 const DEFAULT: usize = 1;
 
 /// The minimum weight of an error in the level while we recover from a gap.
-const AFTER_GAP: f64 = 0.5;
+const MIN_GAP_WEIGHT: f64 = 0.5;
 
 /// A value for each model.
-pub(super) type Each<T> = [T; MODELS.len()];
+pub(super) type PerModel<T> = [T; MODELS.len()];
 
 /// All models, and the selected model.
 #[derive(Clone, Debug)]
 pub(super) struct Models {
     profile: Profile,
-    levels: Each<Option<f64>>,
-    fits: Each<Fit>,
+    levels: PerModel<Option<f64>>,
+    fits: PerModel<Fit>,
     used: usize,
 }
 
@@ -61,7 +61,7 @@ struct Fit {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Levels {
     pub(super) used: usize,
-    levels: Each<Option<f64>>,
+    levels: PerModel<Option<f64>>,
 }
 
 impl Models {
@@ -94,11 +94,11 @@ impl Models {
     }
 
     /// Returns the expected value of each model.
-    pub(super) fn all_expected(&self, start: Timestamp) -> Each<Option<f64>> {
+    pub(super) fn all_expected(&self, start: Timestamp) -> PerModel<Option<f64>> {
         let (day, week) = (self.profile.day(start), self.profile.week(start));
-        std::array::from_fn(|place| {
-            let level = self.levels[place];
-            match MODELS[place].0 {
+        std::array::from_fn(|index| {
+            let level = self.levels[index];
+            match MODELS[index].0 {
                 DetectedSeason::Level => level,
                 DetectedSeason::Day => Some(day? + level.unwrap_or(0.0)),
                 DetectedSeason::Week => Some(week? + level.unwrap_or(0.0)),
@@ -116,20 +116,20 @@ impl Models {
         self.levels[DEFAULT]
     }
 
-    fn expected_by(&self, place: usize, start: Timestamp) -> Option<f64> {
-        let season = self.season(MODELS[place].0, start)?;
+    fn expected_by(&self, index: usize, start: Timestamp) -> Option<f64> {
+        let season = self.season(MODELS[index].0, start)?;
         // The profile already includes a level.
-        let level = self.levels[place];
-        if MODELS[place].0 == DetectedSeason::Level { level } else { Some(season + level.unwrap_or(0.0)) }
+        let level = self.levels[index];
+        if MODELS[index].0 == DetectedSeason::Level { level } else { Some(season + level.unwrap_or(0.0)) }
     }
 
     /// Returns the expected value for an earlier snapshot, if the profile has been shifted by `shift` since
     /// then.
     pub(super) fn expected_with(&self, earlier: &Levels, shift: f64, start: Timestamp) -> Option<f64> {
         let (season, _) = MODELS[earlier.used];
-        let usual = self.season(season, start)?;
+        let typical = self.season(season, start)?;
         let moved = if season == DetectedSeason::Level { 0.0 } else { shift };
-        Some(usual - moved + earlier.levels[earlier.used].unwrap_or(0.0))
+        Some(typical - moved + earlier.levels[earlier.used].unwrap_or(0.0))
     }
 
     /// Trains the seasons with a value.
@@ -141,25 +141,25 @@ impl Models {
     /// squared error for the comparison of models.
     pub(super) fn follow(
         &mut self,
-        expected: &Each<Option<f64>>,
+        expected: &PerModel<Option<f64>>,
         value: f64,
         bounded: impl Fn(f64) -> f64,
         max_square: f64,
         is_after_gap: bool,
     ) {
-        for (place, (season, weight)) in MODELS.into_iter().enumerate() {
-            let Some(expected) = expected[place] else {
+        for (index, (season, weight)) in MODELS.into_iter().enumerate() {
+            let Some(expected) = expected[index] else {
                 if season == DetectedSeason::Level {
-                    self.levels[place] = Some(value);
+                    self.levels[index] = Some(value);
                 }
                 continue;
             };
             let error = value - expected;
-            let weight = if is_after_gap { weight.max(AFTER_GAP) } else { weight };
-            self.levels[place] = Some(self.levels[place].unwrap_or(0.0) + weight * bounded(error));
-            let fit = &mut self.fits[place];
-            fit.error += COMPARED * (error.powi(2).min(max_square) - fit.error);
-            fit.weight += COMPARED * (1.0 - fit.weight);
+            let weight = if is_after_gap { weight.max(MIN_GAP_WEIGHT) } else { weight };
+            self.levels[index] = Some(self.levels[index].unwrap_or(0.0) + weight * bounded(error));
+            let fit = &mut self.fits[index];
+            fit.error += FIT_WEIGHT * (error.powi(2).min(max_square) - fit.error);
+            fit.weight += FIT_WEIGHT * (1.0 - fit.weight);
         }
     }
 
@@ -168,12 +168,12 @@ impl Models {
     pub(super) fn choose(&mut self) {
         let figure = |fit: &Fit| (fit.weight > 0.2).then(|| fit.error / fit.weight);
         let Some(current) = figure(&self.fits[self.used]) else { return };
-        let figures = self.fits.iter().enumerate().filter_map(|(place, fit)| Some((place, figure(fit)?)));
-        let best = figures.min_by(|one, other| one.1.total_cmp(&other.1));
-        if let Some((place, error)) = best
-            && error < current * BETTER
+        let figures = self.fits.iter().enumerate().filter_map(|(index, fit)| Some((index, figure(fit)?)));
+        let best = figures.min_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((index, error)) = best
+            && error < current * SWITCH_RATIO
         {
-            self.used = place;
+            self.used = index;
         }
     }
 
@@ -181,13 +181,13 @@ impl Models {
     /// profile.
     pub(super) fn shift_to(&mut self, values: &[(Timestamp, f64)], earlier: &Levels) -> f64 {
         let mut levels = earlier.levels;
-        for (place, (season, _)) in MODELS.into_iter().enumerate() {
-            let beyond =
+        for (index, (season, _)) in MODELS.into_iter().enumerate() {
+            let offsets =
                 values.iter().filter_map(|(start, value)| Some(value - self.season(season, *start)?));
-            let mut beyond: Vec<f64> = beyond.collect();
-            if !beyond.is_empty() {
-                let middle = beyond.len() / 2;
-                levels[place] = Some(*beyond.select_nth_unstable_by(middle, f64::total_cmp).1);
+            let mut offsets: Vec<f64> = offsets.collect();
+            if !offsets.is_empty() {
+                let middle = offsets.len() / 2;
+                levels[index] = Some(*offsets.select_nth_unstable_by(middle, f64::total_cmp).1);
             }
         }
         let used = earlier.used;
@@ -201,7 +201,7 @@ impl Models {
     }
 
     /// Restores an earlier snapshot, and undoes the profile shift.
-    pub(super) fn return_to(&mut self, earlier: &Levels, shift: f64) {
+    pub(super) fn restore(&mut self, earlier: &Levels, shift: f64) {
         (self.used, self.levels) = (earlier.used, earlier.levels);
         self.profile.shift(-shift);
     }

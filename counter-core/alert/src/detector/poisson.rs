@@ -10,7 +10,7 @@ pub(super) fn probability(count: f64, mean: f64) -> f64 {
 
 /// Returns the range of counts for which the bound is at least this probability. We use bisection to find it.
 pub(super) fn band(mean: f64, bound: f64) -> (f64, f64) {
-    let between = |mut inside: f64, mut outside: f64| {
+    let bisect = |mut inside: f64, mut outside: f64| {
         for _ in 0..50 {
             let middle = f64::midpoint(inside, outside);
             if (inside - outside).abs() < 0.1 {
@@ -20,7 +20,7 @@ pub(super) fn band(mean: f64, bound: f64) -> (f64, f64) {
         }
         inside
     };
-    let far = -bound.ln();
-    let least = if probability(0.0, mean) >= bound { 0.0 } else { between(mean, 0.0) };
-    (least, between(mean, mean + 2.0 * far + (8.0 * far * mean).sqrt()))
+    let exponent = -bound.ln();
+    let low = if probability(0.0, mean) >= bound { 0.0 } else { bisect(mean, 0.0) };
+    (low, bisect(mean, mean + 2.0 * exponent + (8.0 * exponent * mean).sqrt()))
 }

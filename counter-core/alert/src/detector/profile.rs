@@ -7,10 +7,10 @@ const WEEK: u64 = 7 * DAY;
 const HOUR: u64 = 3600;
 /// The minimum bucket width to use a slot per bucket in the daily table. Narrower buckets use hourly slots
 /// instead.
-const FINEST: u64 = 300;
+const MIN_SLOT_WIDTH: u64 = 300;
 /// The minimum weight of the latest day and week in a slot, so that old values will be forgotten.
-const LATEST_DAY: f64 = 0.15;
-const LATEST_WEEK: f64 = 0.25;
+const MIN_DAY_WEIGHT: f64 = 0.15;
+const MIN_WEEK_WEIGHT: f64 = 0.25;
 
 /// The daily and weekly profile of a series.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Profile {
     /// used.
     pub(super) fn new(precision: Precision) -> Self {
         let width = u64::from(precision.as_seconds());
-        let fits = width >= FINEST && DAY.is_multiple_of(width);
+        let fits = width >= MIN_SLOT_WIDTH && DAY.is_multiple_of(width);
         let day = match width {
             DAY.. => 0,
             width if fits => width,
@@ -59,8 +59,8 @@ impl Profile {
         let middle = i64::from(precision.as_seconds() / 2);
         Self {
             shift: middle - i64::from(precision.offset()),
-            day: Table::new(DAY, day, LATEST_DAY),
-            week: Table::new(WEEK, week, LATEST_WEEK),
+            day: Table::new(DAY, day, MIN_DAY_WEIGHT),
+            week: Table::new(WEEK, week, MIN_WEEK_WEIGHT),
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_known_after_a_day_and_a_week_after_a_week() {
+    fn a_day_is_learned_after_a_day_and_a_week_after_a_week() {
         let (mut hours, _) = profile(3600);
         let hour = |n: u64| Timestamp::from_unix(n * 3600);
         let value = |n: u64| if (n / 24) % 7 < 5 { (n % 24) as f64 } else { 0.0 };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_lie_between_the_middles_of_their_hours() {
+    fn minutes_are_interpolated_between_hours() {
         let (mut minutes, _) = profile(60);
         let minute = |n: u64| Timestamp::from_unix(n * 60);
         for n in 0..2 * 1440 {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn days_have_a_week_and_weeks_have_nothing() {
+    fn daily_buckets_have_a_weekly_season_and_weekly_buckets_do_not() {
         let (mut days, _) = profile(86_400);
         let (mut weeks, _) = profile(604_800);
         for n in 0..20 {

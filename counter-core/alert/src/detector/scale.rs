@@ -1,5 +1,5 @@
 /// The relative error of large counts.
-const RELATIVE: f64 = 0.1;
+const RELATIVE_ERROR: f64 = 0.1;
 /// The maximum absolute value of a measure. Single precision is enough for the errors.
 const MAX_MEASURE: f64 = 1e30;
 
@@ -17,7 +17,7 @@ pub(super) enum Scale {
 impl Scale {
     pub(super) fn apply(self, value: f64) -> f64 {
         match self {
-            Self::Counts => 2.0 / RELATIVE * (RELATIVE * (value.max(0.0) + 0.375).sqrt()).asinh(),
+            Self::Counts => 2.0 / RELATIVE_ERROR * (RELATIVE_ERROR * (value.max(0.0) + 0.375).sqrt()).asinh(),
             Self::Measures => value.clamp(-MAX_MEASURE, MAX_MEASURE),
         }
     }
@@ -25,7 +25,7 @@ impl Scale {
     pub(super) fn invert(self, scaled: f64) -> f64 {
         match self {
             Self::Counts => {
-                let count = ((scaled.max(0.0) * RELATIVE / 2.0).sinh() / RELATIVE).powi(2);
+                let count = ((scaled.max(0.0) * RELATIVE_ERROR / 2.0).sinh() / RELATIVE_ERROR).powi(2);
                 count.clamp(0.375, u64::MAX as f64) - 0.375
             }
             Self::Measures => scaled,
@@ -36,7 +36,7 @@ impl Scale {
     /// independent hits.
     pub(super) fn min_deviation(self, level: f64) -> f64 {
         match self {
-            Self::Counts => (1.0 + RELATIVE.powi(2) * self.invert(level)).sqrt().recip(),
+            Self::Counts => (1.0 + RELATIVE_ERROR.powi(2) * self.invert(level)).sqrt().recip(),
             Self::Measures => (level.abs() * 1e-6).max(f64::MIN_POSITIVE),
         }
     }
@@ -44,7 +44,9 @@ impl Scale {
     /// Converts a deviation on this scale to a deviation of values, at this value.
     pub(super) fn deviation(self, scaled: f64, value: f64) -> f64 {
         match self {
-            Self::Counts => scaled * ((value + 0.375) * (1.0 + RELATIVE.powi(2) * (value + 0.375))).sqrt(),
+            Self::Counts => {
+                scaled * ((value + 0.375) * (1.0 + RELATIVE_ERROR.powi(2) * (value + 0.375))).sqrt()
+            }
             Self::Measures => scaled,
         }
     }

@@ -5,13 +5,13 @@ use counter_core::Timestamp;
 use super::models::{Levels, Models};
 
 /// The number of consecutive outliers on the same side that make up a new level.
-const SHIFT: usize = 8;
+const MIN_SHIFT_OUTLIERS: usize = 8;
 
 /// The current run of outliers, and the level prior to the latest shift.
 #[derive(Clone, Debug)]
 pub(super) struct Shifts {
     run: Run,
-    before: Option<Before>,
+    previous: Option<PreviousLevel>,
     /// The seconds for which we remember a level.
     memory: u64,
 }
@@ -27,7 +27,7 @@ struct Run {
 
 /// The level prior to a shift.
 #[derive(Clone, Debug)]
-struct Before {
+struct PreviousLevel {
     levels: Levels,
     /// The amount by which the profile was shifted.
     shift: f64,
@@ -37,7 +37,7 @@ struct Before {
 impl Shifts {
     /// Creates the state for buckets of this width, in seconds.
     pub(super) fn new(width: u64) -> Self {
-        Self { run: Run::default(), before: None, memory: width + (100 * width).max(86_400) }
+        Self { run: Run::default(), previous: None, memory: width + (100 * width).max(86_400) }
     }
 
     /// Returns the length of the current run.
@@ -47,7 +47,7 @@ impl Shifts {
 
     /// Returns `true` if the profile has been shifted, but the shift can still be undone.
     pub(super) fn is_shifted(&self) -> bool {
-        self.before.as_ref().is_some_and(|before| before.shift != 0.0)
+        self.previous.as_ref().is_some_and(|previous| previous.shift != 0.0)
     }
 
     /// Drops the current run when there is a gap.
@@ -57,19 +57,19 @@ impl Shifts {
 
     /// Drops the previous level if it is too old to return to.
     pub(super) fn expire(&mut self, start: Timestamp) {
-        self.before.take_if(|before| start >= before.until);
+        self.previous.take_if(|previous| start >= previous.until);
     }
 
     /// Returns the value that we would expect without the latest shift.
-    pub(super) fn expected_before(&self, models: &Models, start: Timestamp) -> Option<f64> {
-        let before = self.before.as_ref().filter(|before| start < before.until)?;
-        models.expected_with(&before.levels, before.shift, start)
+    pub(super) fn expected_before_shift(&self, models: &Models, start: Timestamp) -> Option<f64> {
+        let previous = self.previous.as_ref().filter(|previous| start < previous.until)?;
+        models.expected_with(&previous.levels, previous.shift, start)
     }
 
     /// Undoes the latest shift.
     pub(super) fn undo(&mut self, models: &mut Models) {
-        if let Some(before) = self.before.take() {
-            models.return_to(&before.levels, before.shift);
+        if let Some(previous) = self.previous.take() {
+            models.restore(&previous.levels, previous.shift);
             self.run.values.clear();
         }
     }
@@ -91,22 +91,22 @@ impl Shifts {
     /// Ends a run that was too short to be a new level. A level might have followed it, so we need to be able
     /// to go back.
     fn end_run(&mut self, start: Timestamp) {
-        if self.run.values.len() > 1 && self.before.is_none() {
-            self.before = Some(self.before_run(0.0, start));
+        if self.run.values.len() > 1 && self.previous.is_none() {
+            self.previous = Some(self.previous_level(0.0, start));
         }
         self.run.values.clear();
     }
 
     /// Adopts the level of the current run, if it is long enough.
     pub(super) fn shift(&mut self, models: &mut Models, start: Timestamp) {
-        if self.run.values.len() >= SHIFT {
+        if self.run.values.len() >= MIN_SHIFT_OUTLIERS {
             let values = std::mem::take(&mut self.run.values);
             let shift = models.shift_to(&values, &self.run.levels);
-            self.before = Some(self.before_run(shift, start));
+            self.previous = Some(self.previous_level(shift, start));
         }
     }
 
-    fn before_run(&self, shift: f64, start: Timestamp) -> Before {
-        Before { levels: self.run.levels, shift, until: start.plus(self.memory) }
+    fn previous_level(&self, shift: f64, start: Timestamp) -> PreviousLevel {
+        PreviousLevel { levels: self.run.levels, shift, until: start.plus(self.memory) }
     }
 }

@@ -6,9 +6,9 @@
 //! errors are robust to a single outlier. If the errors have heavy tails, the band will be wide.
 
 /// The share of errors above the threshold, on either side.
-const BEYOND: f64 = 0.05;
+const TAIL_SHARE: f64 = 0.05;
 /// The number of excesses to add from the normal distribution, as a prior.
-const PRIOR: f64 = 8.0;
+const PRIOR_EXCESSES: f64 = 8.0;
 /// The threshold of the normal distribution and the mean excess, in standard deviations.
 const NORMAL: (f64, f64) = (1.645, 0.42);
 
@@ -37,7 +37,7 @@ const MAX_SHAPE: f64 = 0.4;
 impl Tails {
     /// Estimates the tails from these errors. They will not be narrower than for normal errors with the given
     /// deviation.
-    pub(super) fn of(errors: impl Iterator<Item = f64>, least: f64) -> Self {
+    pub(super) fn of(errors: impl Iterator<Item = f64>, min_deviation: f64) -> Self {
         let mut errors: Vec<f64> = errors.collect();
         if errors.is_empty() {
             errors.push(0.0);
@@ -47,7 +47,7 @@ impl Tails {
         let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
         // If most errors are 0, the median does not say anything about the remaining errors.
         let mean = distances.iter().sum::<f64>() / distances.len() as f64;
-        let scale = (1.4826 * median).max(mean / 4.0).max(least);
+        let scale = (1.4826 * median).max(mean / 4.0).max(min_deviation);
         let above = Tail::of(&mut errors, scale);
         errors.iter_mut().for_each(|error| *error = -*error);
         let below = Tail::of(&mut errors, scale);
@@ -68,21 +68,21 @@ impl Tails {
 impl Tail {
     fn of(errors: &mut [f64], scale: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
-        let place = (errors.len() as f64 * (1.0 - BEYOND)) as usize;
-        let place = place.min(errors.len() - 1);
-        let found = *errors.select_nth_unstable_by(place, f64::total_cmp).1;
+        let index = (errors.len() as f64 * (1.0 - TAIL_SHARE)) as usize;
+        let index = index.min(errors.len() - 1);
+        let found = *errors.select_nth_unstable_by(index, f64::total_cmp).1;
         let threshold = found.max(NORMAL.0 * scale);
         let excesses = errors.iter().map(|error| error - threshold).filter(|excess| *excess > 0.0);
         let (sum, squares, count) = excesses.fold((0.0, 0.0, 0.0), |(sum, squares, count), excess| {
             (sum + excess, squares + excess * excess, count + 1.0)
         });
-        let usual = NORMAL.1 * scale;
-        let excess = ((sum + PRIOR * usual) / (count + PRIOR)).max(usual);
+        let typical = NORMAL.1 * scale;
+        let excess = ((sum + PRIOR_EXCESSES * typical) / (count + PRIOR_EXCESSES)).max(typical);
         // We use the method of moments, minus a standard error, because a small number of excesses does not
         // say much about the shape.
-        let square = (squares + PRIOR * 2.0 * excess * excess) / (count + PRIOR);
+        let square = (squares + PRIOR_EXCESSES * 2.0 * excess * excess) / (count + PRIOR_EXCESSES);
         let variance = (square - excess * excess).max(f64::MIN_POSITIVE);
-        let shape = 0.5 * (1.0 - excess * excess / variance) - (count + PRIOR).sqrt().recip();
+        let shape = 0.5 * (1.0 - excess * excess / variance) - (count + PRIOR_EXCESSES).sqrt().recip();
         Self { threshold, excess, shape: shape.clamp(0.0, MAX_SHAPE) }
     }
 
@@ -91,17 +91,17 @@ impl Tail {
         if distance <= 0.0 {
             1.0
         } else if distance <= self.threshold {
-            BEYOND.powf(distance / self.threshold)
+            TAIL_SHARE.powf(distance / self.threshold)
         } else {
             let excesses = (distance - self.threshold) / self.width();
             let log = if self.shape > 0.0 { (self.shape * excesses).ln_1p() / self.shape } else { excesses };
-            BEYOND * (-log).exp()
+            TAIL_SHARE * (-log).exp()
         }
     }
 
     /// Returns the distance for this probability, or the threshold if the probability is too large.
     pub(super) fn distance(self, probability: f64) -> f64 {
-        let log = (BEYOND / probability).ln().max(0.0);
+        let log = (TAIL_SHARE / probability).ln().max(0.0);
         let excesses = if self.shape > 0.0 { (self.shape * log).exp_m1() / self.shape } else { log };
         self.threshold + self.width() * excesses
     }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn normal_errors_have_the_band_of_the_normal_distribution_or_one_that_is_a_little_wider() {
+    fn the_band_of_normal_errors_is_normal_or_slightly_wider() {
         // The quantiles of the normal distribution at 0.5 / 1000, 1.5 / 1000 etc., computed from the
         // distribution function.
         let errors = (0..1000).map(|n| quantile((f64::from(n) + 0.5) / 1000.0));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn heavy_tails_have_a_shape_and_normal_errors_have_none() {
+    fn heavy_tails_have_a_positive_shape_but_normal_errors_do_not() {
         let normal = Tails::of((1..1000).map(|n| quantile(f64::from(n) / 1000.0)), 0.0);
         assert_eq!((normal.above.shape, normal.below.shape), (0.0, 0.0));
         // A Pareto distribution with a shape of 1/3 above, and normal errors below.
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn spikes_on_one_side_widen_that_side() {
+    fn spikes_on_one_side_only_widen_this_side() {
         let tails = Tails::of((0..400).map(|n| if n % 10 == 0 { 20.0 } else { f64::from(n % 3) - 1.0 }), 0.0);
         assert!(tails.above.probability(22.0) > 1e-4 && tails.below.probability(22.0) < 1e-12, "{tails:?}");
     }
 
     proptest! {
         #[test]
-        fn a_tail_is_a_probability_falls_with_the_distance_and_is_undone_by_it(
+        fn tail_probabilities_decrease_with_distance_and_can_be_inverted(
             errors in prop::collection::vec(-1e9..1e9_f64, 0..100),
             some in -1e10..1e10_f64,
             more in 0.0..1e10_f64,

@@ -1,5 +1,5 @@
 /// The maximum number of origins.
-const FOLDS: usize = 10;
+const MAX_FOLDS: usize = 10;
 /// Mean errors below this, in hits, are due to rounding, because counts are integers.
 const ROUNDING: f64 = 1e-6;
 
@@ -40,11 +40,11 @@ pub(super) struct Sums {
 /// Returns the number of buckets to forecast per test, and the origins, latest first. An origin must have at
 /// least `least` preceding buckets, so `buckets` must be larger than this.
 pub(super) fn origins(buckets: usize, least: usize, horizon: usize) -> (usize, Vec<usize>) {
-    let room = buckets - least;
-    let horizon = horizon.min(room / 3).max(1);
-    let apart = ((room - horizon) / (FOLDS - 1)).max(1);
+    let spare = buckets - least;
+    let horizon = horizon.min(spare / 3).max(1);
+    let spacing = ((spare - horizon) / (MAX_FOLDS - 1)).max(1);
     let latest = buckets - horizon;
-    (horizon, (least..=latest).rev().step_by(apart).take(FOLDS).collect())
+    (horizon, (least..=latest).rev().step_by(spacing).take(MAX_FOLDS).collect())
 }
 
 impl Sums {
@@ -85,9 +85,9 @@ pub(super) fn naive(before: &[f64], period: usize) -> impl Iterator<Item = f64> 
     before[before.len() - period..].iter().copied().cycle()
 }
 
-fn mean_distance(some: impl Iterator<Item = f64>, others: &[f64]) -> f64 {
-    let sum: f64 = some.zip(others).map(|(one, other)| (one - other).abs()).sum();
-    sum / others.len() as f64
+fn mean_distance(values: impl Iterator<Item = f64>, reference: &[f64]) -> f64 {
+    let sum: f64 = values.zip(reference).map(|(one, other)| (one - other).abs()).sum();
+    sum / reference.len() as f64
 }
 
 #[cfg(test)]
@@ -95,20 +95,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_are_spread_over_the_history_and_leave_room_on_both_sides() {
-        for (buckets, least, asked, horizon, expected) in [
+    fn origins_are_spread_over_the_history_with_space_on_both_sides() {
+        for (buckets, least, requested, horizon, expected) in [
             (20, 10, 3, 3, vec![17, 16, 15, 14, 13, 12, 11, 10]),
             (20, 10, 10, 3, vec![17, 16, 15, 14, 13, 12, 11, 10]),
             (119, 10, 12, 12, vec![107, 97, 87, 77, 67, 57, 47, 37, 27, 17]),
             (72, 48, 24, 8, vec![64, 63, 62, 61, 60, 59, 58, 57, 56, 55]),
             (1000, 48, 500, 317, vec![683, 613, 543, 473, 403, 333, 263, 193, 123, 53]),
         ] {
-            assert_eq!(origins(buckets, least, asked), (horizon, expected), "{buckets} {least} {asked}");
+            assert_eq!(
+                origins(buckets, least, requested),
+                (horizon, expected),
+                "{buckets} {least} {requested}"
+            );
         }
     }
 
     #[test]
-    fn the_figure_is_that_of_a_computation_by_hand() {
+    fn the_mase_matches_a_manual_computation() {
         let mut sums = Sums::new(2);
         // Before: differences 2, 1, 4, mean 7/3. Naive 15, 15: errors 2 and 1, mean 3/2. Model: 1 and 0, mean
         // 1/2.
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_season_the_scale_and_the_naive_forecast_are_those_of_the_season_before() {
+    fn with_a_season_the_scale_and_naive_forecast_use_the_previous_season() {
         let mut sums = Sums::new(3);
         // Seasons of 2: differences |14 - 10| and |3 - 5|, mean 3. Naive 14, 3, 14: errors 2, 1, 4, mean 7/3.
         sums.add(&[10.0, 5.0, 14.0, 3.0], &[16.0, 4.0, 18.0], &[17.0, 4.0, 18.0], 2);
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_history_has_a_figure_only_while_nothing_changes() {
+    fn a_constant_history_has_a_mase_only_if_it_stays_constant() {
         let (mut same, mut other) = (Sums::new(1), Sums::new(1));
         same.add(&[4.0, 4.0, 4.0], &[4.0], &[4.0], 1);
         other.add(&[4.0, 4.0, 4.0], &[9.0], &[4.0], 1);

@@ -9,9 +9,9 @@ use super::model::Model;
 use super::{band, season};
 
 /// The minimum number of buckets for a forecast.
-const SHORTEST: usize = 20;
+const MIN_BUCKETS: usize = 20;
 /// The maximum number of buckets to use.
-const LONGEST: usize = 1000;
+const MAX_BUCKETS: usize = 1000;
 
 /// A forecast of the counts in future buckets.
 ///
@@ -102,16 +102,16 @@ pub enum ForecastError {
     /// The history is too short.
     TooShort {
         /// The number of finished buckets since the first sample.
-        has: usize,
+        available: usize,
         /// The number of finished buckets required.
-        needs: usize,
+        required: usize,
     },
     /// The horizon is 0 or too large.
     Horizon {
         /// The number of buckets requested.
-        asked: usize,
+        requested: usize,
         /// The maximum number of buckets: half of the history.
-        most: usize,
+        max: usize,
     },
     /// The history can't be read.
     Unread(Error),
@@ -131,7 +131,7 @@ impl Forecast {
     /// Fails if there are less than 20 such buckets since the first sample, or if the horizon is 0 or more
     /// than half of these.
     pub fn new(series: &Series, horizon: usize, now: Timestamp) -> Result<Self, ForecastError> {
-        Self::without(series, &[], horizon, now)
+        Self::excluding(series, &[], horizon, now)
     }
 
     /// Computes a forecast like [`new`](Self::new), but excludes these times from training, e.g. holidays and
@@ -159,13 +159,13 @@ impl Forecast {
     ///
     /// # Errors
     /// See [`new`](Self::new). Excluded buckets do not count.
-    pub fn without(
+    pub fn excluding(
         series: &Series,
-        left_out: &[Range<Timestamp>],
+        excluded: &[Range<Timestamp>],
         horizon: usize,
         now: Timestamp,
     ) -> Result<Self, ForecastError> {
-        let mut work = Work::new(series, left_out, horizon, now)?;
+        let mut work = Work::new(series, excluded, horizon, now)?;
         while work.test_once() {}
         Ok(work.finish())
     }
@@ -194,11 +194,11 @@ impl Forecast {
         now: Timestamp,
     ) -> Result<Self, ForecastError> {
         let end = precision.bucket(now).start;
-        let longest = end.minus(u64::from(precision.as_seconds()) * LONGEST as u64);
+        let earliest = end.minus(u64::from(precision.as_seconds()) * MAX_BUCKETS as u64);
         let kept = stats.grid().counts.of_width(precision.as_seconds());
-        let oldest = kept.map_or(longest, |kept| Retention { precision, ..kept }.oldest(now));
+        let oldest = kept.map_or(earliest, |kept| Retention { precision, ..kept }.oldest(now));
         // The range must not be empty, even if only the current bucket is kept, which is dropped below.
-        let range = oldest.max(longest)..end.plus(1);
+        let range = oldest.max(earliest)..end.plus(1);
         let series = stats.series(counter, precision, range).await?;
         // We can't use a history with unknown counts.
         series.known_total().map_err(Error::from)?;
@@ -228,31 +228,32 @@ struct Work {
 impl Work {
     fn new(
         series: &Series,
-        left_out: &[Range<Timestamp>],
+        excluded: &[Range<Timestamp>],
         horizon: usize,
         now: Timestamp,
     ) -> Result<Self, ForecastError> {
         let width = u64::from(series.precision.as_seconds());
-        let is_left_out = |sample: &Sample| {
+        let is_excluded = |sample: &Sample| {
             let end = sample.start.plus(width);
-            left_out.iter().any(|times| times.start < end && sample.start < times.end)
+            excluded.iter().any(|times| times.start < end && sample.start < times.end)
         };
         let mut samples = finished(series, now);
-        samples.retain(|sample| !is_left_out(sample));
-        let has = samples.len();
-        if has < SHORTEST {
-            return Err(ForecastError::TooShort { has, needs: SHORTEST });
+        samples.retain(|sample| !is_excluded(sample));
+        let available = samples.len();
+        if available < MIN_BUCKETS {
+            return Err(ForecastError::TooShort { available, required: MIN_BUCKETS });
         }
-        let most = has / 2;
-        if horizon == 0 || horizon > most {
-            return Err(ForecastError::Horizon { asked: horizon, most });
+        let max = available / 2;
+        if horizon == 0 || horizon > max {
+            return Err(ForecastError::Horizon { requested: horizon, max });
         }
         let last = last_finished(series, now);
-        let values = filled(&samples, last, width, season::of(series.precision, has));
+        let values = filled(&samples, last, width, season::of(series.precision, available));
         let season = season::of_values(series.precision, &values);
-        let has = values.len();
-        let least = season.map_or(SHORTEST / 2, |period| (season::CYCLES - 1) * period).max(SHORTEST / 2);
-        let (test_horizon, origins) = backtest::origins(has, least, horizon);
+        let available = values.len();
+        let least =
+            season.map_or(MIN_BUCKETS / 2, |period| (season::MIN_CYCLES - 1) * period).max(MIN_BUCKETS / 2);
+        let (test_horizon, origins) = backtest::origins(available, least, horizon);
         Ok(Self {
             precision: series.precision,
             values,
@@ -294,8 +295,8 @@ impl Work {
             })
             .collect();
         let bands: Vec<_> = model.history().collect();
-        let begin = self.samples.first().map_or(Timestamp::MIN, |sample| sample.start);
-        let band = |sample: &Sample| bands.get(buckets(begin, sample.start, width));
+        let first_start = self.samples.first().map_or(Timestamp::MIN, |sample| sample.start);
+        let band = |sample: &Sample| bands.get(buckets(first_start, sample.start, width));
         let is_unusual = |sample: &&Sample| band(sample).is_some_and(|band| !band.contains(&sample.count));
         let unusual = self.samples.iter().filter(is_unusual).copied();
         Forecast {
@@ -324,7 +325,7 @@ fn finished(series: &Series, now: Timestamp) -> Vec<Sample> {
     let end = series.range.end.min(series.precision.bucket(now).start);
     let first = series.samples.iter().find(|sample| sample.count > 0).map_or(end, |sample| sample.start);
     let last = last_finished(series, now);
-    let start = first.max(series.range.start).max(last.minus(width * (LONGEST as u64 - 1)));
+    let start = first.max(series.range.start).max(last.minus(width * (MAX_BUCKETS as u64 - 1)));
     let mut latest = series.clone();
     latest.samples.retain(|sample| sample.start >= start);
     latest.range = start..end;
@@ -346,13 +347,13 @@ fn filled(samples: &[Sample], last: Timestamp, width: u64, season: Option<usize>
             *value = Some(sample.count as f64);
         }
     }
-    let usual = |at: usize, period: usize| {
+    let typical = |at: usize, period: usize| {
         let mut same: Vec<f64> = values.iter().skip(at % period).step_by(period).copied().flatten().collect();
         let middle = same.len() / 2;
         (!same.is_empty()).then(|| *same.select_nth_unstable_by(middle, f64::total_cmp).1)
     };
     let fill = |(at, value): (usize, &Option<f64>)| {
-        value.or_else(|| usual(at, season?)).or_else(|| usual(at, 1)).unwrap_or(0.0)
+        value.or_else(|| typical(at, season?)).or_else(|| typical(at, 1)).unwrap_or(0.0)
     };
     values.iter().enumerate().map(fill).collect()
 }
@@ -360,11 +361,11 @@ fn filled(samples: &[Sample], last: Timestamp, width: u64, season: Option<usize>
 impl fmt::Display for ForecastError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooShort { has, needs } => {
-                write!(f, "a forecast needs {needs} finished buckets, and there are {has}")
+            Self::TooShort { available, required } => {
+                write!(f, "a forecast needs {required} finished buckets, but there are only {available}")
             }
-            Self::Horizon { asked, most } => {
-                write!(f, "a forecast may have 1 to {most} buckets (half of the history), not {asked}")
+            Self::Horizon { requested, max } => {
+                write!(f, "a forecast may have 1 to {max} buckets (half of the history), not {requested}")
             }
             Self::Unread(_) => f.write_str("the history cannot be read"),
         }
@@ -399,7 +400,7 @@ mod reading {
     use super::*;
 
     #[tokio::test]
-    async fn stats_forecast_what_is_kept_and_let_others_run_between_slices() {
+    async fn read_uses_the_retained_history_and_yields_between_slices() {
         let minute = Precision::try_from(60).expect("a width");
         // We need to retry if a minute ends in the meantime, because the oldest bucket would leave retention
         // before it is flushed.
@@ -430,11 +431,11 @@ mod reading {
         assert_eq!(forecast.points[0].start, minute.bucket(now).start);
         assert_eq!(polls, forecast.backtest.folds + 1);
 
-        let nobody = "nobody".parse().expect("a name");
-        let error = Forecast::read(&stats, &nobody, minute, 10, now).await.expect_err("no history");
-        assert!(matches!(error, ForecastError::TooShort { has: 0, .. }), "{error}");
-        let strange = Precision::try_from(61).expect("a width");
-        let error = Forecast::read(&stats, &name, strange, 10, now).await.expect_err("not kept");
+        let unknown = "nobody".parse().expect("a name");
+        let error = Forecast::read(&stats, &unknown, minute, 10, now).await.expect_err("no history");
+        assert!(matches!(error, ForecastError::TooShort { available: 0, .. }), "{error}");
+        let unkept = Precision::try_from(61).expect("a width");
+        let error = Forecast::read(&stats, &name, unkept, 10, now).await.expect_err("not kept");
         assert!(matches!(error, ForecastError::Unread(_)), "{error}");
     }
 }

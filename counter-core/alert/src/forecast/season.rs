@@ -7,9 +7,9 @@ const DAY: u32 = 86_400;
 /// The number of seconds in a week.
 const WEEK: u32 = 7 * DAY;
 /// To use a weekly season, the error must be smaller than for a daily season by this factor.
-const BETTER: f64 = 0.9;
+const MAX_WEEK_ERROR_RATIO: f64 = 0.9;
 /// The minimum number of seasons in the history: two for training, and a third for the backtest.
-pub(super) const CYCLES: usize = 3;
+pub(super) const MIN_CYCLES: usize = 3;
 /// The number of robustness iterations in STL. With just two iterations, spikes would leave a trace in the
 /// season.
 const ROBUST_ROUNDS: usize = 5;
@@ -26,7 +26,7 @@ pub(super) fn of(precision: Precision, history: usize) -> Option<usize> {
         width if width < DAY => (DAY / gcd(width, DAY)) as usize,
         _ => return None,
     };
-    (history >= CYCLES * period).then_some(period)
+    (history >= MIN_CYCLES * period).then_some(period)
 }
 
 /// Returns the number of buckets in the season of these values. This is a week if the history holds three
@@ -36,14 +36,14 @@ pub(super) fn of_values(precision: Precision, values: &[f64]) -> Option<usize> {
     let day = of(precision, values.len());
     let width = precision.as_seconds();
     let week = (WEEK / gcd(width, WEEK)) as usize;
-    if width >= DAY || values.len() < CYCLES * week {
+    if width >= DAY || values.len() < MIN_CYCLES * week {
         return day;
     }
     let day = day?;
     let (before, last) = values.split_at(values.len() - week);
     let error = |period: usize| {
         // We count phases from the end of the training data.
-        let usual: Vec<f64> = (0..period)
+        let typical: Vec<f64> = (0..period)
             .map(|phase| {
                 let same = before.iter().rev().skip(period - 1 - phase).step_by(period);
                 let mut same: Vec<f64> = same.copied().collect();
@@ -51,9 +51,9 @@ pub(super) fn of_values(precision: Precision, values: &[f64]) -> Option<usize> {
                 *same.select_nth_unstable_by(middle, f64::total_cmp).1
             })
             .collect();
-        last.iter().zip(usual.iter().cycle()).map(|(value, usual)| (value - usual).abs()).sum::<f64>()
+        last.iter().zip(typical.iter().cycle()).map(|(value, typical)| (value - typical).abs()).sum::<f64>()
     };
-    Some(if error(week) < BETTER * error(day) { week } else { day })
+    Some(if error(week) < MAX_WEEK_ERROR_RATIO * error(day) { week } else { day })
 }
 
 /// Returns the seasonal part of the values, which sums to ~0 over a season. With no season, this is always 0.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_season_is_whole_days_when_three_of_them_are_there() {
+    fn the_season_is_whole_days_if_the_history_covers_three_seasons() {
         for (width, history, season) in [
             (1, 1000, None),
             (5, 1000, None),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_week_is_the_season_where_it_says_more_than_a_day() {
+    fn a_week_is_the_season_if_it_predicts_better_than_a_day() {
         let hour = Precision::try_from(3600).expect("a width");
         let noise = |n: usize| (n * 7919 % 13) as f64;
         let daily = |n: usize| 100.0 + (n % 24) as f64 * 10.0 + noise(n);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_season_is_found_and_a_spike_is_no_part_of_it() {
+    fn a_pure_season_is_found_and_excludes_a_spike() {
         let wave = [0.0, 3.0, 7.0, 3.0, 0.0, -5.0, -8.0];
         let mut values: Vec<_> = (0..42).map(|t| 50.0 + wave[t % 7]).collect();
         values[17] = 5000.0;

@@ -11,7 +11,7 @@ const BETAS: [f64; 5] = [0.0, 0.05, 0.1, 0.2, 0.4];
 /// The factors by which the trend is damped in a bucket.
 const DAMPINGS: [f64; 3] = [0.9, 0.98, 1.0];
 /// The number of values used to estimate the initial level and trend.
-const HEAD: usize = 10;
+const HEAD_VALUES: usize = 10;
 
 /// A fitted smoothing model.
 pub(super) struct Smoothing {
@@ -55,9 +55,9 @@ impl Smoothing {
     pub(super) fn of(values: &[f64]) -> Self {
         let square: f64 = values.iter().map(|value| value * value).sum();
         // With no errors, the logarithm would be unbounded here, and rounding would decide.
-        let nothing = square.max(1.0) * 1e-20;
+        let min_squares = square.max(1.0) * 1e-20;
         let score = |candidate: &Candidate| {
-            let mut squares = nothing;
+            let mut squares = min_squares;
             candidate.weights.pass(candidate.state, values, |_, error| squares += error * error);
             let (n, k) = (values.len() as f64, candidate.parameters as f64 + 1.0);
             n * (squares / n).ln() + 2.0 * k + 2.0 * k * (k + 1.0) / (n - k - 1.0).max(1.0)
@@ -75,10 +75,10 @@ impl Smoothing {
     pub(super) fn steps(&self) -> impl Iterator<Item = Step> {
         let Weights { alpha, beta, damping } = self.weights;
         let State { level, trend } = self.state;
-        let (mut left, mut trends, mut variance) = (1.0, 0.0, 1.0);
+        let (mut damped, mut trends, mut variance) = (1.0, 0.0, 1.0);
         std::iter::repeat_with(move || {
-            left *= damping;
-            trends += left;
+            damped *= damping;
+            trends += damped;
             let step = Step { expected: level + trends * trend, variance };
             variance += (alpha * (1.0 + beta * trends)).powi(2);
             step
@@ -103,16 +103,16 @@ impl Weights {
 /// Returns the mean, the line, then all levels, then all trends. If two candidates fit equally well, this
 /// order makes us prefer the simpler model.
 fn candidates(values: &[f64]) -> impl Iterator<Item = Candidate> {
-    let still = Weights { alpha: 0.0, beta: 0.0, damping: 1.0 };
-    let (whole, head) = (line(values), line(&values[..values.len().min(HEAD)]));
+    let constant = Weights { alpha: 0.0, beta: 0.0, damping: 1.0 };
+    let (whole, head) = (line(values), line(&values[..values.len().min(HEAD_VALUES)]));
     let flat = |line: Line| State { level: line.mean, trend: 0.0 };
     let rising = |line: Line| State { level: line.before, trend: line.slope };
     let lines = [
-        Candidate { weights: still, state: flat(whole), parameters: 1 },
-        Candidate { weights: still, state: rising(whole), parameters: 2 },
+        Candidate { weights: constant, state: flat(whole), parameters: 1 },
+        Candidate { weights: constant, state: rising(whole), parameters: 2 },
     ];
     let levels = ALPHAS.into_iter().map(move |alpha| Candidate {
-        weights: Weights { alpha, ..still },
+        weights: Weights { alpha, ..constant },
         state: flat(head),
         parameters: 2,
     });
@@ -155,32 +155,35 @@ fn line(values: &[f64]) -> Line {
 mod tests {
     use super::*;
 
-    fn ahead(values: &[f64], steps: usize) -> Vec<f64> {
+    fn predict(values: &[f64], steps: usize) -> Vec<f64> {
         Smoothing::of(values).steps().take(steps).map(|step| step.expected).collect()
     }
 
     #[test]
-    fn a_constant_stays_and_a_line_goes_on() {
-        assert_eq!(ahead(&[7.0; 20], 3), [7.0; 3]);
+    fn constants_and_lines_are_extrapolated() {
+        assert_eq!(predict(&[7.0; 20], 3), [7.0; 3]);
         let line: Vec<_> = (0..30).map(|t| 5.0 + 2.0 * f64::from(t)).collect();
-        for (step, expected) in ahead(&line, 4).into_iter().enumerate() {
+        for (step, expected) in predict(&line, 4).into_iter().enumerate() {
             assert!((expected - (65.0 + 2.0 * step as f64)).abs() < 1e-6, "{step}: {expected}");
         }
     }
 
     #[test]
-    fn a_step_is_followed_to_the_new_level() {
+    fn the_forecast_follows_a_step_to_the_new_level() {
         let step: Vec<_> = (0..40).map(|t| if t < 20 { 10.0 } else { 50.0 }).collect();
-        for expected in ahead(&step, 3) {
+        for expected in predict(&step, 3) {
             assert!((expected - 50.0).abs() < 1.0, "{expected}");
         }
     }
 
     #[test]
-    fn the_variance_of_a_random_walk_grows_by_one_with_every_step() {
+    fn the_variance_of_a_random_walk_grows_by_one_per_step() {
         let weights = Weights { alpha: 1.0, beta: 0.0, damping: 1.0 };
         let state = State { level: 3.0, trend: 0.0 };
-        let walk = Smoothing { fitted: Vec::new(), parameters: 2, weights, state };
-        assert_eq!(walk.steps().take(4).map(|step| step.variance).collect::<Vec<_>>(), [1.0, 2.0, 3.0, 4.0]);
+        let random_walk = Smoothing { fitted: Vec::new(), parameters: 2, weights, state };
+        assert_eq!(
+            random_walk.steps().take(4).map(|step| step.variance).collect::<Vec<_>>(),
+            [1.0, 2.0, 3.0, 4.0]
+        );
     }
 }

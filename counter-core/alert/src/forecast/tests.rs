@@ -4,20 +4,20 @@ use proptest::prelude::*;
 use super::*;
 
 /// 2020-04-03T00:00:00Z, a multiple of all default widths except 18,000.
-const BEGIN: u64 = 1_585_872_000;
+const ORIGIN: u64 = 1_585_872_000;
 const HOUR: u32 = 3600;
 const DAY: u32 = 86_400;
 
 fn series(width: u32, counts: impl IntoIterator<Item = u64>) -> (Series, Timestamp) {
     let precision = Precision::try_from(width).expect("a width");
-    let begin = Timestamp::from_unix(BEGIN.next_multiple_of(width.into()));
+    let origin = Timestamp::from_unix(ORIGIN.next_multiple_of(width.into()));
     let samples: Vec<_> = (0..)
         .zip(counts)
-        .map(|(n, count)| Sample { start: begin.plus(n * u64::from(width)), count })
+        .map(|(n, count)| Sample { start: origin.plus(n * u64::from(width)), count })
         .collect();
-    let end = begin.plus(samples.len() as u64 * u64::from(width));
+    let end = origin.plus(samples.len() as u64 * u64::from(width));
     let samples = samples.into_iter().filter(|sample| sample.count > 0).collect();
-    (Series::new(precision, begin..end, samples), end)
+    (Series::new(precision, origin..end, samples), end)
 }
 
 #[track_caller]
@@ -26,9 +26,9 @@ fn forecast(width: u32, horizon: usize, counts: impl IntoIterator<Item = u64>) -
     Forecast::new(&series, horizon, end).expect("a history")
 }
 
-fn unusual(forecast: &Forecast, begin: u64) -> Vec<u64> {
+fn unusual(forecast: &Forecast, origin: u64) -> Vec<u64> {
     let width = u64::from(forecast.precision.as_seconds());
-    forecast.unusual.iter().map(|sample| (sample.start.as_unix() - begin) / width).collect()
+    forecast.unusual.iter().map(|sample| (sample.start.as_unix() - origin) / width).collect()
 }
 
 /// A day of hours, or any other season: from 20 to 180, with a mean of 100.
@@ -57,7 +57,7 @@ impl Random {
 }
 
 #[test]
-fn a_constant_stays_constant_without_any_width() {
+fn a_constant_series_has_a_band_of_zero_width() {
     let forecast = forecast(60, 30, [42; 100]);
     assert!(forecast.points.iter().all(|p| (p.expected, p.lower, p.upper) == (42.0, 42, 42)));
     assert_eq!((forecast.backtest.mase, forecast.backtest.naive_mase), (Some(0.0), Some(0.0)));
@@ -66,10 +66,10 @@ fn a_constant_stays_constant_without_any_width() {
 }
 
 #[test]
-fn what_is_left_out_teaches_nothing_and_the_forecast_begins_now_all_the_same() {
+fn excluded_times_are_not_learned_and_the_forecast_still_starts_now() {
     let (series, end) = series(HOUR, (0..240).map(|n| if n >= 228 { 0 } else { wave(n, 24) }));
     let holiday = end.minus(12 * u64::from(HOUR))..end;
-    let forecast = Forecast::without(&series, std::slice::from_ref(&holiday), 24, end).expect("a history");
+    let forecast = Forecast::excluding(&series, std::slice::from_ref(&holiday), 24, end).expect("a history");
     assert_eq!((forecast.points[0].start, forecast.history), (end, 240));
     for (n, point) in (240..).zip(&forecast.points) {
         assert!((point.expected - wave(n, 24) as f64).abs() < 2.0, "{n}: {point:?}");
@@ -79,13 +79,13 @@ fn what_is_left_out_teaches_nothing_and_the_forecast_begins_now_all_the_same() {
     assert!(!Forecast::new(&series, 24, end).expect("a history").unusual.is_empty());
     let all = series.range.clone();
     assert!(matches!(
-        Forecast::without(&series, &[all], 24, end),
-        Err(ForecastError::TooShort { has: 0, .. })
+        Forecast::excluding(&series, &[all], 24, end),
+        Err(ForecastError::TooShort { available: 0, .. })
     ));
 }
 
 #[test]
-fn weekends_are_expected_where_there_are_weeks() {
+fn weekends_are_predicted_if_the_history_covers_weeks() {
     let count = |n: u64| if n / 24 % 7 < 5 { wave(n, 24) } else { 30 };
     let forecast = forecast(HOUR, 168, (0..840).map(count));
     assert_eq!(forecast.season, Some(168));
@@ -95,7 +95,7 @@ fn weekends_are_expected_where_there_are_weeks() {
 }
 
 #[test]
-fn a_line_goes_on() {
+fn a_line_is_extrapolated() {
     let forecast = forecast(60, 12, (0..119).map(|n| 20 + 3 * n));
     for (n, point) in (119..).zip(&forecast.points) {
         assert!((point.expected - f64::from(20 + 3 * n)).abs() < 1e-3, "{point:?}");
@@ -105,7 +105,7 @@ fn a_line_goes_on() {
 }
 
 #[test]
-fn a_pure_season_comes_again() {
+fn a_pure_season_is_repeated() {
     for (width, period) in [(HOUR, 24), (18_000, 24), (DAY, 7)] {
         let forecast = forecast(width, 48, (0..119).map(|n| wave(n, period)));
         assert_eq!(forecast.season.map(|season| season as u64), Some(period));
@@ -118,18 +118,18 @@ fn a_pure_season_comes_again() {
 }
 
 #[test]
-fn after_a_new_level_the_season_goes_on_there() {
+fn the_season_continues_at_a_new_level() {
     let count = |n| wave(n, 24) + if n < 70 { 0 } else { 150 };
     let forecast = forecast(HOUR, 24, (0..119).map(count));
     for (n, point) in (119..).zip(&forecast.points) {
         assert!((point.expected - count(n) as f64).abs() < 25.0, "{} {point:?}", count(n));
         assert!((point.lower..=point.upper).contains(&count(n)), "{} {point:?}", count(n));
     }
-    assert_eq!(unusual(&forecast, BEGIN).first(), Some(&70));
+    assert_eq!(unusual(&forecast, ORIGIN).first(), Some(&70));
 }
 
 #[test]
-fn sparse_counts_are_never_negative_and_one_hit_is_nothing_unusual() {
+fn sparse_counts_are_not_negative_and_a_single_hit_is_not_unusual() {
     let mut random = Random(1);
     let counts: Vec<_> = (0..119).map(|n| u64::from(n == 0 || random.unit() < 0.1)).collect();
     let forecast = forecast(60, 59, counts);
@@ -141,11 +141,11 @@ fn sparse_counts_are_never_negative_and_one_hit_is_nothing_unusual() {
 }
 
 #[test]
-fn a_spike_is_unusual_and_nothing_else_is_and_the_forecast_forgets_it() {
+fn only_the_spike_is_unusual_and_the_forecast_ignores_it() {
     for (width, period) in [(60, None), (HOUR, Some(24)), (DAY, Some(7))] {
         let mean = |n| period.map_or(100, |period| wave(n, period));
         let spiked = forecast(width, 14, (0..119).map(|n| if n == 50 { 3000 } else { mean(n) }));
-        assert_eq!(unusual(&spiked, BEGIN), [50], "{width}");
+        assert_eq!(unusual(&spiked, ORIGIN), [50], "{width}");
         for (n, point) in (119..).zip(&spiked.points) {
             assert!((point.expected - mean(n) as f64).abs() < 2.0, "{width} {point:?}");
         }
@@ -153,7 +153,7 @@ fn a_spike_is_unusual_and_nothing_else_is_and_the_forecast_forgets_it() {
 }
 
 #[test]
-fn a_spike_in_noise_is_unusual_and_hardly_anything_else_is() {
+fn a_spike_in_noise_is_unusual_with_few_false_alarms() {
     let mut random = Random(2);
     let mut others = 0;
     for _ in 0..10 {
@@ -161,7 +161,7 @@ fn a_spike_in_noise_is_unusual_and_hardly_anything_else_is() {
             let mean = |n| period.map_or(100, |period| wave(n, period));
             let counts = (0..119).map(|n| if n == 50 { 3000 } else { random.poisson(mean(n)) });
             let forecast = forecast(width, 14, counts);
-            let unusual = unusual(&forecast, BEGIN);
+            let unusual = unusual(&forecast, ORIGIN);
             assert!(unusual.contains(&50), "{width}");
             others += unusual.len() - 1;
             assert!(
@@ -174,7 +174,7 @@ fn a_spike_in_noise_is_unusual_and_hardly_anything_else_is() {
 }
 
 #[test]
-fn the_band_covers_what_it_says() {
+fn the_band_has_the_stated_coverage() {
     for (width, period, history, horizon) in
         [(60, None, 119, 12), (60, None, 24, 6), (HOUR, Some(24), 119, 24), (DAY, Some(7), 119, 14)]
     {
@@ -187,8 +187,8 @@ fn the_band_covers_what_it_says() {
                 .collect();
             let (past, future) = counts.split_at(history);
             let forecast = forecast(width, horizon, past.iter().copied());
-            for (point, came) in forecast.points.iter().zip(future) {
-                inside += u32::from((point.lower..=point.upper).contains(came));
+            for (point, actual) in forecast.points.iter().zip(future) {
+                inside += u32::from((point.lower..=point.upper).contains(actual));
                 all += 1;
             }
         }
@@ -198,15 +198,15 @@ fn the_band_covers_what_it_says() {
 }
 
 #[test]
-fn ordinary_noise_is_marked_in_few_histories() {
+fn ordinary_noise_is_rarely_unusual() {
     let mut random = Random(3);
-    let marked: usize =
+    let false_alarms: usize =
         (0..60).map(|_| forecast(60, 1, (0..119).map(|_| random.poisson(20))).unusual.len()).sum();
-    assert!(marked <= 8, "{marked} of 60 × 119");
+    assert!(false_alarms <= 8, "{false_alarms} of 60 × 119");
 }
 
 #[test]
-fn the_backtest_is_that_of_a_computation_by_hand() {
+fn the_backtest_matches_a_manual_computation() {
     // 10 and 14 alternate, so smoothing uses the mean. The origins follow 10, 11, … 19 of 20 buckets. If this
     // number n is even, the mean is 12, and the actual value is 10: an error of 2. If it is odd, the mean is
     // 12 − 2 / n, and the actual value is 14: an error of 2 + 2 / n. The error of the naive forecast is
@@ -222,7 +222,7 @@ fn the_backtest_is_that_of_a_computation_by_hand() {
 }
 
 #[test]
-fn the_naive_forecast_of_a_line_is_off_by_one_step_more_each_bucket() {
+fn the_naive_error_on_a_line_grows_by_a_step_per_bucket() {
     // The errors over three buckets are 10, 20 and 30, i.e. 20 on average, and neighbors differ by 10.
     let backtest = forecast(60, 3, (1..=20).map(|n| 10 * n)).backtest;
     assert_eq!((backtest.folds, backtest.horizon, backtest.naive_mase), (8, 3, Some(2.0)));
@@ -230,7 +230,7 @@ fn the_naive_forecast_of_a_line_is_off_by_one_step_more_each_bucket() {
 }
 
 #[test]
-fn where_the_naive_forecast_was_closer_it_answers() {
+fn the_naive_forecast_is_used_if_it_was_better() {
     // The rhythm changed two days ago, so the latest day is a better guess than all five.
     let count = |n| if n < 71 { wave(n, 24) } else { wave(n + 12, 24) };
     let forecast = forecast(HOUR, 6, (0..119).map(count));
@@ -243,25 +243,26 @@ fn where_the_naive_forecast_was_closer_it_answers() {
 }
 
 #[test]
-fn a_short_history_and_a_horizon_out_of_bounds_are_refused_in_words() {
-    let asked = |buckets: usize, horizon| {
+fn a_short_history_or_an_invalid_horizon_is_an_error() {
+    let requested = |buckets: usize, horizon| {
         let (series, end) = series(60, (0..buckets).map(|_| 3));
         Forecast::new(&series, horizon, end).map(|forecast| forecast.points.len()).map_err(|e| e.to_string())
     };
-    let short = |has| Err(format!("a forecast needs 20 finished buckets, and there are {has}"));
-    let horizon = |asked, most| {
-        Err(format!("a forecast may have 1 to {most} buckets (half of the history), not {asked}"))
+    let short =
+        |available| Err(format!("a forecast needs 20 finished buckets, but there are only {available}"));
+    let horizon = |requested, max| {
+        Err(format!("a forecast may have 1 to {max} buckets (half of the history), not {requested}"))
     };
-    assert_eq!(asked(0, 1), short(0));
-    assert_eq!(asked(19, 1), short(19));
-    assert_eq!(asked(20, 0), horizon(0, 10));
-    assert_eq!(asked(20, 11), horizon(11, 10));
-    assert_eq!(asked(20, 10), Ok(10));
-    assert_eq!(asked(5000, 501), horizon(501, 500));
+    assert_eq!(requested(0, 1), short(0));
+    assert_eq!(requested(19, 1), short(19));
+    assert_eq!(requested(20, 0), horizon(0, 10));
+    assert_eq!(requested(20, 11), horizon(11, 10));
+    assert_eq!(requested(20, 10), Ok(10));
+    assert_eq!(requested(5000, 501), horizon(501, 500));
 }
 
 #[test]
-fn only_finished_buckets_from_the_first_sample_on_are_the_history() {
+fn the_history_consists_of_finished_buckets_since_the_first_sample() {
     let counts = (0..61).map(|n| if n < 20 { 0 } else { 50 - 49 * u64::from(n == 60) });
     let (series, end) = series(60, counts);
     for now in [end.minus(60), end.minus(1)] {
@@ -272,12 +273,12 @@ fn only_finished_buckets_from_the_first_sample_on_are_the_history() {
     assert_eq!(Forecast::new(&series, 5, end).expect("a history").history, 41);
     assert!(matches!(
         Forecast::new(&series, 5, end.minus(60 * 22)),
-        Err(ForecastError::TooShort { has: 19, needs: 20 })
+        Err(ForecastError::TooShort { available: 19, required: 20 })
     ));
 }
 
 #[test]
-fn the_days_that_come_begin_when_the_site_s_days_do() {
+fn future_days_start_at_local_midnight() {
     let (mut series, end) = series(DAY, (0..40).map(|day| 10 + day % 7));
     let earlier = |at: Timestamp| at.minus(19_800);
     series.precision = series.precision.utc_offset(19_800);
@@ -290,7 +291,7 @@ fn the_days_that_come_begin_when_the_site_s_days_do() {
         assert_eq!((forecast.history, forecast.season), (40, Some(7)));
         assert_eq!(forecast.points[1].start, earlier(end).plus(86_400));
         let tops = forecast.points.iter().filter(|point| point.expected > 15.5);
-        assert!(tops.map(|point| (point.start.as_unix() - BEGIN + 19_800) / 86_400 % 7).eq([6, 6]));
+        assert!(tops.map(|point| (point.start.as_unix() - ORIGIN + 19_800) / 86_400 % 7).eq([6, 6]));
     }
 }
 
@@ -298,7 +299,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_counts_give_an_answer_in_bounds_or_a_reason(
+    fn any_counts_give_a_forecast_in_bounds_or_an_error(
         width in prop::sample::select(vec![1, 60, 300, HOUR, 18_000, 43_200, DAY, 604_800, u32::MAX]),
         counts in prop_oneof![
             prop::collection::vec(0..3_u64, 0..130),

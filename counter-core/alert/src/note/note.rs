@@ -88,11 +88,11 @@ impl fmt::Display for NoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text => {
-                write!(f, "a note has 1 to {} characters and no control characters", Note::MAX_CHARS)
+                write!(f, "a note must have 1 to {} characters and no control characters", Note::MAX_CHARS)
             }
             Self::Id => {
-                let most = Note::MAX_ID_BYTES;
-                write!(f, "the id of a note has 1 to {most} letters, digits and -._~")
+                let max = Note::MAX_ID_BYTES;
+                write!(f, "the id of a note must have 1 to {max} letters, digits and -._~")
             }
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_one_short_line() {
+    fn a_text_is_a_single_short_line() {
         let (long, longer) = ("é".repeat(200), "é".repeat(201));
         for (text, is_note) in [
             ("Version 1.4", true),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_has_what_an_address_has_as_it_is() {
+    fn ids_consist_of_unreserved_url_characters() {
         let note = || Note::new(Timestamp::MIN, "a").expect("a text");
         let (long, longer) = ("a".repeat(64), "a".repeat(65));
         for (id, is_id) in [

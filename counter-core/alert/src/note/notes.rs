@@ -26,7 +26,7 @@ pub struct Added {
 
 /// The content of the document.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredNotes {
     /// In insertion order.
     notes: Vec<Note>,
 }
@@ -52,8 +52,8 @@ impl Notes {
     /// case, but you can safely add it again.
     pub async fn add(&self, note: &Note) -> Result<Added, Error> {
         let add = |notes: &mut Vec<Note>| {
-            if let Some(kept) = notes.iter().find(|kept| kept.id() == note.id()) {
-                return (Ok(Added { note: kept.clone(), is_new: false }), false);
+            if let Some(stored) = notes.iter().find(|stored| stored.id() == note.id()) {
+                return (Ok(Added { note: stored.clone(), is_new: false }), false);
             }
             if notes.len() >= Self::MAX {
                 return (Err(Error::new(ErrorKind::TooManyNotes { max: Self::MAX })), false);
@@ -69,7 +69,7 @@ impl Notes {
     /// # Errors
     /// Fails if the store can't be read.
     pub async fn list(&self, range: impl RangeBounds<Timestamp>) -> Result<Vec<Note>, Error> {
-        let mut notes = Kept::decode(&self.store.read(DOCUMENT).await?.content)?.notes;
+        let mut notes = StoredNotes::decode(&self.store.read(DOCUMENT).await?.content)?.notes;
         notes.retain(|note| range.contains(&note.at()));
         notes.sort_by_key(Note::at);
         Ok(notes)
@@ -94,17 +94,17 @@ impl Notes {
     /// returns an outcome, and whether the notes need to be written.
     async fn change<T>(&self, change: impl Fn(&mut Vec<Note>) -> (T, bool) + Send) -> Result<T, Error> {
         let changed = change_document(&*self.store, DOCUMENT, move |document| {
-            let mut kept = Kept::decode(&document?.content)?;
-            let (outcome, is_changed) = change(&mut kept.notes);
-            Ok((outcome, is_changed.then(|| kept.encode())))
+            let mut stored = StoredNotes::decode(&document?.content)?;
+            let (outcome, is_changed) = change(&mut stored.notes);
+            Ok((outcome, is_changed.then(|| stored.encode())))
         });
         changed.await?.ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable).caused_by("other processes change the notes all the time")
+            Error::new(ErrorKind::Unavailable).caused_by("too many concurrent changes to the notes")
         })
     }
 }
 
-impl Kept {
+impl StoredNotes {
     fn decode(content: &[u8]) -> Result<Self, Error> {
         if content.is_empty() {
             return Ok(Self::default());
@@ -114,6 +114,6 @@ impl Kept {
     }
 
     fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers and texts have a form in JSON")
+        serde_json::to_vec(self).expect("numbers and strings can be serialized as JSON")
     }
 }

@@ -55,9 +55,9 @@ impl Report {
             text(page, &alert.to_string())?;
         }
         if !self.unread.is_empty() {
-            head(page, "Not readable")?;
+            head(page, "Unreadable")?;
         }
-        self.unread.iter().try_for_each(|what| text(page, what))?;
+        self.unread.iter().try_for_each(|name| text(page, name))?;
         page.write_str("</table>\n</body>\n</html>\n")
     }
 }

@@ -66,7 +66,7 @@ pub struct Row {
 }
 
 /// The maximum number of pages with an increase, and also with a decrease.
-const CHANGED: usize = 5;
+const MAX_CHANGED_PAGES: usize = 5;
 
 /// The maximum number of unreadable keys and parts to list.
 const MAX_UNREAD: usize = 100;
@@ -99,15 +99,15 @@ impl Report {
         let hits = of(&schedule.site);
         let has_before = hits.map_or(!earlier.is_empty(), |hits| hits.before.is_some());
         let shares = schedule.shares.iter().filter_map(|(name, counters)| {
-            let nothing = Change { now: 0, before: has_before.then_some(0) };
-            let hits = counters.iter().try_fold(nothing, |sum, counter| Some(sum.and(of(counter)?)))?;
+            let zero = Change { now: 0, before: has_before.then_some(0) };
+            let hits = counters.iter().try_fold(zero, |sum, counter| Some(sum.and(of(counter)?)))?;
             Some(Row { name: name.clone(), hits })
         });
         let shares = shares.collect();
 
         let changes = changes(&now, &earlier, has_before);
         let rows = |kept: &dyn Fn(&Row) -> bool| -> Vec<Row> {
-            changes.iter().filter(|row| kept(row)).take(CHANGED).cloned().collect()
+            changes.iter().filter(|row| kept(row)).take(MAX_CHANGED_PAGES).cloned().collect()
         };
         let (risen, fallen) = (rows(&|row| row.hits.by() > 0), rows(&|row| row.hits.by() < 0));
         let mut pages = changes;
@@ -143,26 +143,26 @@ impl Unread {
     ///
     /// # Errors
     /// Fails if the store can't be reached, because then we can read the part later.
-    fn part<T>(&mut self, what: &str, read: Result<T, Error>) -> Result<Option<T>, Error> {
+    fn part<T>(&mut self, name: &str, read: Result<T, Error>) -> Result<Option<T>, Error> {
         let error = match read {
             Ok(read) => return Ok(Some(read)),
             Err(error) if *error.kind() == ErrorKind::Unavailable => return Err(error),
             Err(error) => error,
         };
-        self.note(match error.kind() {
+        self.record(match error.kind() {
             ErrorKind::Malformed { key } => key.clone(),
-            _ => format!("{what}: {error}"),
+            _ => format!("{name}: {error}"),
         });
         Ok(None)
     }
 
     fn keys(&mut self, unreadable: &[Unreadable]) {
-        unreadable.iter().for_each(|unreadable| self.note(unreadable.key.clone()));
+        unreadable.iter().for_each(|unreadable| self.record(unreadable.key.clone()));
     }
 
-    fn note(&mut self, what: String) {
-        if self.0.len() < MAX_UNREAD && !self.0.contains(&what) {
-            self.0.push(what);
+    fn record(&mut self, name: String) {
+        if self.0.len() < MAX_UNREAD && !self.0.contains(&name) {
+            self.0.push(name);
         }
     }
 
@@ -227,7 +227,9 @@ fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known:
         }
     };
     let mut rows: Vec<_> = now.iter().chain(gone).map(row).collect();
-    rows.sort_by(|a, b| b.hits.surprise().total_cmp(&a.hits.surprise()).then_with(|| a.name.cmp(&b.name)));
+    rows.sort_by(|a, b| {
+        b.hits.significance().total_cmp(&a.hits.significance()).then_with(|| a.name.cmp(&b.name))
+    });
     rows
 }
 
@@ -245,7 +247,7 @@ async fn labels(
         let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
         unread.keys(&ranking.unreadable);
         if ranking.is_partial {
-            unread.note(format!("the rarest values of the label {label}"));
+            unread.record(format!("the rarest values of the label {label}"));
         }
         labels.push((label, ranking.values));
     }
@@ -287,7 +289,7 @@ impl Change {
     }
 
     /// Returns the difference in standard deviations, assuming that both are counts.
-    fn surprise(self) -> f64 {
+    fn significance(self) -> f64 {
         let before = self.before.unwrap_or(self.now);
         self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()
     }
@@ -346,8 +348,8 @@ impl fmt::Display for Report {
             self.alerts.iter().try_for_each(|alert| writeln!(f, "  {alert}"))?;
         }
         if !self.unread.is_empty() {
-            writeln!(f, "\nnot readable")?;
-            self.unread.iter().try_for_each(|what| writeln!(f, "  {what}"))?;
+            writeln!(f, "\nunreadable")?;
+            self.unread.iter().try_for_each(|name| writeln!(f, "  {name}"))?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::rules::rule::{RuleError, check_name};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "a schedule is kept by a `Watch`"]
+#[must_use = "a schedule is used by a `Watch`"]
 pub struct ReportSchedule {
     name: String,
     days: i64,
@@ -172,9 +172,9 @@ impl ReportSchedule {
 
     /// Returns the title for a period, i.e. the start date in ISO 8601, and the actual range if it differs.
     pub(crate) fn title_of(&self, period: &Period) -> String {
-        let what = if self.days == 7 { "the week from " } else { "" };
+        let prefix = if self.days == 7 { "week of " } else { "" };
         let between = if self.title.is_empty() { "" } else { ": " };
-        let title = format!("{}{between}{what}{}", self.title, period.date);
+        let title = format!("{}{between}{prefix}{}", self.title, period.date);
         match period.is_exact {
             true => title,
             false => {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         for (day, date) in [
             (0, "1970-01-01"),
             (11_016, "2000-02-29"),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_of_the_last_day_or_week_of_the_place() {
+    fn a_report_covers_the_latest_local_day_or_week() {
         // 2026-11-23, a Monday, at 00:59:59 and 01:00:00 UTC.
         let (early, on_time) =
             (Timestamp::from_unix(20_780 * DAY + 3599), Timestamp::from_unix(20_780 * DAY + 3600));
@@ -255,13 +255,13 @@ mod tests {
         assert_eq!(title(&daily, early), "2026-11-21");
         assert_eq!(title(&daily, on_time), "2026-11-22");
         let weekly = schedule(ReportSchedule::weekly).title("example.com");
-        assert_eq!(title(&weekly, early), "example.com: the week from 2026-11-09");
-        assert_eq!(title(&weekly, on_time), "example.com: the week from 2026-11-16");
+        assert_eq!(title(&weekly, early), "example.com: week of 2026-11-09");
+        assert_eq!(title(&weekly, on_time), "example.com: week of 2026-11-16");
         let period = weekly.period(&grid(), on_time).expect("kept");
         assert_eq!(period.range, Timestamp::from_unix(20_773 * DAY)..Timestamp::from_unix(20_780 * DAY));
         assert_eq!(period.kept.precision.as_seconds(), 86_400);
         for schedule in [&daily, &weekly] {
-            assert!(schedule.period(&grid(), Timestamp::MIN).is_none(), "nothing was over by then");
+            assert!(schedule.period(&grid(), Timestamp::MIN).is_none(), "no period has ended yet");
         }
         // With an offset of an hour, a day begins at 23:00 UTC, so we need hours.
         let ahead = daily.clone().local_time(|_| 3600);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_of_a_change_of_clocks_has_23_or_25_hours() {
+    fn a_day_with_a_clock_change_has_23_or_25_hours() {
         // In Berlin, clocks go back on 2026-10-25 at 01:00 UTC.
         let change = Timestamp::from_unix(20_751 * DAY + 3600);
         let berlin =
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_begins_at_one_where_clocks_skip_midnight() {
+    fn a_day_starts_at_one_if_the_clocks_skip_midnight() {
         for (place, offset) in [("Santiago", -4), ("the Azores", -1), ("Havana", -5)] {
             let midnight = 20_702 * DAY;
             let change = Timestamp::from_unix(midnight.saturating_add_signed(-offset * 3600));
@@ -297,23 +297,18 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_exact_buckets_reads_the_nearest_ones_and_names_them() {
+    fn a_report_without_exact_buckets_uses_and_names_the_nearest() {
         let counts = counter_core::Precisions::default();
         let grid = Grid { visitors: counts.clone(), counts, distributions: None };
         // 2026-11-24, a Tuesday, at noon.
         let now = Timestamp::from_unix(20_781 * DAY + 43_200);
-        type Of = fn(String, CounterName) -> ReportSchedule;
-        let (daily, weekly): (Of, Of) = (ReportSchedule::daily, ReportSchedule::weekly);
+        type Constructor = fn(String, CounterName) -> ReportSchedule;
+        let (daily, weekly): (Constructor, Constructor) = (ReportSchedule::daily, ReportSchedule::weekly);
         for (place, of, offset, title) in [
-            ("Berlin", weekly, 3600, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
-            ("Tokyo", weekly, 32_400, "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
-            (
-                "New York",
-                weekly,
-                -18_000,
-                "the week from 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)",
-            ),
-            ("London", weekly, 0, "the week from 2026-11-16"),
+            ("Berlin", weekly, 3600, "week of 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            ("Tokyo", weekly, 32_400, "week of 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            ("New York", weekly, -18_000, "week of 2026-11-16 (2026-11-16 00:00 to 2026-11-23 00:00 UTC)"),
+            ("London", weekly, 0, "week of 2026-11-16"),
             ("Berlin", daily, 3600, "2026-11-23"),
             ("Delhi", daily, 19_800, "2026-11-23 (2026-11-22 19:00 to 2026-11-23 19:00 UTC)"),
             ("St. John's", daily, -12_600, "2026-11-23 (2026-11-23 04:00 to 2026-11-24 04:00 UTC)"),

@@ -16,15 +16,15 @@ pub(crate) enum Condition {
     /// Fewer hits than this.
     Below { counter: CounterName, hits: u64 },
     /// A larger share of the whole than this, if the whole has enough hits.
-    ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, least: u64 },
+    ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, min_count: u64 },
     /// A larger quantile than this, if there are enough values.
-    QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, least: u64 },
+    QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, min_count: u64 },
     /// Hits outside the expected band on this side, or an unexpected silence.
     Unusual { counter: CounterName, side: Side, false_alarms: f64 },
     /// No hits, while the site has some.
     Dead { counter: CounterName, site: CounterName },
     /// A label value with enough hits that is new in the top list.
-    NewLabel { label: String, places: usize, least: u64 },
+    NewLabel { label: String, places: usize, min_count: u64 },
     /// A condition on this process.
     Local(LocalCondition),
 }
@@ -43,7 +43,7 @@ impl Condition {
     }
 
     /// Returns all counters used by this condition.
-    pub(crate) fn looks_at(&self) -> Vec<&CounterName> {
+    pub(crate) fn all_counters(&self) -> Vec<&CounterName> {
         match self {
             Self::QuantileAbove { counter, .. } | Self::Unusual { counter, .. } => vec![counter],
             _ => self.counters(),
@@ -77,16 +77,16 @@ impl Condition {
                 let hits = hits(counter)?;
                 verdict(hits < *bound, hits as f64, *bound as f64)
             }
-            Self::ShareAbove { parts, whole, share, least } => {
+            Self::ShareAbove { parts, whole, share, min_count } => {
                 let whole = hits(whole)?;
                 let part = parts.iter().map(hits).sum::<Option<u64>>()?;
                 let value = part as f64 / whole.max(1) as f64;
-                (whole >= *least.max(&1)).then_some(())?;
+                (whole >= *min_count.max(&1)).then_some(())?;
                 verdict(value > *share, value, *share)
             }
             Self::Dead { counter, site } => {
-                let (hits, of_site) = (hits(counter)?, hits(site)?);
-                (of_site > 0).then_some(())?;
+                let (hits, site_hits) = (hits(counter)?, hits(site)?);
+                (site_hits > 0).then_some(())?;
                 verdict(hits == 0, hits as f64, 1.0)
             }
             Self::QuantileAbove { .. } | Self::Unusual { .. } | Self::NewLabel { .. } | Self::Local(_) => {
@@ -110,16 +110,18 @@ impl Condition {
             Self::QuantileAbove { counter, measure, q, .. } => {
                 let unit = if *measure == Measure::Size { "bytes" } else { "s" };
                 let (q, counter) = (Percent(*q), Isolated(counter));
-                format!("{q} of {counter} have a {measure} of {value:.3} {unit} at most, {above} {bound}")
+                format!(
+                    "the {q} quantile of the {measure} of {counter} is {value:.3} {unit}, {above} {bound}"
+                )
             }
             Self::Unusual { counter, side, .. } => explain_unusual(&Isolated(counter), *side, verdict),
             Self::Dead { counter, .. } if is_met => format!("{} has no hits", Isolated(counter)),
             Self::Dead { counter, .. } => format!("{} has {hits}", Isolated(counter)),
             Self::NewLabel { label: of, places, .. } => match label {
                 Some(new) => {
-                    format!("{} is new among the first {places} of {of}, with {hits}", Isolated(new))
+                    format!("{} is new in the top {places} of {of}, with {hits}", Isolated(new))
                 }
-                None => format!("nothing is new among the first {places} of {of}"),
+                None => format!("no new value in the top {places} of {of}"),
             },
             Self::Local(condition) => condition.explain(verdict),
         }
@@ -132,15 +134,15 @@ fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict) -> Str
     let hits = Hits(value);
     match (side, expected) {
         (Side::Silent, _) if is_met => {
-            format!("{counter} is silent, where {bound:.0} hits were expected by now")
+            format!("{counter} is silent: {bound:.0} hits were expected by now")
         }
         (Side::Silent, _) => format!("{counter} is no longer silent"),
-        (_, Some(Expected { value: usual, upper, .. })) if is_met => {
-            let beyond = if value > upper { "above" } else { "below" };
-            format!("{counter} has {hits}, {beyond} {bound}, with {usual:.0} expected")
+        (_, Some(Expected { value: typical, upper, .. })) if is_met => {
+            let direction = if value > upper { "above" } else { "below" };
+            format!("{counter} has {hits}, {direction} {bound}, with {typical:.0} expected")
         }
-        (_, Some(Expected { value: usual, lower, upper, .. })) => {
-            format!("{counter} has {hits}, again within {lower} to {upper}, with {usual:.0} expected")
+        (_, Some(Expected { value: typical, lower, upper, .. })) => {
+            format!("{counter} has {hits}, back within {lower} to {upper}, with {typical:.0} expected")
         }
         (_, None) => format!("{counter} has {hits}"),
     }
@@ -154,38 +156,40 @@ fn joined(counters: &[CounterName]) -> String {
 /// Describes the condition.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at_least = |least: u64, what: &str| match least {
+        let at_least = |min_count: u64, description: &str| match min_count {
             0 | 1 => String::new(),
-            least => format!(", where there are {least} {what} at least"),
+            min_count => format!(", if there are at least {min_count} {description}"),
         };
         match self {
             Self::Above { counter, hits } => write!(f, "{} has more than {hits} hits", Isolated(counter)),
             Self::Below { counter, hits: 1 } => write!(f, "{} has no hits", Isolated(counter)),
             Self::Below { counter, hits } => write!(f, "{} has fewer than {hits} hits", Isolated(counter)),
-            Self::ShareAbove { parts, whole, share, least } => {
-                let (share, whole, least) = (Percent(*share), Isolated(whole), at_least(*least, "hits"));
-                write!(f, "{} are more than {share} of {whole}{least}", joined(parts))
+            Self::ShareAbove { parts, whole, share, min_count } => {
+                let (share, whole, min_count) =
+                    (Percent(*share), Isolated(whole), at_least(*min_count, "hits"));
+                write!(f, "{} are more than {share} of {whole}{min_count}", joined(parts))
             }
-            Self::QuantileAbove { counter, measure, q, value, least } => {
+            Self::QuantileAbove { counter, measure, q, value, min_count } => {
                 let unit = if self.unit() == Unit::Bytes { "bytes" } else { "s" };
-                let (q, counter, least) = (Percent(*q), Isolated(counter), at_least(*least, "values"));
-                write!(f, "the {measure} that {q} of {counter} have at most is above {value} {unit}{least}")
+                let (q, counter, min_count) =
+                    (Percent(*q), Isolated(counter), at_least(*min_count, "values"));
+                write!(f, "the {q} quantile of the {measure} of {counter} is above {value} {unit}{min_count}")
             }
             Self::Unusual { counter, side, .. } => {
-                let what = match side {
-                    Side::High => "more hits than are expected",
-                    Side::Low => "fewer hits than are expected",
-                    Side::Either => "more or fewer hits than are expected",
-                    Side::Silent => "no hits for longer than is expected",
+                let description = match side {
+                    Side::High => "more hits than expected",
+                    Side::Low => "fewer hits than expected",
+                    Side::Either => "more or fewer hits than expected",
+                    Side::Silent => "no hits for longer than expected",
                 };
-                write!(f, "{} has {what}", Isolated(counter))
+                write!(f, "{} has {description}", Isolated(counter))
             }
             Self::Dead { counter, site } => {
-                write!(f, "{} has no hits, and {} has some", Isolated(counter), Isolated(site))
+                write!(f, "{} has no hits while {} has some", Isolated(counter), Isolated(site))
             }
-            Self::NewLabel { label, places, least } => {
-                let least = at_least(*least, "hits of it");
-                write!(f, "a value is new among the first {places} of {label}{least}")
+            Self::NewLabel { label, places, min_count } => {
+                let min_count = at_least(*min_count, "hits");
+                write!(f, "a new value appears in the top {places} of {label}{min_count}")
             }
             Self::Local(condition) => condition.fmt(f),
         }

@@ -13,7 +13,7 @@ use crate::alert::Severity;
 /// A rule in the configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Described {
+struct RuleConfig {
     name: String,
     when: When,
     #[serde(default = "minute")]
@@ -72,12 +72,12 @@ fn minute() -> u32 {
 
 impl<'de> Deserialize<'de> for AlertRule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let described = Described::deserialize(deserializer)?;
-        let Described { name, when, precision, raise_after, resolve_after, pause, severity } = described;
+        let config = RuleConfig::deserialize(deserializer)?;
+        let RuleConfig { name, when, precision, raise_after, resolve_after, pause, severity } = config;
         let precision = Precision::try_from(precision).map_err(de::Error::custom)?;
-        let (mut rule, least) = of(name, when, precision);
-        if let Some(least) = least {
-            rule = rule.at_least(least);
+        let (mut rule, min_count) = of(name, when, precision);
+        if let Some(min_count) = min_count {
+            rule = rule.at_least(min_count);
         }
         if let Some(buckets) = raise_after {
             rule = rule.raise_after(buckets);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_from_configuration_is_the_one_of_the_builder() {
+    fn configured_rules_equal_constructed_rules() {
         let name = |name: &str| name.parse::<CounterName>().expect("a name");
         let seconds = |width: u32| Precision::try_from(width).expect("not 0");
         let errors = AlertRule::share_above("errors", [name("status:5xx")], name("hits"), seconds(300), 0.05);
@@ -196,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_invalid_part() {
         for (json, wrong) in [
             (r#"{"name":"a","when":{"above":{"counter":"/","hits":9}},"presicion":5}"#, "presicion"),
             (r#"{"name":"a","when":{"above":{"counter":"/","hit":9}}}"#, "hit"),
             (r#"{"name":"a","when":{"over":{}}}"#, "over"),
-            (r#"{"name":"","when":{"above":{"counter":"/","hits":9}}}"#, "no name of a rule"),
+            (r#"{"name":"","when":{"above":{"counter":"/","hits":9}}}"#, "invalid name"),
             (r#"{"name":"a","when":{"above":{"counter":"","hits":9}}}"#, "name"),
             (
                 r#"{"name":"a","when":{"share_above":{"parts":[],"whole":"hits","share":2}}}"#,

@@ -32,8 +32,8 @@ impl LocalCondition {
     fn of(&self, health: Health, sources: Vec<SourceStatus>) -> Option<Verdict> {
         let (value, bound, label) = match self {
             Self::StoreAway(bound) => {
-                let away = health.failing_for.max(health.stalled_for).unwrap_or_default();
-                (away.as_secs_f64(), bound.as_secs_f64(), health.last_error)
+                let unavailable_for = health.failing_for.max(health.stalled_for).unwrap_or_default();
+                (unavailable_for.as_secs_f64(), bound.as_secs_f64(), health.last_error)
             }
             Self::Pending(bound) => (health.pending as f64, *bound as f64, None),
             Self::ClockSkew(bound) => (health.clock_skew?.unsigned_abs() as f64, *bound as f64, None),
@@ -61,14 +61,16 @@ impl LocalCondition {
     pub(crate) fn explain(&self, verdict: &Verdict) -> String {
         let Verdict { is_met, value, bound, .. } = *verdict;
         let label = verdict.label.as_deref().unwrap_or_default();
-        let beyond = if is_met { "above" } else { "no longer above" };
+        let direction = if is_met { "above" } else { "no longer above" };
         match self {
-            Self::StoreAway(_) if is_met => format!("the store has not taken hits for {value:.0} s: {label}"),
-            Self::StoreAway(_) => "the store takes hits again".to_owned(),
-            Self::Pending(_) => format!("{value} hits wait for the store, {beyond} {bound}"),
-            Self::ClockSkew(_) => format!("the clock is off by {value} s, {beyond} {bound} s"),
+            Self::StoreAway(_) if is_met => {
+                format!("the store has not accepted hits for {value:.0} s: {label}")
+            }
+            Self::StoreAway(_) => "the store accepts hits again".to_owned(),
+            Self::Pending(_) => format!("{value} hits are waiting for the store, {direction} {bound}"),
+            Self::ClockSkew(_) => format!("the clock is off by {value} s, {direction} {bound} s"),
             Self::SourceBehind(_) => {
-                format!("{value} positions of {label} are not counted, {beyond} {bound}")
+                format!("{value} positions of {label} are not counted, {direction} {bound}")
             }
             Self::ArchiveDiffers if is_met => format!("{value} values differ between store and archive"),
             Self::ArchiveDiffers => "store and archive agree again".to_owned(),
@@ -80,8 +82,10 @@ impl LocalCondition {
 impl fmt::Display for LocalCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StoreAway(time) => write!(f, "the store has not taken hits for {} s", time.as_secs_f64()),
-            Self::Pending(hits) => write!(f, "more than {hits} hits wait for the store"),
+            Self::StoreAway(time) => {
+                write!(f, "the store has not accepted hits for {} s", time.as_secs_f64())
+            }
+            Self::Pending(hits) => write!(f, "more than {hits} hits are waiting for the store"),
             Self::ClockSkew(seconds) => write!(f, "the clock is off by more than {seconds} s"),
             Self::SourceBehind(count) => write!(f, "more than {count} positions of a source are not counted"),
             Self::ArchiveDiffers => f.write_str("values differ between store and archive"),
@@ -94,35 +98,38 @@ mod tests {
     use super::*;
     use counter_core::visits::ArchiveHealth;
 
-    fn told(condition: &LocalCondition, health: Health) -> Option<String> {
+    fn explanation(condition: &LocalCondition, health: Health) -> Option<String> {
         condition.of(health, Vec::new()).map(|verdict| condition.explain(&verdict))
     }
 
     #[test]
-    fn a_clock_is_off_in_either_direction_and_one_that_is_not_known_is_not() {
+    fn clock_skew_is_detected_in_both_directions_and_ignored_if_unknown() {
         let skew = |seconds| {
             let mut health = Health::default();
             health.clock_skew = seconds;
             health
         };
         let condition = LocalCondition::ClockSkew(5);
-        assert_eq!(told(&condition, skew(None)), None);
-        assert_eq!(told(&condition, skew(Some(-6))).as_deref(), Some("the clock is off by 6 s, above 5 s"));
+        assert_eq!(explanation(&condition, skew(None)), None);
         assert_eq!(
-            told(&condition, skew(Some(5))).as_deref(),
+            explanation(&condition, skew(Some(-6))).as_deref(),
+            Some("the clock is off by 6 s, above 5 s")
+        );
+        assert_eq!(
+            explanation(&condition, skew(Some(5))).as_deref(),
             Some("the clock is off by 5 s, no longer above 5 s")
         );
     }
 
     #[test]
-    fn an_archive_differs_by_what_its_last_audit_found() {
+    fn archive_differences_come_from_the_latest_audit() {
         let audit = |differing| {
             let (mut health, mut archive) = (Health::default(), ArchiveHealth::default());
             archive.differing = differing;
             health.archive = Some(archive);
-            told(&LocalCondition::ArchiveDiffers, health)
+            explanation(&LocalCondition::ArchiveDiffers, health)
         };
-        assert_eq!(told(&LocalCondition::ArchiveDiffers, Health::default()), None);
+        assert_eq!(explanation(&LocalCondition::ArchiveDiffers, Health::default()), None);
         assert_eq!(audit(None), None);
         assert_eq!(audit(Some(3)).as_deref(), Some("3 values differ between store and archive"));
         assert_eq!(audit(Some(0)).as_deref(), Some("store and archive agree again"));

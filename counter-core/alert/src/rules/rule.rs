@@ -36,7 +36,7 @@ use crate::detector::Detector;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "a rule is looked at by a `Watch`"]
+#[must_use = "a rule is evaluated by a `Watch`"]
 pub struct AlertRule {
     pub(crate) name: String,
     pub(crate) condition: Condition,
@@ -54,7 +54,7 @@ pub enum RuleError {
     /// The rule name is empty, is longer than 128 bytes, or contains a control character.
     Name(String),
     /// Two rules or reports share this name.
-    Twice(String),
+    Duplicate(String),
     /// A number in this rule is out of range: a share or a quantile must be between 0 and 1.
     Number(String),
     /// The counters do not keep the precision that this rule needs.
@@ -66,7 +66,7 @@ pub enum RuleError {
 }
 
 /// The maximum number of rules in a watch.
-pub(crate) const RULES: usize = 5000;
+pub(crate) const MAX_RULES: usize = 5000;
 
 fn seconds(width: u32) -> Precision {
     Precision::try_from(width).expect("not 0")
@@ -121,7 +121,7 @@ impl AlertRule {
         places: usize,
     ) -> Self {
         let (label, places) = (label.into(), places.clamp(1, 100));
-        Self::new(name, precision, Condition::NewLabel { label, places, least: 1 })
+        Self::new(name, precision, Condition::NewLabel { label, places, min_count: 1 })
     }
 
     /// Creates a rule: the sum of some counters exceeds this share of another counter, e.g. the errors in
@@ -134,7 +134,7 @@ impl AlertRule {
         share: f64,
     ) -> Self {
         let parts = parts.into_iter().collect();
-        Self::new(name, precision, Condition::ShareAbove { parts, whole, share, least: 1 })
+        Self::new(name, precision, Condition::ShareAbove { parts, whole, share, min_count: 1 })
     }
 
     /// Creates a rule: a quantile of the times (in seconds) or sizes (in bytes) of a counter exceeds this
@@ -147,7 +147,7 @@ impl AlertRule {
         q: f64,
         value: f64,
     ) -> Self {
-        Self::new(name, precision, Condition::QuantileAbove { counter, measure, q, value, least: 1 })
+        Self::new(name, precision, Condition::QuantileAbove { counter, measure, q, value, min_count: 1 })
     }
 
     /// Creates a rule: the counter has more or fewer hits in a bucket than expected from the history, the
@@ -202,31 +202,31 @@ impl AlertRule {
     /// Creates a process rule: there are pending hits, but the store does not accept any for longer than
     /// this.
     pub fn store_away(name: impl Into<String>, after: Duration) -> Self {
-        Self::of_process(name, LocalCondition::StoreAway(after)).severity(Severity::Critical)
+        Self::process_rule(name, LocalCondition::StoreAway(after)).severity(Severity::Critical)
     }
 
     /// Creates a process rule: there are more pending hits than this.
     pub fn pending_above(name: impl Into<String>, hits: u64) -> Self {
-        Self::of_process(name, LocalCondition::Pending(hits))
+        Self::process_rule(name, LocalCondition::Pending(hits))
     }
 
     /// Creates a process rule: the process clock and the store clock differ by more seconds than this.
     pub fn clock_skew_above(name: impl Into<String>, seconds: u64) -> Self {
-        Self::of_process(name, LocalCondition::ClockSkew(seconds))
+        Self::process_rule(name, LocalCondition::ClockSkew(seconds))
     }
 
     /// Creates a process rule: one of the [sources](counter_core::source) has more uncounted positions than
     /// this, in records or bytes. A source will be skipped if the reader does not report the log end.
     pub fn source_behind(name: impl Into<String>, positions: u64) -> Self {
-        Self::of_process(name, LocalCondition::SourceBehind(positions))
+        Self::process_rule(name, LocalCondition::SourceBehind(positions))
     }
 
     /// Creates a process rule: the latest archive audit has found differences.
     pub fn archive_differs(name: impl Into<String>) -> Self {
-        Self::of_process(name, LocalCondition::ArchiveDiffers)
+        Self::process_rule(name, LocalCondition::ArchiveDiffers)
     }
 
-    fn of_process(name: impl Into<String>, condition: LocalCondition) -> Self {
+    fn process_rule(name: impl Into<String>, condition: LocalCondition) -> Self {
         Self::new(name, seconds(1), Condition::Local(condition))
     }
 
@@ -241,11 +241,11 @@ impl AlertRule {
     /// Sets the minimum number to evaluate a bucket: hits of the whole for a share, values for a
     /// distribution, or hits of the value for a label. Default: 1.
     pub fn at_least(mut self, count: u64) -> Self {
-        if let Condition::ShareAbove { least, .. }
-        | Condition::QuantileAbove { least, .. }
-        | Condition::NewLabel { least, .. } = &mut self.condition
+        if let Condition::ShareAbove { min_count, .. }
+        | Condition::QuantileAbove { min_count, .. }
+        | Condition::NewLabel { min_count, .. } = &mut self.condition
         {
-            *least = count.max(1);
+            *min_count = count.max(1);
         }
         self
     }
@@ -280,7 +280,7 @@ impl AlertRule {
         let name = || self.name.clone();
         check_name(&self.name)?;
         let is_share = |share: f64| (0.0..=1.0).contains(&share);
-        let is_good = match &self.condition {
+        let is_valid = match &self.condition {
             Condition::Above { .. }
             | Condition::Below { .. }
             | Condition::Dead { .. }
@@ -292,7 +292,7 @@ impl AlertRule {
                 is_share(*q) && value.is_finite() && *value >= 0.0 && measure.is_range()
             }
         };
-        if is_good { Ok(()) } else { Err(RuleError::Number(name())) }
+        if is_valid { Ok(()) } else { Err(RuleError::Number(name())) }
     }
 }
 
@@ -307,22 +307,22 @@ impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => {
-                write!(f, "{name:?} is no name of a rule: 1 to 128 bytes without control characters")
+                write!(f, "invalid name {name:?}: must be 1 to 128 bytes without control characters")
             }
-            Self::Twice(name) => write!(f, "there are two rules of the name {name:?}"),
+            Self::Duplicate(name) => write!(f, "duplicate name {name:?}"),
             Self::Number(name) => write!(
                 f,
-                "the rule {name:?} has a number that it cannot have: shares and quantiles are between 0 and 1, \
-                 a share has parts, and false alarms are 1e-12 to 0.01"
+                "rule {name:?} has a value out of range: shares and quantiles must be between 0 and 1, \
+                 a share needs parts, and false alarms must be between 1e-12 and 0.01"
             ),
             Self::Precision(name, precision) => {
-                write!(f, "the rule {name:?} looks at buckets of {precision} s, which are not kept")
+                write!(f, "rule {name:?} needs buckets of {precision} s, which the counters do not keep")
             }
             Self::Report(name) => write!(
                 f,
-                "the report {name:?} needs a precision that divides a day, kept for more than twice its time and a day"
+                "report {name:?} needs a precision that divides a day, kept for more than two report periods and a day"
             ),
-            Self::TooMany => write!(f, "there are more than {RULES} rules"),
+            Self::TooMany => write!(f, "too many rules: at most {MAX_RULES} are allowed"),
         }
     }
 }

@@ -8,9 +8,9 @@ use counter_core::internal::change_document;
 use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
 use futures_util::future::BoxFuture;
 
-use super::history::{Explanation, HISTORY, HistoryEntry};
+use super::history::{Explanation, HistoryEntry, MAX_HISTORY};
 use super::shared::{DOCUMENT, Shared};
-use super::state::{Decision, RuleState, SILENCE};
+use super::state::{Decision, MAX_SILENCE, RuleState};
 use crate::alert::{Alert, AlertKind, Severity};
 use crate::rules::rule::AlertRule;
 use crate::rules::unit::Unit;
@@ -52,7 +52,7 @@ pub struct Alerts {
     store: Arc<dyn DocumentStore>,
     rules: Arc<[AlertRule]>,
     /// The states of the process rules, if this process runs a watch.
-    own: Arc<Mutex<Shared>>,
+    local: Arc<Mutex<Shared>>,
 }
 
 /// The state of all rules, and the history.
@@ -112,7 +112,7 @@ pub enum SilenceError {
 
 impl Alerts {
     /// The maximum duration of a silence: 30 days.
-    pub const LONGEST_SILENCE: Duration = SILENCE;
+    pub const MAX_SILENCE: Duration = MAX_SILENCE;
 
     /// Creates a handle to the rules of watches over the same store, for a process that does not run a watch.
     /// The handle can't read the state of process rules.
@@ -123,9 +123,9 @@ impl Alerts {
     pub(super) fn over(
         store: Arc<dyn DocumentStore>,
         rules: Arc<[AlertRule]>,
-        own: Arc<Mutex<Shared>>,
+        local: Arc<Mutex<Shared>>,
     ) -> Self {
-        Self { store, rules, own }
+        Self { store, rules, local }
     }
 
     /// Returns the rule names, in the configured order.
@@ -141,22 +141,22 @@ impl Alerts {
         let seen = self.store.read(DOCUMENT).await?;
         let now = seen.now.unwrap_or_else(Timestamp::now);
         let mut shared = Shared::decode(&seen.content)?;
-        let own = self.own.lock().expect("nothing panics under this lock").clone();
+        let local = self.local.lock().expect("the lock is never poisoned").clone();
         let rules = self.rules.iter().map(|rule| {
             let mut state = shared.rules.remove(&rule.name).unwrap_or_default();
-            if let Some(own) = own.rules.get(&rule.name) {
+            if let Some(local) = local.rules.get(&rule.name) {
                 let silenced = state.silenced;
-                state = own.clone();
+                state = local.clone();
                 state.silenced = silenced;
             }
             RuleStatus::of(rule, state, now)
         });
         let rules = rules.collect();
         let mut history: Vec<_> = shared.history.into_iter().rev().collect();
-        if !own.history.is_empty() {
-            history.extend(own.history.into_iter().rev());
+        if !local.history.is_empty() {
+            history.extend(local.history.into_iter().rev());
             history.sort_by_key(|entry| Reverse(entry.at));
-            history.truncate(HISTORY);
+            history.truncate(MAX_HISTORY);
         }
         Ok(AlertsStatus { rules, history })
     }
@@ -176,7 +176,7 @@ impl Alerts {
         if !self.rules.iter().any(|known| known.name == rule) {
             return Err(SilenceError::UnknownRule);
         }
-        let seconds = time.min(SILENCE).as_secs();
+        let seconds = time.min(MAX_SILENCE).as_secs();
         let silenced = self.change(move |shared, now| {
             if seconds == 0 {
                 shared.end_silence(rule, now);
@@ -212,8 +212,7 @@ impl Alerts {
                 Ok((outcome, (shared != before).then(|| shared.encode())))
             });
             changed.await?.ok_or_else(|| {
-                Error::new(ErrorKind::Unavailable)
-                    .caused_by("other processes change the alerts all the while")
+                Error::new(ErrorKind::Unavailable).caused_by("too many concurrent changes to the alerts")
             })
         })
     }
@@ -229,7 +228,7 @@ impl RuleStatus {
         Self {
             name: rule.name.clone(),
             condition: rule.condition.to_string(),
-            counters: rule.condition.looks_at().into_iter().cloned().collect(),
+            counters: rule.condition.all_counters().into_iter().cloned().collect(),
             unit: rule.condition.unit(),
             severity: rule.severity,
             precision: rule.local().is_none().then_some(rule.precision),
@@ -262,7 +261,7 @@ impl fmt::Debug for Alerts {
 impl fmt::Display for SilenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownRule => f.write_str("there is no rule of this name"),
+            Self::UnknownRule => f.write_str("no such rule"),
             Self::Store(error) => error.fmt(f),
         }
     }

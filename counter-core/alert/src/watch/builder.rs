@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counter_core::Timestamp;
 use counter_core::document::DocumentStore;
-use counter_core::internal::tell;
+use counter_core::internal::emit;
 use counter_core::visits::Stats;
 
 use super::delivery::{Deliver, DeliveryError};
@@ -14,7 +14,7 @@ use super::watch::{Settings, Watch};
 use crate::message::Message;
 use crate::reports::schedule::ReportSchedule;
 use crate::rules::condition::Condition;
-use crate::rules::rule::{AlertRule, RULES, RuleError};
+use crate::rules::rule::{AlertRule, MAX_RULES, RuleError};
 
 /// A builder for a [`Watch`].
 #[must_use = "call `build`"]
@@ -32,7 +32,7 @@ impl Watch {
 impl WatchBuilder {
     pub(super) fn new(stats: Stats, store: impl DocumentStore) -> Self {
         let deliver = |message: Message| {
-            tell(|| tracing::warn!(id = message.id(), "{}", message.title()));
+            emit(|| tracing::warn!(id = message.id(), "{}", message.title()));
             std::future::ready(Ok::<_, DeliveryError>(()))
         };
         let settings = Settings {
@@ -100,14 +100,14 @@ impl WatchBuilder {
     pub fn build(self) -> Result<Watch, RuleError> {
         let Self { mut settings } = self;
         let Settings { stats, rules, reports, .. } = &mut settings;
-        if rules.len() > RULES {
+        if rules.len() > MAX_RULES {
             return Err(RuleError::TooMany);
         }
         let (mut names, grid) = (BTreeSet::new(), stats.grid());
         let reports_of = reports.iter().map(ReportSchedule::name);
         for name in rules.iter().map(|rule| &*rule.name).chain(reports_of) {
             if !names.insert(name) {
-                return Err(RuleError::Twice(name.to_owned()));
+                return Err(RuleError::Duplicate(name.to_owned()));
             }
         }
         drop(names);

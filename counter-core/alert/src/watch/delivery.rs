@@ -1,17 +1,17 @@
 use std::error::Error;
 use std::time::Duration;
 
-use counter_core::internal::{Panicked, caught, tell};
+use counter_core::internal::{Panicked, catch_panic, emit};
 use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
 use crate::message::Message;
 
 /// The timeout for a delivery.
-const DELIVERY: Duration = Duration::from_secs(30);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The timeout for all deliveries in a pass. This should be well below the lifetime of a claim.
-const DELIVERIES: Duration = Duration::from_secs(40);
+const PASS_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The error of a failed delivery, for the log.
 pub type DeliveryError = Box<dyn Error + Send + Sync>;
@@ -46,16 +46,16 @@ pub(super) async fn delivered(deliver: &dyn Deliver, messages: &[Message]) -> Ve
             let id = message.id();
             let delivery =
                 async { deliver.deliver(message).await.map_err(|error| Undelivered(error.to_string())) };
-            match timeout(DELIVERY, caught(delivery)).await {
+            match timeout(DELIVERY_TIMEOUT, catch_panic(delivery)).await {
                 Ok(Ok(())) => arrived.push(id.to_owned()),
                 Ok(Err(Undelivered(reason))) => {
-                    tell(|| tracing::warn!(id, reason, "a message was not delivered"));
+                    emit(|| tracing::warn!(id, reason, "failed to deliver message"));
                 }
-                Err(_) => tell(|| tracing::warn!(id, "the delivery of a message takes too long")),
+                Err(_) => emit(|| tracing::warn!(id, "message delivery timed out")),
             }
         }
     };
-    _ = timeout(DELIVERIES, deliveries).await;
+    _ = timeout(PASS_TIMEOUT, deliveries).await;
     arrived
 }
 

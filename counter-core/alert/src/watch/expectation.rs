@@ -46,11 +46,11 @@ struct Watched {
 }
 
 /// The maximum number of counters to read the history for in a pass.
-const BEGUN: usize = 250;
+const MAX_NEW_DETECTORS: usize = 250;
 /// The number of buckets in the history.
-const HISTORY: u64 = 1000;
+const HISTORY_BUCKETS: u64 = 1000;
 /// The number of hours in the history if the buckets are finer: five weeks.
-const HOURS: u64 = 840;
+const HISTORY_HOURS: u64 = 840;
 /// The width of an hour, in seconds.
 const HOUR: u32 = 3600;
 
@@ -77,7 +77,7 @@ impl Expectations {
     }
 
     /// Creates missing detectors, up to a limit.
-    pub(crate) async fn begin(&mut self, stats: &Stats, due: &[Due<'_>]) -> Result<(), Error> {
+    pub(crate) async fn create_missing(&mut self, stats: &Stats, due: &[Due<'_>]) -> Result<(), Error> {
         let mut new: BTreeMap<Key, Timestamp> = BTreeMap::new();
         for Due { rule, range } in due {
             if let Some(key) = rule.key().filter(|key| !self.detectors.contains_key(key)) {
@@ -85,7 +85,7 @@ impl Expectations {
                 *end = range.end.max(*end);
             }
         }
-        let new: Vec<_> = new.into_iter().take(BEGUN).collect();
+        let new: Vec<_> = new.into_iter().take(MAX_NEW_DETECTORS).collect();
         for of_precision in new.chunk_by(|(one, _), (other, _)| one.0 == other.0) {
             self.create(stats, of_precision).await?;
         }
@@ -93,7 +93,7 @@ impl Expectations {
     }
 
     /// Returns `true` if the rule can be evaluated now, i.e. if the detector exists or is not needed.
-    pub(crate) fn has_begun(&self, rule: &AlertRule) -> bool {
+    pub(crate) fn is_ready(&self, rule: &AlertRule) -> bool {
         rule.key().is_none_or(|key| self.detectors.contains_key(&key))
     }
 
@@ -106,18 +106,18 @@ impl Expectations {
     }
 
     /// Adds the buckets that detectors need in order to catch up with the due buckets.
-    pub(crate) fn need<'a>(&mut self, stats: &Stats, due: &[Due<'a>], needed: &mut Needed<'a>) {
+    pub(crate) fn add_needed<'a>(&mut self, stats: &Stats, due: &[Due<'a>], needed: &mut Needed<'a>) {
         // If the previous pass failed, these buckets may never have been read.
         self.detectors.values_mut().for_each(|watched| watched.due = watched.read..watched.read);
-        let mut asked: BTreeMap<Key, (&'a CounterName, Range<Timestamp>)> = BTreeMap::new();
+        let mut requested: BTreeMap<Key, (&'a CounterName, Range<Timestamp>)> = BTreeMap::new();
         for Due { rule, range } in due {
             let (Some(key), Some((counter, ..))) = (rule.key(), rule.condition.expectation()) else {
                 continue;
             };
-            let (_, all) = asked.entry(key).or_insert_with(|| (counter, range.clone()));
+            let (_, all) = requested.entry(key).or_insert_with(|| (counter, range.clone()));
             *all = all.start.min(range.start)..all.end.max(range.end);
         }
-        for (key, (counter, range)) in asked {
+        for (key, (counter, range)) in requested {
             let Some(watched) = self.detectors.get_mut(&key) else { continue };
             watched.judgements.retain(|(start, _)| *start >= range.start);
             if watched.read < range.end {
@@ -154,8 +154,8 @@ impl Expectations {
         let Some(now) = new.iter().map(|(_, end)| *end).max() else { return Ok(()) };
         let precision = new[0].0.0;
         let width = u64::from(precision.as_seconds());
-        let first = oldest(stats, precision, now).max(now.minus(HISTORY * width));
-        let mut begun: Vec<_> = new
+        let first = oldest(stats, precision, now).max(now.minus(HISTORY_BUCKETS * width));
+        let mut created: Vec<_> = new
             .iter()
             .map(|((_, _, share), _)| Watched {
                 detector: Detector::of_counts(precision).false_alarms(f64::from_bits(*share)),
@@ -168,11 +168,11 @@ impl Expectations {
         let hours = stats.grid().counts.of_width(HOUR).map(|kept| kept.precision);
         if let Some(hours) = hours.filter(|hours| width < u64::from(hours.as_seconds())) {
             let end = hours.bucket(first).start;
-            let range = end.minus(HOURS * u64::from(HOUR)).max(oldest(stats, hours, now))..end;
+            let range = end.minus(HISTORY_HOURS * u64::from(HOUR)).max(oldest(stats, hours, now))..end;
             let names: Vec<_> = new.iter().map(|((_, counter, _), _)| counter.clone()).collect();
             let read =
                 if range.is_empty() { Vec::new() } else { stats.series_many(&names, hours, range).await? };
-            for (watched, series) in begun.iter_mut().zip(read) {
+            for (watched, series) in created.iter_mut().zip(read) {
                 for hour in known(&self.holidays, self.complete, &series) {
                     watched.is_new &= hour.count == 0;
                     if !watched.is_new {
@@ -182,7 +182,7 @@ impl Expectations {
                 }
             }
         }
-        self.detectors.extend(new.iter().map(|(key, _)| key.clone()).zip(begun));
+        self.detectors.extend(new.iter().map(|(key, _)| key.clone()).zip(created));
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ pub enum Arrival {
 }
 
 /// The maximum number of messages in the history.
-pub(crate) const HISTORY: usize = 500;
+pub(crate) const MAX_HISTORY: usize = 500;
 
 /// The numbers behind the verdict on a bucket.
 ///
@@ -69,7 +69,7 @@ pub struct Explanation {
 }
 
 /// The maximum number of buckets to explain a decision.
-pub(crate) const EXPLAINED: usize = 6;
+pub(crate) const MAX_EXPLANATIONS: usize = 6;
 
 impl Explanation {
     pub(crate) fn of(start: Timestamp, verdict: Verdict) -> Self {

@@ -47,7 +47,7 @@ impl<'a> Values<'a> {
             }
         }
         let mut needed = judged.clone();
-        expectations.need(stats, due, &mut needed);
+        expectations.add_needed(stats, due, &mut needed);
         for portion in needed.portions(Stats::MAX_SAMPLES) {
             let read = stats.series_many(&portion.names(), portion.precision, portion.range).await?;
             for (counter, mut series) in portion.counters.into_iter().zip(read) {
@@ -90,15 +90,15 @@ impl<'a> Values<'a> {
     ) -> Option<Verdict> {
         let precision = rule.precision;
         match &rule.condition {
-            Condition::QuantileAbove { counter, measure, q, value, least } => {
+            Condition::QuantileAbove { counter, measure, q, value, min_count } => {
                 let found = self.distributions.get(&(precision, *measure, counter))?.get(&start)?;
-                (found.count() >= *least).then_some(())?;
+                (found.count() >= *min_count).then_some(())?;
                 let quantile = found.quantile(*q)?;
                 Some(Verdict::new(quantile > *value, quantile, *value))
             }
-            Condition::NewLabel { label, least, .. } => {
+            Condition::NewLabel { label, min_count, .. } => {
                 let ranking = self.labels.get(&(&**label, precision, start))?;
-                Some(state.learn(start, &ranking.values, *least))
+                Some(state.learn(start, &ranking.values, *min_count))
             }
             condition => condition.judge(|counter| self.hits(precision, counter, start)),
         }

@@ -13,7 +13,7 @@ use counter_core::internal::change_document;
 use counter_core::{Error, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::state::AHEAD;
+use super::state::MAX_CLOCK_SKEW;
 
 /// The marks of all processes, by watch name.
 type Marks = BTreeMap<String, Mark>;
@@ -29,7 +29,7 @@ struct Mark {
 
 /// The mark of this process, to be written to the store.
 #[derive(Debug)]
-pub(super) struct OwnMark {
+pub(super) struct PendingMark {
     holder: String,
     mark: Mark,
     now: Timestamp,
@@ -41,9 +41,9 @@ pub(super) struct Progress {
     /// The watch name.
     holder: String,
     /// The time in seconds for which a mark is live.
-    life: u64,
+    ttl: u64,
     /// The time of the latest pass that reached the store.
-    passed: Timestamp,
+    last_pass: Timestamp,
     /// The time of the latest pass before the store became unavailable. Processes that were live at this time
     /// might still hold hits, even if their marks have expired.
     live_at: Option<Timestamp>,
@@ -67,10 +67,10 @@ pub(super) const DOCUMENT: &str = "alert-progress";
 pub(super) const MAX_WAIT: u64 = 60;
 
 /// The minimum time for which a mark is live.
-const MIN_LIFE: Duration = Duration::from_secs(30);
+const MIN_MARK_TTL: Duration = Duration::from_secs(30);
 
 /// The time in seconds to keep the mark of a stopped process.
-const REMOVED_AFTER: u64 = 3600;
+const MARK_RETENTION: u64 = 3600;
 
 /// The maximum number of marks to keep. The oldest marks will be removed.
 const MAX_MARKS: usize = 1000;
@@ -78,8 +78,8 @@ const MAX_MARKS: usize = 1000;
 impl Progress {
     /// Creates the progress for a watch with this interval.
     pub(super) fn new(holder: String, interval: Duration) -> Self {
-        let life = interval.saturating_mul(3).max(MIN_LIFE).as_secs();
-        Self { holder, life, passed: Timestamp::MIN, live_at: None, waiting_since: None }
+        let ttl = interval.saturating_mul(3).max(MIN_MARK_TTL).as_secs();
+        Self { holder, ttl, last_pass: Timestamp::MIN, live_at: None, waiting_since: None }
     }
 
     /// Returns the mark of this process, given that the store has all hits up to `complete`, and the buckets
@@ -88,36 +88,36 @@ impl Progress {
     /// A bucket will never be evaluated if it ends after `end`.
     pub(super) fn mark(
         &mut self,
-        seen: &Document,
+        document: &Document,
         complete: Timestamp,
         end: Timestamp,
         now: Timestamp,
-    ) -> (OwnMark, Closed) {
-        let mark = Mark { complete: complete.as_unix(), until: now.plus(self.life).as_unix() };
-        let own = OwnMark { holder: self.holder.clone(), mark, now };
-        let closed = self.closed(&own.among(seen), end, now);
-        (own, closed)
+    ) -> (PendingMark, Closed) {
+        let mark = Mark { complete: complete.as_unix(), until: now.plus(self.ttl).as_unix() };
+        let pending = PendingMark { holder: self.holder.clone(), mark, now };
+        let closed = self.closed(&pending.merge_into(document), end, now);
+        (pending, closed)
     }
 
     /// Removes the mark of this process on shutdown.
     pub(super) async fn leave(&self, store: &dyn DocumentStore) -> Result<(), Error> {
-        let seen = store.read(DOCUMENT).await?;
-        let mut marks = decode(&seen, self.passed);
+        let document = store.read(DOCUMENT).await?;
+        let mut marks = decode(&document, self.last_pass);
         if marks.remove(&self.holder).is_some() {
             // If another process has just replaced the document, we let the mark expire.
-            store.replace(DOCUMENT, seen.version, &encode(&marks)).await?;
+            store.replace(DOCUMENT, document.version, &encode(&marks)).await?;
         }
         Ok(())
     }
 
     /// Records a failed pass, because other processes may also have been unable to write their marks.
     pub(super) fn fail(&mut self) {
-        self.live_at.get_or_insert(self.passed);
+        self.live_at.get_or_insert(self.last_pass);
         self.waiting_since = None;
     }
 
     fn closed(&mut self, marks: &Marks, end: Timestamp, now: Timestamp) -> Closed {
-        self.passed = now;
+        self.last_pass = now;
         let live_at = self.live_at.unwrap_or(now).min(now).as_unix();
         let live = marks.values().filter(|mark| mark.until >= live_at);
         let complete = live.map(|mark| Timestamp::from_unix(mark.complete)).min().unwrap_or(now);
@@ -134,10 +134,10 @@ impl Progress {
     }
 }
 
-impl OwnMark {
+impl PendingMark {
     /// Returns all marks, including this mark.
-    fn among(&self, seen: &Document) -> Marks {
-        let mut marks = decode(seen, self.now);
+    fn merge_into(&self, document: &Document) -> Marks {
+        let mut marks = decode(document, self.now);
         marks.insert(self.holder.clone(), self.mark);
         marks
     }
@@ -147,10 +147,11 @@ impl OwnMark {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub(super) async fn write(self, store: &dyn DocumentStore, seen: Document) -> Result<(), Error> {
+    pub(super) async fn write(self, store: &dyn DocumentStore, document: Document) -> Result<(), Error> {
         // The document was just read, so we usually do not need to read it again.
-        if store.replace(DOCUMENT, seen.version, &encode(&self.among(&seen))).await?.is_none() {
-            change_document(store, DOCUMENT, |seen| Ok(((), Some(encode(&self.among(&seen?)))))).await?;
+        if store.replace(DOCUMENT, document.version, &encode(&self.merge_into(&document))).await?.is_none() {
+            change_document(store, DOCUMENT, |document| Ok(((), Some(encode(&self.merge_into(&document?))))))
+                .await?;
         }
         Ok(())
     }
@@ -161,7 +162,7 @@ impl OwnMark {
 fn decode(document: &Document, now: Timestamp) -> Marks {
     let mut marks: Marks = serde_json::from_slice(&document.content).unwrap_or_default();
     // A mark that expires later must be due to a store clock that was ahead.
-    let kept = now.minus(REMOVED_AFTER).as_unix()..now.plus(AHEAD).as_unix();
+    let kept = now.minus(MARK_RETENTION).as_unix()..now.plus(MAX_CLOCK_SKEW).as_unix();
     marks.retain(|_, mark| kept.contains(&mark.until));
     while marks.len() >= MAX_MARKS {
         let oldest = marks.iter().min_by_key(|(_, mark)| mark.until).map(|(holder, _)| holder.clone());
@@ -171,7 +172,7 @@ fn decode(document: &Document, now: Timestamp) -> Marks {
 }
 
 fn encode(marks: &Marks) -> Vec<u8> {
-    serde_json::to_vec(marks).expect("keys are texts")
+    serde_json::to_vec(marks).expect("keys are strings")
 }
 
 #[cfg(test)]
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_wait_for_a_live_process_that_holds_hits_and_not_for_one_that_has_ended() {
+    fn buckets_wait_for_live_processes_with_unsent_hits_but_not_for_stopped_ones() {
         let mut progress = Progress::new(String::new(), 10 * SECOND);
         assert_eq!(closed(&mut progress, &[(100, 100), (95, 95)], 100), (85, 95));
         assert_eq!(closed(&mut progress, &[(110, 110), (105, 80)], 110), (80, 80));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_outage_buckets_wait_for_all_processes_that_were_live_before() {
+    fn after_an_outage_buckets_wait_for_previously_live_processes() {
         let mut progress = Progress::new(String::new(), 10 * SECOND);
         assert_eq!(closed(&mut progress, &[(100, 100), (95, 95)], 100), (85, 95));
         progress.fail();
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wait_is_longer_than_a_minute() {
+    fn the_wait_is_limited_to_a_minute() {
         let mut progress = Progress::new(String::new(), 10 * SECOND);
         progress.fail();
         for second in [700, 710, 759] {
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_ended_processes_and_of_clocks_that_were_ahead_are_removed() {
+    fn expired_marks_and_marks_from_the_future_are_removed() {
         let kept = |until: u64| {
             let marks = Marks::from([("a".to_owned(), Mark { complete: 0, until })]);
             let mut document = Document::default();

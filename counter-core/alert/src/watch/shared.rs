@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use counter_core::internal::tell;
+use counter_core::internal::emit;
 use counter_core::{Error, ErrorKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::history::{Arrival, HISTORY, HistoryEntry};
+use super::history::{Arrival, HistoryEntry, MAX_HISTORY};
 use super::state::{Decision, RuleState};
 use crate::alert::{Alert, AlertKind};
 use crate::message::Message;
@@ -41,14 +41,14 @@ pub(crate) struct Outgoing {
 pub(crate) const DOCUMENT: &str = "alerts";
 
 /// The time in seconds for which a claim is valid.
-const CLAIM: u64 = 60;
+const CLAIM_TTL: u64 = 60;
 
 /// The initial and the maximum retry delay, in seconds.
-const PAUSE: u64 = 10;
-const LONGEST: u64 = 600;
+const MIN_RETRY_DELAY: u64 = 10;
+const MAX_RETRY_DELAY: u64 = 600;
 
 /// The maximum number of messages in the outbox.
-const OUTBOX: usize = 1000;
+const MAX_OUTBOX: usize = 1000;
 
 impl Shared {
     pub(crate) fn decode(content: &[u8]) -> Result<Self, Error> {
@@ -60,7 +60,7 @@ impl Shared {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers are finite, and keys are texts")
+        serde_json::to_vec(self).expect("numbers are finite, and keys are strings")
     }
 
     /// Records a rule decision. This will be sent, or withheld if the rule is silenced.
@@ -72,7 +72,7 @@ impl Shared {
         if !state.is_withheld {
             state.is_told_raised = alert.kind == AlertKind::Raised;
         }
-        self.note(HistoryEntry { alert: alert.clone(), at: now.as_unix(), arrival, buckets });
+        self.record(HistoryEntry { alert: alert.clone(), at: now.as_unix(), arrival, buckets });
         if arrival == Arrival::Waiting {
             self.push(Message::Alert(alert));
         }
@@ -99,7 +99,7 @@ impl Shared {
             state.is_told_raised = is_raised;
             self.history.retain(|entry| entry.alert.id != alert.id);
             let (at, arrival) = (now.as_unix(), Arrival::Waiting);
-            self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
+            self.record(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
             self.push(Message::Alert(alert));
         }
     }
@@ -115,30 +115,30 @@ impl Shared {
         }
         let (alert, at) = (Alert::test(now), now.as_unix());
         let (arrival, buckets) = (Arrival::Waiting, Vec::new());
-        self.note(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
+        self.record(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
         self.push(Message::Alert(alert.clone()));
         alert
     }
 
     /// Adds a message to the history, and removes the oldest message if the history is full.
-    fn note(&mut self, entry: HistoryEntry) {
+    fn record(&mut self, entry: HistoryEntry) {
         self.history.push_back(entry);
-        self.history.drain(..self.history.len().saturating_sub(HISTORY));
+        self.history.drain(..self.history.len().saturating_sub(MAX_HISTORY));
     }
 
     /// Adds a message to the outbox. If the outbox is full, this drops the oldest message.
     pub(crate) fn push(&mut self, message: Message) {
         self.outbox.push(Outgoing { message, holder: String::new(), until: 0, failures: 0 });
-        if self.outbox.len() > OUTBOX {
+        if self.outbox.len() > MAX_OUTBOX {
             let lost = self.outbox.remove(0).message;
-            tell(|| {
-                tracing::error!(lost = lost.title(), "no receiver takes messages, and there is no more room");
+            emit(|| {
+                tracing::error!(lost = lost.title(), "outbox is full, dropping the oldest message");
             });
-            self.arrive(lost.id(), Arrival::Lost);
+            self.set_arrival(lost.id(), Arrival::Lost);
         }
     }
 
-    fn arrive(&mut self, id: &str, arrival: Arrival) {
+    fn set_arrival(&mut self, id: &str, arrival: Arrival) {
         let entry = self.history.iter_mut().rev().find(|entry| entry.alert.id == id);
         if let Some(entry) = entry {
             entry.arrival = arrival;
@@ -160,10 +160,12 @@ impl Shared {
         let now = now.as_unix();
         // A longer claim must be due to a clock that was ahead.
         let is_free = |outgoing: &&mut Outgoing| {
-            outgoing.holder == holder || outgoing.until <= now || outgoing.until > now.saturating_add(LONGEST)
+            outgoing.holder == holder
+                || outgoing.until <= now
+                || outgoing.until > now.saturating_add(MAX_RETRY_DELAY)
         };
         let free = self.outbox.iter_mut().filter(is_free).map(|outgoing| {
-            (outgoing.holder, outgoing.until) = (holder.to_owned(), now.saturating_add(CLAIM));
+            (outgoing.holder, outgoing.until) = (holder.to_owned(), now.saturating_add(CLAIM_TTL));
             outgoing.message.clone()
         });
         free.collect()
@@ -171,23 +173,23 @@ impl Shared {
 
     /// Removes delivered messages. The remaining messages of this watch can be retried by any watch when the
     /// delay is over.
-    pub(crate) fn settle(&mut self, holder: &str, arrived: &[String], now: Timestamp) {
+    pub(crate) fn finish(&mut self, holder: &str, arrived: &[String], now: Timestamp) {
         for id in arrived {
-            self.arrive(id, Arrival::Arrived(now.as_unix()));
+            self.set_arrival(id, Arrival::Arrived(now.as_unix()));
         }
         self.outbox.retain(|outgoing| !arrived.iter().any(|id| id == outgoing.message.id()));
         for outgoing in self.outbox.iter_mut().filter(|outgoing| outgoing.holder == holder) {
             outgoing.failures = outgoing.failures.saturating_add(1);
             outgoing.holder.clear();
-            outgoing.until = now.as_unix().saturating_add(pause(outgoing.failures));
+            outgoing.until = now.as_unix().saturating_add(retry_delay(outgoing.failures));
         }
     }
 }
 
 /// Returns the retry delay in seconds for this number of failures.
-pub(crate) fn pause(failures: u32) -> u64 {
+pub(crate) fn retry_delay(failures: u32) -> u64 {
     let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
-    doubled.saturating_mul(PAUSE).min(LONGEST)
+    doubled.saturating_mul(MIN_RETRY_DELAY).min(MAX_RETRY_DELAY)
 }
 
 #[cfg(test)]
@@ -204,20 +206,20 @@ mod tests {
         /// The duration in minutes; 0 ends the silence.
         Silence(u64),
         /// The time in minutes for which we do not run a watch.
-        Nothing(u64),
+        Idle(u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             4 => prop::option::of(0..20_u64).prop_map(Step::Bucket),
             1 => (0..10_u64).prop_map(Step::Silence),
-            1 => (1..5_u64).prop_map(Step::Nothing),
+            1 => (1..5_u64).prop_map(Step::Idle),
         ]
     }
 
     proptest! {
         #[test]
-        fn nothing_is_told_of_a_silenced_rule_and_receivers_know_how_it_is_when_the_silence_ends(
+        fn silenced_rules_send_no_messages_and_update_receivers_when_the_silence_ends(
             steps in prop::collection::vec(step(), 0..200),
             raise_after in 1..3_u32,
         ) {
@@ -227,7 +229,7 @@ mod tests {
             let (mut ids, mut is_known_raised) = (Vec::new(), false);
             for step in steps {
                 match step {
-                    Step::Nothing(minutes) => {
+                    Step::Idle(minutes) => {
                         now = now.plus(60 * minutes);
                         continue;
                     }
@@ -245,18 +247,18 @@ mod tests {
                         shared.end_silences(now);
                         let state = shared.rules.entry("busy".to_owned()).or_default();
                         let verdict = rule.condition.judge(|_| hits);
-                        if let Some(decision) = state.see(&rule, now.minus(60), verdict) {
+                        if let Some(decision) = state.apply(&rule, now.minus(60), verdict) {
                             shared.decide(decision, now);
                         }
                     }
                 }
-                let told = shared.claim("receiver", now);
-                prop_assert!(told.is_empty() || until <= now.as_unix());
-                shared.settle("receiver", &told.iter().map(|message| message.id().to_owned()).collect::<Vec<_>>(), now);
-                for message in told {
-                    let Message::Alert(alert) = message else { panic!("there are no reports") };
+                let sent = shared.claim("receiver", now);
+                prop_assert!(sent.is_empty() || until <= now.as_unix());
+                shared.finish("receiver", &sent.iter().map(|message| message.id().to_owned()).collect::<Vec<_>>(), now);
+                for message in sent {
+                    let Message::Alert(alert) = message else { panic!("unexpected report") };
                     prop_assert!(!ids.contains(&alert.id));
-                    prop_assert!(alert.kind == AlertKind::Raised || is_known_raised, "nobody knew of it");
+                    prop_assert!(alert.kind == AlertKind::Raised || is_known_raised, "resolved without being raised");
                     is_known_raised = alert.kind == AlertKind::Raised;
                     ids.push(alert.id);
                 }
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_that_a_clock_far_ahead_began_is_none() {
+    fn a_silence_set_by_a_clock_far_in_the_future_is_ignored() {
         let mut shared = Shared::default();
         shared.rules.entry("busy".to_owned()).or_default().silenced = Some(u64::MAX);
         shared.end_silences(Timestamp::from_unix(6000));
@@ -279,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn the_history_and_what_is_on_its_way_are_bounded_and_what_was_lost_is_told() {
+    fn history_and_outbox_are_bounded_and_dropped_messages_are_recorded() {
         let (mut shared, now) = (Shared::default(), Timestamp::from_unix(6000));
-        for number in 0..OUTBOX + 20 {
+        for number in 0..MAX_OUTBOX + 20 {
             let mut alert = Alert::test(now);
             (alert.kind, alert.id) = (AlertKind::Raised, number.to_string());
             shared.decide(Decision { alert, buckets: Vec::new() }, now);
         }
-        assert_eq!((shared.outbox.len(), shared.history.len()), (OUTBOX, HISTORY));
+        assert_eq!((shared.outbox.len(), shared.history.len()), (MAX_OUTBOX, MAX_HISTORY));
         assert_eq!(shared.history.front().map(|entry| &*entry.alert.id), Some("520"));
         shared.history.push_front(HistoryEntry {
             alert: Alert { id: shared.outbox[0].message.id().to_owned(), ..Alert::test(now) },
@@ -297,6 +299,6 @@ mod tests {
         shared.push(Message::Alert(Alert::test(now)));
         assert_eq!(shared.history[0].arrival, Arrival::Lost);
         let test = shared.test(now).id;
-        assert_eq!(shared.test(now).id, test, "one is on its way");
+        assert_eq!(shared.test(now).id, test, "a test is pending");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use counter_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::history::{EXPLAINED, Explanation};
+use super::history::{Explanation, MAX_EXPLANATIONS};
 use crate::alert::{Alert, AlertKind};
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::Verdict;
@@ -60,31 +60,31 @@ pub(crate) struct Decision {
     pub(crate) buckets: Vec<Explanation>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
 /// The maximum duration of a silence.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(30 * 86_400);
 
 /// The maximum time in seconds by which a clock may be ahead. A larger difference must be due to a wrong
 /// clock.
-pub(crate) const AHEAD: u64 = 86_400;
+pub(crate) const MAX_CLOCK_SKEW: u64 = 86_400;
 
 /// The time in seconds to keep the state of a rule that is not evaluated.
-const FORGOTTEN: u64 = 7 * 86_400;
+const UNUSED_RULE_TTL: u64 = 7 * 86_400;
 
 /// The number of non-empty buckets used to learn label values. During this time, values are not reported as
 /// new.
-const LEARNING: u32 = 24;
+const LEARNING_BUCKETS: u32 = 24;
 
 /// The maximum number of label values to remember.
-const KNOWN: usize = 1000;
+const MAX_KNOWN_VALUES: usize = 1000;
 
 impl RuleState {
     /// Applies the verdict on the bucket with this start. Returns a decision if this changes the alert.
-    pub(crate) fn see(
+    pub(crate) fn apply(
         &mut self,
         rule: &AlertRule,
         start: Timestamp,
@@ -105,7 +105,7 @@ impl RuleState {
         };
         self.seen.retain(|seen| seen.is_met == verdict.is_met);
         self.seen.push(Explanation::of(start, verdict.clone()));
-        self.seen.drain(..self.seen.len().saturating_sub(EXPLAINED.min(row as usize)));
+        self.seen.drain(..self.seen.len().saturating_sub(MAX_EXPLANATIONS.min(row as usize)));
         let is_paused = self.number > 0 && end < self.last.saturating_add(rule.pause.as_secs());
         match self.raised {
             None if self.met >= rule.raise_after && !is_paused => {
@@ -122,14 +122,14 @@ impl RuleState {
     }
 
     /// Returns `true` if the rule was removed, i.e. was not evaluated for 7 days and is not silenced.
-    pub(crate) fn is_forgotten(&self, now: Timestamp) -> bool {
-        self.judged < now.minus(FORGOTTEN).as_unix() && !self.is_silenced(now)
+    pub(crate) fn is_unused(&self, now: Timestamp) -> bool {
+        self.judged < now.minus(UNUSED_RULE_TTL).as_unix() && !self.is_silenced(now)
     }
 
     /// Returns `true` if the rule is silenced at this time.
     pub(crate) fn is_silenced(&self, now: Timestamp) -> bool {
         // A longer silence must come from a clock that was ahead.
-        let longest = now.plus(SILENCE.as_secs() + AHEAD).as_unix();
+        let longest = now.plus(MAX_SILENCE.as_secs() + MAX_CLOCK_SKEW).as_unix();
         self.silenced.is_some_and(|until| until > now.as_unix() && until <= longest)
     }
 
@@ -158,19 +158,19 @@ impl RuleState {
 
     /// Learns the most frequent label values in a bucket. The verdict is met if a value is new, and contains
     /// the most frequent new value.
-    pub(crate) fn learn(&mut self, start: Timestamp, values: &[(String, u64)], least: u64) -> Verdict {
-        let is_new = |(value, hits): &&(String, u64)| *hits >= least && !self.known.contains_key(value);
-        let new = values.iter().find(is_new).filter(|_| self.learnt >= LEARNING).cloned();
+    pub(crate) fn learn(&mut self, start: Timestamp, values: &[(String, u64)], min_count: u64) -> Verdict {
+        let is_new = |(value, hits): &&(String, u64)| *hits >= min_count && !self.known.contains_key(value);
+        let new = values.iter().find(is_new).filter(|_| self.learnt >= LEARNING_BUCKETS).cloned();
         self.learnt = self.learnt.saturating_add((!values.is_empty()).into());
-        let frequent = values.iter().filter(|(_, hits)| *hits >= least);
+        let frequent = values.iter().filter(|(_, hits)| *hits >= min_count);
         self.known.extend(frequent.map(|(value, _)| (value.clone(), start.as_unix())));
-        while self.known.len() > KNOWN {
+        while self.known.len() > MAX_KNOWN_VALUES {
             let oldest = self.known.iter().min_by_key(|(_, last)| **last).map(|(value, _)| value.clone());
             self.known.remove(&oldest.unwrap_or_default());
         }
         let hits = new.as_ref().map_or(0, |(_, hits)| *hits);
         let label = new.map(|(value, _)| value);
-        let verdict = Verdict::new(label.is_some(), hits as f64, least as f64);
+        let verdict = Verdict::new(label.is_some(), hits as f64, min_count as f64);
         Verdict { label, ..verdict }
     }
 }
@@ -188,35 +188,35 @@ mod tests {
     }
 
     /// Returns the decisions for buckets with these hits. `None` is a bucket that can't be read.
-    fn told(rule: &AlertRule, hits: &[Option<u64>]) -> Vec<(usize, AlertKind)> {
+    fn decisions(rule: &AlertRule, hits: &[Option<u64>]) -> Vec<(usize, AlertKind)> {
         let mut state = RuleState::default();
-        let see = |(minute, hits): (usize, &Option<u64>)| {
+        let apply = |(minute, hits): (usize, &Option<u64>)| {
             let verdict = rule.condition.judge(|_| *hits);
-            let decision = state.see(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
+            let decision = state.apply(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
             Some((minute, decision.alert.kind))
         };
-        hits.iter().enumerate().filter_map(see).collect()
+        hits.iter().enumerate().filter_map(apply).collect()
     }
 
     #[test]
-    fn it_is_raised_after_so_many_buckets_in_a_row_and_resolved_after_so_many() {
+    fn alerts_are_raised_and_resolved_after_consecutive_buckets() {
         use AlertKind::{Raised, Resolved};
         let (low, high, unknown) = (Some(10), Some(11), None);
-        assert_eq!(told(&rule(), &[low, high, high, low]), [(1, Raised), (3, Resolved)]);
+        assert_eq!(decisions(&rule(), &[low, high, high, low]), [(1, Raised), (3, Resolved)]);
         let slow = rule().raise_after(3).resolve_after(2);
-        assert_eq!(told(&slow, &[high, high, low, high, high, high]), [(5, Raised)]);
+        assert_eq!(decisions(&slow, &[high, high, low, high, high, high]), [(5, Raised)]);
         // An unknown bucket should not raise or resolve the alert, and should not restart the run.
-        assert_eq!(told(&slow, &[high, unknown, high, unknown, high]), [(4, Raised)]);
+        assert_eq!(decisions(&slow, &[high, unknown, high, unknown, high]), [(4, Raised)]);
         let hits = [high, high, high, low, unknown, high, low, unknown, low];
-        assert_eq!(told(&slow, &hits), [(2, Raised), (8, Resolved)]);
+        assert_eq!(decisions(&slow, &hits), [(2, Raised), (8, Resolved)]);
     }
 
     #[test]
-    fn it_keeps_the_buckets_that_can_decide_and_the_last_in_any_case() {
+    fn deciding_buckets_and_the_latest_bucket_are_retained() {
         let (rule, mut state) = (rule().raise_after(3).resolve_after(2), RuleState::default());
         let kept = [0, 0, 11, 11, 11, 11, 0, 0, 0].map(|hits| {
             let verdict = rule.condition.judge(|_| Some(hits));
-            state.see(&rule, Timestamp::from_unix(state.judged.max(60)), verdict);
+            state.apply(&rule, Timestamp::from_unix(state.judged.max(60)), verdict);
             assert_eq!(
                 state.seen.last().map(|last| (last.start + 60, last.value)),
                 Some((state.judged, hits as f64))
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_an_older_version_wrote_is_read() {
+    fn the_state_of_older_versions_can_be_read() {
         let written = r#"{
             "judged": 120, "met": 0, "unmet": 2, "raised": null, "last": 0, "number": 0,
             "seen": [
@@ -239,7 +239,7 @@ mod tests {
         let mut state: RuleState = serde_json::from_str(written).expect("a state");
         assert_eq!((state.judged, state.unmet, state.seen.len()), (120, 2, 2));
         let (rule, verdict) = (rule(), rule().condition.judge(|_| Some(3)));
-        assert!(state.see(&rule, Timestamp::from_unix(120), verdict).is_none());
+        assert!(state.apply(&rule, Timestamp::from_unix(120), verdict).is_none());
         assert_eq!(state.seen.iter().map(|of| of.value).collect::<Vec<_>>(), [3.0]);
         let quiet = serde_json::to_string(&state).expect("finite numbers");
         // Older versions need these fields.
@@ -250,18 +250,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_raised_again_within_its_pause() {
+    fn an_alert_is_not_raised_again_during_the_pause() {
         use AlertKind::{Raised, Resolved};
         let rule = rule().pause(Duration::from_secs(300));
         let hits = [11, 0, 11, 0, 11, 11, 11].map(Some);
-        assert_eq!(told(&rule, &hits), [(0, Raised), (1, Resolved), (5, Raised)]);
+        assert_eq!(decisions(&rule, &hits), [(0, Raised), (1, Resolved), (5, Raised)]);
         let always = rule.clone().pause(Duration::MAX);
-        assert_eq!(told(&always, &hits), [(0, Raised), (1, Resolved)]);
+        assert_eq!(decisions(&always, &hits), [(0, Raised), (1, Resolved)]);
     }
 
     proptest! {
         #[test]
-        fn raised_and_resolved_take_turns_and_each_has_an_id_of_its_own(
+        fn raised_and_resolved_alternate_with_unique_ids(
             hits in prop::collection::vec(prop::option::of(0..20_u64), 0..200),
             raise_after in 0..4_u32,
             resolve_after in 0..4_u32,
@@ -270,7 +270,7 @@ mod tests {
             let (mut state, mut ids, mut last) = (RuleState::default(), Vec::new(), AlertKind::Resolved);
             for (minute, hits) in hits.into_iter().enumerate() {
                 let verdict = rule.condition.judge(|_| hits);
-                if let Some(decision) = state.see(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
+                if let Some(decision) = state.apply(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
                     let Decision { alert, buckets } = decision;
                     let after = if alert.kind == AlertKind::Raised { raise_after } else { resolve_after };
                     prop_assert_eq!(buckets.len(), after.max(1) as usize);

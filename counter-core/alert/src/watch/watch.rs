@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use counter_core::document::{Document, DocumentStore};
-use counter_core::internal::{Passes, tell, until};
+use counter_core::internal::{Passes, emit, until};
 use counter_core::visits::{Stats, WriterId};
 use counter_core::{Error, Timestamp};
 use futures_util::future::BoxFuture;
@@ -41,11 +41,11 @@ pub struct Watch {
     /// The watch name, used in claims.
     holder: String,
     /// The states and messages of process rules.
-    own: Arc<Mutex<Shared>>,
+    local: Arc<Mutex<Shared>>,
     expectations: Expectations,
     progress: Progress,
     /// The latest known version of the shared state.
-    known: Option<Seen>,
+    cached: Option<Snapshot>,
 }
 
 /// The watch settings.
@@ -63,7 +63,7 @@ pub(super) struct Settings {
 
 /// A version of the state shared by all watches.
 #[derive(Clone)]
-struct Seen {
+struct Snapshot {
     version: u64,
     now: Option<Timestamp>,
     shared: Arc<Shared>,
@@ -82,13 +82,13 @@ pub struct Checked {
 }
 
 /// The time in seconds to wait when a report fails.
-const AGAIN: u64 = 300;
+const REPORT_RETRY_DELAY: u64 = 300;
 
 /// The shutdown timeout.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in seconds to keep the state of a report that is not created by any watch.
-const FORGOTTEN: u64 = 30 * 86_400;
+const UNUSED_REPORT_TTL: u64 = 30 * 86_400;
 
 impl Watch {
     /// The default time to wait after the end of a bucket, because hits may still be in flight.
@@ -107,18 +107,18 @@ impl Watch {
             lateness,
             reporting: Passes::of("the reports"),
             no_report_before: Timestamp::MIN,
-            own: Arc::default(),
+            local: Arc::default(),
             expectations: Expectations::new(holidays),
             progress: Progress::new(holder.clone(), interval),
             holder,
-            known: None,
+            cached: None,
         }
     }
 
     /// Returns a handle to the rules of this watch and to their state.
     #[must_use]
     pub fn alerts(&self) -> Alerts {
-        Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules), Arc::clone(&self.own))
+        Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules), Arc::clone(&self.local))
     }
 
     /// Evaluates all buckets that closed since the previous pass of any watch, and delivers messages.
@@ -143,63 +143,63 @@ impl Watch {
     async fn check(&mut self, now: Timestamp) -> Result<Checked, Error> {
         let store = Arc::clone(&self.store);
         // We read both in a single round trip.
-        let (mut seen, marks) = join(self.read(), store.read(progress::DOCUMENT)).await;
-        if let Ok(seen) = &seen {
-            self.take_silences(&seen.shared, now);
+        let (mut snapshot, marks) = join(self.read(), store.read(progress::DOCUMENT)).await;
+        if let Ok(snapshot) = &snapshot {
+            self.copy_silences(&snapshot.shared, now);
         }
         let mut checked = self.check_process(now).await;
         if checked != Checked::default() {
             // This may have taken a while, so we need to read again.
-            seen = self.read().await;
+            snapshot = self.read().await;
         }
-        let (seen, marks) = (seen?, marks?);
-        let (now, held_for) = (seen.now.map_or(now, |of_store| of_store.min(now)), self.held_for(now));
+        let (snapshot, marks) = (snapshot?, marks?);
+        let (now, held_for) = (snapshot.now.map_or(now, |of_store| of_store.min(now)), self.held_for(now));
         let end = now.minus(self.lateness.as_secs());
         let (mark, closed) = self.progress.mark(&marks, now.minus(held_for), end, now);
-        let mut shared = Shared::clone(&seen.shared);
+        let mut shared = Shared::clone(&snapshot.shared);
         shared.end_silences(now);
         let judged = self.judge(&mut shared, closed, now);
         let (judged, ()) = try_join(judged, mark.write(&*store, marks)).await?;
         // Reports also need to wait for hits.
         self.report(&mut shared, closed.end.plus(self.lateness.as_secs())).await;
         let claimed = shared.claim(&self.holder, now);
-        if shared == *seen.shared {
+        if shared == *snapshot.shared {
             return Ok(checked);
         }
-        let Some(version) = store.replace(DOCUMENT, seen.version, &shared.encode()).await? else {
+        let Some(version) = store.replace(DOCUMENT, snapshot.version, &shared.encode()).await? else {
             // If we get here, another watch was faster and has already done the work.
             return Ok(checked);
         };
         checked.judged = judged;
         if claimed.is_empty() {
-            self.known = Some(Seen { version, now: None, shared: Arc::new(shared) });
+            self.cached = Some(Snapshot { version, now: None, shared: Arc::new(shared) });
             return Ok(checked);
         }
         let arrived = delivered(&*self.deliver, &claimed).await;
         checked.count(&claimed, &arrived);
-        shared.settle(&self.holder, &arrived, now);
+        shared.finish(&self.holder, &arrived, now);
         match store.replace(DOCUMENT, version, &shared.encode()).await? {
-            Some(version) => self.known = Some(Seen { version, now: None, shared: Arc::new(shared) }),
+            Some(version) => self.cached = Some(Snapshot { version, now: None, shared: Arc::new(shared) }),
             // Another watch has replaced it in the meantime.
-            None => self.alerts().change(|shared, _| shared.settle(&self.holder, &arrived, now)).await?,
+            None => self.alerts().change(|shared, _| shared.finish(&self.holder, &arrived, now)).await?,
         }
         Ok(checked)
     }
 
     /// Reads the shared state. This can be large with a thousand rules, so we only read it if it has changed.
-    async fn read(&mut self) -> Result<Seen, Error> {
-        let read = match &self.known {
-            Some(known) => self.store.read_newer(DOCUMENT, known.version),
+    async fn read(&mut self) -> Result<Snapshot, Error> {
+        let read = match &self.cached {
+            Some(cached) => self.store.read_newer(DOCUMENT, cached.version),
             None => self.store.read(DOCUMENT),
         };
         let Document { version, content, now, .. } = read.await?;
-        let shared = match &self.known {
-            Some(known) if known.version == version => Arc::clone(&known.shared),
+        let shared = match &self.cached {
+            Some(cached) if cached.version == version => Arc::clone(&cached.shared),
             _ => Arc::new(Shared::decode(&content)?),
         };
-        let seen = Seen { version, now, shared };
-        self.known = Some(seen.clone());
-        Ok(seen)
+        let snapshot = Snapshot { version, now, shared };
+        self.cached = Some(snapshot.clone());
+        Ok(snapshot)
     }
 
     /// Runs a pass at every interval until `shutdown` completes.
@@ -210,16 +210,16 @@ impl Watch {
     /// # Cancel safety
     /// See [`check_once`](Self::check_once).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        until(shutdown, self.check_for_ever()).await;
+        until(shutdown, self.check_forever()).await;
         // Otherwise, other watches would have to wait until our mark expires.
         _ = timeout(LEAVE_TIMEOUT, self.progress.leave(&*self.store)).await;
     }
 
-    fn check_for_ever(&mut self) -> BoxFuture<'_, ()> {
-        Passes::of("the watch over alerts").repeat(self.interval, self, |watch| {
+    fn check_forever(&mut self) -> BoxFuture<'_, ()> {
+        Passes::of("the alert watch").repeat(self.interval, self, |watch| {
             Box::pin(async move {
                 let checked = watch.check_once(Timestamp::now()).await?;
-                tell(|| tracing::debug!(checked.judged, checked.delivered, "watched"));
+                emit(|| tracing::debug!(checked.judged, checked.delivered, "alert pass finished"));
                 Ok(())
             })
         })
@@ -228,49 +228,49 @@ impl Watch {
     /// Evaluates process rules and delivers their messages, without using the store.
     async fn check_process(&mut self, now: Timestamp) -> Checked {
         let mut checked = Checked::default();
-        let claimed = self.judge_process(now);
+        let claimed = self.evaluate_process(now);
         if !claimed.is_empty() {
             let arrived = delivered(&*self.deliver, &claimed).await;
             checked.count(&claimed, &arrived);
-            self.own().settle(&self.holder, &arrived, now);
+            self.local().finish(&self.holder, &arrived, now);
         }
         checked
     }
 
     /// Evaluates process rules, and returns the messages to deliver.
-    fn judge_process(&self, now: Timestamp) -> Vec<Message> {
-        let mut own = self.own();
-        own.end_silences(now);
+    fn evaluate_process(&self, now: Timestamp) -> Vec<Message> {
+        let mut local = self.local();
+        local.end_silences(now);
         for rule in &*self.rules {
             let Some(condition) = rule.local() else { continue };
-            let state = own.rules.entry(rule.name.clone()).or_default();
-            if let Some(mut decision) = state.see(rule, now, condition.judge(&self.stats)) {
+            let state = local.rules.entry(rule.name.clone()).or_default();
+            if let Some(mut decision) = state.apply(rule, now, condition.judge(&self.stats)) {
                 // Processes report alerts independently, so we need a unique id.
                 decision.alert.id = format!("{}:{}", decision.alert.id, self.holder);
                 state.decision = Some(decision.clone());
-                own.decide(decision, now);
+                local.decide(decision, now);
             }
         }
-        own.claim(&self.holder, now)
+        local.claim(&self.holder, now)
     }
 
     /// Copies the silences of process rules from the document, so that we can apply them even if the store is
     /// unavailable.
-    fn take_silences(&self, shared: &Shared, now: Timestamp) {
-        let mut own = self.own();
+    fn copy_silences(&self, shared: &Shared, now: Timestamp) {
+        let mut local = self.local();
         for rule in self.rules.iter().filter(|rule| rule.local().is_some()) {
             let silenced = shared.rules.get(&rule.name).and_then(|state| state.silenced);
-            let state = own.rules.entry(rule.name.clone()).or_default();
+            let state = local.rules.entry(rule.name.clone()).or_default();
             if silenced.is_some() {
                 state.silenced = silenced;
             } else if state.silenced.is_some() {
-                own.end_silence(&rule.name, now);
+                local.end_silence(&rule.name, now);
             }
         }
     }
 
-    fn own(&self) -> MutexGuard<'_, Shared> {
-        self.own.lock().expect("nothing panics under this lock")
+    fn local(&self) -> MutexGuard<'_, Shared> {
+        self.local.lock().expect("the lock is never poisoned")
     }
 
     /// Returns the age in seconds of the oldest bucket with unsent hits in this process.
@@ -285,13 +285,13 @@ impl Watch {
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();
         // Other program versions may be running at the same time, with rules that we do not have.
         let is_known = |name: &str| self.rules.iter().any(|rule| rule.name == name);
-        shared.rules.retain(|name, state| is_known(name) || !state.is_forgotten(now));
+        shared.rules.retain(|name, state| is_known(name) || !state.is_unused(now));
         expectations.complete = closed.complete;
         let state = |rule: &AlertRule| shared.rules.get(&rule.name);
         let mut due: Vec<_> =
             rules.values().filter_map(|rule| Due::of(rule, state(rule), closed.end)).collect();
-        expectations.begin(&self.stats, &due).await?;
-        due.retain(|due| expectations.has_begun(due.rule));
+        expectations.create_missing(&self.stats, &due).await?;
+        due.retain(|due| expectations.is_ready(due.rule));
         let values = Values::read(&self.stats, &due, expectations).await?;
         let mut count = 0;
         for due in &due {
@@ -302,7 +302,7 @@ impl Watch {
                     Condition::Unusual { .. } => expectations.verdict(due.rule, start),
                     _ => values.verdict(due.rule, start, state),
                 };
-                decisions.extend(state.see(due.rule, start, verdict));
+                decisions.extend(state.apply(due.rule, start, verdict));
                 count += 1;
             }
             decisions.into_iter().for_each(|decision| shared.decide(decision, now));
@@ -313,7 +313,7 @@ impl Watch {
     /// Creates reports for days and weeks that have ended.
     async fn report(&mut self, shared: &mut Shared, now: Timestamp) {
         let is_known = |name: &str| self.reports.iter().any(|schedule| schedule.name() == name);
-        shared.reports.retain(|name, end| is_known(name) || now.minus(FORGOTTEN).as_unix() < *end);
+        shared.reports.retain(|name, end| is_known(name) || now.minus(UNUSED_REPORT_TTL).as_unix() < *end);
         if now < self.no_report_before {
             return;
         }
@@ -333,7 +333,7 @@ impl Watch {
                     shared.reports.insert(schedule.name().to_owned(), end);
                     shared.push(Message::Report(report));
                 }
-                None => self.no_report_before = now.plus(AGAIN),
+                None => self.no_report_before = now.plus(REPORT_RETRY_DELAY),
             }
         }
     }

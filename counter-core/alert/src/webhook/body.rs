@@ -20,7 +20,7 @@ pub enum WebhookBody {
 }
 
 /// The maximum length of a Discord message, in characters.
-const DISCORD: usize = 2000;
+const MAX_DISCORD_CHARS: usize = 2000;
 
 impl WebhookBody {
     /// Returns the content type and the body.
@@ -42,7 +42,7 @@ impl WebhookBody {
                 json(json!({ "text": code(&text) }))
             }
             Self::Discord => {
-                let text: String = message.to_string().chars().take(DISCORD - 10).collect();
+                let text: String = message.to_string().chars().take(MAX_DISCORD_CHARS - 10).collect();
                 json(json!({ "content": code(&text), "allowed_mentions": { "parse": [] } }))
             }
         }

@@ -32,7 +32,7 @@ mod tests {
 
     /// The expected signature is the output of `openssl dgst -sha256 -hmac`.
     #[test]
-    fn a_signature_is_over_the_id_the_time_and_the_body() {
+    fn a_signature_covers_id_timestamp_and_body() {
         let secret = Secret::parse("whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz").expect("24 bytes");
         let signature = secret.sign("a:1", 1_700_000_000, b"{}");
         assert_eq!(signature, "v1,aEjxrZlOQLwmVcO+idVnG4umQKqw5IjFPF22G3PtawU=");
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_short_or_no_base64_is_none() {
+    fn short_or_invalid_secrets_are_rejected() {
         for text in [
             "",
             "whsec_",

@@ -55,7 +55,7 @@ pub enum WebhookError {
 #[derive(Debug)]
 enum Failure {
     Status(http::StatusCode),
-    Late(Duration),
+    TimedOut(Duration),
     Unreachable(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -153,9 +153,9 @@ impl Webhook {
     }
 
     async fn send(&self, message: &Message) -> Result<(), Failure> {
-        let answer = timeout(self.timeout, self.client.request(self.request(message))).await;
-        let answer = answer.map_err(|_| Failure::Late(self.timeout))?;
-        let status = answer.map_err(|error| Failure::Unreachable(error.into()))?.status();
+        let response = timeout(self.timeout, self.client.request(self.request(message))).await;
+        let response = response.map_err(|_| Failure::TimedOut(self.timeout))?;
+        let status = response.map_err(|error| Failure::Unreachable(error.into()))?.status();
         if status.is_success() { Ok(()) } else { Err(Failure::Status(status)) }
     }
 }
@@ -200,7 +200,9 @@ fn connector(is_tls: bool) -> Result<HttpsConnector<HttpConnector>, WebhookError
         true => builder.with_provider_and_native_roots(provider).map_err(WebhookError::Certificates)?,
         false => {
             let config = ClientConfig::builder_with_provider(provider.into());
-            let config = config.with_safe_default_protocol_versions().expect("those of the provider");
+            let config = config
+                .with_safe_default_protocol_versions()
+                .expect("the provider supports the default protocol versions");
             let config = config.with_root_certificates(RootCertStore::empty());
             builder.with_tls_config(config.with_no_client_auth())
         }
@@ -218,10 +220,10 @@ impl fmt::Debug for Webhook {
 impl fmt::Display for WebhookError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Address => "not an absolute address of http or https",
-            Self::Secret => "not `whsec_` and 24 to 64 bytes in Base64",
-            Self::Header => "not the name and the value of a header",
-            Self::Certificates(_) => "the certificates of the system cannot be read",
+            Self::Address => "not an absolute http or https URL",
+            Self::Secret => "the secret must be `whsec_` followed by 24 to 64 bytes in Base64",
+            Self::Header => "invalid header name or value",
+            Self::Certificates(_) => "failed to read the system certificates",
         })
     }
 }
@@ -238,10 +240,10 @@ impl std::error::Error for WebhookError {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(status) => write!(f, "the receiver answered {status}"),
-            Self::Late(limit) => write!(f, "the receiver did not answer within {limit:?}"),
+            Self::Status(status) => write!(f, "the receiver responded with {status}"),
+            Self::TimedOut(limit) => write!(f, "the receiver did not respond within {limit:?}"),
             Self::Unreachable(error) => {
-                f.write_str("the receiver cannot be reached")?;
+                f.write_str("failed to reach the receiver")?;
                 let mut source = error.source();
                 while let Some(error) = source {
                     write!(f, ": {error}")?;

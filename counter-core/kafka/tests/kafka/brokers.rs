@@ -13,9 +13,9 @@ use crate::random::Random;
 
 /// Returns the path of an example that was built with the tests.
 pub(crate) fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows where it is");
+    let test = std::env::current_exe().expect("path of the test binary");
     // target/debug/deps/kafka-0123456789abcdef
-    test.ancestors().nth(2).expect("a test lies in a folder of its profile").join("examples").join(name)
+    test.ancestors().nth(2).expect("target folder").join("examples").join(name)
 }
 
 /// Brokers in a separate process, which is killed on drop: either three in-memory brokers of librdkafka, or
@@ -50,7 +50,7 @@ impl Brokers {
             .expect("the example `broker` is built");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let mut output = BufReader::new(output).lines();
-        let addresses = output.next().expect("it tells its addresses").expect("UTF-8");
+        let addresses = output.next().expect("the addresses are printed").expect("UTF-8");
         Self { child, control: Some((input, output)), partitions, addresses }
     }
 

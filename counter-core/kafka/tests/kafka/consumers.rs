@@ -9,7 +9,7 @@ use crate::topic::Topic;
 
 /// The totals that a consumer prints on exit.
 #[derive(Debug, serde::Deserialize)]
-pub(crate) struct Account {
+pub(crate) struct Totals {
     pub(crate) read: u64,
     pub(crate) recorded: u64,
     excluded: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Account {
     pub(crate) lost: u64,
 }
 
-impl Account {
+impl Totals {
     pub(crate) fn assert_balanced(&self) {
         let decided = self.recorded + self.excluded + self.unmatched + self.ignored + self.malformed;
         assert_eq!(self.read, decided + self.already_counted, "{self:?}");
@@ -52,10 +52,10 @@ pub(crate) fn start(brokers: &str, store: &str, arguments: &[&str]) -> Process {
 }
 
 /// Waits for a consumer to exit and returns the totals.
-pub(crate) async fn account(mut process: Process) -> Account {
+pub(crate) async fn totals(mut process: Process) -> Totals {
     let status = process.wait(LIMIT).await;
     assert!(status.success(), "{status}\n{process}");
-    let account = process.wait_line(|line| serde_json::from_str::<Account>(line).ok(), LIMIT).await;
-    account.assert_balanced();
-    account
+    let totals = process.wait_line(|line| serde_json::from_str::<Totals>(line).ok(), LIMIT).await;
+    totals.assert_balanced();
+    totals
 }

@@ -10,14 +10,14 @@ use tests::{LIMIT, RedisServer, until};
 use tokio::sync::oneshot;
 
 use crate::brokers::Brokers;
-use crate::consumers::{account, start};
+use crate::consumers::{start, totals};
 use crate::random::Random;
 use crate::topic::Topic;
 
 const PARTITIONS: i32 = 4;
 
 pub(crate) async fn redis(server: &RedisServer) -> RedisStore {
-    RedisStore::connect(&server.url(), Namespace::default()).await.expect("the server is there")
+    RedisStore::connect(&server.url(), Namespace::default()).await.expect("the server is available")
 }
 
 fn topic(brokers: &Brokers, name: &str) -> Topic {
@@ -25,7 +25,7 @@ fn topic(brokers: &Brokers, name: &str) -> Topic {
 }
 
 #[tokio::test]
-async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
+async fn each_record_counts_once_even_if_the_topic_is_read_again() {
     let (mut brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
     let mut topic = topic(&brokers, "of one consumer");
     topic.produce(5000);
@@ -39,7 +39,7 @@ async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
     let rules = concat!(env!("CARGO_TARGET_TMPDIR"), "/rules.json");
     std::fs::write(rules, r#"{"rules":[{"counter":"a","patterns":["/a/{id}"]}]}"#).expect("writable");
     let arguments = ["--group", "g", "--until-end", "--rules", rules];
-    let first = account(start(&brokers.addresses, &server.url(), &arguments)).await;
+    let first = totals(start(&brokers.addresses, &server.url(), &arguments)).await;
     assert_eq!((first.recorded, first.unmatched), (topic.records + 1, 1), "{first:?}");
     assert_eq!((first.malformed, first.lost), (2, 0), "{first:?}");
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
@@ -51,13 +51,13 @@ async fn every_record_counts_once_and_a_second_reading_finds_nothing() {
     topic.produce(100);
     topic.flush();
     brokers.move_leader(&mut Random::storm("of leaders"));
-    let second = account(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
+    let second = totals(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
     assert_eq!((second.recorded, second.already_counted), (100, topic.records + 4 - 100), "{second:?}");
     topic.assert_counted(&redis(&server).await).await;
 }
 
 #[tokio::test]
-async fn a_consumer_that_is_killed_again_and_again_counts_each_record_once() {
+async fn repeated_kills_do_not_lose_or_duplicate_records() {
     let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
     let (mut random, mut topic) = (Random::storm("of kills"), topic(&brokers, "of kills"));
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
@@ -73,15 +73,15 @@ async fn a_consumer_that_is_killed_again_and_again_counts_each_record_once() {
         consumer.kill();
     }
     let last = |group| ["--group", group, "--until-end"];
-    account(start(&brokers.addresses, &server.url(), &last("last"))).await;
+    totals(start(&brokers.addresses, &server.url(), &last("last"))).await;
     topic.assert_counted(&redis(&server).await).await;
-    let second = account(start(&brokers.addresses, &server.url(), &last("second"))).await;
+    let second = totals(start(&brokers.addresses, &server.url(), &last("second"))).await;
     assert_eq!((second.recorded, second.already_counted), (0, topic.records), "{second:?}");
     topic.assert_counted(&redis(&server).await).await;
 }
 
 #[tokio::test]
-async fn a_consumer_of_two_topics_counts_both_and_stops_when_it_is_told_to() {
+async fn two_topics_are_counted_until_shutdown() {
     let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
     brokers.create("more");
     let mut hits = topic(&brokers, "of hits");
@@ -98,25 +98,25 @@ async fn a_consumer_of_two_topics_counts_both_and_stops_when_it_is_told_to() {
     let missing = async || hits.missing(&counters).await + more.counted();
     until("both are counted", LIMIT, async || missing().await == 0).await;
     consumer.terminate();
-    let account = account(consumer).await;
-    assert_eq!((account.recorded, account.already_counted), (1200, 0), "{account:?}");
+    let totals = totals(consumer).await;
+    assert_eq!((totals.recorded, totals.already_counted), (1200, 0), "{totals:?}");
 }
 
 #[tokio::test]
-async fn two_groups_that_both_have_every_partition_count_each_record_once() {
+async fn two_groups_on_one_topic_count_each_record_once() {
     let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
     let mut topic = topic(&brokers, "of two groups");
     topic.produce(50_000);
     topic.flush();
     let url = server.url();
-    let consumer = |group| account(start(&brokers.addresses, &url, &["--group", group, "--until-end"]));
+    let consumer = |group| totals(start(&brokers.addresses, &url, &["--group", group, "--until-end"]));
     let (first, second) = tokio::join!(consumer("a"), consumer("b"));
     assert!(first.read > 0 && second.read > 0, "{first:?} {second:?}");
     topic.assert_counted(&redis(&server).await).await;
 }
 
 #[tokio::test]
-async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
+async fn a_store_outage_loses_no_records() {
     let (brokers, mut server) = (Brokers::start(PARTITIONS), RedisServer::start());
     let mut topic = topic(&brokers, "of an outage");
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
@@ -144,19 +144,19 @@ async fn a_consumer_waits_for_a_store_that_is_away_and_loses_nothing() {
     let counters = Counters::builder(redis(&server).await).build().expect("good settings");
     until("the consumer counts", LIMIT, async || topic.missing(&counters).await == 0).await;
     consumer.terminate();
-    account(consumer).await;
+    totals(consumer).await;
     topic.assert_counted(&redis(&server).await).await;
 }
 
 #[tokio::test]
-async fn a_topic_that_begins_at_its_end_begins_there_for_every_later_consumer() {
+async fn a_topic_is_started_at_its_end_only_once() {
     for before in [50, 0] {
-        begin_at_the_end_of(before).await;
+        start_at_end(before).await;
     }
 }
 
 /// Runs consumers on a topic that has this number of records when the first consumer starts at the end.
-async fn begin_at_the_end_of(before: u64) {
+async fn start_at_end(before: u64) {
     let brokers = Brokers::start(1);
     let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of an end"));
     topic.produce(before);
@@ -177,14 +177,18 @@ async fn begin_at_the_end_of(before: u64) {
             hits.push(recorder.counter("a").hit());
             Decision::Counted(record.timestamp().expect("the brokers stamp records"))
         });
-        consumer.expect("good settings").run(std::future::pending()).await.expect("the brokers are there");
+        consumer
+            .expect("good settings")
+            .run(std::future::pending())
+            .await
+            .expect("the brokers are available");
         assert_eq!(*read.lock().expect("not poisoned"), seen);
     }
     assert_eq!(counters.stats().lifetimes(&["a".parse().expect("a name")]).await.expect("memory"), [10]);
 }
 
 #[tokio::test]
-async fn a_log_that_ends_before_the_position_of_the_store_is_told_and_not_counted() {
+async fn a_truncated_log_is_reported_and_not_counted() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     for (records, is_shorter) in [(30, false), (10, true)] {
         // The second round simulates a topic that was deleted and recreated.
@@ -211,7 +215,7 @@ async fn a_log_that_ends_before_the_position_of_the_store_is_told_and_not_counte
 }
 
 #[tokio::test]
-async fn a_closure_that_panics_makes_a_record_malformed_and_the_next_ones_count() {
+async fn a_panic_in_the_closure_makes_only_that_record_malformed() {
     let brokers = Brokers::start(1);
     let mut topic = Topic::new(&brokers.addresses, 1, Random::storm("of panics"));
     topic.produce(20);
@@ -233,16 +237,16 @@ async fn a_closure_that_panics_makes_a_record_malformed_and_the_next_ones_count(
         sources.statuses().iter().map(|status| status.ledger.records.read).sum::<u64>() == 20
     })
     .await;
-    until("the end is told", LIMIT, async || sources.statuses()[0].end == Some(20)).await;
+    until("the end is reported", LIMIT, async || sources.statuses()[0].end == Some(20)).await;
     stop.send(()).expect("it runs");
-    running.await.expect("no panic").expect("the store is there");
+    running.await.expect("no panic").expect("the store is available");
     let status = &sources.statuses()[0];
     assert_eq!((status.ledger.records.recorded, status.ledger.records.malformed), (19, 1));
     assert_eq!((status.counted, status.lag()), (20, Some(0)));
 }
 
 #[tokio::test]
-async fn settings_on_which_exactness_rests_are_refused() {
+async fn reserved_settings_are_rejected() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let refused = |name: &str, value: &str| {
         let builder = KafkaConsumer::builder("localhost:1", "t", "g").setting(name, value);
@@ -260,7 +264,7 @@ async fn settings_on_which_exactness_rests_are_refused() {
 }
 
 #[tokio::test]
-async fn what_retention_removed_unread_is_lost_and_the_rest_counts() {
+async fn records_removed_by_retention_are_reported_as_lost() {
     let brokers = Brokers::start(1);
     let mut random = Random::storm("of retention");
     let mut topic = Topic::new(&brokers.addresses, 1, random.fork());
@@ -279,7 +283,7 @@ async fn what_retention_removed_unread_is_lost_and_the_rest_counts() {
                 hits.push(recorder.counter("a").hit());
                 Decision::Counted(record.timestamp().expect("the brokers stamp records"))
             });
-        consumer.expect("good settings").run(std::future::pending()).await.expect("the log goes on");
+        consumer.expect("good settings").run(std::future::pending()).await.expect("the log continues");
     }
     let records = counters.sources().statuses()[0].ledger.records;
     assert!(records.lost > 20, "{records:?}");

@@ -62,7 +62,7 @@ fn send(brokers: &Brokers, batch: &[u8]) {
     request.extend(i32::try_from(batch.len()).expect("short").to_be_bytes());
     request.extend_from_slice(batch);
     let is_taken = brokers.addresses.split(',').any(|broker| {
-        let mut stream = TcpStream::connect(broker).expect("the brokers are there");
+        let mut stream = TcpStream::connect(broker).expect("the brokers are available");
         stream.write_all(&i32::try_from(request.len()).expect("short").to_be_bytes()).expect("written");
         stream.write_all(&request).expect("written");
         let mut length = [0; 4];
@@ -87,12 +87,12 @@ async fn read(brokers: &Brokers, counters: &Counters) -> Vec<u64> {
             hits.push(recorder.counter("a").hit());
             Decision::Counted(counter_core::Timestamp::now())
         });
-    consumer.expect("good settings").run(std::future::pending()).await.expect("the brokers are there");
+    consumer.expect("good settings").run(std::future::pending()).await.expect("the brokers are available");
     offsets
 }
 
 #[tokio::test]
-async fn offsets_without_records_are_neither_lost_nor_in_the_way() {
+async fn offset_gaps_are_skipped_and_not_lost() {
     let brokers = Brokers::start(1);
     let counters = Counters::builder(MemoryStore::new()).build().expect("good settings");
     let value = b"a value that is long enough for the brokers";

@@ -3,7 +3,7 @@
 mod brokers;
 mod consumers;
 #[path = "../../../../tests/suite/random.rs"]
-#[expect(dead_code, reason = "the suite uses all of it")]
+#[expect(dead_code, reason = "only the suite uses everything")]
 mod random;
 mod topic;
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::brokers::Brokers;
-use crate::consumers::{SESSION, account, start};
+use crate::consumers::{SESSION, start, totals};
 use crate::exact::redis;
 use crate::random::Random;
 use crate::topic::Topic;
@@ -54,7 +54,7 @@ async fn counted(counters: &Counters) -> u64 {
 }
 
 #[tokio::test]
-async fn partitions_that_come_while_a_consumer_runs_are_read_from_their_beginning() {
+async fn partitions_added_during_a_run_are_read_from_the_start() {
     let (brokers, server) = (Brokers::start(4), RedisServer::start());
     let later = "later";
     // A client refreshes the partitions of a topic every 5 min by default.
@@ -77,17 +77,17 @@ async fn partitions_that_come_while_a_consumer_runs_are_read_from_their_beginnin
     let mut recorded = 0;
     for mut consumer in [first, second] {
         consumer.terminate();
-        recorded += account(consumer).await.recorded;
+        recorded += totals(consumer).await.recorded;
     }
     assert!(recorded >= topic.records, "{recorded}");
     topic.assert_counted(&redis(&server).await).await;
     let last = ["--topic", later, "--group", "last", "--until-end"];
-    let last = account(start(&brokers.addresses, &server.url(), &last)).await;
+    let last = totals(start(&brokers.addresses, &server.url(), &last)).await;
     assert_eq!((last.recorded, last.already_counted), (0, topic.records), "{last:?}");
 }
 
 #[tokio::test]
-async fn partitions_that_come_after_a_topic_was_begun_at_its_end_are_read_from_their_beginning() {
+async fn partitions_added_after_a_start_at_the_end_are_read_fully() {
     let (brokers, counters) = (Brokers::start(4), counters());
     // The state after a consumer started when there were no partitions.
     let mut begun =
@@ -98,12 +98,12 @@ async fn partitions_that_come_after_a_topic_was_begun_at_its_end_are_read_from_t
     topic.produce(300);
     topic.flush();
     let builder = builder(&brokers).cluster("c").start(Start::Latest).until_end();
-    Member::start(builder, &counters).running.await.expect("no panic").expect("the store is there");
+    Member::start(builder, &counters).running.await.expect("no panic").expect("the store is available");
     assert_eq!(counted(&counters).await, 300);
 }
 
 #[tokio::test]
-async fn two_members_of_one_id_count_each_record_once_and_one_that_is_fenced_ends() {
+async fn members_with_the_same_id_count_once_and_fenced_members_exit() {
     let (mut brokers, counters) = (Brokers::start(4), counters());
     let mut topic = Topic::new(&brokers.addresses, 4, Random::storm("of one id"));
     let mut members: Vec<_> =
@@ -125,7 +125,7 @@ async fn two_members_of_one_id_count_each_record_once_and_one_that_is_fenced_end
         until("the other counts all", LIMIT, async || counted(&counters).await >= topic.records).await;
     }
     for member in members {
-        member.stop().await.expect("the store is there");
+        member.stop().await.expect("the store is available");
     }
     assert_eq!(counted(&counters).await, topic.records);
 }

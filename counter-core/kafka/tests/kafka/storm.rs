@@ -13,12 +13,12 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use crate::brokers::{Brokers, signal};
-use crate::consumers::{SESSION, account, start};
+use crate::consumers::{SESSION, start, totals};
 use crate::random::Random;
 use crate::topic::Topic;
 
 #[path = "../../../../tests/suite/faults/chaos/servers.rs"]
-#[expect(dead_code, reason = "the suite uses all of it")]
+#[expect(dead_code, reason = "only the suite uses everything")]
 mod servers;
 
 use servers::{Keys, One, Pair, Servers, Three};
@@ -34,7 +34,7 @@ struct Member {
     number: usize,
     namespace: &'static str,
     process: Process,
-    asleep: Option<Instant>,
+    suspended_until: Option<Instant>,
 }
 
 /// All running consumers.
@@ -66,20 +66,20 @@ impl Members {
             arguments.extend(["--instance-id", &instance]);
         }
         let process = start(&self.brokers, &self.store, &arguments);
-        self.running.push(Member { number, namespace, process, asleep: None });
+        self.running.push(Member { number, namespace, process, suspended_until: None });
     }
 
     /// Removes a random member.
     fn take(&mut self) -> Member {
-        let place = self.random.among(0..self.running.len() as u64);
-        self.running.swap_remove(usize::try_from(place).expect("few members"))
+        let index = self.random.among(0..self.running.len() as u64);
+        self.running.swap_remove(usize::try_from(index).expect("few members"))
     }
 
     fn wake(&mut self, all: bool) {
-        for Member { process, asleep, .. } in &mut self.running {
-            if asleep.is_some_and(|until| all || until <= Instant::now()) {
+        for Member { process, suspended_until, .. } in &mut self.running {
+            if suspended_until.is_some_and(|until| all || until <= Instant::now()) {
                 signal(process.id(), "CONT");
-                *asleep = None;
+                *suspended_until = None;
             }
         }
     }
@@ -96,16 +96,16 @@ impl Members {
             7..9 => {
                 signal(member.process.id(), "STOP");
                 let pause = Brokers::pause(&mut self.random);
-                member.asleep = Some(Instant::now() + pause);
+                member.suspended_until = Some(Instant::now() + pause);
                 self.running.push(member);
                 if pause > SESSION { "pauses beyond the session" } else { "pauses" }
             }
             _ => {
-                if member.asleep.is_some() {
+                if member.suspended_until.is_some() {
                     signal(member.process.id(), "CONT");
                 }
                 member.process.terminate();
-                account(member.process).await;
+                totals(member.process).await;
                 self.start(member.number, member.namespace);
                 "restarts"
             }
@@ -114,9 +114,9 @@ impl Members {
 }
 
 /// A server that can return to a saved state.
-struct Backwards(RedisServer);
+struct RestoringServer(RedisServer);
 
-impl Servers for Backwards {
+impl Servers for RestoringServer {
     const FORGET: bool = true;
     const FAULTS: u64 = 2;
 
@@ -137,13 +137,13 @@ impl Servers for Backwards {
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
         if kind == 0 {
             self.0.command(&["SAVE"]);
-            return "copies";
+            return "saves";
         }
         // This loses all counts since the save, which must be read again.
         block_in_place(|| self.0.kill());
         sleep(random.millis(0..1500)).await;
         block_in_place(|| self.0.restart());
-        "ways back"
+        "rollbacks"
     }
 
     fn have_seen_all(&self) -> bool {
@@ -155,7 +155,7 @@ impl Servers for Backwards {
     }
 }
 
-impl Keys for Backwards {
+impl Keys for RestoringServer {
     fn url(&self) -> String {
         self.0.url()
     }
@@ -181,7 +181,7 @@ fn seconds() -> u64 {
 async fn store(servers: &impl Keys, namespace: &str) -> RedisStore {
     let namespace: Namespace = namespace.parse().expect("a namespace");
     let mut store = None;
-    until("the store is there", LIMIT, async || {
+    until("the store is available", LIMIT, async || {
         store = RedisStore::connect(&servers.url(), namespace.clone()).await.ok();
         store.is_some()
     })
@@ -201,9 +201,9 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
     // Create the salts before the counts, otherwise a rollback of the store could lose just the salts.
     for namespace in NAMESPACES {
         let counters = counters(&servers, namespace).await;
-        for back in [0, Topic::OLDEST] {
+        for back in [0, Topic::MAX_AGE] {
             let at = Timestamp::now().minus(back);
-            counters.sources().visitor_key(at).await.expect("the store is there");
+            counters.sources().visitor_key(at).await.expect("the store is available");
         }
     }
     servers.heal().await;
@@ -230,7 +230,7 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
             0..9 => members.fault().await,
             9 => {
                 brokers.interrupt(&mut random);
-                "brokers away"
+                "broker outages"
             }
             10 => {
                 brokers.move_leader(&mut random);
@@ -248,7 +248,7 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
     servers.heal().await;
     for mut member in members.running.drain(..) {
         member.process.terminate();
-        account(member.process).await;
+        totals(member.process).await;
     }
     let mut missing = Vec::new();
     for namespace in NAMESPACES {
@@ -258,7 +258,7 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
             &members.store,
             &["--group", &format!("end-{namespace}"), "--namespace", namespace],
         );
-        members.running.push(Member { number: 0, namespace, process: last, asleep: None });
+        members.running.push(Member { number: 0, namespace, process: last, suspended_until: None });
         let counters = counters(&servers, namespace).await;
         missing.push(topic.missing(&counters).await);
         let counted = until("everything is counted", LIMIT, async || topic.missing(&counters).await <= 0);
@@ -266,42 +266,42 @@ async fn storm<S: Servers + Keys>(name: &str, mut servers: S) {
             () = counted => {}
             () = sleep(LIMIT / 2) => {
                 let missing = topic.missing(&counters).await;
-                let said: String = members.running.iter().map(|member| member.process.to_string()).collect();
-                panic!("{missing} hits are missing in {namespace}: {said}");
+                let output: String = members.running.iter().map(|member| member.process.to_string()).collect();
+                panic!("{missing} hits are missing in {namespace}: {output}");
             }
         }
     }
     eprintln!("{name}: {events:?}, {} records, {missing:?} hits were still to be counted", topic.records);
     for mut member in members.running.drain(..) {
         member.process.terminate();
-        account(member.process).await;
+        totals(member.process).await;
     }
     for namespace in NAMESPACES {
         topic.assert_counted(&store(&servers, namespace).await).await;
         // Reading all records again must not change the counts.
         let last = ["--group", "last", "--namespace", namespace, "--until-end"];
-        let last = account(start(&brokers.addresses, &servers.url(), &last)).await;
+        let last = totals(start(&brokers.addresses, &servers.url(), &last)).await;
         assert_eq!((last.recorded, last.malformed, last.lost), (0, 0, 0), "{last:?}");
         assert_eq!(last.already_counted, topic.records, "{last:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_over_a_store_that_goes_back_leaves_every_total_exact() {
-    storm("over a store that goes back", Backwards(RedisServer::start())).await;
+async fn totals_are_exact_if_the_store_returns_to_an_older_state() {
+    storm("over a store that goes back", RestoringServer(RedisServer::start())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_over_a_store_that_loses_replies_leaves_every_total_exact() {
+async fn totals_are_exact_if_replies_are_lost() {
     storm("over a store that loses replies", One::start().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_failovers_leaves_every_total_exact() {
+async fn totals_are_exact_across_failovers() {
     storm("of failovers", Pair::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_over_a_cluster_whose_slots_move_leaves_every_total_exact() {
+async fn totals_are_exact_while_cluster_slots_move() {
     storm("over a cluster", Three::start()).await;
 }

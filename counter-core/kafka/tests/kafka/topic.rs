@@ -30,7 +30,7 @@ impl Topic {
     const VISITORS: u64 = 400;
 
     /// Maximum age of a new record in seconds.
-    pub(crate) const OLDEST: u64 = 600;
+    pub(crate) const MAX_AGE: u64 = 600;
 
     pub(crate) fn new(brokers: &str, partitions: u64, random: Random) -> Self {
         Self::named(Self::NAME, brokers, partitions, random)
@@ -62,7 +62,7 @@ impl Topic {
         for _ in 0..records {
             let name = format!("c{}", self.random.among(0..Self::COUNTERS));
             let (count, visitor) = (self.random.among(1..4), self.random.among(0..Self::VISITORS));
-            let at = Timestamp::now().minus(self.random.among(0..Self::OLDEST));
+            let at = Timestamp::now().minus(self.random.among(0..Self::MAX_AGE));
             let value =
                 format!(r#"{{"counter":"{name}","at":{},"n":{count},"visitor":"v{visitor}"}}"#, at.as_unix());
             let name: CounterName = name.parse().expect("a name");
@@ -77,16 +77,16 @@ impl Topic {
     pub(crate) fn send(&mut self, value: &str) {
         let partition = i32::try_from(self.random.among(0..self.partitions)).expect("few partitions");
         let mut record = BaseRecord::<(), str>::to(self.name).partition(partition).payload(value);
-        while let Err((error, again)) = self.producer.send(record) {
+        while let Err((error, rejected)) = self.producer.send(record) {
             assert_eq!(error.rdkafka_error_code(), Some(QueueFull), "{error}");
             std::thread::sleep(Duration::from_millis(10));
-            record = again;
+            record = rejected;
         }
     }
 
     /// Waits until the brokers have received all records.
     pub(crate) fn flush(&self) {
-        self.producer.flush(LIMIT).expect("the brokers are there");
+        self.producer.flush(LIMIT).expect("the brokers are available");
     }
 
     /// Returns the sum of the committed offsets of a group.
@@ -100,7 +100,7 @@ impl Topic {
         for partition in 0..self.partitions {
             list.add_partition(self.name, i32::try_from(partition).expect("few partitions"));
         }
-        let committed = consumer.committed_offsets(list, LIMIT).expect("the brokers are there");
+        let committed = consumer.committed_offsets(list, LIMIT).expect("the brokers are available");
         let offset = |offset| match offset {
             Offset::Offset(offset) => u64::try_from(offset).expect("positive"),
             _ => 0,
@@ -129,8 +129,8 @@ impl Topic {
         let (stats, names, now) = (counters.stats(), self.names(), Timestamp::now());
         let totals: Vec<_> = self.counts.values().map(|counts| counts.values().sum::<u64>()).collect();
         assert_eq!(stats.lifetimes(&names).await.expect("readable"), totals);
-        for kept in Precisions::default().iter() {
-            let (precision, oldest) = (kept.precision, kept.oldest(now));
+        for retained in Precisions::default().iter() {
+            let (precision, oldest) = (retained.precision, retained.oldest(now));
             let range = oldest..now.plus(u64::from(precision.as_seconds()));
             let series = stats.series_many(&names, precision, range).await.expect("readable");
             for (series, (name, counts)) in series.into_iter().zip(&self.counts) {

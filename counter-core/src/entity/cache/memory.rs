@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use super::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 use crate::entity::id::EntityId;
 use crate::entity::versioned::Versioned;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::time::later::later;
 
 /// Maximum number of copies. When this is reached, all copies are evicted.
-const MOST: usize = 100_000;
+const MAX_COPIES: usize = 100_000;
 
 /// In-memory copies.
 #[derive(Debug, Default)]
@@ -19,25 +19,25 @@ pub(crate) struct MemoryEntities(Mutex<Entities>);
 
 #[derive(Debug, Default)]
 struct Entities {
-    copies: HashMap<Key, Until<HashMap<&'static str, Versioned>>>,
-    leases: HashMap<Key, Until<u64>>,
-    locks: HashMap<&'static str, Until<u64>>,
+    copies: HashMap<Key, Expiring<HashMap<&'static str, Versioned>>>,
+    leases: HashMap<Key, Expiring<u64>>,
+    locks: HashMap<&'static str, Expiring<u64>>,
 }
 
 type Key = (&'static str, EntityId);
 
 #[derive(Debug)]
-struct Until<T> {
+struct Expiring<T> {
     end: Instant,
-    what: T,
+    value: T,
 }
 
-impl<T> Until<T> {
-    fn new(ttl: Duration, what: T) -> Self {
-        Self { end: later(Instant::now(), ttl), what }
+impl<T> Expiring<T> {
+    fn new(ttl: Duration, value: T) -> Self {
+        Self { end: later(Instant::now(), ttl), value }
     }
 
-    fn stands(&self) -> bool {
+    fn is_valid(&self) -> bool {
         Instant::now() < self.end
     }
 }
@@ -55,7 +55,7 @@ impl EntityCache for MemoryEntities {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> Answer<'a, Vec<EntityFound>> {
+    ) -> StoreFuture<'a, Vec<EntityFound>> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             Ok(ids.iter().map(|id| entities.read((kind, *id), fields, lease)).collect())
@@ -67,14 +67,14 @@ impl EntityCache for MemoryEntities {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> Answer<'a, u64> {
+    ) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             Ok(copies.iter().map(|copy| u64::from(entities.store((kind, copy.id), copy, lease))).sum())
         })
     }
 
-    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             for change in changes {
@@ -88,7 +88,7 @@ impl EntityCache for MemoryEntities {
         })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> StoreFuture<'a, EntityAudit> {
         Box::pin(async move {
             let entities = &mut *self.entities();
             let mut audit = EntityAudit::default();
@@ -99,7 +99,7 @@ impl EntityCache for MemoryEntities {
                         audit.newer.push(EntityRow { row: copy, ..*row });
                     }
                     Some(copy) if copy != row.row => {
-                        entities.forget((kind, row.id));
+                        entities.evict((kind, row.id));
                         audit.removed += 1;
                     }
                     _ => {}
@@ -109,29 +109,29 @@ impl EntityCache for MemoryEntities {
         })
     }
 
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let entities = &mut *self.entities();
-            ids.iter().for_each(|id| entities.forget((kind, *id)));
+            ids.iter().for_each(|id| entities.evict((kind, *id)));
             Ok(())
         })
     }
 
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let locks = &mut self.entities().locks;
-            let free = locks.get(kind).is_none_or(|lock| !lock.stands() || lock.what == lease.token);
+            let free = locks.get(kind).is_none_or(|lock| !lock.is_valid() || lock.value == lease.token);
             if free {
-                locks.insert(kind, Until::new(lease.ttl, lease.token));
+                locks.insert(kind, Expiring::new(lease.ttl, lease.token));
             }
             Ok(free)
         })
     }
 
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let locks = &mut self.entities().locks;
-            if locks.get(kind).is_some_and(|lock| lock.what == lease.token) {
+            if locks.get(kind).is_some_and(|lock| lock.value == lease.token) {
                 locks.remove(kind);
             }
             Ok(())
@@ -143,7 +143,7 @@ impl Entities {
     /// Returns the copy if it exists and has not expired.
     fn copy(&mut self, key: Key) -> Option<&mut HashMap<&'static str, Versioned>> {
         let copy = self.copies.get_mut(&key)?;
-        copy.stands().then_some(&mut copy.what)
+        copy.is_valid().then_some(&mut copy.value)
     }
 
     fn read(&mut self, key: Key, fields: &[&'static str], lease: EntityLease) -> EntityFound {
@@ -152,31 +152,31 @@ impl Entities {
         if let Some(values) = values {
             return EntityFound::Warm(values);
         }
-        if self.leases.get(&key).is_some_and(Until::stands) {
+        if self.leases.get(&key).is_some_and(Expiring::is_valid) {
             return EntityFound::Leased;
         }
-        if self.leases.len() >= MOST {
+        if self.leases.len() >= MAX_COPIES {
             self.leases.clear();
         }
-        self.leases.insert(key, Until::new(lease.ttl, lease.token));
+        self.leases.insert(key, Expiring::new(lease.ttl, lease.token));
         EntityFound::Cold
     }
 
     fn store(&mut self, key: Key, copy: &EntityCopy, lease: EntityLease) -> bool {
-        let ours = |granted: &Until<u64>| granted.stands() && granted.what == lease.token;
+        let ours = |granted: &Expiring<u64>| granted.is_valid() && granted.value == lease.token;
         if !self.leases.get(&key).is_some_and(ours) {
             return false;
         }
         self.leases.remove(&key);
-        if self.copies.len() >= MOST {
+        if self.copies.len() >= MAX_COPIES {
             self.copies.clear();
         }
         let fields = copy.fields.iter().copied().collect();
-        self.copies.insert(key, Until::new(copy.ttl, fields));
+        self.copies.insert(key, Expiring::new(copy.ttl, fields));
         true
     }
 
-    fn forget(&mut self, key: Key) {
+    fn evict(&mut self, key: Key) {
         self.copies.remove(&key);
         self.leases.remove(&key);
     }

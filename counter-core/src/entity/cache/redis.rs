@@ -11,8 +11,8 @@ use super::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, Enti
 use crate::entity::id::EntityId;
 use crate::entity::versioned::Versioned;
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
-use crate::redis::{Call, Client, Group, Script, all_at_once, in_order};
+use crate::family::future::StoreFuture;
+use crate::redis::{Call, Client, Group, Script, in_item_order, try_join_boxed};
 
 /// Maximum number of entities or rows per call, which takes 1 to 2 ms of server time.
 const CHUNK: usize = 250;
@@ -54,7 +54,7 @@ impl EntityCache for RedisEntities {
         ids: &'a [EntityId],
         fields: &'static [&'static str],
         lease: EntityLease,
-    ) -> Answer<'a, Vec<EntityFound>> {
+    ) -> StoreFuture<'a, Vec<EntityFound>> {
         Box::pin(async move {
             let parts = self.parts(kind, ids, |id| *id);
             let read = parts.iter().map(|part| {
@@ -63,8 +63,8 @@ impl EntityCache for RedisEntities {
                     without_scripts::read(&self.client, part, fields, lease),
                 )
             });
-            let found = all_at_once(read).await?;
-            Ok(in_order(&parts, found))
+            let found = try_join_boxed(read).await?;
+            Ok(in_item_order(&parts, found))
         })
     }
 
@@ -73,35 +73,35 @@ impl EntityCache for RedisEntities {
         kind: &'static str,
         copies: &'a [EntityCopy],
         lease: EntityLease,
-    ) -> Answer<'a, u64> {
+    ) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             let parts = self.parts(kind, copies, |copy| copy.id);
             let stored = parts.iter().map(|part| {
                 self.client
                     .scripted(store(self, part, lease), without_scripts::store(&self.client, part, lease))
             });
-            Ok(all_at_once(stored).await?.into_iter().sum())
+            Ok(try_join_boxed(stored).await?.into_iter().sum())
         })
     }
 
-    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> Answer<'a, ()> {
+    fn update<'a>(&'a self, kind: &'static str, changes: &'a [EntityRow]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let parts = self.parts(kind, changes, |change| change.id);
             let updated = parts.iter().map(|part| {
                 self.client.scripted(update(self, part), without_scripts::update(&self.client, part))
             });
-            all_at_once(updated).await.map(drop)
+            try_join_boxed(updated).await.map(drop)
         })
     }
 
-    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
+    fn audit<'a>(&'a self, kind: &'static str, rows: &'a [EntityRow]) -> StoreFuture<'a, EntityAudit> {
         Box::pin(async move {
             let parts = self.parts(kind, rows, |row| row.id);
             let audited = parts.iter().map(|part| {
                 self.client.scripted(audit(self, part), without_scripts::audit(&self.client, part))
             });
             let mut audit = EntityAudit::default();
-            for EntityAudit { removed, newer } in all_at_once(audited).await? {
+            for EntityAudit { removed, newer } in try_join_boxed(audited).await? {
                 audit.removed += removed;
                 audit.newer.extend(newer);
             }
@@ -109,24 +109,24 @@ impl EntityCache for RedisEntities {
         })
     }
 
-    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> Answer<'a, ()> {
+    fn invalidate<'a>(&'a self, kind: &'static str, ids: &'a [EntityId]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let parts = self.parts(kind, ids, |id| *id);
             let removed = parts.iter().map(|part| {
                 let keys = part.items.iter().flat_map(|item| [(&item.lease).into(), (&item.copy).into()]);
                 self.client.call::<Value>("DEL", &self.client.prefix(part.shard).scratch, keys.collect())
             });
-            all_at_once(removed).await.map(drop)
+            try_join_boxed(removed).await.map(drop)
         })
     }
 
-    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, bool> {
+    fn lock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let key = &self.lock_key(kind);
             let (token, ttl) = (lease.token.to_string(), milliseconds(lease.ttl));
             let args = |when: &str| [key, &token, when, "PX", &ttl].map(Value::from).to_vec();
-            let taken: Value = self.client.call("SET", key, args("NX")).await?;
-            if !taken.is_null() {
+            let acquired: Value = self.client.call("SET", key, args("NX")).await?;
+            if !acquired.is_null() {
                 return Ok(true);
             }
             let owner: Option<String> = self.client.call("GET", key, vec![key.into()]).await?;
@@ -135,12 +135,12 @@ impl EntityCache for RedisEntities {
             }
             // If the lock expires here and is acquired by another instance, both will do the same work. This
             // is harmless.
-            let kept: Value = self.client.call("SET", key, args("XX")).await?;
-            Ok(!kept.is_null())
+            let extended: Value = self.client.call("SET", key, args("XX")).await?;
+            Ok(!extended.is_null())
         })
     }
 
-    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> Answer<'a, ()> {
+    fn unlock<'a>(&'a self, kind: &'static str, lease: EntityLease) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let key = &self.lock_key(kind);
             let owner: Option<String> = self.client.call("GET", key, vec![key.into()]).await?;
@@ -162,16 +162,16 @@ struct Item<'a, T> {
     copy: String,
     /// Key of a string with the token of the reader that can store a copy.
     lease: String,
-    what: &'a T,
+    value: &'a T,
 }
 
 impl RedisEntities {
     fn parts<'a, T>(&self, kind: &str, all: &'a [T], id: impl Fn(&T) -> EntityId) -> Vec<Part<'a, T>> {
-        let item = |what| {
-            let name = format!("{kind}:{}", id(what));
+        let item = |value| {
+            let name = format!("{kind}:{}", id(value));
             let prefix = self.client.prefix_of(&name);
             let (copy, lease) = (format!("{prefix}entity:{name}"), format!("{prefix}entity-lease:{name}"));
-            Item { name, copy, lease, what }
+            Item { name, copy, lease, value }
         };
         let groups = self.client.by_shard(all.iter().map(item), |item| &item.name);
         groups.into_iter().flat_map(|group| group.cut(CHUNK)).collect()
@@ -206,15 +206,15 @@ fn found<T>(item: &Item<'_, T>, answer: Value) -> Result<EntityFound, Error> {
         Some("cold") => Ok(EntityFound::Cold),
         Some("leased") => Ok(EntityFound::Leased),
         _ => {
-            let texts = answer.convert().unwrap_or_default();
-            values(texts).map(EntityFound::Warm).ok_or_else(|| malformed(&item.copy))
+            let strings = answer.convert().unwrap_or_default();
+            values(strings).map(EntityFound::Warm).ok_or_else(|| malformed(&item.copy))
         }
     }
 }
 
 /// Parses the counts of all fields. Returns `None` if any field is missing.
-fn values(texts: Vec<Option<String>>) -> Option<Vec<i64>> {
-    texts.into_iter().map(|text| text?.split_once(' ')?.0.parse().ok()).collect()
+fn values(strings: Vec<Option<String>>) -> Option<Vec<i64>> {
+    strings.into_iter().map(|text| text?.split_once(' ')?.0.parse().ok()).collect()
 }
 
 fn malformed(key: &str) -> Error {
@@ -224,7 +224,7 @@ fn malformed(key: &str) -> Error {
 async fn store(store: &RedisEntities, part: &Part<'_, EntityCopy>, lease: EntityLease) -> Result<u64, Error> {
     let mut call = store.call(part);
     call.number(lease.token);
-    for Item { what: copy, .. } in &part.items {
+    for Item { value: copy, .. } in &part.items {
         call.push(milliseconds(copy.ttl));
         call.number(copy.fields.len());
         for (name, row) in &copy.fields {
@@ -237,7 +237,7 @@ async fn store(store: &RedisEntities, part: &Part<'_, EntityCopy>, lease: Entity
 
 async fn update(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<(), Error> {
     let mut call = store.call(part);
-    for Item { what: change, .. } in &part.items {
+    for Item { value: change, .. } in &part.items {
         call.push(change.field);
         call.number(change.row.version);
         call.push(text(change.row));
@@ -247,14 +247,14 @@ async fn update(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<(),
 
 async fn audit(store: &RedisEntities, part: &Part<'_, EntityRow>) -> Result<EntityAudit, Error> {
     let mut call = store.call(part);
-    for Item { what: row, .. } in &part.items {
+    for Item { value: row, .. } in &part.items {
         call.push(row.field);
         call.number(row.row.version);
         call.push(text(row.row));
     }
     let (removed, newer): (u64, Vec<(usize, String)>) = store.client.run(&store.audit, call).await?;
     let newer = newer.into_iter().filter_map(|(index, text)| {
-        let row = part.items.get(index)?.what;
+        let row = part.items.get(index)?.value;
         Some(EntityRow { row: parse(&text)?, ..*row })
     });
     Ok(EntityAudit { removed, newer: newer.collect() })

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
 use crate::entity::id::EntityId;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::sql::Database;
 
 /// A cache that doesn't store anything, so that all reads use the database. This is used when the store is
@@ -26,32 +26,32 @@ impl EntityCache for Uncached {
         ids: &'a [EntityId],
         _: &'static [&'static str],
         _: EntityLease,
-    ) -> Answer<'a, Vec<EntityFound>> {
+    ) -> StoreFuture<'a, Vec<EntityFound>> {
         Box::pin(async move { Ok(ids.iter().map(|_| EntityFound::Cold).collect()) })
     }
 
-    fn store<'a>(&'a self, _: &'static str, _: &'a [EntityCopy], _: EntityLease) -> Answer<'a, u64> {
+    fn store<'a>(&'a self, _: &'static str, _: &'a [EntityCopy], _: EntityLease) -> StoreFuture<'a, u64> {
         Box::pin(ready(Ok(0)))
     }
 
-    fn update<'a>(&'a self, _: &'static str, _: &'a [EntityRow]) -> Answer<'a, ()> {
+    fn update<'a>(&'a self, _: &'static str, _: &'a [EntityRow]) -> StoreFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
 
-    fn audit<'a>(&'a self, _: &'static str, _: &'a [EntityRow]) -> Answer<'a, EntityAudit> {
+    fn audit<'a>(&'a self, _: &'static str, _: &'a [EntityRow]) -> StoreFuture<'a, EntityAudit> {
         Box::pin(ready(Ok(EntityAudit::default())))
     }
 
-    fn invalidate<'a>(&'a self, _: &'static str, _: &'a [EntityId]) -> Answer<'a, ()> {
+    fn invalidate<'a>(&'a self, _: &'static str, _: &'a [EntityId]) -> StoreFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
 
     /// Always succeeds, so concurrent processes may duplicate work.
-    fn lock<'a>(&'a self, _: &'static str, _: EntityLease) -> Answer<'a, bool> {
+    fn lock<'a>(&'a self, _: &'static str, _: EntityLease) -> StoreFuture<'a, bool> {
         Box::pin(ready(Ok(true)))
     }
 
-    fn unlock<'a>(&'a self, _: &'static str, _: EntityLease) -> Answer<'a, ()> {
+    fn unlock<'a>(&'a self, _: &'static str, _: EntityLease) -> StoreFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
 }

@@ -91,8 +91,8 @@ impl Drop for LeaseGuard {
             let now = Instant::now();
             abandoned.retain(|_, lease| lease.end > now);
         }
-        let room = MAX_ABANDONED.saturating_sub(abandoned.len());
-        abandoned.extend(self.ids.drain(..).take(room).map(|id| (id, self.lease)));
+        let free = MAX_ABANDONED.saturating_sub(abandoned.len());
+        abandoned.extend(self.ids.drain(..).take(free).map(|id| (id, self.lease)));
     }
 }
 
@@ -113,17 +113,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_is_dropped_is_taken_over_once_before_it_ends() {
+    async fn a_dropped_lease_can_be_taken_over_once_until_it_expires() {
         let abandoned = AbandonedLeases::default();
         drop(abandoned.guard(lease(1), ids(0..2)));
         abandoned.guard(lease(2), ids(2..3)).disarm();
-        let mut wanted = ids(1..4);
-        let taken = abandoned.take(&mut wanted);
+        let mut requested = ids(1..4);
+        let taken = abandoned.take(&mut requested);
         assert_eq!(
             taken.iter().map(|guard| (guard.lease(), guard.ids().to_vec())).collect::<Vec<_>>(),
             [(lease(1), ids(1..2))]
         );
-        assert_eq!(wanted, ids(2..4));
+        assert_eq!(requested, ids(2..4));
         assert!(abandoned.take(&mut ids(1..2)).is_empty());
         tokio::time::advance(TTL).await;
         assert!(abandoned.take(&mut ids(0..1)).is_empty(), "it has ended");

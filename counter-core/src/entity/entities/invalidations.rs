@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::entity::id::EntityId;
 use crate::log::log_limit::LogLimit;
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 
 /// Entities with changes that may not have reached the cache. Their copies must be removed before we use the
 /// cache again.
@@ -45,23 +45,23 @@ enum Outcome {
 }
 
 /// Maximum number of pending entities. The copies of further entities will just expire.
-const MOST: usize = 10_000;
+const MAX_PENDING: usize = 10_000;
 
 /// Maximum number of copies to remove per call.
-const BATCH: usize = 500;
+const BATCH_SIZE: usize = 500;
 
 /// Time after which a database call must have finished even if the caller was dropped. SQLite waits for a
 /// lock for up to five seconds.
-const LATE: Duration = Duration::from_secs(10);
+const MAX_CALL_TIME: Duration = Duration::from_secs(10);
 
 impl PendingInvalidations {
     fn add(&self, ids: impl IntoIterator<Item = EntityId>, outcome: Outcome) {
-        let forgotten = self.lock().add(ids, outcome);
+        let dropped = self.lock().add(ids, outcome);
         // We must not hold the lock here because the log subscriber might panic, and we must not panic during
         // unwinding.
-        const OUT_OF_DATE: &str = "copies of entities may be out of date until they expire";
-        if forgotten > 0 && self.0.log_limit.admits(OUT_OF_DATE) {
-            tell(|| tracing::warn!(entities = forgotten, "{OUT_OF_DATE}"));
+        const OUT_OF_DATE: &str = "cached entity counts may be stale until they expire";
+        if dropped > 0 && self.0.log_limit.admits(OUT_OF_DATE) {
+            emit(|| tracing::warn!(entities = dropped, "{OUT_OF_DATE}"));
         }
     }
 
@@ -75,7 +75,7 @@ impl PendingInvalidations {
             queue.later.pop_front();
             queue.add([id], Outcome::Written);
         }
-        queue.pending.iter().take(BATCH).map(|(id, pending)| (*id, pending.number)).collect()
+        queue.pending.iter().take(BATCH_SIZE).map(|(id, pending)| (*id, pending.number)).collect()
     }
 
     /// Marks a batch as invalidated.
@@ -85,8 +85,8 @@ impl PendingInvalidations {
             let pending = queue.pending.get(&id).copied();
             let Some(pending) = pending.filter(|pending| pending.number == number) else { continue };
             queue.pending.remove(&id);
-            if pending.outcome == Outcome::Unknown && queue.later.len() < MOST {
-                queue.later.push_back((Instant::now() + LATE, id));
+            if pending.outcome == Outcome::Unknown && queue.later.len() < MAX_PENDING {
+                queue.later.push_back((Instant::now() + MAX_CALL_TIME, id));
             }
         }
     }
@@ -100,17 +100,17 @@ impl Queue {
     /// Adds entities and returns the number of entities that exceed the limit.
     fn add(&mut self, ids: impl IntoIterator<Item = EntityId>, outcome: Outcome) -> usize {
         self.last += 1;
-        let mut forgotten = 0;
+        let mut dropped = 0;
         for id in ids {
             let before = self.pending.get(&id).map(|pending| pending.outcome);
-            if before.is_none() && self.pending.len() >= MOST {
-                forgotten += 1;
+            if before.is_none() && self.pending.len() >= MAX_PENDING {
+                dropped += 1;
                 continue;
             }
             let outcome = if before == Some(Outcome::Unknown) { Outcome::Unknown } else { outcome };
             self.pending.insert(id, Pending { number: self.last, outcome });
         }
-        forgotten
+        dropped
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_is_dropped_is_pending_and_one_that_is_disarmed_is_not() {
+    fn dropped_changes_are_pending_unless_disarmed() {
         let invalidations = PendingInvalidations::default();
         InvalidationGuard::new(&invalidations, vec![1.into()]).disarm();
         drop(InvalidationGuard::new(&invalidations, vec![2.into()]));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_again_during_its_invalidation_stays_pending() {
+    fn a_change_during_an_invalidation_stays_pending() {
         let invalidations = PendingInvalidations::default();
         write_and_drop(&invalidations, vec![1.into(), 2.into()]);
         let batch = invalidations.next_batch();
@@ -173,17 +173,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_of_unknown_outcome_is_invalidated_once_more_when_the_database_is_done_with_it() {
+    async fn changes_with_unknown_outcome_are_invalidated_again_later() {
         let invalidations = PendingInvalidations::default();
         drop(InvalidationGuard::new(&invalidations, vec![1.into()]));
         // A second, confirmed change of the same entity must not clear the unknown outcome.
         write_and_drop(&invalidations, vec![1.into(), 2.into()]);
         invalidations.done(&invalidations.next_batch());
         assert_eq!(invalidations.next_batch(), []);
-        tokio::time::advance(LATE).await;
+        tokio::time::advance(MAX_CALL_TIME).await;
         assert_eq!(invalidations.next_batch(), [(1.into(), 3)]);
         invalidations.done(&invalidations.next_batch());
-        tokio::time::advance(LATE).await;
+        tokio::time::advance(MAX_CALL_TIME).await;
         assert_eq!(invalidations.next_batch(), []);
     }
 
@@ -191,6 +191,6 @@ mod tests {
     fn pending_invalidations_are_bounded() {
         let invalidations = PendingInvalidations::default();
         write_and_drop(&invalidations, (0..20_000_u64).map(EntityId::from).collect());
-        assert_eq!(invalidations.lock().pending.len(), MOST);
+        assert_eq!(invalidations.lock().pending.len(), MAX_PENDING);
     }
 }

@@ -7,29 +7,29 @@ use tokio::time::Instant;
 
 /// Circuit breaker for the cache: after a timeout or connection failure, most requests skip the cache.
 #[derive(Debug)]
-pub(in crate::entity) struct Patience {
+pub(in crate::entity) struct CircuitBreaker {
     pub(in crate::entity) timeout: Duration,
     /// Skip the cache until this time, unless it responds earlier.
-    away: Mutex<Option<Instant>>,
+    retry_at: Mutex<Option<Instant>>,
 }
 
 /// Interval between requests that probe an unavailable cache.
-const REST: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Patience {
+impl CircuitBreaker {
     pub(in crate::entity) fn new(timeout: Duration) -> Self {
-        Self { timeout, away: Mutex::default() }
+        Self { timeout, retry_at: Mutex::default() }
     }
 
     /// Returns `true` if this request should use the cache.
-    pub(in crate::entity) fn may_ask(&self) -> bool {
-        let mut away = self.lock();
+    pub(in crate::entity) fn allows_call(&self) -> bool {
+        let mut retry_at = self.lock();
         let now = Instant::now();
-        match *away {
+        match *retry_at {
             Some(until) if now < until => false,
             Some(_) => {
                 // Other requests continue to skip the cache while this request probes it.
-                *away = Some(now + REST);
+                *retry_at = Some(now + PROBE_INTERVAL);
                 true
             }
             None => true,
@@ -37,11 +37,11 @@ impl Patience {
     }
 
     pub(in crate::entity) fn learn(&self, answered: bool) {
-        *self.lock() = (!answered).then(|| Instant::now() + REST);
+        *self.lock() = (!answered).then(|| Instant::now() + PROBE_INTERVAL);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.away.lock().expect("nothing panics under this lock")
+        self.retry_at.lock().expect("nothing panics under this lock")
     }
 }
 
@@ -50,18 +50,18 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_late_is_asked_once_a_second_until_it_answers() {
-        let patience = Patience::new(Duration::from_millis(200));
-        assert!(patience.may_ask());
+    async fn an_unavailable_cache_is_probed_once_per_second() {
+        let patience = CircuitBreaker::new(Duration::from_millis(200));
+        assert!(patience.allows_call());
         patience.learn(false);
         for _ in 0..3 {
-            assert!(!patience.may_ask());
-            tokio::time::advance(REST).await;
+            assert!(!patience.allows_call());
+            tokio::time::advance(PROBE_INTERVAL).await;
             // A single request probes the cache, but might never return.
-            assert!(patience.may_ask());
+            assert!(patience.allows_call());
         }
-        assert!(!patience.may_ask());
+        assert!(!patience.allows_call());
         patience.learn(true);
-        assert!(patience.may_ask() && patience.may_ask());
+        assert!(patience.allows_call() && patience.allows_call());
     }
 }

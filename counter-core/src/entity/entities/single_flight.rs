@@ -21,7 +21,7 @@ pub(in crate::entity) struct SingleFlight(Mutex<HashMap<EntityId, WeakQuery>>);
 type WeakQuery = WeakShared<BoxFuture<'static, QueryResult>>;
 
 /// Number of queries that triggers a cleanup of abandoned queries.
-const MANY: usize = 1000;
+const CLEANUP_THRESHOLD: usize = 1000;
 
 impl SingleFlight {
     /// Returns a running query for this entity. The query is always newer than the latest change in this
@@ -38,7 +38,7 @@ impl SingleFlight {
     ) -> InFlightQuery {
         let query = query.shared();
         let mut queries = self.lock();
-        if queries.len() >= MANY {
+        if queries.len() >= CLEANUP_THRESHOLD {
             queries.retain(|_, query| query.upgrade().is_some_and(|query| query.peek().is_none()));
         }
         if let Some(weak) = query.downgrade() {

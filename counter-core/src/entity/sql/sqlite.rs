@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::Sqlite;
 use tokio::time::{sleep, timeout};
 
-use super::{Place, SqlDatabase, unwritten};
+use super::{Location, SqlDatabase, unwritten};
 use crate::entity::database::EntityDatabase;
 use crate::entity::error::{EntityError, EntityErrorKind};
 use crate::family::future::BoxFuture;
@@ -27,7 +27,7 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The file opened by the pool.
 struct WatchedFile(OpenedFile);
 
-impl Place<Sqlite> for WatchedFile {
+impl Location<Sqlite> for WatchedFile {
     /// Closes connections to a replaced file, so that new connections will open the file at the path.
     fn check<'a>(&'a self, pool: &'a sqlx::Pool<Sqlite>) -> BoxFuture<'a, Result<(), EntityError>> {
         let replaced = || FileError::ReplacedDuringCall(self.0.path().to_owned());

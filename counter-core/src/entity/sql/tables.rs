@@ -14,7 +14,7 @@ use crate::sql::{Class, Failure, Value};
 const WRITER_TTL: i64 = 30 * 86_400;
 
 /// Maximum number of fences to remove when a writer starts.
-const MAX_FORGOTTEN: i64 = 1000;
+const MAX_REMOVED_FENCES: i64 = 1000;
 
 /// The entity tables of a connection.
 pub(super) struct Tables<'a> {
@@ -88,31 +88,32 @@ impl Tables<'_> {
         kind: &str,
         id: EntityId,
         field: &str,
-        seen: u64,
+        version: u64,
         value: i64,
     ) -> Result<bool, Failure> {
         let id = id.to_string();
         let (kind, id, field, value) =
             (Value::Text(kind), Value::Text(&id), Value::Text(field), Value::Int(value));
-        let changed = if seen == 0 {
+        let changed = if version == 0 {
             let into = "access_entity (kind, entity, field, value, version)";
             let insert = self.dialect.insert_new(into, "VALUES (?, ?, ?, ?, 1)");
             self.execute(&insert, &[kind, id, field, value]).await?
         } else {
             let update = "UPDATE access_entity SET value = ?, version = version + 1 \
                           WHERE kind = ? AND entity = ? AND field = ? AND version = ?";
-            let seen = Value::Int(seen.cast_signed());
-            self.execute(update, &[value, kind, id, field, seen]).await?
+            let version = Value::Int(version.cast_signed());
+            self.execute(update, &[value, kind, id, field, version]).await?
         };
         Ok(changed == 1)
     }
 
     /// Removes fences of inactive writers individually and without a transaction, because a single statement
     /// would also lock other fences while scanning the table.
-    pub(super) async fn forget_silent(&mut self) -> Result<(), Failure> {
-        let silent = format!("written < {} - ?", self.dialect.now);
-        let select = format!("SELECT writer FROM access_entity_fence WHERE {silent} LIMIT {MAX_FORGOTTEN}");
-        let delete = format!("DELETE FROM access_entity_fence WHERE writer = ? AND {silent}");
+    pub(super) async fn remove_stale_fences(&mut self) -> Result<(), Failure> {
+        let stale = format!("written < {} - ?", self.dialect.now);
+        let select =
+            format!("SELECT writer FROM access_entity_fence WHERE {stale} LIMIT {MAX_REMOVED_FENCES}");
+        let delete = format!("DELETE FROM access_entity_fence WHERE writer = ? AND {stale}");
         for row in self.fetch(&select, &[Value::Int(WRITER_TTL)]).await? {
             self.execute(&delete, &[Value::Text(&row.text(0)?), Value::Int(WRITER_TTL)]).await?;
         }
@@ -121,7 +122,7 @@ impl Tables<'_> {
 
     /// Applies a batch in the current transaction, unless it has already been applied.
     pub(super) async fn apply(&mut self, batch: &EntityBatch) -> Result<EntityApplyOutcome, Failure> {
-        if let Some(refused) = self.pass(batch).await? {
+        if let Some(refused) = self.write_fence(batch).await? {
             return Ok(EntityApplyOutcome { rows: None, refused });
         }
         let (rows, refused) = self.add_all(batch).await?;
@@ -134,7 +135,7 @@ impl Tables<'_> {
     }
 
     /// Writes the fence. If the batch has already been applied, this returns the number of rejected calls.
-    async fn pass(&mut self, batch: &EntityBatch) -> Result<Option<u64>, Failure> {
+    async fn write_fence(&mut self, batch: &EntityBatch) -> Result<Option<u64>, Failure> {
         let (writer, now) = (batch.writer.to_string(), self.dialect.now);
         let (writer, sequence) = (Value::Text(&writer), Value::Int(batch.sequence.cast_signed()));
         let into = "access_entity_fence (writer, sequence, refused, written)";
@@ -216,6 +217,6 @@ fn rows_of(rows: &[Row], known: impl Fn(&str) -> Option<&'static str>) -> Result
 }
 
 fn id_of(row: &Row) -> Result<EntityId, Failure> {
-    let malformed = |error: EntityIdError| Failure::Silence(SqlError::Decode(error.into()));
+    let malformed = |error: EntityIdError| Failure::NoResponse(SqlError::Decode(error.into()));
     row.text(0)?.parse().map_err(malformed)
 }

@@ -48,7 +48,7 @@ impl AddressFinder {
             addresses => timeout(CONNECT_TIMEOUT, first_to_accept(addresses)).await.unwrap_or_else(|_| {
                 Err(FredError::new(
                     FredKind::Timeout,
-                    format!("no address of {host} answered in 5 s: {addresses:?}"),
+                    format!("no address of {host} responded within 5 s: {addresses:?}"),
                 ))
             }),
         }
@@ -56,15 +56,13 @@ impl AddressFinder {
 
     async fn look_up(&mut self, host: &str, port: u16) -> Result<Vec<SocketAddr>, FredError> {
         let lookup = self.lookup.get_or_insert_with(|| start_lookup(host.to_owned(), port));
-        let Ok(answer) = timeout(LOOKUP_TIMEOUT, lookup).await else {
-            let words = format!("the lookup of the name {host} did not finish within 5 s");
-            return Err(FredError::new(FredKind::Timeout, words));
+        let Ok(reply) = timeout(LOOKUP_TIMEOUT, lookup).await else {
+            let message = format!("the lookup of {host} timed out after 5 s");
+            return Err(FredError::new(FredKind::Timeout, message));
         };
         self.lookup = None;
-        let answer = answer.unwrap_or_else(|_| Err(io::Error::other("no thread could be started for it")));
-        answer.map_err(|error| {
-            FredError::new(FredKind::IO, format!("the lookup of the name {host} failed: {error}"))
-        })
+        let reply = reply.unwrap_or_else(|_| Err(io::Error::other("could not start a thread")));
+        reply.map_err(|error| FredError::new(FredKind::IO, format!("the lookup of {host} failed: {error}")))
     }
 }
 
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_does_not_answer_does_not_hold_up_the_next() {
+    async fn an_unresponsive_address_does_not_delay_the_next_address() {
         let (black_hole, (_listener, good)) = (BlackHole::new(), listener());
         let refusing = listener().1;
         for addresses in [vec![black_hole.address, good], vec![refusing, black_hole.address, good]] {
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_need_no_lookup_and_errors_of_a_lookup_name_it() {
+    async fn ip_addresses_are_not_looked_up_and_lookup_errors_contain_the_name() {
         let mut finder = AddressFinder::default();
         for host in ["::1", "[::1]"] {
             let found = finder.find(host, 6379).await.expect("an address");
@@ -164,6 +162,6 @@ mod tests {
         }
         let host = format!("{}.invalid", "x".repeat(64));
         let error = finder.find(&host, 6379).await.expect_err("no name is as long");
-        assert!(error.details().starts_with(&format!("the lookup of the name {host} failed: ")), "{error}");
+        assert!(error.details().starts_with(&format!("the lookup of {host} failed: ")), "{error}");
     }
 }

@@ -28,31 +28,31 @@ pub(crate) struct ClientHandle {
     task: Option<AbortHandle>,
     ended: AtomicBool,
     /// True if the server has replied to a command.
-    answered: AtomicBool,
-    told: Mutex<Told>,
+    replied: AtomicBool,
+    events: Mutex<Events>,
     /// The number of consecutive calls that timed out.
     unanswered: AtomicU32,
 }
 
 /// Events reported by the client. We need these because fred only reports via an event why it can't connect:
 /// commands just fail.
-struct Told {
-    troubles: Receiver<(FredError, Option<Server>)>,
+struct Events {
+    errors: Receiver<(FredError, Option<Server>)>,
     connected: Receiver<Server>,
     /// The latest connection error. This is reset if the server replies to a command.
-    trouble: Option<FredError>,
+    last_error: Option<FredError>,
     connections: u64,
 }
 
 /// The client is considered dead after this number of consecutive timeouts.
-const UNANSWERED: u32 = 3;
+const MAX_CONSECUTIVE_TIMEOUTS: u32 = 3;
 
 /// Timeout for the handshake. It takes up to four sequential commands, so this allows for a round trip of two
 /// seconds.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The interval for checking the connection state while waiting for the event.
-const LOOK: Duration = Duration::from_millis(50);
+const CONNECT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl ClientHandle {
     /// Starts to connect, and will reconnect if the connection breaks. Also returns the connection task.
@@ -86,15 +86,15 @@ impl ClientHandle {
 
     /// Wraps a client created by the user.
     pub(crate) fn of(client: Client) -> Self {
-        let (troubles, connected) = (client.error_rx(), client.reconnect_rx());
-        let told = Mutex::new(Told { troubles, connected, trouble: None, connections: 0 });
-        let (ended, answered) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { client, task: None, ended, answered, told, unanswered: AtomicU32::new(0) }
+        let (errors, connected) = (client.error_rx(), client.reconnect_rx());
+        let events = Mutex::new(Events { errors, connected, last_error: None, connections: 0 });
+        let (ended, replied) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { client, task: None, ended, replied, events, unanswered: AtomicU32::new(0) }
     }
 
     /// Waits for the connection, up to the given timeout.
-    pub(crate) fn wait(&self, at_most: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(async move { drop(timeout(at_most, self.client.wait_for_connect()).await) })
+    pub(crate) fn wait(&self, limit: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move { drop(timeout(limit, self.client.wait_for_connect()).await) })
     }
 
     /// Waits until the client is connected. Returns an error if it can't connect.
@@ -104,23 +104,23 @@ impl ClientHandle {
                 while !self.has_ended() {
                     // `wait_for_connect` misses a connection made between its check and its subscription, so
                     // we need to poll.
-                    if let Ok(answer) = timeout(LOOK, self.client.wait_for_connect()).await {
-                        return answer;
+                    if let Ok(reply) = timeout(CONNECT_POLL_INTERVAL, self.client.wait_for_connect()).await {
+                        return reply;
                     }
                 }
-                Err(FredError::new(FredKind::IO, "the connection could not be made"))
+                Err(FredError::new(FredKind::IO, "failed to connect"))
             };
             let connected = self.unless_broken(connecting).await;
-            connected.map_err(|error| self.latest_trouble().unwrap_or(error))
+            connected.map_err(|error| self.latest_error().unwrap_or(error))
         })
     }
 
     /// Waits until the connection breaks, or until the task that reconnects ends.
     pub(crate) async fn until_broken(&self, task: ConnectHandle) {
-        let mut troubles = self.client.error_rx();
+        let mut errors = self.client.error_rx();
         tokio::select! {
             _ = task => {}
-            _ = troubles.recv(), if !self.client.has_reconnect_policy() => {}
+            _ = errors.recv(), if !self.client.has_reconnect_policy() => {}
         }
     }
 
@@ -172,16 +172,16 @@ impl ClientHandle {
     /// next connection attempt, and these would have to time out.
     async fn unless_broken<T>(
         &self,
-        answer: impl Future<Output = Result<T, FredError>>,
+        reply: impl Future<Output = Result<T, FredError>>,
     ) -> Result<T, FredError> {
-        let mut troubles = self.client.error_rx();
+        let mut errors = self.client.error_rx();
         tokio::select! {
             biased;
-            answer = answer => answer,
+            reply = reply => reply,
             // A cluster client created by the user has more than one connection, so the error may belong to a
             // different connection.
-            _ = troubles.recv(), if self.task.is_some() => {
-                Err(FredError::new(FredKind::IO, "the connection broke"))
+            _ = errors.recv(), if self.task.is_some() => {
+                Err(FredError::new(FredKind::IO, "the connection was lost"))
             }
         }
     }
@@ -201,57 +201,57 @@ impl ClientHandle {
     }
 
     /// Closes the client. Calls will return this reason as the error until the next connection.
-    pub(crate) fn end_because(&self, reason: &'static str) {
-        let words = format!("the connection is being replaced: {reason}");
-        self.told().trouble = Some(FredError::new(FredKind::IO, words));
+    pub(crate) fn end_with_reason(&self, reason: &'static str) {
+        let message = format!("the connection is being replaced: {reason}");
+        self.events().last_error = Some(FredError::new(FredKind::IO, message));
         self.end();
     }
 
-    pub(crate) fn answered(&self) {
-        self.answered.store(true, Ordering::Relaxed);
+    pub(crate) fn replied(&self) {
+        self.replied.store(true, Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
-        self.told().trouble = None;
+        self.events().last_error = None;
     }
 
-    pub(crate) fn has_answered(&self) -> bool {
-        self.answered.load(Ordering::Relaxed)
+    pub(crate) fn has_replied(&self) -> bool {
+        self.replied.load(Ordering::Relaxed)
     }
 
     /// Records an error. Returns `true` if the number of consecutive timeouts shows that the client should be
     /// considered dead.
-    pub(crate) fn hangs_after(&self, error: &FredError) -> bool {
+    pub(crate) fn is_unresponsive_after(&self, error: &FredError) -> bool {
         if *error.kind() == FredKind::Timeout {
-            return self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED;
+            return self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_CONSECUTIVE_TIMEOUTS;
         }
         self.unanswered.store(0, Ordering::Relaxed);
         false
     }
 
     pub(crate) fn connections(&self) -> u64 {
-        self.told().connections
+        self.events().connections
     }
 
-    pub(crate) fn latest_trouble(&self) -> Option<FredError> {
-        self.told().trouble.clone()
+    pub(crate) fn latest_error(&self) -> Option<FredError> {
+        self.events().last_error.clone()
     }
 
     /// Returns the events, including all pending events from the channels.
-    fn told(&self) -> MutexGuard<'_, Told> {
-        let mut told = self.told.lock().expect("nothing panics under this lock");
+    fn events(&self) -> MutexGuard<'_, Events> {
+        let mut events = self.events.lock().expect("nothing panics under this lock");
         loop {
-            match told.troubles.try_recv() {
+            match events.errors.try_recv() {
                 // The close event is less specific than the error that caused it.
-                Ok((error, _)) if told.trouble.is_some() && *error.kind() == FredKind::Canceled => {}
-                Ok((error, _)) => told.trouble = Some(error),
+                Ok((error, _)) if events.last_error.is_some() && *error.kind() == FredKind::Canceled => {}
+                Ok((error, _)) => events.last_error = Some(error),
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(_) => break,
             }
         }
         loop {
-            told.connections += match told.connected.try_recv() {
+            events.connections += match events.connected.try_recv() {
                 Ok(_) => 1,
                 Err(TryRecvError::Lagged(missed)) => missed,
-                Err(_) => return told,
+                Err(_) => return events,
             };
         }
     }
@@ -287,9 +287,10 @@ fn connection_config() -> ConnectionConfig {
 
 /// Returns `true` if a message starts with this error code. In scripts, Redis 6.2 puts the position before
 /// the code.
-pub(crate) fn is_code(said: &str, word: &str) -> bool {
-    let begins = said.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
-    begins || said.contains(&format!(": -{word} "))
+pub(crate) fn is_code(message: &str, code: &str) -> bool {
+    let has_prefix =
+        message.strip_prefix(code).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
+    has_prefix || message.contains(&format!(": -{code} "))
 }
 
 #[cfg(test)]
@@ -297,8 +298,8 @@ mod tests {
     use super::is_code;
 
     #[test]
-    fn a_word_is_found_at_the_beginning_and_inside_of_a_script() {
-        for (said, word, expected) in [
+    fn error_codes_are_found_at_the_start_and_in_script_errors() {
+        for (message, code, expected) in [
             ("READONLY You can't write against a read only replica.", "READONLY", true),
             (
                 "ERR Error running script (call to f_1): @user_script:27: -READONLY You can't.",
@@ -309,7 +310,7 @@ mod tests {
             ("BUSYGROUP it exists", "BUSY", false),
             ("ERR unknown command 'READONLY'", "READONLY", false),
         ] {
-            assert_eq!(is_code(said, word), expected, "{said}");
+            assert_eq!(is_code(message, code), expected, "{message}");
         }
     }
 }

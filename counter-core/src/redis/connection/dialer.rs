@@ -37,7 +37,7 @@ struct State {
     /// The client configuration, including the connected address.
     config: Option<Config>,
     /// The reason for not being connected.
-    trouble: Option<FredError>,
+    last_error: Option<FredError>,
     /// The number of connections made by earlier clients.
     connections: u64,
 }
@@ -60,11 +60,11 @@ impl Dialer {
                     client.end();
                     self.link.disconnected();
                     // Back off if a server accepts connections but never replies.
-                    if client.has_answered() {
+                    if client.has_replied() {
                         backoff.reset();
                     }
                 }
-                Err(trouble) => self.link.failed(trouble),
+                Err(last_error) => self.link.failed(last_error),
             }
             sleep(backoff.next()).await;
         }
@@ -90,7 +90,7 @@ async fn open(config: Config, server: &str) -> Result<(Config, ClientHandle, Con
     let started = Instant::now();
     let (client, task) = ClientHandle::open_once(config.clone())?;
     let Err(error) = client.connected().await else { return Ok((config, client, task)) };
-    let words = match error.kind() {
+    let message = match error.kind() {
         // fred does not report the timeout that has elapsed. The handshake has the longer timeout and runs
         // second.
         FredKind::Timeout if started.elapsed() < HANDSHAKE_TIMEOUT => {
@@ -103,7 +103,7 @@ async fn open(config: Config, server: &str) -> Result<(Config, ClientHandle, Con
         FredKind::IO => format!("connecting to {server}: {}", error.details()),
         _ => return Err(error),
     };
-    Err(FredError::new(error.kind().clone(), words))
+    Err(FredError::new(error.kind().clone(), message))
 }
 
 /// Returns `true` if the server name can be replaced with the address. TLS needs to check the name against
@@ -134,14 +134,13 @@ impl Link {
     /// Returns the error from the latest connection attempt if the client is not connected.
     pub(in crate::redis) fn client(&self) -> Result<Arc<ClientHandle>, Error> {
         let state = self.0.borrow();
-        let trouble = match &state.client {
+        let last_error = match &state.client {
             Some(client) if !client.has_ended() => return Ok(Arc::clone(client)),
-            Some(client) => client.latest_trouble(),
-            None => state.trouble.clone(),
+            Some(client) => client.latest_error(),
+            None => state.last_error.clone(),
         };
-        let trouble =
-            trouble.unwrap_or_else(|| FredError::new(FredKind::IO, "there is no connection at the moment"));
-        Err(Error::new(ErrorKind::Unavailable).caused_by(trouble))
+        let last_error = last_error.unwrap_or_else(|| FredError::new(FredKind::IO, "not connected"));
+        Err(Error::new(ErrorKind::Unavailable).caused_by(last_error))
     }
 
     /// Returns the configuration, including the address of the current connection.
@@ -171,7 +170,7 @@ impl Link {
         self.0.send_modify(|state| {
             state.client = Some(client);
             state.config = Some(config);
-            state.trouble = None;
+            state.last_error = None;
         });
     }
 
@@ -179,13 +178,13 @@ impl Link {
         self.0.send_modify(|state| {
             if let Some(client) = state.client.take() {
                 state.connections += client.connections();
-                state.trouble = client.latest_trouble();
+                state.last_error = client.latest_error();
             }
             state.config = None;
         });
     }
 
-    fn failed(&self, trouble: FredError) {
-        self.0.send_modify(|state| state.trouble = Some(trouble));
+    fn failed(&self, last_error: FredError) {
+        self.0.send_modify(|state| state.last_error = Some(last_error));
     }
 }

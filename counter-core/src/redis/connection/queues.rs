@@ -13,17 +13,17 @@ pub(in crate::redis) struct Queues {
 /// A connection used by a single transaction at a time.
 pub(in crate::redis) struct Exclusive {
     pub(in crate::redis) handle: ClientHandle,
-    pub(in crate::redis) begun: Begun,
+    pub(in crate::redis) state: TransactionState,
     /// The time at which the current transaction has been started.
     pub(in crate::redis) since: Instant,
 }
 
 /// The transaction state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::redis) enum Begun {
-    Nothing,
+pub(in crate::redis) enum TransactionState {
+    Idle,
     /// Commands have been sent, and keys may be watched.
-    Watch,
+    Watching,
     /// Commands are being queued.
-    Multi,
+    Queuing,
 }

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_to_a_server_that_stays_useless_are_replaced_ever_less_often() {
+    fn connections_to_a_broken_server_are_replaced_with_increasing_delays() {
         let (renewals, start) = (Renewals::default(), Instant::now());
         assert_eq!(replaced(&renewals, start, 120), [0, 1, 3, 7, 15, 31, 61, 91]);
         let later = start + Duration::from_secs(600);

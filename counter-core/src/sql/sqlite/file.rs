@@ -12,7 +12,7 @@ use fs4::fs_std::FileExt;
 use tokio::time::Instant;
 
 use crate::sql::failure::Failure;
-use crate::sql::session::Place;
+use crate::sql::session::Location;
 
 /// Suffixes of the write-ahead log and the log index.
 const LOG_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
@@ -102,7 +102,9 @@ impl OpenedFile {
         match found {
             Ok((id, _)) if id == database => {
                 opened.missing_since = None;
-                let is_same = |(seen, now): (&Option<FileId>, Option<FileId>)| seen.is_none() || *seen == now;
+                let is_same = |(recorded, now): (&Option<FileId>, Option<FileId>)| {
+                    recorded.is_none() || *recorded == now
+                };
                 let is_same = opened.log.iter().zip(opened.found_log()).all(is_same);
                 if is_same { PathState::Opened } else { PathState::LogReplaced }
             }
@@ -128,8 +130,8 @@ impl OpenedFile {
         if !identify(&self.path).is_ok_and(|(id, _)| Some(id) == opened.database) {
             return Err(FileError::ReplacedDuringCall(self.path.clone()));
         }
-        for (seen, now) in opened.log.iter_mut().zip(log) {
-            *seen = seen.or(now);
+        for (recorded, now) in opened.log.iter_mut().zip(log) {
+            *recorded = recorded.or(now);
         }
         Ok(())
     }
@@ -152,9 +154,9 @@ impl OpenedFile {
         if !directory.try_lock_exclusive()? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        for (suffix, seen) in LOG_SUFFIXES.iter().zip(opened.log) {
-            let path = beside(&opened.target, suffix);
-            if seen.is_some() && identify(&path).ok().map(|(id, _)| id) == seen {
+        for (suffix, recorded) in LOG_SUFFIXES.iter().zip(opened.log) {
+            let path = with_suffix(&opened.target, suffix);
+            if recorded.is_some() && identify(&path).ok().map(|(id, _)| id) == recorded {
                 fs::remove_file(path)?;
             }
         }
@@ -171,7 +173,7 @@ impl OpenedFile {
     }
 }
 
-impl Place for OpenedFile {
+impl Location for OpenedFile {
     fn confirm(&self) -> Result<(), Box<dyn StdError + Send + Sync>> {
         Ok(Self::confirm(self)?)
     }
@@ -184,11 +186,11 @@ impl Opened {
     }
 
     fn found_log(&self) -> [Option<FileId>; 2] {
-        LOG_SUFFIXES.map(|suffix| identify(&beside(&self.target, suffix)).ok().map(|(id, _)| id))
+        LOG_SUFFIXES.map(|suffix| identify(&with_suffix(&self.target, suffix)).ok().map(|(id, _)| id))
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
@@ -217,7 +219,7 @@ impl fmt::Display for FileError {
             }
             Self::Missing(path) => write!(
                 f,
-                "the database file {} was removed while it was in use: put it back, or restart the process to begin \
+                "the database file {} was removed while in use: restore it, or restart the process to start \
                  with an empty one",
                 path.display()
             ),
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_log_of_the_opened_file_is_removed() {
+    fn only_the_log_of_the_open_file_is_removed() {
         let folder = folder("log");
         let (path, log) = (folder.join("counts.db"), folder.join("counts.db-wal"));
         write(&path, "one");

@@ -7,14 +7,14 @@ use sqlx::{Error as SqlError, Sqlite};
 use tokio::time::{Instant, timeout};
 
 use super::file::{FileError, OpenedFile, PathState};
-use super::{DIALECT, settled};
+use super::{DIALECT, with_settings};
 use crate::family::future::BoxFuture;
 use crate::family::private_file;
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 use crate::sql::failure::Failure;
 use crate::sql::pools::{Pools, Source, pool_options};
 use crate::sql::schema::Settings;
-use crate::sql::session::{Place, Session};
+use crate::sql::session::{Location, Session};
 use crate::sql::tables;
 
 /// The delay before a missing file is created again. A backup may be about to be restored to this path, and
@@ -38,7 +38,7 @@ pub(super) struct FileSource {
     connections: Arc<AtomicU64>,
     opened: RwLock<OpenedPools>,
     /// Held while the file is being reopened.
-    turn: tokio::sync::Mutex<()>,
+    reopening: tokio::sync::Mutex<()>,
     last_replaced: Mutex<Option<Instant>>,
 }
 
@@ -58,8 +58,8 @@ impl FileSource {
         connections: Arc<AtomicU64>,
     ) -> Self {
         let opened = RwLock::new(OpenedPools::new(&options, settings, &connections));
-        let (turn, last_replaced) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { options, settings, connections, opened, turn, last_replaced }
+        let (reopening, last_replaced) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { options, settings, connections, opened, reopening, last_replaced }
     }
 
     fn opened(&self) -> OpenedPools {
@@ -77,9 +77,7 @@ impl FileSource {
                 // Connections with different logs must not be open concurrently.
                 let closed = timeout(CLOSE_TIMEOUT, old.close()).await;
                 closed.map_err(|_| FileError::ReplacedDuringCall(file.path().to_owned()))?;
-                self.report(
-                    "the log of the database file was removed while it was in use; it was opened again",
-                );
+                self.report("the database log was removed while in use; the database has been reopened");
                 return Ok(new());
             }
             PathState::Missing(time) if time < MISSING_GRACE || !creates_tables || !file.has_directory() => {
@@ -89,7 +87,7 @@ impl FileSource {
         }
         // If this fails, the moved file will lack the changes that are only in the log.
         drop(timeout(CLOSE_TIMEOUT, old.checkpoint()).await);
-        file.remove_log().map_err(|error| Failure::Silence(SqlError::Io(error)))?;
+        file.remove_log().map_err(|error| Failure::NoResponse(SqlError::Io(error)))?;
         let new = match creates_tables {
             true => {
                 private_file::create_database(self.options.get_filename());
@@ -102,15 +100,15 @@ impl FileSource {
         let version = tables::version(&new.pools).await?;
         new.pools.schema.check(version.as_deref()).map_err(Failure::Schema)?;
         self.report(
-            "the database file was removed or replaced while it was in use; its path was opened again, and what the \
-             new file lacks of the last minute is sent again",
+            "the database file was removed or replaced while in use; the path has been reopened, and if the new \
+             file lacks batches of the last minute, they will be sent again",
         );
         Ok(new)
     }
 
     fn report(&self, event: &'static str) {
         *self.last_replaced.lock().expect(LOCK_POISONED) = Some(Instant::now());
-        tell(|| tracing::warn!(file = %self.options.get_filename().display(), "{event}"));
+        emit(|| tracing::warn!(file = %self.options.get_filename().display(), "{event}"));
     }
 }
 
@@ -121,7 +119,7 @@ impl Source for FileSource {
             if opened.path_state() == PathState::Opened && !opened.write.is_closed() {
                 return Ok(opened.pools);
             }
-            let _turn = self.turn.lock().await;
+            let _reopening = self.reopening.lock().await;
             // A concurrent call may have reopened the file already.
             let new = self.reopen(&self.opened()).await?;
             *self.opened.write().expect(LOCK_POISONED) = new.clone();
@@ -139,14 +137,14 @@ impl OpenedPools {
     /// Creates the pools. Connections do not expire because the log is removed with the last connection.
     fn new(options: &SqliteConnectOptions, settings: Settings, connections: &Arc<AtomicU64>) -> Self {
         let file = Arc::new(OpenedFile::new(options.get_filename()));
-        let options = settled(options.clone());
+        let options = with_settings(options.clone());
         let pool = |max_connections| {
             let pool = pool_options::<Sqlite>(max_connections, connections);
             pool.idle_timeout(None).max_lifetime(None).connect_lazy_with(options.clone())
         };
         let (write, read) = (pool(1), pool(settings.max_connections.max(2) - 1));
-        let place: Arc<dyn Place> = Arc::clone(&file) as _;
-        let pools = Pools::new(write.clone(), read.clone(), Some(place), settings);
+        let location: Arc<dyn Location> = Arc::clone(&file) as _;
+        let pools = Pools::new(write.clone(), read.clone(), Some(location), settings);
         Self { pools, write, read, file }
     }
 

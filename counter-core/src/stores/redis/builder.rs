@@ -49,7 +49,7 @@ pub struct RedisBuilder {
 pub struct ConnectError(FredError);
 
 /// Sufficient for a small cluster, but still fast to read from all shards.
-const CLUSTER_SHARDS: u16 = 16;
+const DEFAULT_CLUSTER_SHARDS: u16 = 16;
 
 impl RedisBuilder {
     /// Sets the prefix for all keys. The default is `access:`.
@@ -101,26 +101,26 @@ impl RedisBuilder {
     }
 
     pub(super) fn store(self, topology: Topology, clustered: bool) -> RedisStore {
-        let of_a_cluster = || Shards::try_from(CLUSTER_SHARDS).expect("between 1 and 1024");
-        let shards = self.shards.or_else(|| clustered.then(of_a_cluster));
+        let cluster_default = || Shards::try_from(DEFAULT_CLUSTER_SHARDS).expect("between 1 and 1024");
+        let shards = self.shards.or_else(|| clustered.then(cluster_default));
         RedisStore::new(Client::new(topology, &self.namespace, shards))
     }
 }
 
 fn config(url: &str) -> Result<Config, FredError> {
-    let no = |words| Err(FredError::new(FredKind::Config, words));
+    let invalid = |words| Err(FredError::new(FredKind::Config, words));
     // fred would treat an unknown scheme as a single server, and not use TLS.
-    let Some((scheme, rest)) = url.split_once("://") else { return no("there is no scheme") };
+    let Some((scheme, rest)) = url.split_once("://") else { return invalid("the scheme is missing") };
     let (protocol, kind) = scheme.split_once(['+', '-']).unwrap_or((scheme, ""));
     match (protocol, kind) {
         ("redis" | "valkey", "" | "cluster" | "sentinel") => {}
         ("rediss" | "valkeys", "" | "cluster" | "sentinel") => {
             if !cfg!(any(feature = "rustls", feature = "native-tls")) {
-                return no("TLS needs the feature `rustls` or `native-tls`");
+                return invalid("TLS needs the feature `rustls` or `native-tls`");
             }
         }
         ("redis" | "valkey", "unix") => return Config::from_url(&format!("{protocol}+unix://{rest}")),
-        _ => return no("the scheme is unknown"),
+        _ => return invalid("the scheme is unknown"),
     }
     if kind.is_empty() {
         Config::from_url(url)
@@ -131,7 +131,7 @@ fn config(url: &str) -> Result<Config, FredError> {
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not the address of a Redis server, such as redis://127.0.0.1:6379")
+        f.write_str("invalid Redis address, expected e.g. redis://127.0.0.1:6379")
     }
 }
 

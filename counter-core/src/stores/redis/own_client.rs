@@ -32,7 +32,8 @@ impl RedisBuilder {
     pub fn client(self, client: FredClient) -> RedisStore {
         let clustered = client.is_clustered();
         let client = Arc::new(Connection::of(client));
-        let topology = if clustered { Topology::Own(client, OnceLock::new()) } else { Topology::One(client) };
+        let topology =
+            if clustered { Topology::UserClient(client, OnceLock::new()) } else { Topology::One(client) };
         self.store(topology, clustered)
     }
 }

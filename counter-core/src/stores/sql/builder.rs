@@ -24,7 +24,7 @@ use crate::sql::{Database, SchemaError, Settings};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let missing = SqlStore::connect("sqlite::memory:").await.unwrap_err();
-/// assert_eq!(missing.to_string(), "the database has no tables for counters: `SqlBuilder::create_tables` makes them");
+/// assert_eq!(missing.to_string(), "the database has no counter tables: call `SqlBuilder::create_tables`");
 /// SqlStore::builder().create_tables().connections(4).connect("sqlite::memory:").await?;
 /// # Ok(())
 /// # }
@@ -57,8 +57,8 @@ impl SqlBuilder {
 
     /// Sets the maximum number of connections, at least 1. The default is 8. For SQLite, a single connection
     /// is used for writing, and the remaining connections for reading.
-    pub const fn connections(mut self, most: u32) -> Self {
-        self.settings.max_connections = if most == 0 { 1 } else { most };
+    pub const fn connections(mut self, max: u32) -> Self {
+        self.settings.max_connections = if max == 0 { 1 } else { max };
         self
     }
 
@@ -168,13 +168,15 @@ impl fmt::Display for SqlConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Address(_) => f.write_str(
-                "not the address of a database whose feature is enabled, such as sqlite:counts.db or \
+                "invalid or unsupported database address, expected e.g. sqlite:counts.db or \
                  postgres://127.0.0.1/site",
             ),
             Kind::Schema(error @ (SchemaError::Missing | SchemaError::Older { .. })) => {
-                write!(f, "{error}: `SqlBuilder::create_tables` makes them")
+                write!(f, "{error}: call `SqlBuilder::create_tables`")
             }
-            Kind::Schema(SchemaError::Unknown(_)) => f.write_str("the database does not answer, or refuses"),
+            Kind::Schema(SchemaError::Unknown(_)) => {
+                f.write_str("the database is unavailable or rejected the connection")
+            }
             Kind::Schema(error) => error.fmt(f),
         }
     }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::line::{Entry, UniqueDumped};
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::line::Lines;
 use crate::time::Timestamp;
-use crate::unique::counter::ITEM_BYTES;
+use crate::unique::counter::MAX_ITEM_BYTES;
 use crate::unique::distinct::Contents;
 use crate::unique::store::{UniqueKey, UniqueStore};
 
 /// Maximum number of unreadable counters to report as lines; more are just counted.
-const TOLD: u64 = 1000;
+const MAX_UNREADABLE_LINES: u64 = 1000;
 
 /// A running dump of unique counters: see [the module](crate::unique::dump).
 ///
@@ -69,7 +69,7 @@ impl UniqueDump {
         self.dumped
     }
 
-    fn advance(&mut self) -> Answer<'_, Option<String>> {
+    fn advance(&mut self) -> StoreFuture<'_, Option<String>> {
         Box::pin(async {
             while self.lines.is_empty() {
                 if let Some(counter) = self.counters.front().cloned() {
@@ -99,7 +99,7 @@ impl UniqueDump {
             }
             Err(error) => {
                 let ErrorKind::Malformed { key } = error.kind() else { return Err(error) };
-                self.push_unreadable(key, "it holds something else");
+                self.push_unreadable(key, "the value has an unexpected type");
                 None
             }
         };
@@ -113,12 +113,9 @@ impl UniqueDump {
         match contents {
             Contents::Items(mut items) => {
                 let found = items.len();
-                items.retain(|item| item.len() <= ITEM_BYTES);
+                items.retain(|item| item.len() <= MAX_ITEM_BYTES);
                 if items.len() < found {
-                    self.push_unreadable(
-                        &counter.to_string(),
-                        "some items are longer than any that is included",
-                    );
+                    self.push_unreadable(&counter.to_string(), "some items exceed the maximum length");
                 }
                 let mut items = items.into_iter();
                 while let Some(entry) = Entry::items(counter, &mut items) {
@@ -136,7 +133,7 @@ impl UniqueDump {
 
     fn push_unreadable(&mut self, key: &str, reason: &str) {
         self.dumped.unreadable += 1;
-        if self.dumped.unreadable <= TOLD {
+        if self.dumped.unreadable <= MAX_UNREADABLE_LINES {
             self.push(Entry::unreadable(key, reason));
         }
     }

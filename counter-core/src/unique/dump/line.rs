@@ -6,14 +6,14 @@ use crate::family::line;
 use crate::family::line::{FORMAT, cut, decoded, encoded, encoded_bytes};
 use crate::sketch::Sketch;
 use crate::time::Timestamp;
-use crate::unique::counter::{ITEM_BYTES, ITEMS};
+use crate::unique::counter::{MAX_ITEM_BYTES, MAX_ITEMS};
 use crate::unique::store::{UniqueKey, UniqueKind};
 
 /// Format version.
 const VERSION: u32 = 1;
 
 /// Number of item characters to stop a line at, which leaves space for the next item and all other fields.
-const CHARACTERS: usize = 48 * 1024;
+const MAX_CHARACTERS: usize = 48 * 1024;
 
 /// Totals of a unique counter dump, stored in the final line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,8 +84,8 @@ impl<'a> Entry<'a> {
     /// Takes as many items as fit in a line, but at least one.
     pub(super) fn items(counter: &'a UniqueKey, from: &mut impl Iterator<Item = Vec<u8>>) -> Option<Self> {
         let (mut items, mut characters) = (Vec::new(), 0);
-        while items.len() < ITEMS
-            && characters < CHARACTERS
+        while items.len() < MAX_ITEMS
+            && characters < MAX_CHARACTERS
             && let Some(item) = from.next()
         {
             let item = encoded_bytes(&item);
@@ -115,7 +115,8 @@ impl<'a> Entry<'a> {
 
     /// Serializes the entry with this line number, without a line ending.
     pub(super) fn text(self, line: u64) -> String {
-        serde_json::to_string(&Line { unique: line, entry: self }).expect("texts and numbers are JSON")
+        serde_json::to_string(&Line { unique: line, entry: self })
+            .expect("strings and numbers are valid JSON")
     }
 }
 
@@ -130,21 +131,21 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     let Line { unique, entry } = line::read(bytes, "a line of unique counters")?;
     let record = match entry {
         Entry::Dump { format, version, .. } if format == FORMAT && version == VERSION => Record::Begin,
-        Entry::Dump { .. } => return Err(format!("the format {FORMAT} in version {VERSION}")),
+        Entry::Dump { .. } => return Err(format!("format {FORMAT}, version {VERSION}")),
         Entry::Items { kind, counter, items } => {
             let counter = key(&kind, &counter)?;
             if counter.kind == UniqueKind::Sketch {
-                return Err("the registers of a HyperLogLog, which has no items".to_owned());
+                return Err("registers: a HyperLogLog doesn't have items".to_owned());
             }
-            if !(1..=ITEMS).contains(&items.len()) {
-                return Err(format!("1 to {ITEMS} items"));
+            if !(1..=MAX_ITEMS).contains(&items.len()) {
+                return Err(format!("1 to {MAX_ITEMS} items"));
             }
             Record::Items { counter, items: items.iter().map(|text| item(text)).collect::<Result<_, _>>()? }
         }
         Entry::Registers { kind, counter, registers } => {
             let counter = key(&kind, &counter)?;
             if counter.kind == UniqueKind::Set {
-                return Err("the items of a set, which has no registers".to_owned());
+                return Err("items: a set doesn't have registers".to_owned());
             }
             Record::Registers { counter, sketch: line::registers(&registers)? }
         }
@@ -156,8 +157,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
 
 fn item(text: &str) -> Result<Vec<u8>, String> {
     match decoded(text)? {
-        item if item.len() <= ITEM_BYTES => Ok(item),
-        _ => Err(format!("an item of at most {ITEM_BYTES} bytes")),
+        item if item.len() <= MAX_ITEM_BYTES => Ok(item),
+        _ => Err(format!("an item of at most {MAX_ITEM_BYTES} bytes")),
     }
 }
 
@@ -169,7 +170,7 @@ fn key(kind: &str, name: &str) -> Result<UniqueKey, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::line::LINE;
+    use crate::family::line::MAX_LINE_BYTES;
     use crate::family::name::CounterName;
     use crate::sketch::Register;
     use crate::unique::threshold::Threshold;
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn entries_round_trip() {
         let set = counter(UniqueKind::Set, "a \"b\" \\ é");
         let adaptive = counter(UniqueKind::Adaptive(Threshold::MAX), "a");
         let items = vec![Vec::new(), b"ann".to_vec(), vec![0, 255, b'\n']];
@@ -210,25 +211,25 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_lines_are_read_again() {
+    fn maximum_length_lines_are_parsed() {
         let long = counter(UniqueKind::Set, &"\"".repeat(CounterName::MAX_BYTES));
         let sketch = counter(UniqueKind::Sketch, &long.name);
         let ranks = (0..16_384).map(|index| Register { index, rank: 51 });
-        let mut items = std::iter::repeat_n(vec![255; ITEM_BYTES], 1000);
-        let mut texts = Vec::new();
+        let mut items = std::iter::repeat_n(vec![255; MAX_ITEM_BYTES], 1000);
+        let mut lines = Vec::new();
         while let Some(entry) = Entry::items(&long, &mut items) {
-            texts.push(entry.text(u64::MAX));
+            lines.push(entry.text(u64::MAX));
         }
-        assert!(texts.len() > 5 && texts[0].len() < LINE, "{}", texts.len());
-        texts.push(Entry::registers(&sketch, &ranks.collect()).text(u64::MAX));
-        texts.push(Entry::unreadable(&"\u{1}".repeat(100_000), &"é".repeat(100_000)).text(u64::MAX));
-        for text in texts {
+        assert!(lines.len() > 5 && lines[0].len() < MAX_LINE_BYTES, "{}", lines.len());
+        lines.push(Entry::registers(&sketch, &ranks.collect()).text(u64::MAX));
+        lines.push(Entry::unreadable(&"\u{1}".repeat(100_000), &"é".repeat(100_000)).text(u64::MAX));
+        for text in lines {
             assert!(parse(text.as_bytes()).is_ok(), "{}: {:?}", text.len(), parse(text.as_bytes()));
         }
     }
 
     #[test]
-    fn what_is_no_line_of_unique_counters_says_what_was_expected() {
+    fn parse_errors_describe_the_expected_input() {
         let of = |entry: &str| format!("{{\"unique\":2,\"entry\":{entry}}}");
         let items = |kind: &str, counter: &str, items: &str| {
             of(&format!("{{\"items\":{{\"kind\":\"{kind}\",\"counter\":{counter},\"items\":[{items}]}}}}"))
@@ -244,20 +245,20 @@ mod tests {
         for (text, expected) in [
             (String::new(), "a line of unique counters (EOF"),
             ("{\"line\":2}".to_owned(), "unknown field `line`"),
-            (" ".repeat(LINE + 1), "at most 65536 bytes"),
+            (" ".repeat(MAX_LINE_BYTES + 1), "at most 65536 bytes"),
             (of("{\"samples\":{}}"), "unknown variant `samples`"),
             (of("{\"end\":{}}"), "missing field `counters`"),
-            (begin("other", 1), "the format access-counter in version 1"),
-            (begin("access-counter", 2), "the format access-counter in version 1"),
+            (begin("other", 1), "format access-counter, version 1"),
+            (begin("access-counter", 2), "format access-counter, version 1"),
             (items("bag", "\"a\"", "\"\""), "a kind: set, hll or adaptive"),
-            (items("hll", "\"a\"", "\"\""), "the registers of a HyperLogLog"),
-            (items("set", "\"\"", "\"\""), "the name of a counter"),
+            (items("hll", "\"a\"", "\"\""), "registers: a HyperLogLog doesn't have items"),
+            (items("set", "\"\"", "\"\""), "a counter name"),
             (items("set", "1", "\"\""), "invalid type"),
             (items("set", "\"a\"", ""), "1 to 500 items"),
             (items("set", "\"a\"", &vec!["\"\""; 501].join(",")), "1 to 500 items"),
             (items("set", "\"a\"", "\"!\""), "base64"),
             (items("adaptive", "\"a\"", &long), "an item of at most 256 bytes"),
-            (registers("set", ""), "the items of a set"),
+            (registers("set", ""), "items: a set doesn't have registers"),
             (registers("hll", "AAAA"), "registers (not a HyperLogLog"),
         ] {
             let error = parse(text.as_bytes()).expect_err("not a line of unique counters");

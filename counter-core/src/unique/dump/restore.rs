@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use super::line;
 use super::line::{Record, UniqueDumped, parse};
 use crate::error::{Error, ErrorKind};
-use crate::family::line::{LINE, Position, Sealed};
+use crate::family::line::{MAX_LINE_BYTES, Position, Sealed};
 use crate::unique::store::UniqueStore;
 
 /// A running restore of unique counters: see [the module](crate::unique::dump).
@@ -55,7 +55,7 @@ pub enum UniqueRestoreError {
         expected: String,
     },
     /// The input ends early: the final line is missing.
-    Torn {
+    Truncated {
         /// Number of the line at which the input ends.
         line: u64,
     },
@@ -65,7 +65,7 @@ pub enum UniqueRestoreError {
 
 impl UniqueRestore {
     /// Maximum line length in bytes without the line ending: 64 KiB.
-    pub const MAX_LINE: usize = LINE;
+    pub const MAX_LINE: usize = MAX_LINE_BYTES;
 
     /// Starts a restore into a store.
     #[must_use]
@@ -108,7 +108,7 @@ impl UniqueRestore {
     /// Fails if the final line is missing.
     pub const fn finish(&self) -> Result<UniqueRestored, UniqueRestoreError> {
         if self.position.line() > 0 && !self.has_ended {
-            return Err(UniqueRestoreError::Torn { line: self.position.line() });
+            return Err(UniqueRestoreError::Truncated { line: self.position.line() });
         }
         Ok(self.restored)
     }
@@ -135,34 +135,34 @@ impl UniqueRestore {
             let sealed = Sealed::of(text);
             let (number, record) = parse(&sealed.text).map_err(malformed)?;
             if self.has_ended {
-                return Err(malformed("no line after the last of the unique counters".to_owned()));
+                return Err(malformed("no more lines of unique counters".to_owned()));
             }
-            let line = |due| format!("the line {due} of the unique counters");
+            let line = |due| format!("line {due} of the unique counters");
             let next = self.position.after(&sealed, number, line).map_err(malformed)?;
             if (due == 1) != (record == Record::Begin) {
-                return Err(malformed("the first line of the unique counters, once".to_owned()));
+                return Err(malformed("a single header line at the start of the unique counters".to_owned()));
             }
             match record {
                 Record::Begin | Record::Unreadable => {}
                 Record::Items { counter, items } => {
                     let count = items.len() as u64;
                     let included = self.store.include(&counter, &items).await;
-                    if let Some(included) = self.unless_refused(included, count)? {
+                    if let Some(included) = self.unless_rejected(included, count)? {
                         self.restored.items += count;
                         self.restored.added += included.new;
                     }
                     self.read.items += count;
                 }
                 Record::Registers { counter, sketch } => {
-                    let absorbed = self.store.absorb(&counter, &sketch).await;
-                    self.restored.sketches += u64::from(self.unless_refused(absorbed, 1)?.is_some());
+                    let merged = self.store.merge_registers(&counter, &sketch).await;
+                    self.restored.sketches += u64::from(self.unless_rejected(merged, 1)?.is_some());
                     self.read.sketches += 1;
                 }
                 Record::End(dumped) => {
                     let UniqueDumped { items, sketches, .. } = self.read;
                     if (items, sketches) != (dumped.items, dumped.sketches) {
                         let read = format!("{items} items and {sketches} sketches");
-                        return Err(malformed(format!("the sums of the lines before: {read}")));
+                        return Err(malformed(format!("the totals of the previous lines: {read}")));
                     }
                     self.restored.counters = dumped.counters;
                     self.restored.unreadable = dumped.unreadable;
@@ -176,7 +176,7 @@ impl UniqueRestore {
 
     /// Counts entries that the store rejects because of an unrelated value at the key. Returning an error
     /// here would block the remaining restore.
-    fn unless_refused<T>(
+    fn unless_rejected<T>(
         &mut self,
         answer: Result<T, Error>,
         entries: u64,
@@ -197,10 +197,10 @@ impl fmt::Display for UniqueRestoreError {
             Self::Malformed { line, expected } => {
                 write!(f, "line {line} of the unique counters: expected {expected}")
             }
-            Self::Torn { line } => {
-                write!(f, "the unique counters end after line {line}, which is not their last")
+            Self::Truncated { line } => {
+                write!(f, "the unique counters end early at line {line}")
             }
-            Self::Store(_) => f.write_str("the store did not take the unique counters"),
+            Self::Store(_) => f.write_str("the store did not accept the unique counters"),
         }
     }
 }

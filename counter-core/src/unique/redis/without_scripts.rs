@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use fred::bytes::Bytes;
 use fred::types::Value;
 
-use super::{is_of_another_type, sketch, with_items};
+use super::{is_wrong_type, sketch, with_items};
 use crate::error::{Error, ErrorKind};
 use crate::redis::{Client, Command, Connection, Queue, Transaction};
 use crate::sketch::Sketch;
@@ -16,63 +16,64 @@ use crate::unique::store::Included;
 
 /// Maximum number of attempts. An attempt only fails because a different one succeeds, so this should never
 /// be reached.
-const ATTEMPTS: u32 = 1000;
+const MAX_ATTEMPTS: u32 = 1000;
 
 pub(super) async fn include(
     client: &Client,
     key: &str,
-    most: Option<u16>,
+    max: Option<u16>,
     items: &[Vec<u8>],
 ) -> Result<Included, Error> {
     let server = client.server(key).await?;
-    for _ in 0..ATTEMPTS {
-        if let Some(included) = client.learn(attempt(&server, key, most, items).await)? {
+    for _ in 0..MAX_ATTEMPTS {
+        if let Some(included) = client.learn(attempt(&server, key, max, items).await)? {
             return Ok(included);
         }
     }
-    Err(Error::new(ErrorKind::Refused).caused_by("other clients changed the counter at every attempt"))
+    Err(Error::new(ErrorKind::Rejected)
+        .caused_by("the counter was modified by other clients on every attempt"))
 }
 
 async fn attempt(
     server: &Connection,
     key: &str,
-    most: Option<u16>,
+    max: Option<u16>,
     items: &[Vec<u8>],
 ) -> Result<Option<Included>, Error> {
     let watching = server.watch_in(Queue::Calls, key).await?;
     let kind: String = watching.call("TYPE", vec![key.into()]).await?;
-    let read = match most {
-        Some(most) if kind != "string" => of_set(&watching, key, most, items).await,
+    let read = match max {
+        Some(max) if kind != "string" => of_set(&watching, key, max, items).await,
         _ => of_registers(&watching, key, items).await,
     };
     let (included, command) = match read {
         // The set was converted into registers by another client since we read the type.
-        Err(error) if is_of_another_type(&error) && most.is_some() && is_ours(&kind) => return Ok(None),
+        Err(error) if is_wrong_type(&error) && max.is_some() && is_counter_type(&kind) => return Ok(None),
         read => read?,
     };
-    let Some(refusals) = watching.execute(vec![command]).await? else { return Ok(None) };
-    match refusals.into_iter().flatten().next() {
-        Some(words) => Err(Error::new(ErrorKind::Refused).caused_by(words)),
+    let Some(errors) = watching.execute(vec![command]).await? else { return Ok(None) };
+    match errors.into_iter().flatten().next() {
+        Some(message) => Err(Error::new(ErrorKind::Rejected).caused_by(message)),
         None => Ok(Some(included)),
     }
 }
 
 /// Returns `true` if an adaptive counter can be of this type.
-fn is_ours(kind: &str) -> bool {
+fn is_counter_type(kind: &str) -> bool {
     ["none", "set", "string"].contains(&kind)
 }
 
 async fn of_set(
     watching: &Transaction<'_>,
     key: &str,
-    most: u16,
+    max: u16,
     items: &[Vec<u8>],
 ) -> Result<(Included, Command), Error> {
     let known: Vec<u64> = watching.call("SMISMEMBER", with_items(key, items)).await?;
     let held: u64 = watching.call("SCARD", vec![key.into()]).await?;
     let new: HashSet<_> = items.iter().zip(known).filter(|(_, known)| *known == 0).collect();
     let new = new.len() as u64;
-    if held + new <= u64::from(most) {
+    if held + new <= u64::from(max) {
         return Ok((Included { new, exact: true }, ("SADD", with_items(key, items))));
     }
     let held: Vec<Bytes> = watching.call("SMEMBERS", vec![key.into()]).await?;

@@ -34,14 +34,14 @@ impl Current {
     fn read<const COUNT: usize>(
         &self,
         at: Timestamp,
-        places: [usize; COUNT],
+        indices: [usize; COUNT],
     ) -> Option<([u64; COUNT], Timestamp)> {
         let version = self.version.load(Ordering::Acquire);
-        let read = |place: usize| self.words[place].load(Ordering::Relaxed);
+        let read = |index: usize| self.words[index].load(Ordering::Relaxed);
         let (start, end, mut words) = (read(0), read(1), [0; COUNT]);
         // A loop because `map` would not be inlined here.
-        for (word, place) in words.iter_mut().zip(places) {
-            *word = read(place);
+        for (word, index) in words.iter_mut().zip(indices) {
+            *word = read(index);
         }
         // The values must be read before the version is checked.
         fence(Ordering::Acquire);
@@ -58,8 +58,8 @@ impl Current {
         self.version.store(version + 1, Ordering::Relaxed);
         // If a reader sees any of the following writes, it will also see the odd version.
         fence(Ordering::Release);
-        for (place, word) in self.words.iter().zip([epoch.start, epoch.end, low, high, a, b, c, d]) {
-            place.store(word, Ordering::Relaxed);
+        for (target, word) in self.words.iter().zip([epoch.start, epoch.end, low, high, a, b, c, d]) {
+            target.store(word, Ordering::Relaxed);
         }
         self.version.store(version + 2, Ordering::Release);
     }
@@ -78,7 +78,7 @@ mod tests {
     const DAY: Range<u64> = 86_400..172_800;
 
     #[test]
-    fn a_key_is_that_of_its_epoch_and_nothing_before_the_first() {
+    fn a_key_is_only_returned_within_the_epoch() {
         let current = Current::default();
         assert!(current.get(Timestamp::MIN).is_none());
         let key = VisitorKey::new(*b"0123456789abcdef");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reads_half_of_one_key_and_half_of_another() {
+    fn concurrent_reads_never_return_a_torn_key() {
         let (current, done) = (Current::default(), AtomicBool::new(false));
         let at = Timestamp::from_unix(DAY.start);
         let keys = [[1; 16], [2; 16]].map(VisitorKey::new);

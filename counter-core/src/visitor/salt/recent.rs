@@ -7,57 +7,57 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use foldhash::quality::RandomState;
 
 use crate::sketch::Register;
-use crate::visitor::id::{PREPARED, PreparedKey};
+use crate::visitor::id::{PREPARED_BYTES, PreparedKey};
 
 /// Caches registers by a hash of the visitor and the epoch key. No other visitor data is stored. The hash is
 /// fast but not secure, so the cache must be cleared when a key is dropped.
 ///
 /// A wrong register is only returned if two visitors share 58 bits of the hash.
 #[derive(Default)]
-pub(super) struct Recent {
+pub(super) struct RecentVisitors {
     hasher: RandomState,
-    places: OnceLock<Box<[AtomicU64]>>,
+    slots: OnceLock<Box<[AtomicU64]>>,
 }
 
 /// The number of cache slots, using 128 KB.
-const PLACES: usize = 1 << PLACE_BITS;
+const SLOTS: usize = 1 << SLOT_BITS;
 
-const PLACE_BITS: u32 = 14;
+const SLOT_BITS: u32 = 14;
 
 const INDEX_BITS: u32 = 14;
 const RANK_BITS: u32 = 6;
 const REGISTER_BITS: u32 = INDEX_BITS + RANK_BITS;
 
-impl Recent {
+impl RecentVisitors {
     /// Returns the register for a visitor under a key.
     #[inline(always)]
-    pub(super) fn register(&self, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
+    pub(super) fn register(&self, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Register {
         let hash = self.hash(key, part);
-        let Some(places) = self.places.get() else { return self.first(key, part) };
+        let Some(slots) = self.slots.get() else { return self.initialize(key, part) };
         #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
-        let place = &places[(hash >> (u64::BITS - PLACE_BITS)) as usize % PLACES];
-        let entry = place.load(Ordering::Relaxed);
+        let slot = &slots[(hash >> (u64::BITS - SLOT_BITS)) as usize % SLOTS];
+        let entry = slot.load(Ordering::Relaxed);
         // If the hash matches, only the register bits remain.
         match unpacked(entry ^ hash << REGISTER_BITS) {
             Some(register) => register,
-            None => look(place, hash, key, part),
+            None => compute(slot, hash, key, part),
         }
     }
 
     /// Clears the cache. This must be called when a key is dropped, because the cached registers should not
     /// outlive the key.
-    pub(super) fn forget(&self) {
-        self.places.get().into_iter().flatten().for_each(|place| place.store(0, Ordering::Relaxed));
+    pub(super) fn clear(&self) {
+        self.slots.get().into_iter().flatten().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }
 
     #[cold]
-    fn first(&self, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
-        self.places.get_or_init(|| (0..PLACES).map(|_| AtomicU64::new(0)).collect());
+    fn initialize(&self, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Register {
+        self.slots.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
         key.visitor(part).into()
     }
 
     #[inline(always)]
-    fn hash(&self, key: PreparedKey, part: &[u8; PREPARED]) -> u64 {
+    fn hash(&self, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         // A single word is sufficient to distinguish the epoch keys.
         hasher.write_u64(key.words()[0]);
@@ -70,9 +70,9 @@ impl Recent {
 }
 
 #[inline(never)]
-fn look(place: &AtomicU64, hash: u64, key: PreparedKey, part: &[u8; PREPARED]) -> Register {
+fn compute(slot: &AtomicU64, hash: u64, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Register {
     let register = key.visitor(part).into();
-    place.store(hash << REGISTER_BITS | packed(register), Ordering::Relaxed);
+    slot.store(hash << REGISTER_BITS | packed(register), Ordering::Relaxed);
     register
 }
 
@@ -94,13 +94,13 @@ mod tests {
     use crate::visitor::id::VisitorKey;
 
     #[test]
-    fn a_register_is_that_of_the_visitor_whether_it_is_found_or_made() {
-        let (recent, mut part) = (Recent::default(), [0; PREPARED]);
+    fn cached_and_computed_registers_are_equal() {
+        let (recent, mut part) = (RecentVisitors::default(), [0; PREPARED_BYTES]);
         let keys = [1, 2].map(|n| VisitorKey::new([n; 16]));
         for n in (0..40_000_u64).chain(0..100).chain(0..100) {
             // Vary the words individually.
-            let place = usize::try_from(n % 3).expect("small") * 8;
-            part[place..place + 8].copy_from_slice(&n.to_le_bytes());
+            let slot = usize::try_from(n % 3).expect("small") * 8;
+            part[slot..slot + 8].copy_from_slice(&n.to_le_bytes());
             for key in keys {
                 let register = recent.register(PreparedKey::of(key), &part);
                 assert_eq!(register, key.visitor(&[&part]).into(), "{n}");
@@ -109,19 +109,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_found_under_its_key_alone() {
-        let (recent, part) = (Recent::default(), [7; PREPARED]);
+    fn a_cached_register_is_only_found_with_the_same_key() {
+        let (recent, part) = (RecentVisitors::default(), [7; PREPARED_BYTES]);
         let [one, other] = [1, 2].map(|n| PreparedKey::of(VisitorKey::new([n; 16])));
         // The first call only allocates the cache.
         _ = recent.register(one, &part);
         let register = recent.register(one, &part);
-        let places = recent.places.get().expect("asked for");
+        let slots = recent.slots.get().expect("asked for");
         let found = |key| {
             let hash = recent.hash(key, &part);
-            places.iter().find_map(|place| unpacked(place.load(Ordering::Relaxed) ^ hash << REGISTER_BITS))
+            slots.iter().find_map(|slot| unpacked(slot.load(Ordering::Relaxed) ^ hash << REGISTER_BITS))
         };
         assert_eq!((found(one), found(other)), (Some(register), None));
-        recent.forget();
+        recent.clear();
         assert_eq!(found(one), None);
     }
 }

@@ -12,12 +12,12 @@ use value::Value;
 
 use super::listed::Listed;
 use super::restore::restore;
-use super::{Archive, CALM};
+use super::{Archive, LOCK_POISONED};
 use crate::error::Error;
 use crate::family::future::BoxFuture;
 use crate::family::name::CounterName;
 use crate::family::passes::{Passes, until};
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 use crate::time::{Bucket, Grid, Precision, Retention, Timestamp};
 use crate::visits::store::{Adds, Page, Values};
 
@@ -65,7 +65,7 @@ pub struct Auditor {
     listed: Listed,
     interval: Duration,
     /// Start time of the audit, by the far store clock.
-    began: Timestamp,
+    started_at: Timestamp,
 }
 
 /// One of the two stores of an [`Archive`].
@@ -116,19 +116,19 @@ pub struct Difference {
 }
 
 /// Maximum number of differences to list.
-const NAMED: usize = 1000;
+const MAX_DIFFERENCES: usize = 1000;
 /// Number of buckets to compare at a time for a page of counters. A database needs a lookup for every bucket.
-const BUCKETS: usize = 20;
+const BUCKETS_PER_READ: usize = 20;
 /// Number of buckets to skip because they are about to leave the near store.
-const LEAVING: u64 = 2;
+const EXPIRING_BUCKETS: u64 = 2;
 
 /// A counter, as an index into a page, and a bucket start.
-type Place = (usize, Timestamp);
+type ValueKey = (usize, Timestamp);
 
 impl Auditor {
     pub(super) fn new(archive: Archive, grid: &Grid) -> Self {
         let listed = Listed::new(&archive, grid);
-        Self { archive, listed, interval: Duration::from_secs(3600), began: Timestamp::MIN }
+        Self { archive, listed, interval: Duration::from_secs(3600), started_at: Timestamp::MIN }
     }
 
     /// Sets the interval between audits. Default: an hour.
@@ -157,7 +157,7 @@ impl Auditor {
     ///
     /// # Cancel safety
     /// If you drop the future, the next audit will do the rest.
-    pub async fn audit(&mut self, now: Timestamp, right: Option<Side>) -> Result<Audit, Error> {
+    pub async fn audit(&mut self, now: Timestamp, source: Option<Side>) -> Result<Audit, Error> {
         let mut audit = Audit {
             at: now,
             compared: 0,
@@ -166,14 +166,14 @@ impl Auditor {
             differences: Vec::new(),
             unreadable: 0,
             refused: 0,
-            repaired_from: right,
+            repaired_from: source,
         };
         self.archive.check().await?;
-        self.began = self.archive.far.time().await?;
+        self.started_at = self.archive.far.time().await?;
         for &(values, kept) in &self.listed.kept {
-            self.compare(values, kept, right, &mut audit).await?;
+            self.compare(values, kept, source, &mut audit).await?;
         }
-        *self.archive.audited.lock().expect(CALM) = Some(Arc::new(audit.clone()));
+        *self.archive.audited.lock().expect(LOCK_POISONED) = Some(Arc::new(audit.clone()));
         Ok(audit)
     }
 
@@ -185,16 +185,18 @@ impl Auditor {
     /// # Cancel safety
     /// Same as for [`audit`](Self::audit).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        until(shutdown, self.audit_for_ever()).await;
+        until(shutdown, self.audit_forever()).await;
     }
 
-    fn audit_for_ever(&mut self) -> BoxFuture<'_, ()> {
+    fn audit_forever(&mut self) -> BoxFuture<'_, ()> {
         Passes::of("the audit of the archive").repeat(self.interval, self, |auditor| {
             Box::pin(async move {
                 let audit = auditor.audit(Timestamp::now(), None).await?;
                 if let Some(first) = audit.differences.first() {
                     let differing = audit.differing;
-                    tell(|| tracing::warn!(differing, ?first, "the near store has less than the archive"));
+                    emit(|| {
+                        tracing::warn!(differing, ?first, "the near store lacks hits that are in the archive")
+                    });
                 }
                 Ok(())
             })
@@ -205,24 +207,24 @@ impl Auditor {
         &self,
         values: Values,
         kept: Retention,
-        right: Option<Side>,
+        source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<(), Error> {
         let precision = kept.precision;
         let Some(progress) = self.archive.far.progress(values, precision).await? else { return Ok(()) };
         let first = self.first(kept);
-        let starts: Vec<_> = precision.starts(first..progress.copied.min(self.began)).collect();
+        let starts: Vec<_> = precision.starts(first..progress.copied.min(self.started_at)).collect();
         let mut next = Some(String::new());
         while let Some(from) = next {
             let page = self.listed.counters(&self.archive, values, precision, &from, first).await?;
             audit.unreadable += page.unreadable;
-            let (mut starts, mut at_once) = (&starts[..], BUCKETS);
+            let (mut starts, mut max_buckets) = (&starts[..], BUCKETS_PER_READ);
             while !starts.is_empty() {
-                let some = &starts[..at_once.min(starts.len())];
-                let compared = self.compare_page(values, kept, &page.counters, some, right, audit).await?;
+                let some = &starts[..max_buckets.min(starts.len())];
+                let compared = self.compare_page(values, kept, &page.counters, some, source, audit).await?;
                 starts = &starts[compared..];
                 // Sketches and bins might be too large to read this number of buckets.
-                at_once = (2 * compared).min(BUCKETS);
+                max_buckets = (2 * compared).min(BUCKETS_PER_READ);
             }
             next = page.next;
         }
@@ -232,8 +234,8 @@ impl Auditor {
     /// Returns the first bucket that will stay in the near store for now, according to the later of two
     /// clocks.
     fn first(&self, kept: Retention) -> Timestamp {
-        let now = Timestamp::now().max(self.began);
-        kept.oldest(now).plus(LEAVING * u64::from(kept.precision.as_seconds()))
+        let now = Timestamp::now().max(self.started_at);
+        kept.oldest(now).plus(EXPIRING_BUCKETS * u64::from(kept.precision.as_seconds()))
     }
 
     /// Compares a number of buckets from the start of the list, and returns that number.
@@ -243,18 +245,18 @@ impl Auditor {
         kept: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
-        right: Option<Side>,
+        source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<usize, Error> {
         let (mut found, compared) = self.read(values, kept, counters, starts).await?;
         let starts = &starts[..compared];
         // If a counter was forgotten in between, the values might differ, so we need to reread them.
         let lacks = |found: &Found| found.different.iter().any(|(_, [near, far])| near.lacks(far));
-        let again: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
-        if !again.is_empty() {
-            let some: Vec<_> = again.iter().map(|index| counters[*index].clone()).collect();
+        let rechecked: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
+        if !rechecked.is_empty() {
+            let some: Vec<_> = rechecked.iter().map(|index| counters[*index].clone()).collect();
             let (second, _) = self.read(values, kept, &some, starts).await?;
-            again.into_iter().zip(second).for_each(|(index, second)| found[index] = second);
+            rechecked.into_iter().zip(second).for_each(|(index, second)| found[index] = second);
         }
         let (mut late, mut less) = (BTreeMap::new(), BTreeMap::new());
         for (index, found) in found.into_iter().enumerate() {
@@ -263,7 +265,7 @@ impl Auditor {
             for (start, [near, far]) in found.different {
                 if near.lacks(&far) {
                     audit.differing += 1;
-                    if audit.differences.len() < NAMED {
+                    if audit.differences.len() < MAX_DIFFERENCES {
                         audit.differences.push(Difference {
                             values,
                             counter: counters[index].clone(),
@@ -280,7 +282,7 @@ impl Auditor {
             }
         }
         self.put(values, kept.precision, counters, late, false).await?;
-        match right {
+        match source {
             Some(Side::Near) => self.put(values, kept.precision, counters, less, true).await?,
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
@@ -328,8 +330,8 @@ impl Auditor {
         // It is not a difference if a bucket is just about to leave the near store.
         let first = self.first(kept);
         let end = starts[..near.buckets].last().copied().unwrap_or(Timestamp::MIN);
-        let of_both = near.counters.into_iter().zip(far.counters);
-        Ok((of_both.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
+        let pairs = near.counters.into_iter().zip(far.counters);
+        Ok((pairs.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
     }
 
     /// Copies values from the near store to the far store.
@@ -338,13 +340,13 @@ impl Auditor {
         values: Values,
         precision: Precision,
         counters: &[CounterName],
-        some: BTreeMap<Place, Value>,
+        some: BTreeMap<ValueKey, Value>,
         replaces: bool,
     ) -> Result<(), Error> {
-        let (Some(kept), false) = (self.archive.kept_of(values, precision), some.is_empty()) else {
+        let (Some(kept), false) = (self.archive.far_retention(values, precision), some.is_empty()) else {
             return Ok(());
         };
-        let mut page = Page::new(self.began, kept);
+        let mut page = Page::new(self.started_at, kept);
         page.replaces = replaces;
         for ((index, start), value) in some {
             if page.counters.last() != Some(&counters[index]) {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Archive;
 use crate::error::{Error, ErrorKind};
-use crate::visits::store::identity::{Seen, StoreRecord};
+use crate::visits::store::identity::{StoreRecord, StoreUse};
 use crate::visits::store::{Store, identity};
 
 /// Result of comparing the near store with the store that the far store was copied from.
@@ -32,15 +32,15 @@ impl Archive {
     /// check it.
     ///
     /// # Errors
-    /// Fails with [`ErrorKind::Refused`] if the far store belongs to another near store, and with other
+    /// Fails with [`ErrorKind::Rejected`] if the far store belongs to another near store, and with other
     /// errors if one of the two stores is unavailable.
     pub async fn check(&self) -> Result<(), Error> {
         let Some((near, at)) = identity::read(&*self.near).await? else { return Ok(()) };
         let (kind, mut refused) = (self.near.kind(), None);
         let note = |far: &mut StoreRecord, _| {
-            refused = far.refuses_copies_of(&near, &kind);
+            refused = far.copy_rejection(&near, &kind);
             if refused.is_none() {
-                far.copy(Seen { id: near.id, at }, &kind);
+                far.copy(StoreUse { id: near.id, at }, &kind);
             }
         };
         let far: &dyn Store = &*self.far;
@@ -50,7 +50,7 @@ impl Archive {
             Some(reason) => Binding::Foreign(reason.clone(), Instant::now()),
         };
         self.state().binding = Some(binding);
-        refused.map_or(Ok(()), |reason| Err(refusal(reason)))
+        refused.map_or(Ok(()), |reason| Err(rejection(reason)))
     }
 
     /// Like [`check`](Self::check), but caches the result: forever on success, or for a minute if the far
@@ -59,7 +59,9 @@ impl Archive {
         let binding = self.state().binding.clone();
         match binding {
             Some(Binding::Own) => Ok(()),
-            Some(Binding::Foreign(reason, since)) if since.elapsed() < RETRY_INTERVAL => Err(refusal(reason)),
+            Some(Binding::Foreign(reason, since)) if since.elapsed() < RETRY_INTERVAL => {
+                Err(rejection(reason))
+            }
             Some(Binding::Foreign(..)) | None => self.check().await,
         }
     }
@@ -70,6 +72,6 @@ impl Archive {
     }
 }
 
-fn refusal(reason: String) -> Error {
-    Error::new(ErrorKind::Refused).caused_by(reason)
+fn rejection(reason: String) -> Error {
+    Error::new(ErrorKind::Rejected).caused_by(reason)
 }

@@ -10,7 +10,7 @@ use super::listed::sketches;
 use super::{Archive, restore};
 use crate::document::DocumentStore;
 use crate::error::Error;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
@@ -32,17 +32,17 @@ impl Write for Archive {
         self.near.attach(grid);
     }
 
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         self.near.apply(batch)
     }
 
-    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
+    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>> {
         self.near.witness(shard, writer)
     }
 
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
         Box::pin(async move {
-            let cleaned = self.near.clean(shard, now, &self.held(now, kept).await).await?;
+            let cleaned = self.near.clean(shard, now, &self.near_retention(now, kept).await).await?;
             if cleaned.more || shard != Shard::default() || self.is_foreign() {
                 return Ok(cleaned);
             }
@@ -60,7 +60,7 @@ impl Write for Archive {
         shard: Shard,
         cursor: Option<String>,
         kept: &'a Precisions,
-    ) -> Answer<'a, Option<String>> {
+    ) -> StoreFuture<'a, Option<String>> {
         Box::pin(async move {
             let is_first = cursor.is_none() && shard == Shard::default();
             let next = self.near.adopt(shard, cursor, kept).await?;
@@ -71,7 +71,7 @@ impl Write for Archive {
         })
     }
 
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             // The near store must come first, so that copies that were read earlier are older than the time
             // recorded by the far store.
@@ -79,15 +79,20 @@ impl Write for Archive {
             if self.check_once().await.is_err() && self.is_foreign() {
                 return Ok(());
             }
-            self.far.forget(counter, &grid.reaching(&self.kept), now).await?;
+            self.far.forget(counter, &grid.with_longest_retention(&self.kept), now).await?;
             // A repair may have read the far store before this. We need to invalidate the batches, and remove
             // the hits that it already added.
-            restore::refuse_others(self, self.shards().of(counter)).await?;
+            restore::reject_concurrent_repairs(self, self.shards().of(counter)).await?;
             self.near.forget(counter, grid, now).await
         })
     }
 
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> StoreFuture<'a, [u8; 16]> {
         self.near.salt(epoch, candidate, expiry)
     }
 }
@@ -138,9 +143,9 @@ impl Read for Archive {
         precision: Precision,
         range: Range<Timestamp>,
         kept: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         let near = self.near.samples(counters, precision, range.clone(), kept);
-        let Some(kept) = self.kept_of(Values::Counts, precision) else { return near };
+        let Some(kept) = self.far_retention(Values::Counts, precision) else { return near };
         Box::pin(async move {
             let is_near = self.is_near(Values::Counts, precision, range.start);
             let far = self.far.samples(counters, precision, range, kept.samples.get());
@@ -155,7 +160,7 @@ impl Read for Archive {
         })
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move {
             let (near, far) = (self.near.lifetimes(counters), self.far.lifetimes(counters));
             // The values in the far store are from the most recent copy. They only matter if the near store
@@ -170,9 +175,9 @@ impl Read for Archive {
         })
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
         Box::pin(async move {
-            let kept = self.buckets_kept(buckets);
+            let kept = self.far_buckets(buckets);
             let near = self.near.visitors(counters, buckets);
             if kept.is_empty() {
                 return near.await;
@@ -188,9 +193,9 @@ impl Read for Archive {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
         let near = self.near.sketches(counters, buckets);
-        if self.buckets_kept(buckets).is_empty() {
+        if self.far_buckets(buckets).is_empty() {
             return near;
         }
         Box::pin(async move {
@@ -219,7 +224,7 @@ impl Read for Archive {
         counters: &'a [CounterName],
         precision: Precision,
         ranges: &'a [Range<Timestamp>],
-    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         let is_near: Vec<_> =
             ranges.iter().map(|range| self.is_near(Values::Visitors, precision, range.start)).collect();
         if is_near.iter().all(|is_near| *is_near) {
@@ -227,15 +232,15 @@ impl Read for Archive {
         }
         Box::pin(async move {
             let of = |side: bool| -> Vec<_> {
-                let such = ranges.iter().zip(&is_near).filter(|(_, is_near)| **is_near == side);
-                such.map(|(range, _)| range.clone()).collect()
+                let matching = ranges.iter().zip(&is_near).filter(|(_, is_near)| **is_near == side);
+                matching.map(|(range, _)| range.clone()).collect()
             };
-            let (near, beyond) = (of(true), of(false));
+            let (near, remaining) = (of(true), of(false));
             let near = match near.is_empty() {
                 true => counters.iter().map(|_| Vec::new()).collect(),
                 false => self.near.visitor_counts(counters, precision, &near).await?,
             };
-            let mut unions = Unions::new(counters.len(), precision, &beyond);
+            let mut unions = Unions::new(counters.len(), precision, &remaining);
             let all = unions.starts();
             let mut starts = &all[..];
             while !starts.is_empty() {
@@ -245,9 +250,9 @@ impl Read for Archive {
                     }
                 }
             }
-            let in_order = |(near, beyond): (Vec<_>, Vec<_>)| {
-                let (mut near, mut beyond) = (near.into_iter(), beyond.into_iter());
-                let next = |is_near: &bool| if *is_near { near.next() } else { beyond.next() };
+            let in_order = |(near, remaining): (Vec<_>, Vec<_>)| {
+                let (mut near, mut remaining) = (near.into_iter(), remaining.into_iter());
+                let next = |is_near: &bool| if *is_near { near.next() } else { remaining.next() };
                 is_near.iter().filter_map(next).collect()
             };
             Ok(near.into_iter().zip(unions.counts()).map(in_order).collect())
@@ -259,9 +264,9 @@ impl Read for Archive {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Answer<'a, Vec<BinReading>> {
+    ) -> StoreFuture<'a, Vec<BinReading>> {
         let near = self.near.bins(counters, precision, range.clone());
-        if self.kept_of(Values::Distributions, precision).is_none() {
+        if self.far_retention(Values::Distributions, precision).is_none() {
             return near;
         }
         Box::pin(async move {
@@ -278,7 +283,7 @@ impl Read for Archive {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         self.known_since(precisions, from, limit, Timestamp::MIN)
     }
 
@@ -288,7 +293,7 @@ impl Read for Archive {
         from: &'a str,
         limit: usize,
         since: Timestamp,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         Box::pin(async move {
             let near = self.near.known_since(precisions, from, limit, since);
             // Only include precisions kept in the far store, so that a list of minutes doesn't contain names
@@ -307,7 +312,7 @@ impl Read for Archive {
                     all.is_incomplete |= far.is_incomplete;
                 }
                 Err(error) => {
-                    all.unreadable.push(away(&error));
+                    all.unreadable.push(unavailable(&error));
                     all.is_incomplete = true;
                 }
             }
@@ -316,7 +321,7 @@ impl Read for Archive {
     }
 
     /// Lists the far store with the first shard, because a counter may no longer be in the near store.
-    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {
         const NEAR: &str = "near:";
         const FAR: &str = "far:";
         Box::pin(async move {
@@ -324,7 +329,7 @@ impl Read for Archive {
             if let Some(cursor) = cursor.and_then(|cursor| cursor.strip_prefix(FAR)) {
                 let cursor = Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned);
                 let mut page = self.far.counted(Shard::default(), cursor).await.unwrap_or_else(|error| {
-                    CountedReading { unreadable: vec![away(&error)], ..CountedReading::default() }
+                    CountedReading { unreadable: vec![unavailable(&error)], ..CountedReading::default() }
                 });
                 page.next = page.next.map(|next| format!("{FAR}{next}"));
                 return Ok(page);
@@ -344,12 +349,12 @@ impl Read for Archive {
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(async move {
             let (near, far) =
                 (self.near.contains(counters, precisions), self.far.contains(counters, precisions));
             let (near, far) = tokio::join!(near, far);
-            let far = far.unwrap_or_else(|error| vec![Err(away(&error)); counters.len()]);
+            let far = far.unwrap_or_else(|error| vec![Err(unavailable(&error)); counters.len()]);
             let either = |(near, far): (Result<bool, _>, Result<bool, _>)| match (near, far) {
                 (Ok(true), _) | (_, Ok(true)) => Ok(true),
                 (near, far) => near.and(far),
@@ -361,12 +366,12 @@ impl Read for Archive {
 
 impl Archive {
     fn keeps(&self, precision: Precision) -> bool {
-        self.kept_of(Values::Counts, precision).is_some()
+        self.far_retention(Values::Counts, precision).is_some()
     }
 
     /// Returns the buckets for which the far store keeps visitors.
-    fn buckets_kept(&self, buckets: &[Bucket]) -> Vec<Bucket> {
-        let is_kept = |bucket: &Bucket| self.kept_of(Values::Visitors, bucket.precision).is_some();
+    fn far_buckets(&self, buckets: &[Bucket]) -> Vec<Bucket> {
+        let is_kept = |bucket: &Bucket| self.far_retention(Values::Visitors, bucket.precision).is_some();
         buckets.iter().copied().filter(is_kept).collect()
     }
 
@@ -414,6 +419,6 @@ fn merged_bins(near: BinReading, far: BinReading) -> BinReading {
     }
 }
 
-fn away(error: &Error) -> Unreadable {
+fn unavailable(error: &Error) -> Unreadable {
     Unreadable::new("archive", error.to_string())
 }

@@ -10,7 +10,7 @@ use crate::family::future::BoxFuture;
 use crate::family::name::CounterName;
 use crate::family::passes::{Passes, until};
 use crate::family::writer::WriterId;
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 use crate::time::{Grid, Precision, Retention, Sample, Timestamp};
 use crate::visits::store::{Page, Progress, Reading, Values};
 
@@ -60,16 +60,16 @@ pub struct Copied {
 }
 
 /// Number of count buckets on a page.
-const BUCKETS: usize = 24;
+const BUCKETS_PER_PAGE: usize = 24;
 /// Number of closed buckets to copy again with later buckets, in order to include late hits.
-const AGAIN: u64 = 2;
+const RECOPIED_BUCKETS: u64 = 2;
 /// Number of buckets before the end of the retention for which the final copy is made, because sketches
 /// expire.
-const LEAVING: u64 = 2;
+const EXPIRING_BUCKETS: u64 = 2;
 /// Lease duration. The lease is renewed at half of this time.
-const LEASE: Duration = Duration::from_secs(120);
+const LEASE_TTL: Duration = Duration::from_secs(120);
 /// Time to wait on shutdown until the lease is released.
-const RELEASE: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Copier {
     pub(super) fn new(archive: Archive, grid: &Grid) -> Self {
@@ -114,14 +114,14 @@ impl Copier {
         let far = &self.archive.far;
         // Must be set first, in case the call is dropped.
         self.is_held = true;
-        self.is_held = far.lease(self.holder, LEASE).await?;
+        self.is_held = far.lease(self.holder, LEASE_TTL).await?;
         if !self.is_held {
             return Ok(copied);
         }
         // Use the earlier of the two clocks: a clock that is ahead would close buckets too early.
         let now = now.min(far.time().await?);
-        let prolonged = Instant::now();
-        let mut pass = Pass { copier: self, prolonged, is_incomplete: false, copied: &mut copied };
+        let renewed_at = Instant::now();
+        let mut pass = Pass { copier: self, renewed_at, is_incomplete: false, copied: &mut copied };
         for &(values, kept) in &self.listed.kept {
             pass.copy(values, kept, now).await?;
         }
@@ -137,7 +137,7 @@ impl Copier {
     /// Same as for [`copy_once`](Self::copy_once). If you drop the future, the lease will expire in 2
     /// minutes.
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        until(shutdown, self.copy_for_ever()).await;
+        until(shutdown, self.copy_forever()).await;
         self.release().await;
     }
 
@@ -146,21 +146,21 @@ impl Copier {
             if !std::mem::take(&mut self.is_held) {
                 return;
             }
-            let released = timeout(RELEASE, caught(self.archive.far.release(self.holder))).await;
+            let released = timeout(RELEASE_TIMEOUT, catch_panic(self.archive.far.release(self.holder))).await;
             if !matches!(released, Ok(Ok(()))) {
-                tell(|| tracing::debug!("the lease of the archive was not given back, and ends by itself"));
+                emit(|| tracing::debug!("the archive lease was not released and will expire"));
             }
         })
     }
 
-    fn copy_for_ever(&mut self) -> BoxFuture<'_, ()> {
+    fn copy_forever(&mut self) -> BoxFuture<'_, ()> {
         Passes::of("copying into the archive").repeat(self.interval, self, |copier| {
             Box::pin(async move {
                 let copied = copier.copy_once(Timestamp::now()).await?;
-                tell(|| {
+                emit(|| {
                     if copied.unreadable > 0 {
                         let unreadable = copied.unreadable;
-                        tracing::warn!(unreadable, "entries that cannot be read are not in the archive");
+                        tracing::warn!(unreadable, "unreadable entries were not copied into the archive");
                     }
                     if copied != Copied::default() {
                         tracing::debug!(copied.samples, copied.sketches, "copied into the archive");
@@ -176,7 +176,7 @@ impl Copier {
 struct Pass<'a> {
     copier: &'a Copier,
     /// Time of the latest lease renewal.
-    prolonged: Instant,
+    renewed_at: Instant,
     /// True if a counter list can't be read.
     is_incomplete: bool,
     copied: &'a mut Copied,
@@ -197,16 +197,15 @@ impl Pass<'_> {
         };
         let progress = far.progress(values, precision).await?.filter(known);
         let mut progress = progress.unwrap_or(Progress { copied: first, settled: first });
-        let place = (values, precision);
-        if progress.copied >= closed
-            && (progress.settled >= oldest || self.is_still_incomplete(place).await?)
-        {
+        let key = (values, precision);
+        if progress.copied >= closed && (progress.settled >= oldest || self.is_still_incomplete(key).await?) {
             return Ok(());
         }
         let unreadable = self.copied.unreadable;
         self.is_incomplete = false;
-        let leaving = progress.settled.max(first)..kept.oldest(now).plus(LEAVING * width).min(closed);
-        let recent = progress.copied.minus(AGAIN * width).max(first)..closed;
+        let leaving =
+            progress.settled.max(first)..kept.oldest(now).plus(EXPIRING_BUCKETS * width).min(closed);
+        let recent = progress.copied.minus(RECOPIED_BUCKETS * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
             self.copy_buckets(values, kept, &starts).await?;
             // If counters are missing in a list, they stay in the near store until the list can be read.
@@ -229,25 +228,24 @@ impl Pass<'_> {
         }
         progress.copied = closed;
         far.advance(values, precision, progress).await?;
-        self.copier.archive.note_settled(values, precision, progress.settled);
+        self.copier.archive.record_settled(values, precision, progress.settled);
         let mut state = self.copier.archive.state();
-        state.unreadable.insert(place, self.copied.unreadable - unreadable);
+        state.unreadable.insert(key, self.copied.unreadable - unreadable);
         match is_incomplete {
-            true => _ = state.incomplete.insert(place),
-            false => _ = state.incomplete.remove(&place),
+            true => _ = state.incomplete.insert(key),
+            false => _ = state.incomplete.remove(&key),
         }
         Ok(())
     }
 
     /// Returns `true` if the most recent copy lacks counters from a list that still can't be read.
-    async fn is_still_incomplete(&self, place: (Values, Precision)) -> Result<bool, Error> {
-        let (archive, (values, precision)) = (&self.copier.archive, place);
-        if !archive.state().incomplete.contains(&place) {
+    async fn is_still_incomplete(&self, key: (Values, Precision)) -> Result<bool, Error> {
+        let (archive, (values, precision)) = (&self.copier.archive, key);
+        if !archive.state().incomplete.contains(&key) {
             return Ok(false);
         }
-        let from_the_first =
-            self.copier.listed.counters(&*archive.near, values, precision, "", Timestamp::MIN);
-        Ok(from_the_first.await?.is_incomplete)
+        let first_page = self.copier.listed.counters(&*archive.near, values, precision, "", Timestamp::MIN);
+        Ok(first_page.await?.is_incomplete)
     }
 
     /// Copies consecutive buckets of all counters.
@@ -259,7 +257,7 @@ impl Pass<'_> {
     ) -> Result<(), Error> {
         let (mut next, near) = (Some(String::new()), &*self.copier.archive.near);
         while let Some(from) = next {
-            self.prolong().await?;
+            self.renew_lease().await?;
             let read = self.copier.archive.far.time().await?;
             let Some(&first) = starts.first() else { return Ok(()) };
             let page = self.copier.listed.counters(near, values, kept.precision, &from, first).await?;
@@ -315,7 +313,7 @@ impl Pass<'_> {
     ) -> Result<(), Error> {
         let mut starts = starts;
         while !starts.is_empty() {
-            self.prolong().await?;
+            self.renew_lease().await?;
             let near = &*self.copier.archive.near;
             for (start, sketches) in sketches(near, counters, precision, &mut starts).await? {
                 let mut page = self.page(Values::Visitors, precision, read);
@@ -344,7 +342,7 @@ impl Pass<'_> {
         read: Timestamp,
     ) -> Result<(), Error> {
         for &start in starts {
-            self.prolong().await?;
+            self.renew_lease().await?;
             let mut page = self.page(Values::Distributions, precision, read);
             let readings = self.copier.archive.near.bins(counters, precision, start..start.plus(1)).await?;
             for (counter, reading) in counters.iter().zip(readings) {
@@ -362,7 +360,7 @@ impl Pass<'_> {
 
     /// Returns an empty page with the retention of the far store.
     fn page(&self, values: Values, precision: Precision, read: Timestamp) -> Page {
-        let kept = self.copier.archive.kept_of(values, precision).unwrap_or(precision.into());
+        let kept = self.copier.archive.far_retention(values, precision).unwrap_or(precision.into());
         Page::new(read, kept)
     }
 
@@ -374,10 +372,10 @@ impl Pass<'_> {
     }
 
     /// Renews the lease at half of the duration. It is not an error to lose the lease.
-    async fn prolong(&mut self) -> Result<(), Error> {
-        if self.prolonged.elapsed() > LEASE / 2 {
-            self.prolonged = Instant::now();
-            self.copier.archive.far.lease(self.copier.holder, LEASE).await?;
+    async fn renew_lease(&mut self) -> Result<(), Error> {
+        if self.renewed_at.elapsed() > LEASE_TTL / 2 {
+            self.renewed_at = Instant::now();
+            self.copier.archive.far.lease(self.copier.holder, LEASE_TTL).await?;
         }
         Ok(())
     }
@@ -387,7 +385,7 @@ impl Pass<'_> {
 fn chunks(precision: Precision, range: Range<Timestamp>) -> impl Iterator<Item = Vec<Timestamp>> {
     let mut starts = precision.starts(range);
     std::iter::from_fn(move || {
-        let some: Vec<_> = starts.by_ref().take(BUCKETS).collect();
+        let some: Vec<_> = starts.by_ref().take(BUCKETS_PER_PAGE).collect();
         (!some.is_empty()).then_some(some)
     })
 }

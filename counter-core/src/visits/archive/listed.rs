@@ -8,7 +8,7 @@ use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::store::{Store, Unreadable, Values};
 
 /// Number of counters on a page. The sketches of a bucket take up to 8 MB.
-pub(super) const PAGE: usize = 500;
+pub(super) const PAGE_SIZE: usize = 500;
 
 /// The precisions to copy and compare.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub(super) async fn sketches(
 
 impl Listed {
     pub(super) fn new(archive: &Archive, grid: &Grid) -> Self {
-        let of = |values, kept: Retention| archive.kept_of(values, kept.precision).map(|_| (values, kept));
+        let of =
+            |values, kept: Retention| archive.far_retention(values, kept.precision).map(|_| (values, kept));
         let counts = grid.counts.iter().filter_map(|kept| of(Values::Counts, kept));
         let visitors = grid.visitors.iter().filter_map(|kept| of(Values::Visitors, kept));
         let distributions = grid.distributions.iter().flat_map(Precisions::iter);
@@ -73,10 +74,10 @@ impl Listed {
             // The counts of these counters may only have other precisions.
             Values::Visitors | Values::Distributions => &self.counts,
         };
-        let known = store.known_since(precisions, from, PAGE, since).await?;
+        let known = store.known_since(precisions, from, PAGE_SIZE, since).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
-        let is_last = names.len() < PAGE;
-        let counters: Vec<_> = names.into_iter().take(PAGE).collect();
+        let is_last = names.len() < PAGE_SIZE;
+        let counters: Vec<_> = names.into_iter().take(PAGE_SIZE).collect();
         // Names can't contain this character, so this is the next possible text.
         let next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
         let unreadable = known.unreadable.len() as u64;

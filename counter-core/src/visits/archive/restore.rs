@@ -13,24 +13,24 @@ use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::time::backoff::Backoff;
 use crate::time::{Grid, Precisions, Retention, Sample, Timestamp};
-use crate::visits::pending::BINS;
+use crate::visits::pending::MAX_CELL_BINS;
 use crate::visits::source::{Source, SourceName};
 use crate::visits::store::{
-    AHEAD, Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, Read, Reading, Remark,
-    Values, VisitorCell, count_of,
+    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, MAX_FUTURE_SECONDS, Read,
+    Reading, Remark, Values, VisitorCell, bin_count,
 };
 
 /// Time for which the near store keeps the number of the latest repair.
-const LIFE: Duration = Duration::from_secs(30 * 86_400);
+const POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// Number of sketches in a batch: up to 800 KB.
-const SKETCHES: usize = 64;
+const SKETCHES_PER_BATCH: usize = 64;
 /// Number of counters to sum at a time. A counter can have ten years of days.
-const SUMMED_COUNTERS: usize = 50;
+const COUNTERS_PER_SUM: usize = 50;
 /// Maximum number of reads to get a consistent result. If hits keep arriving in between, a lifetime might
 /// lack some of these hits, but will never be too high.
-const STABLE_ATTEMPTS: usize = 20;
+const MAX_READ_ATTEMPTS: usize = 20;
 /// Maximum number of attempts if there are concurrent repairs.
-const ATTEMPTS: u32 = 100;
+const MAX_ATTEMPTS: u32 = 100;
 
 /// Adds values to the near store that are missing compared to the far store.
 ///
@@ -59,24 +59,24 @@ pub(super) async fn restore(
 }
 
 /// Advances the position of a shard, so that concurrent repairs will be rejected.
-pub(super) async fn refuse_others(archive: &Archive, shard: Shard) -> Result<(), Error> {
+pub(super) async fn reject_concurrent_repairs(archive: &Archive, shard: Shard) -> Result<(), Error> {
     let grid = Arc::default();
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let at = position(archive, shard, &grid).await?;
         let moved = archive.near.apply(&empty(shard, &grid, fence(at, at + step()))).await?;
         if matches!(moved, ApplyOutcome::Applied(_)) {
             return Ok(());
         }
     }
-    Err(Error::new(ErrorKind::Unavailable).caused_by("others repair the same shard at the same time"))
+    Err(Error::new(ErrorKind::Unavailable).caused_by("too many concurrent repairs of the same shard"))
 }
 
 async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u64, Error> {
     // We use a position that a source can never reach, so the shard will reply with the actual position.
-    let nowhere = fence(Source::MAX_POSITION + 2, Source::MAX_POSITION + 4);
-    match archive.near.apply(&empty(shard, grid, nowhere)).await? {
+    let probe = fence(Source::MAX_POSITION + 2, Source::MAX_POSITION + 4);
+    match archive.near.apply(&empty(shard, grid, probe)).await? {
         ApplyOutcome::SequenceGap { found } => Ok(found.sequence),
-        ApplyOutcome::Applied(_) | ApplyOutcome::Conflict { .. } => Err(Error::new(ErrorKind::Refused)),
+        ApplyOutcome::Applied(_) | ApplyOutcome::Conflict { .. } => Err(Error::new(ErrorKind::Rejected)),
     }
 }
 
@@ -96,13 +96,13 @@ impl Repair<'_> {
     /// Runs the repair, and returns the number of rejected values.
     async fn run(&self) -> Result<u64, Error> {
         let (mut refused, mut backoff) = (0, Backoff::new());
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             if self.attempt(&mut refused).await? {
                 return Ok(refused);
             }
             sleep(backoff.next()).await;
         }
-        Err(Error::new(ErrorKind::Unavailable).caused_by("others repair the same at the same time"))
+        Err(Error::new(ErrorKind::Unavailable).caused_by("too many concurrent repairs of the same counters"))
     }
 
     /// Returns `false` if another repair interfered.
@@ -114,7 +114,7 @@ impl Repair<'_> {
             match self.archive.near.apply(&batch).await? {
                 ApplyOutcome::Applied(remarks) => {
                     *refused +=
-                        remarks.iter().filter(|one| matches!(one, Remark::Refused { .. })).count() as u64;
+                        remarks.iter().filter(|one| matches!(one, Remark::Rejected { .. })).count() as u64;
                     at = next;
                 }
                 ApplyOutcome::SequenceGap { .. } | ApplyOutcome::Conflict { .. } => return Ok(false),
@@ -137,13 +137,13 @@ impl Repair<'_> {
                 }
             }
             Values::Distributions => {
-                let most = self.archive.near.batch_samples().div_ceil(BINS);
-                for bins in self.missing_bins().await?.chunks(most.max(1)) {
+                let max_cells = self.archive.near.batch_samples().div_ceil(MAX_CELL_BINS);
+                for bins in self.missing_bins().await?.chunks(max_cells.max(1)) {
                     batches.push(Batch { bins: bins.to_vec(), ..self.batch() });
                 }
             }
             Values::Visitors => {
-                for sketches in self.missing_visitors().await?.chunks(SKETCHES) {
+                for sketches in self.missing_visitors().await?.chunks(SKETCHES_PER_BATCH) {
                     batches.push(Batch { sketches: sketches.to_vec(), ..self.batch() });
                 }
             }
@@ -164,10 +164,10 @@ impl Repair<'_> {
             let (Ok(near), Ok(far)) = (near, far) else { continue };
             let unknown = near.unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default();
             for Sample { start, count } in far.samples {
-                let there = near.samples.binary_search_by_key(&start, |sample| sample.start);
-                let there = there.map_or(0, |place| near.samples[place].count);
-                if count > there && unknown.binary_search(&start).is_err() {
-                    let count = count - there;
+                let present = near.samples.binary_search_by_key(&start, |sample| sample.start);
+                let present = present.map_or(0, |place| near.samples[place].count);
+                if count > present && unknown.binary_search(&start).is_err() {
+                    let count = count - present;
                     cells.push(Cell { counter: counter.clone(), start, finest: precision, count });
                 }
             }
@@ -180,14 +180,14 @@ impl Repair<'_> {
     async fn missing_lifetimes(&self) -> Result<Vec<Cell>, Error> {
         let Archive { near, .. } = self.archive;
         let mut cells = Vec::new();
-        for counters in self.counters.chunks(SUMMED_COUNTERS) {
+        for counters in self.counters.chunks(COUNTERS_PER_SUM) {
             let mut lifetimes = near.lifetimes(counters).await?;
             let (mut sums, mut greatest) = (Vec::new(), Vec::new());
-            for _ in 0..STABLE_ATTEMPTS {
+            for _ in 0..MAX_READ_ATTEMPTS {
                 (sums, greatest) = (self.sums(counters).await?, self.archive.lifetimes(counters).await?);
                 // These must be read last, so that new hits are not mistaken for missing hits.
-                let again = near.lifetimes(counters).await?;
-                if std::mem::replace(&mut lifetimes, again) == lifetimes {
+                let reread = near.lifetimes(counters).await?;
+                if std::mem::replace(&mut lifetimes, reread) == lifetimes {
                     break;
                 }
             }
@@ -208,9 +208,9 @@ impl Repair<'_> {
     /// Returns the sum of the hits in all buckets of both stores, by counter.
     async fn sums(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
         let precision = self.kept.precision;
-        let kept = self.archive.kept_of(self.values, precision).unwrap_or(self.kept);
+        let kept = self.archive.far_retention(self.values, precision).unwrap_or(self.kept);
         let now = Timestamp::now();
-        let range = kept.oldest(now)..now.plus(AHEAD);
+        let range = kept.oldest(now)..now.plus(MAX_FUTURE_SECONDS);
         let readings = self.archive.samples(counters, precision, range, kept.samples.get()).await?;
         let sum = |reading: Reading| {
             reading.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.count))
@@ -252,10 +252,11 @@ impl Repair<'_> {
                     continue;
                 }
                 let of = |reading: BinReading| reading.buckets.into_iter().flat_map(|(_, bins)| bins);
-                let there: Vec<_> = of(near).collect();
-                let missing = of(far).map(|(bin, count)| (bin, count.saturating_sub(count_of(&there, bin))));
+                let present: Vec<_> = of(near).collect();
+                let missing =
+                    of(far).map(|(bin, count)| (bin, count.saturating_sub(bin_count(&present, bin))));
                 let missing: Vec<_> = missing.filter(|(_, count)| *count > 0).collect();
-                for bins in missing.chunks(BINS) {
+                for bins in missing.chunks(MAX_CELL_BINS) {
                     let (counter, bins) = (counter.clone(), bins.to_vec());
                     cells.push(BinCell { counter, start, finest: precision, bins });
                 }
@@ -275,7 +276,7 @@ fn empty(shard: Shard, grid: &Arc<Grid>, fence: Fence) -> Batch {
 }
 
 fn fence(after: u64, sequence: u64) -> Fence {
-    Fence { writer: writer(), kind: FenceKind::Source { life: Some(LIFE) }, sequence, after }
+    Fence { writer: writer(), kind: FenceKind::Source { life: Some(POSITION_TTL) }, sequence, after }
 }
 
 /// Returns a random step for the position. If two repairs used the same position, the store would ignore the

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::family::future::BoxFuture;
 use crate::family::passes::{Passes, until};
 use crate::family::shard::Shard;
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 use crate::time::{Precisions, Timestamp};
 use crate::visits::store::{Cleaned, Store};
 
@@ -22,15 +22,15 @@ pub struct Cleaner {
     kept: Precisions,
     interval: Duration,
     /// Time of the next scan, by shard.
-    next_walk: Vec<Timestamp>,
+    next_scan: Vec<Timestamp>,
 }
 
-const WALK_SECONDS: u64 = 3600;
+const SCAN_INTERVAL_SECONDS: u64 = 3600;
 
 impl Cleaner {
     pub(crate) fn new(store: Arc<dyn Store>, kept: Precisions, interval: Duration) -> Self {
-        let next_walk = vec![Timestamp::MIN; store.shards().count()];
-        Self { store, kept, interval, next_walk }
+        let next_scan = vec![Timestamp::MIN; store.shards().count()];
+        Self { store, kept, interval, next_scan }
     }
 
     /// Runs a single pass: removes everything past retention at `now`, or by the store clock if it is behind,
@@ -55,10 +55,10 @@ impl Cleaner {
 
     async fn clean_shard(&mut self, shard: Shard, now: Timestamp, all: &mut Cleaned) -> Result<(), Error> {
         // If the scan fails, the next pass will retry it. This should not stop the cleaning.
-        let next = self.next_walk[shard.index()];
+        let next = self.next_scan[shard.index()];
         // If the time is more than an interval away, it was set when the clock was ahead.
-        let walked = match now >= next || next > now.plus(WALK_SECONDS) {
-            true => self.walk(shard, now).await,
+        let scanned = match now >= next || next > now.plus(SCAN_INTERVAL_SECONDS) {
+            true => self.scan(shard, now).await,
             false => Ok(()),
         };
         loop {
@@ -66,17 +66,17 @@ impl Cleaner {
             all.samples += some.samples;
             all.counters += some.counters;
             if !some.more {
-                return walked;
+                return scanned;
             }
         }
     }
 
-    async fn walk(&mut self, shard: Shard, now: Timestamp) -> Result<(), Error> {
+    async fn scan(&mut self, shard: Shard, now: Timestamp) -> Result<(), Error> {
         let mut cursor = None;
         loop {
             cursor = self.store.adopt(shard, cursor, &self.kept).await?;
             if cursor.is_none() {
-                self.next_walk[shard.index()] = now.plus(WALK_SECONDS);
+                self.next_scan[shard.index()] = now.plus(SCAN_INTERVAL_SECONDS);
                 return Ok(());
             }
         }
@@ -89,14 +89,14 @@ impl Cleaner {
     /// # Cancel safety
     /// Same as for [`clean_once`](Self::clean_once).
     pub async fn run(&mut self, shutdown: impl Future<Output = ()>) {
-        until(shutdown, self.clean_for_ever()).await;
+        until(shutdown, self.clean_forever()).await;
     }
 
-    fn clean_for_ever(&mut self) -> BoxFuture<'_, ()> {
+    fn clean_forever(&mut self) -> BoxFuture<'_, ()> {
         Passes::of("cleaning").repeat(self.interval, self, |cleaner| {
             Box::pin(async move {
                 let cleaned = cleaner.clean_once(Timestamp::now()).await?;
-                tell(|| tracing::debug!(cleaned.samples, cleaned.counters, "cleaned"));
+                emit(|| tracing::debug!(cleaned.samples, cleaned.counters, "cleaned"));
                 Ok(())
             })
         })

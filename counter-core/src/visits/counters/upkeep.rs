@@ -5,14 +5,14 @@ use tokio::task::JoinHandle;
 
 use super::Counters;
 use crate::error::{Error, ErrorKind};
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 
 /// A handle to the task that flushes and cleans, returned by [`Counters::spawn`].
 ///
 /// You should call [`stop`](Self::stop) when the server has finished all requests. If you drop the handle
 /// instead, the task will also end, and log a warning: all hits recorded so far will be sent, but later hits
 /// will not be stored.
-#[must_use = "dropping the handle ends the task; keep it, and call `stop` after the server has ended"]
+#[must_use = "dropping the handle ends the task; keep it and call `stop` after the server shuts down"]
 pub struct Upkeep {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), Error>>,
@@ -44,9 +44,9 @@ impl Counters {
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             if stopped.await.is_err() {
-                tell(|| {
+                emit(|| {
                     tracing::warn!(
-                        "the handle of the counters was dropped without `stop`: later hits are not stored"
+                        "the upkeep handle was dropped without `stop`; later hits will not be stored"
                     );
                 });
             }

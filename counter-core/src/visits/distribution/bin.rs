@@ -48,7 +48,7 @@ const FRACTIONS: [u64; SCALE as usize + 1] = [
 ];
 
 /// Number of fractions below a sixteenth. A sixteenth can't contain two fractions.
-const BEFORE: [u8; 16] = {
+const FRACTIONS_BELOW: [u8; 16] = {
     let mut before = [0; 16];
     let mut sixteenth = 1;
     while sixteenth < 16 {
@@ -65,8 +65,8 @@ const FRACTION_BITS: u32 = 52;
 const EXPONENT_BIAS: i16 = 1023;
 
 /// The highest numbers with a separate bin, which also counts all higher numbers.
-const STATUS: i16 = 999;
-const GRPC: i16 = 99;
+const MAX_STATUS: i16 = 999;
+const MAX_GRPC: i16 = 99;
 
 impl Bin {
     /// Returns the bin of a time to the response head.
@@ -102,14 +102,14 @@ impl Bin {
     #[inline]
     #[must_use]
     pub fn status(status: u16) -> Self {
-        Self { measure: Measure::Status, index: i16::try_from(status).unwrap_or(STATUS).min(STATUS) }
+        Self { measure: Measure::Status, index: i16::try_from(status).unwrap_or(MAX_STATUS).min(MAX_STATUS) }
     }
 
     /// Returns the bin of a gRPC status. Numbers above 99 count as 99.
     #[inline]
     #[must_use]
     pub fn grpc(status: u16) -> Self {
-        Self { measure: Measure::Grpc, index: i16::try_from(status).unwrap_or(GRPC).min(GRPC) }
+        Self { measure: Measure::Grpc, index: i16::try_from(status).unwrap_or(MAX_GRPC).min(MAX_GRPC) }
     }
 
     /// Returns the bin with this index, or `None` if it is out of range of the measure.
@@ -238,8 +238,8 @@ const fn range(measure: Measure) -> (i16, i16) {
         Measure::Time | Measure::Body => (-20 * SCALE, 12 * SCALE - 1),
         // A single byte is the upper bound of a range, so we need the range before index 0.
         Measure::Size => (-1, 48 * SCALE - 1),
-        Measure::Status => (0, STATUS),
-        Measure::Grpc => (0, GRPC),
+        Measure::Status => (0, MAX_STATUS),
+        Measure::Grpc => (0, MAX_GRPC),
     }
 }
 
@@ -250,7 +250,7 @@ fn index(value: f64) -> i16 {
     let bits = value.to_bits();
     let exponent = i16::try_from(bits >> FRACTION_BITS & 0x7ff).unwrap_or_default() - EXPONENT_BIAS;
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
-    let before = BEFORE[usize::try_from(fraction >> (FRACTION_BITS - 4)).unwrap_or_default() & 15];
+    let before = FRACTIONS_BELOW[usize::try_from(fraction >> (FRACTION_BITS - 4)).unwrap_or_default() & 15];
     let is_above = fraction > FRACTIONS[usize::from(before)];
     // A power of two is an upper bound, and does not have any fractions below it.
     exponent * SCALE + i16::from(before) + i16::from(is_above) - 1
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_contains_its_end_and_not_its_beginning() {
+    fn a_range_includes_the_upper_bound_only() {
         for index in -160..96 {
             let bin = Bin::new(Measure::Time, index).expect("inside");
             let (low, high) = bin.bounds();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_counts_at_its_end_and_zero_by_itself() {
+    fn values_out_of_range_are_clamped_and_zero_has_a_separate_bin() {
         assert_eq!(Bin::time(Duration::MAX).to_string(), "t95");
         assert_eq!(Bin::time(Duration::from_nanos(1)).to_string(), "t-160");
         assert_eq!(Bin::time(Duration::ZERO).to_string(), "tz");
@@ -311,13 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn a_time_in_nanoseconds_has_the_same_bin_at_each_bound() {
+    fn nanoseconds_and_durations_map_to_the_same_bins() {
         let bounds = (-170..100).map(|index| 1e9 * end(index));
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is whole, and not negative"
-        )]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a non-negative integer")]
         let near = bounds
             .flat_map(|bound| (-2..=2).map(move |more| (bound.floor() as u64).saturating_add_signed(more)));
         for time in near.chain([0, 1, u64::MAX]) {
@@ -327,7 +323,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn longer_times_and_larger_sizes_have_later_bins(a in durations(), b in durations()) {
+        fn larger_values_have_higher_bins(a in durations(), b in durations()) {
             let (short, long) = (a.min(b), a.max(b));
             prop_assert!(Bin::time(short) <= Bin::time(long));
             let [small, large] = [short, long].map(|time| u64::try_from(time.as_nanos()).expect("it fits"));
@@ -335,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn a_bin_contains_its_value_and_stands_for_it_within_the_error(time in durations()) {
+        fn a_bin_contains_the_value_within_the_relative_error(time in durations()) {
             let (bin, seconds) = (Bin::time(time), time.as_secs_f64());
             let (low, high) = bin.bounds();
             if (2_f64.powi(-20)..=2_f64.powi(12)).contains(&seconds) {
@@ -345,7 +341,7 @@ mod tests {
         }
 
         #[test]
-        fn a_bin_is_found_again_in_its_text_its_number_and_its_bits(bin in bins()) {
+        fn a_bin_round_trips_through_text_number_and_bits(bin in bins()) {
             prop_assert_eq!(Bin::parse(&bin.to_string()), Some(bin));
             prop_assert_eq!(Bin::of_number(bin.number()), Some(bin));
             prop_assert_eq!(Bin::of_bits(bin.bits()), Some(bin));
@@ -353,12 +349,12 @@ mod tests {
         }
 
         #[test]
-        fn no_number_is_that_of_two_bins(number in any::<u16>()) {
+        fn bin_numbers_are_unique(number in any::<u16>()) {
             prop_assert!(Bin::of_number(number).is_none_or(|bin| bin.number() == number));
         }
 
         #[test]
-        fn no_text_panics(text in ".{0,8}") {
+        fn parsing_never_panics(text in ".{0,8}") {
             if let Some(bin) = Bin::parse(&text) {
                 prop_assert_eq!(bin.to_string(), text);
             }

@@ -2,10 +2,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::line::{BINS, Dumped, Entry, MOST, SAMPLES};
+use super::line::{Dumped, Entry, MAX_CELL_BINS, MAX_COUNT, MAX_LINE_SAMPLES};
 use super::part::{Part, parts};
 use crate::error::Error;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::line::Lines;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
@@ -15,10 +15,10 @@ use crate::visits::store::identity::StoreRecord;
 use crate::visits::store::{Reading, Store, Unreadable, identity};
 
 /// Number of counters on a page, for a precision.
-const LISTED: usize = 1000;
+const COUNTERS_PER_PAGE: usize = 1000;
 
 /// Maximum number of unreadable keys to write a line for. Any further keys are only counted.
-const TOLD: usize = 1000;
+const MAX_REPORTED: usize = 1000;
 
 /// A dump in progress: see [the module](crate::dump).
 ///
@@ -29,18 +29,18 @@ pub struct Dump {
     store: Arc<dyn Store>,
     reach: Arc<Grid>,
     id: WriterId,
-    began: Timestamp,
+    started_at: Timestamp,
     names: Arc<[CounterName]>,
     state: State,
     /// Lines to return.
     lines: Lines,
     dumped: Dumped,
     /// Keys reported so far.
-    told: HashSet<String>,
+    reported: HashSet<String>,
 }
 
 enum State {
-    Beginning,
+    Starting,
     Listing,
     /// The current part and the remaining parts.
     Reading(Option<Part>, Box<dyn Iterator<Item = Part> + Send + Sync>),
@@ -53,12 +53,12 @@ impl Dump {
             store,
             reach,
             id: WriterId::random(),
-            began: Timestamp::now(),
+            started_at: Timestamp::now(),
             names: Arc::default(),
-            state: State::Beginning,
+            state: State::Starting,
             lines: Lines::new(),
             dumped: Dumped::default(),
-            told: HashSet::new(),
+            reported: HashSet::new(),
         }
     }
 
@@ -82,23 +82,23 @@ impl Dump {
         self.dumped
     }
 
-    fn advance(&mut self) -> Answer<'_, Option<String>> {
+    fn advance(&mut self) -> StoreFuture<'_, Option<String>> {
         Box::pin(async {
             while self.lines.is_empty() {
                 match &mut self.state {
-                    State::Beginning => {
+                    State::Starting => {
                         let reach = Arc::clone(&self.reach);
                         let record = identity::read(&*self.store).await?.map(|(record, _)| record);
                         let stores: Vec<_> = record.iter().flat_map(StoreRecord::contained).collect();
-                        self.push(Entry::begin(self.id, self.began, &reach, &stores));
+                        self.push(Entry::begin(self.id, self.started_at, &reach, &stores));
                         self.state = State::Listing;
                     }
                     State::Listing => {
                         let (names, unreadable) = list(&*self.store, &self.reach).await?;
                         self.names = names.into_iter().collect();
                         self.dumped.counters = self.names.len() as u64;
-                        unreadable.iter().for_each(|unreadable| self.tell(unreadable));
-                        let parts = parts(&self.reach, self.began, self.names.len());
+                        unreadable.iter().for_each(|unreadable| self.report(unreadable));
+                        let parts = parts(&self.reach, self.started_at, self.names.len());
                         self.state = State::Reading(None, Box::new(parts));
                     }
                     State::Reading(part, parts) => {
@@ -129,7 +129,7 @@ impl Dump {
                 let read = self.store.samples(names, kept.precision, range.clone(), samples).await?;
                 for (name, reading) in names.iter().zip(read) {
                     let reading = reading.unwrap_or_else(Reading::from);
-                    reading.unreadable.iter().for_each(|unreadable| self.tell(unreadable));
+                    reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
                     self.push_samples(kept.precision, name, &reading.samples);
                 }
             }
@@ -143,7 +143,7 @@ impl Dump {
                             self.dumped.sketches += 1;
                             self.push(Entry::visitors(*bucket, name, &sketch));
                         }
-                        Err(unreadable) => self.tell(&unreadable),
+                        Err(unreadable) => self.report(&unreadable),
                     }
                 }
             }
@@ -151,7 +151,7 @@ impl Dump {
                 let names = &names[counters.clone()];
                 let read = self.store.bins(names, kept.precision, range.clone()).await?;
                 for (name, reading) in names.iter().zip(read) {
-                    reading.unreadable.iter().for_each(|unreadable| self.tell(unreadable));
+                    reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
                     for (start, bins) in reading.buckets {
                         let bucket = Bucket { precision: kept.precision, start };
                         self.push_bins(bucket, name, &bins);
@@ -166,9 +166,9 @@ impl Dump {
                         Ok(0) => {}
                         Ok(count) => {
                             self.dumped.lifetimes += 1;
-                            self.push(Entry::lifetime(name, count.min(MOST)));
+                            self.push(Entry::lifetime(name, count.min(MAX_COUNT)));
                         }
-                        Err(unreadable) => self.tell(&unreadable),
+                        Err(unreadable) => self.report(&unreadable),
                     }
                 }
             }
@@ -181,28 +181,29 @@ impl Dump {
 
     fn push_samples(&mut self, precision: Precision, counter: &CounterName, samples: &[Sample]) {
         let samples: Vec<_> =
-            samples.iter().copied().filter(|sample| (1..=MOST).contains(&sample.count)).collect();
+            samples.iter().copied().filter(|sample| (1..=MAX_COUNT).contains(&sample.count)).collect();
         self.dumped.samples += samples.len() as u64;
-        for samples in samples.chunks(SAMPLES) {
+        for samples in samples.chunks(MAX_LINE_SAMPLES) {
             self.push(Entry::samples(precision, counter, samples));
         }
     }
 
     fn push_bins(&mut self, bucket: Bucket, counter: &CounterName, bins: &[(Bin, u64)]) {
-        let bins: Vec<_> = bins.iter().copied().filter(|(_, count)| (1..=MOST).contains(count)).collect();
-        for bins in bins.chunks(BINS) {
+        let bins: Vec<_> =
+            bins.iter().copied().filter(|(_, count)| (1..=MAX_COUNT).contains(count)).collect();
+        for bins in bins.chunks(MAX_CELL_BINS) {
             self.dumped.distributions += 1;
             self.push(Entry::bins(bucket, counter, bins));
         }
     }
 
-    fn tell(&mut self, unreadable: &Unreadable) {
-        if self.told.contains(&unreadable.key) {
+    fn report(&mut self, unreadable: &Unreadable) {
+        if self.reported.contains(&unreadable.key) {
             return;
         }
         self.dumped.unreadable += 1;
-        if self.told.len() < TOLD {
-            self.told.insert(unreadable.key.clone());
+        if self.reported.len() < MAX_REPORTED {
+            self.reported.insert(unreadable.key.clone());
             self.push(Entry::unreadable(unreadable));
         }
     }
@@ -218,14 +219,14 @@ async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>,
     for kept in reach.counts.iter() {
         let mut from = String::new();
         loop {
-            let mut page = store.known(&[kept.precision], &from, LISTED).await?;
+            let mut page = store.known(&[kept.precision], &from, COUNTERS_PER_PAGE).await?;
             unreadable.append(&mut page.unreadable);
             page.counters.sort_unstable();
             // If there are multiple shards, there may be gaps in the names beyond the limit.
-            page.counters.truncate(LISTED);
+            page.counters.truncate(COUNTERS_PER_PAGE);
             // Names can't contain control characters, so this is the next possible text.
             let last = page.counters.last().map(|(last, _)| format!("{last}\0"));
-            let is_full = page.counters.len() == LISTED;
+            let is_full = page.counters.len() == COUNTERS_PER_PAGE;
             names.extend(page.counters.into_iter().map(|(name, _)| name));
             match last {
                 Some(last) if is_full => from = last,

@@ -4,7 +4,7 @@ use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::time::{Grid, Precisions, Retention, Sample, Timestamp};
-use crate::visits::pending::{BYTES, sketch_work, visitor_bytes};
+use crate::visits::pending::{BYTES_PER_SAMPLE, sketch_work, visitor_bytes};
 use crate::visits::source::empty;
 use crate::visits::store::{Adds, Batch, BinCell, Cell, VisitorCell};
 
@@ -102,8 +102,8 @@ impl Lane {
 
     /// Returns `true` if the batch accepts another line of this section. `samples` is the approximate limit
     /// of a batch.
-    pub(super) fn takes(&self, section: Section, samples: usize) -> bool {
-        let is_full = self.work >= samples || self.bytes >= samples.saturating_mul(BYTES);
+    pub(super) fn accepts(&self, section: Section, samples: usize) -> bool {
+        let is_full = self.work >= samples || self.bytes >= samples.saturating_mul(BYTES_PER_SAMPLE);
         self.outgoing.is_none() && (self.is_empty() || self.section == section && !is_full)
     }
 

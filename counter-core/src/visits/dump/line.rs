@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::family::line;
-use crate::family::line::{FORMAT, REPEATED, cut, encoded, name};
+use crate::family::line::{FORMAT, MAX_QUOTED_CHARS, cut, encoded, name};
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
@@ -16,13 +16,13 @@ use crate::visits::store::identity::{StoreId, StoreIdError};
 const VERSIONS: [u32; 2] = [1, 2];
 
 /// Maximum number of samples in a line.
-pub(super) const SAMPLES: usize = 500;
+pub(super) const MAX_LINE_SAMPLES: usize = 500;
 
 /// Maximum number of bins in a line. This is the limit for a part of a batch.
-pub(super) const BINS: usize = crate::visits::pending::BINS;
+pub(super) const MAX_CELL_BINS: usize = crate::visits::pending::MAX_CELL_BINS;
 
 /// The maximum count supported by all stores.
-pub(super) const MOST: u64 = i64::MAX.cast_unsigned();
+pub(super) const MAX_COUNT: u64 = i64::MAX.cast_unsigned();
 
 /// The totals of a dump, as written to the final line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,10 +73,10 @@ pub(super) enum Entry<'a> {
         version: u32,
         id: String,
         time: u64,
-        counts: Vec<Kept>,
-        visitors: Vec<Kept>,
+        counts: Vec<LineRetention>,
+        visitors: Vec<LineRetention>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        distributions: Vec<Kept>,
+        distributions: Vec<LineRetention>,
         /// The stores with counts in the dump. Not included by older versions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         stores: Vec<String>,
@@ -116,15 +116,17 @@ pub(super) enum Entry<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct LineRetention {
     precision: String,
     samples: u32,
 }
 
 impl<'a> Entry<'a> {
     pub(super) fn begin(id: WriterId, time: Timestamp, grid: &Grid, stores: &[StoreId]) -> Self {
-        let kept =
-            |kept: Retention| Kept { precision: kept.precision.to_string(), samples: kept.samples.get() };
+        let kept = |kept: Retention| LineRetention {
+            precision: kept.precision.to_string(),
+            samples: kept.samples.get(),
+        };
         Self::Dump {
             format: FORMAT.into(),
             version: VERSIONS[usize::from(grid.distributions.is_some())],
@@ -165,7 +167,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn unreadable(unreadable: &Unreadable) -> Self {
-        let buckets = unreadable.buckets.iter().take(REPEATED).map(|start| start.as_unix()).collect();
+        let buckets = unreadable.buckets.iter().take(MAX_QUOTED_CHARS).map(|start| start.as_unix()).collect();
         Self::Unreadable { key: cut(&unreadable.key), reason: cut(&unreadable.reason), buckets }
     }
 
@@ -218,8 +220,8 @@ fn begin(format: &str, version: u32, id: &str, stores: &[String]) -> Result<Reco
 }
 
 fn samples(precision: Precision, counts: Vec<(u64, u64)>) -> Result<Vec<Sample>, String> {
-    if counts.len() > SAMPLES {
-        return Err(format!("at most {SAMPLES} samples"));
+    if counts.len() > MAX_LINE_SAMPLES {
+        return Err(format!("at most {MAX_LINE_SAMPLES} samples"));
     }
     let sample =
         |(start, count)| Ok(Sample { start: bucket(precision, start)?.start, count: positive(count)? });
@@ -227,8 +229,8 @@ fn samples(precision: Precision, counts: Vec<(u64, u64)>) -> Result<Vec<Sample>,
 }
 
 fn bins(bins: &[(String, u64)]) -> Result<Vec<(Bin, u64)>, String> {
-    if bins.len() > BINS {
-        return Err(format!("at most {BINS} bins"));
+    if bins.len() > MAX_CELL_BINS {
+        return Err(format!("at most {MAX_CELL_BINS} bins"));
     }
     let bin = |(bin, count): &(String, u64)| {
         let bin = Bin::parse(bin).ok_or_else(|| "a bin, such as t-17 or c404".to_owned())?;
@@ -249,29 +251,29 @@ fn precision(text: &str) -> Result<Precision, String> {
 }
 
 fn positive(count: u64) -> Result<u64, String> {
-    if (1..=MOST).contains(&count) { Ok(count) } else { Err(format!("a count from 1 to {MOST}")) }
+    if (1..=MAX_COUNT).contains(&count) { Ok(count) } else { Err(format!("a count from 1 to {MAX_COUNT}")) }
 }
 
 fn bucket(precision: Precision, start: u64) -> Result<Bucket, String> {
     let bucket = precision.bucket(Timestamp::from_unix(start));
-    let begins = bucket.start.as_unix() == start;
-    if begins { Ok(bucket) } else { Err(format!("the start of a bucket of the precision {precision}")) }
+    let is_start = bucket.start.as_unix() == start;
+    if is_start { Ok(bucket) } else { Err(format!("the start of a bucket of the precision {precision}")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::line::LINE;
+    use crate::family::line::MAX_LINE_BYTES;
 
     fn precision(seconds: u32) -> Precision {
         Precision::try_from(seconds).expect("not 0")
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn lines_are_parsed_as_written() {
         let counter = CounterName::new("a \"b\" \\ é").expect("a name");
         let sample = |start, count| Sample { start: Timestamp::from_unix(start), count };
-        let samples = vec![sample(0, 1), sample(60, MOST)];
+        let samples = vec![sample(0, 1), sample(60, MAX_COUNT)];
         let sketch: Sketch = (0..4000_u32).map(|n| crate::sketch::Register::of(&n.to_le_bytes())).collect();
         let offset = precision(86_400).utc_offset(3600).bucket(Timestamp::from_unix(1_585_908_965));
         for (entry, record) in [
@@ -288,11 +290,11 @@ mod tests {
                 Record::Visitors { bucket: offset, counter: counter.clone(), sketch: sketch.clone() },
             ),
             (
-                Entry::bins(offset, &counter, &[(Bin::size(0), 1), (Bin::status(404), MOST)]),
+                Entry::bins(offset, &counter, &[(Bin::size(0), 1), (Bin::status(404), MAX_COUNT)]),
                 Record::Bins {
                     bucket: offset,
                     counter: counter.clone(),
-                    bins: vec![(Bin::size(0), 1), (Bin::status(404), MOST)],
+                    bins: vec![(Bin::size(0), 1), (Bin::status(404), MAX_COUNT)],
                 },
             ),
             (Entry::lifetime(&counter, 7), Record::Lifetime { counter: counter.clone(), count: 7 }),
@@ -300,15 +302,15 @@ mod tests {
             (Entry::End(Dumped::default()), Record::End(Dumped::default())),
         ] {
             let text = entry.text(12);
-            assert!(text.len() <= LINE && !text.contains('\n'), "{text}");
+            assert!(text.len() <= MAX_LINE_BYTES && !text.contains('\n'), "{text}");
             assert_eq!(parse(text.as_bytes()), Ok((12, record)));
         }
     }
 
     #[test]
-    fn the_longest_lines_are_read_again() {
+    fn the_longest_lines_can_be_parsed() {
         let name = CounterName::new(&"\"".repeat(CounterName::MAX_BYTES)).expect("a name");
-        let samples = vec![Sample { start: Timestamp::MAX, count: MOST }; SAMPLES];
+        let samples = vec![Sample { start: Timestamp::MAX, count: MAX_COUNT }; MAX_LINE_SAMPLES];
         let ranks = (0..16_384).map(|index| crate::sketch::Register { index, rank: 51 });
         for entry in [
             Entry::samples(precision(1), &name, &samples),
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_of_a_dump_says_what_was_expected() {
+    fn invalid_lines_report_the_expected_content() {
         let of = |entry: &str| format!("{{\"line\":2,\"entry\":{entry}}}");
         let samples = |precision: &str, counter: &str, counts: &str| {
             of(&format!(
@@ -345,12 +347,12 @@ mod tests {
                 "{{\"dump\":{{\"format\":\"{format}\",\"version\":{version},\"id\":\"{id}\",\"time\":0,\"counts\":[],\"visitors\":[]}}}}"
             ))
         };
-        let (id, many) = ("0".repeat(32), format!("[{}[0,1]]", "[0,1],".repeat(SAMPLES)));
+        let (id, many) = ("0".repeat(32), format!("[{}[0,1]]", "[0,1],".repeat(MAX_LINE_SAMPLES)));
         for (text, expected) in [
             (String::new(), "a line of a dump (EOF"),
             ("127.0.0.1 - - [10/Oct/2000]".to_owned(), "a line of a dump (invalid type"),
             ("[".repeat(10_000), "a line of a dump"),
-            (" ".repeat(LINE + 1), "at most 65536 bytes"),
+            (" ".repeat(MAX_LINE_BYTES + 1), "at most 65536 bytes"),
             ("{\"line\":2}".to_owned(), "missing field `entry`"),
             ("{\"line\":-1,\"entry\":{}}".to_owned(), "at byte 10"),
             (of("{\"end\":{}}"), "missing field `counters`"),
@@ -358,8 +360,8 @@ mod tests {
             (samples("\"60\"", "\"a\"", "[[0,1]],\"x\":1"), "unknown field `x`"),
             (samples("\"0\"", "\"a\"", "[[0,1]]"), "a precision"),
             (samples("60", "\"a\"", "[[0,1]]"), "invalid type"),
-            (samples("\"60\"", "\"\"", "[[0,1]]"), "the name of a counter"),
-            (samples("\"60\"", "\"a\\n\"", "[[0,1]]"), "the name of a counter"),
+            (samples("\"60\"", "\"\"", "[[0,1]]"), "a counter name"),
+            (samples("\"60\"", "\"a\\n\"", "[[0,1]]"), "a counter name"),
             (samples("\"60\"", "\"a\"", "[[1,1]]"), "the start of a bucket of the precision 60"),
             (samples("\"60\"", "\"a\"", "[[18446744073709551600,1]]"), "the start of a bucket"),
             (samples("\"60\"", "\"a\"", "[[0,0]]"), "a count from 1"),

@@ -2,7 +2,7 @@ use std::iter::successors;
 use std::ops::Range;
 
 use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
-use crate::visits::store::AHEAD;
+use crate::visits::store::MAX_FUTURE_SECONDS;
 
 /// A part of a store to read in a single call. Counters are given as indices into the list of all counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,16 +15,16 @@ pub(super) enum Part {
 
 /// Maximum number of counters to read counts of per call. If a store has an index by bucket, it scans all
 /// counters of a bucket in every call.
-const COUNTERS: usize = 2500;
+const MAX_COUNTERS: usize = 2500;
 
 /// Maximum number of buckets per call, for a single counter and in total: about 10 MB of lines.
-const BUCKETS: u32 = 300_000;
+const MAX_BUCKETS: u32 = 300_000;
 
 /// Number of counters to read a visitor bucket of per call: up to 8 MB of lines.
-const SKETCHES: usize = 500;
+const MAX_SKETCHES: usize = 500;
 
 /// Number of distributions to read per call: about 5 MB of lines.
-const DISTRIBUTIONS: u32 = 10_000;
+const MAX_DISTRIBUTIONS: u32 = 10_000;
 
 /// Returns the parts within retention at `now`, ordered by precision, so that a restore batch has only a
 /// single precision.
@@ -34,9 +34,9 @@ pub(super) fn parts(
     counters: usize,
 ) -> impl Iterator<Item = Part> + Send + Sync + 'static {
     let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
-        let page = usize::try_from(BUCKETS / kept.samples).unwrap_or(COUNTERS).clamp(1, COUNTERS);
+        let page = usize::try_from(MAX_BUCKETS / kept.samples).unwrap_or(MAX_COUNTERS).clamp(1, MAX_COUNTERS);
         pages(counters, page).flat_map(move |counters| {
-            ranges(kept, BUCKETS, now).map(move |range| Part::Samples {
+            ranges(kept, MAX_BUCKETS, now).map(move |range| Part::Samples {
                 kept,
                 range,
                 counters: counters.clone(),
@@ -44,18 +44,18 @@ pub(super) fn parts(
         })
     });
     let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
-        let buckets = kept.precision.starts(kept.oldest(now)..now.plus(AHEAD));
+        let buckets = kept.precision.starts(kept.oldest(now)..now.plus(MAX_FUTURE_SECONDS));
         buckets.flat_map(move |start| {
             let bucket = Bucket { precision: kept.precision, start };
-            pages(counters, SKETCHES).map(move |counters| Part::Visitors { bucket, counters })
+            pages(counters, MAX_SKETCHES).map(move |counters| Part::Visitors { bucket, counters })
         })
     });
-    let lifetimes = pages(counters, COUNTERS).map(|counters| Part::Lifetimes { counters });
+    let lifetimes = pages(counters, MAX_COUNTERS).map(|counters| Part::Lifetimes { counters });
     let distributions = grid.distributions.iter().flat_map(Precisions::iter).collect::<Vec<_>>();
     let bins = distributions.into_iter().flat_map(move |kept| {
-        let page = usize::try_from(DISTRIBUTIONS / kept.samples).unwrap_or(1).max(1);
+        let page = usize::try_from(MAX_DISTRIBUTIONS / kept.samples).unwrap_or(1).max(1);
         pages(counters, page).flat_map(move |counters| {
-            let ranges = ranges(kept, DISTRIBUTIONS, now);
+            let ranges = ranges(kept, MAX_DISTRIBUTIONS, now);
             ranges.map(move |range| Part::Bins { kept, range, counters: counters.clone() })
         })
     });
@@ -74,7 +74,7 @@ fn ranges(kept: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item =
         successors(Some(kept.oldest(now)), move |start| Some(start.plus(width)).filter(|next| *next <= now));
     starts.map(move |start| match start.plus(width) {
         end if end <= now => start..end,
-        _ => start..now.plus(AHEAD + 1),
+        _ => start..now.plus(MAX_FUTURE_SECONDS + 1),
     })
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use crate::time::{Precision, Precisions};
 
     #[test]
-    fn every_bucket_that_is_kept_is_in_one_part_for_each_counter() {
+    fn retained_buckets_are_in_exactly_one_part_per_counter() {
         let kept = |seconds, samples| Retention {
             precision: Precision::try_from(seconds).expect("not 0").utc_offset(-7),
             samples: NonZeroU32::new(samples).expect("not 0"),
@@ -101,12 +101,13 @@ mod tests {
                 let mut starts = Vec::new();
                 for part in &parts {
                     let Part::Samples { kept: of, range, counters } = part else { continue };
-                    assert!(counters.len() as u64 * u64::from(of.samples.get().min(BUCKETS)) <= 300_000);
+                    assert!(counters.len() as u64 * u64::from(of.samples.get().min(MAX_BUCKETS)) <= 300_000);
                     if *of == kept && counters.contains(&0) {
                         starts.extend(kept.precision.starts(range.clone()));
                     }
                 }
-                let expected: Vec<_> = kept.precision.starts(kept.oldest(now)..now.plus(AHEAD + 1)).collect();
+                let expected: Vec<_> =
+                    kept.precision.starts(kept.oldest(now)..now.plus(MAX_FUTURE_SECONDS + 1)).collect();
                 assert_eq!(starts, if counters == 0 { Vec::new() } else { expected });
             }
             let last = parts.iter().filter(|part| {

@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, join_all};
 use super::lane::{Lane, Section};
 use super::line::{Dumped, Record, parse};
 use crate::error::Error;
-use crate::family::line::{LINE, Position, Sealed};
+use crate::family::line::{MAX_LINE_BYTES, Position, Sealed};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
@@ -80,13 +80,13 @@ pub enum RestoreError {
         expected: String,
     },
     /// The dump is truncated: the final line is missing.
-    Torn {
+    Truncated {
         /// The number of lines read.
         line: u64,
     },
     /// The store lost data and returned to an earlier line of the dump. You need to repeat the restore from
     /// the first line.
-    WentBack,
+    DataLost,
     /// The dump contains counts from this store, or counts that were already copied into it. These would be
     /// double-counted.
     OwnCounts {
@@ -104,11 +104,11 @@ pub enum RestoreError {
 }
 
 /// Maximum number of unknown precisions to report.
-const NAMED: usize = 16;
+const MAX_UNKNOWN_PRECISIONS: usize = 16;
 
 impl Restore {
     /// The maximum length of a line without the line ending, in bytes: 64 KiB.
-    pub const MAX_LINE: usize = LINE;
+    pub const MAX_LINE: usize = MAX_LINE_BYTES;
 
     pub(crate) fn new(store: Arc<dyn Store>, grid: Arc<Grid>) -> Self {
         Self {
@@ -213,10 +213,10 @@ impl Restore {
         let found = self.find(counter, entries, precision, |grid| Some(&grid.counts), Section::Samples);
         if let Some((shard, kept)) = found.await? {
             let now = Timestamp::now();
-            let is_wanted = |sample: &Sample| kept.expiry(sample.start) > now;
-            let wanted: Vec<_> = samples.into_iter().filter(is_wanted).collect();
-            self.restored.expired += entries - wanted.len() as u64;
-            self.lanes[shard.index()].push_samples(line, kept, counter, &wanted);
+            let is_retained = |sample: &Sample| kept.expiry(sample.start) > now;
+            let retained: Vec<_> = samples.into_iter().filter(is_retained).collect();
+            self.restored.expired += entries - retained.len() as u64;
+            self.lanes[shard.index()].push_samples(line, kept, counter, &retained);
         }
         self.read.samples += entries;
         Ok(())
@@ -282,7 +282,7 @@ impl Restore {
     /// Reads the position of the store in this dump.
     async fn begin(&mut self, id: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
         self.check_stores(id, stores).await?;
-        let name = SourceName::new(&format!("dump:{id}")).expect("an id of hexadecimal digits makes a name");
+        let name = SourceName::new(&format!("dump:{id}")).expect("a hexadecimal id is a valid name");
         self.writer = name.writer();
         let positions =
             positions(&*self.store, self.writer, &self.grid).await.map_err(RestoreError::Store)?;
@@ -324,7 +324,7 @@ impl Restore {
     ) -> Result<Option<(Shard, Retention)>, RestoreError> {
         let Some(kept) = kept(&self.grid).and_then(|set| set.retention(precision)) else {
             let named = &mut self.restored.unknown_precisions;
-            if named.len() < NAMED && !named.contains(&precision) {
+            if named.len() < MAX_UNKNOWN_PRECISIONS && !named.contains(&precision) {
                 named.push(precision);
             }
             self.restored.unknown += entries;
@@ -340,7 +340,7 @@ impl Restore {
             self.restored.already_restored += entries;
             return Ok(false);
         }
-        if !self.lanes[shard.index()].takes(section, self.store.batch_samples()) {
+        if !self.lanes[shard.index()].accepts(section, self.store.batch_samples()) {
             self.send().await?;
         }
         // A concurrent restore may have added the line.
@@ -376,7 +376,7 @@ impl Restore {
                 Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found })
                     if found.sequence < lane.counted =>
                 {
-                    result = Err(RestoreError::WentBack);
+                    result = Err(RestoreError::DataLost);
                 }
                 Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }) => {
                     self.restored.already_restored += lane.skip_to(found.sequence);
@@ -391,7 +391,7 @@ impl Restore {
         Box::pin(async {
             self.send().await?;
             if self.dumped.is_none() {
-                return Err(RestoreError::Torn { line: self.position.line() });
+                return Err(RestoreError::Truncated { line: self.position.line() });
             }
             // This also advances shards that don't have entries in the remaining lines, and replaces long
             // remarks.
@@ -406,7 +406,7 @@ impl Restore {
                     ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }
                         if found.sequence < lane.counted =>
                     {
-                        return Err(RestoreError::WentBack);
+                        return Err(RestoreError::DataLost);
                     }
                     ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found } => {
                         lane.counted = found.sequence;
@@ -423,11 +423,12 @@ impl Restored {
     fn note(&mut self, batch: &Batch, remarks: &[Remark]) {
         // A rejected list entry does not count as a rejected sample.
         let is_refused = |remark: &&Remark| match remark {
-            Remark::Refused { part: Part::Index, .. } => batch.adds == Adds::Lifetimes,
-            Remark::Refused { .. } => true,
-            Remark::Began { .. } => false,
+            Remark::Rejected { part: Part::Index, .. } => batch.adds == Adds::Lifetimes,
+            Remark::Rejected { .. } => true,
+            Remark::NewLifetime { .. } => false,
         };
-        let is_ahead = |remark: &&Remark| matches!(remark, Remark::Refused { reason: DropReason::Ahead, .. });
+        let is_ahead =
+            |remark: &&Remark| matches!(remark, Remark::Rejected { reason: DropReason::Ahead, .. });
         let parts = batch.len();
         let refused = remarks.iter().filter(is_refused).count().min(parts) as u64;
         let ahead = (remarks.iter().filter(is_ahead).count() as u64).min(refused);
@@ -453,21 +454,21 @@ impl fmt::Display for RestoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed { line, expected } => write!(f, "line {line} of the dump: expected {expected}"),
-            Self::Torn { line } => write!(f, "the dump ends after line {line}, which is not its last"),
-            Self::WentBack => {
-                f.write_str("the store lost a part of what was restored; restore the dump again")
+            Self::Truncated { line } => write!(f, "the dump is truncated after line {line}"),
+            Self::DataLost => {
+                f.write_str("the store lost restored data; restart the restore from the first line")
             }
             Self::OwnCounts { store } => write!(
                 f,
-                "the dump has counts of this store ({store}), which would count twice: restore it into an empty store or \
-                 namespace; if this store has lost its counts, but not its id, remove its document `store` first"
+                "the dump contains counts of this store ({store}), which would be counted twice: restore it into an empty store or \
+                 namespace; if this store lost all counts but still has the same id, remove the document `store` first"
             ),
             Self::OtherDump { earlier } => write!(
                 f,
-                "the store has counts of the same store from another dump ({earlier}), which would count twice: restore \
+                "the store already contains counts from another dump of the same store ({earlier}), which would be counted twice: restore \
                  that dump again if its restore was interrupted, or restore this one into an empty store or namespace"
             ),
-            Self::Store(_) => f.write_str("the store did not take the dump"),
+            Self::Store(_) => f.write_str("the store did not accept the dump"),
         }
     }
 }

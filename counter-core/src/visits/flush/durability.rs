@@ -43,13 +43,14 @@ impl Durability {
     #[cfg(feature = "spool")]
     pub(crate) fn on(
         folder: &Path,
-        most: u64,
+        max_bytes: u64,
         tally: &Arc<Tally>,
         store: &Arc<dyn Store>,
     ) -> std::io::Result<Self> {
         folder::prepare(folder)?;
         let known = Arc::<KnownStore>::default();
-        let spool = Spool::new(folder.to_owned(), most, Arc::clone(tally), store.kind(), Arc::clone(&known));
+        let spool =
+            Spool::new(folder.to_owned(), max_bytes, Arc::clone(tally), store.kind(), Arc::clone(&known));
         let spool = Arc::new(spool);
         let recovery = Recovery::new(Arc::clone(tally), Arc::clone(store), Arc::clone(&spool));
         Ok(Self { known, spool: Some((spool, recovery)) })
@@ -79,7 +80,7 @@ impl Durability {
 
     /// Writes new hits to disk, and sends the hits of ended processes. Errors are logged and reported by the
     /// health.
-    pub(super) async fn attend(&mut self) {
+    pub(super) async fn maintain(&mut self) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
             drop(spool.write(None).await);
@@ -88,10 +89,10 @@ impl Durability {
     }
 
     /// Writes new hits periodically, and scans for files of ended processes.
-    pub(super) async fn attend_for_ever(&mut self) {
+    pub(super) async fn maintain_forever(&mut self) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {
-            tokio::join!(spool.write_for_ever(), recovery.recover_for_ever());
+            tokio::join!(spool.write_forever(), recovery.recover_forever());
         }
     }
 

@@ -16,7 +16,7 @@ use crate::visits::store::Batch;
 /// the most recent batches, even if the outage is very long.
 #[derive(Debug, Default)]
 pub(super) struct ReplayBuffer {
-    kept: Kept,
+    queue: BatchQueue,
     /// Sequences and hits of batches dropped from `queue`; older than any batch in the queue.
     dropped: VecDeque<(u64, u64)>,
     /// Total time during which the store acknowledged batches.
@@ -37,7 +37,7 @@ impl ReplayBuffer {
     pub(super) fn advance(&mut self, now: Instant) {
         let before = self.running.replace(now).unwrap_or(now);
         self.clock += now.saturating_duration_since(before);
-        while let Some(batch) = self.kept.pop_beyond(self.clock) {
+        while let Some(batch) = self.queue.pop_expired(self.clock) {
             self.dropped.push_back((batch.fence.sequence, batch.hits()));
         }
         while self.dropped.len() > MAX_SEQUENCES {
@@ -52,43 +52,43 @@ impl ReplayBuffer {
 
     /// Adds a batch that was just acknowledged.
     pub(super) fn retain(&mut self, batch: Arc<Batch>, now: Instant) {
-        self.kept.push(batch, self.clock);
+        self.queue.push(batch, self.clock);
         self.advance(now);
     }
 
     /// Returns the sequence of the oldest batch.
     pub(super) fn first(&self) -> Option<u64> {
-        self.kept.batches.front().map(|(_, batch)| batch.fence.sequence)
+        self.queue.batches.front().map(|(_, batch)| batch.fence.sequence)
     }
 
     /// Estimates the memory use of the batches, in bytes.
     pub(super) const fn bytes(&self) -> usize {
-        self.kept.bytes
+        self.queue.bytes
     }
 
     /// Takes the batches above the sequence `last`. Also returns the number of lost hits.
     pub(super) fn take_after(&mut self, last: u64) -> (Vec<Arc<Batch>>, u64) {
         let first = self.dropped.partition_point(|(sequence, _)| *sequence <= last);
         let lost = self.dropped.drain(first..).map(|(_, hits)| hits).sum();
-        (self.kept.take_after(last), lost)
+        (self.queue.take_after(last), lost)
     }
 }
 
 /// A queue of batches that tracks the total size. Must be changed via the methods, to update both.
 #[derive(Debug, Default)]
-struct Kept {
+struct BatchQueue {
     batches: VecDeque<(Duration, Arc<Batch>)>,
     bytes: usize,
 }
 
-impl Kept {
+impl BatchQueue {
     fn push(&mut self, batch: Arc<Batch>, clock: Duration) {
         self.bytes += size(&batch);
         self.batches.push_back((clock, batch));
     }
 
     /// Takes the oldest batch if it is too old, or if the queue is too large.
-    fn pop_beyond(&mut self, clock: Duration) -> Option<Arc<Batch>> {
+    fn pop_expired(&mut self, clock: Duration) -> Option<Arc<Batch>> {
         let (at, _) = self.batches.front()?;
         if self.bytes <= MAX_BYTES && clock.saturating_sub(*at) <= MAX_AGE {
             return None;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_within_the_window_are_replayed_in_order_and_the_rest_are_lost() {
+    fn recent_batches_are_replayed_and_older_batches_are_lost() {
         let (mut buffer, start) = (ReplayBuffer::default(), Instant::now());
         for sequence in 1..=100 {
             buffer.advance(start + Duration::from_secs(sequence));
@@ -174,7 +174,7 @@ mod tests {
     proptest! {
         /// The model is a list of retained batches with the age, which predicts the result of any call.
         #[test]
-        fn any_history_replays_young_batches_and_counts_the_others_as_lost(
+        fn any_history_replays_recent_batches_and_reports_the_loss(
             steps in prop::collection::vec((0_u8..5, 0_u64..90), 0..60),
         ) {
             let (mut buffer, mut now) = (ReplayBuffer::default(), Instant::now());

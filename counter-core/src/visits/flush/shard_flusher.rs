@@ -10,15 +10,17 @@ use super::replay_buffer::ReplayBuffer;
 use super::warned::Warned;
 use super::writer::Writer;
 use crate::error::{Error, ErrorKind};
-use crate::family::future::{Answer, BoxFuture};
+use crate::family::future::{BoxFuture, StoreFuture};
 use crate::family::shard::Shard;
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
 use crate::time::later::later;
 use crate::visits::ledger::Hint;
 use crate::visits::pending::{Account, Journal};
-use crate::visits::store::{ApplyOutcome, Batch, Fence, REMEMBERED, Remark, Store, VisitorCell, Witness};
+use crate::visits::store::{
+    ApplyOutcome, Batch, Fence, IDLE_WRITER_TTL, Remark, Store, VisitorCell, Witness,
+};
 use crate::visits::tally::Tally;
 
 /// Sends batches to a single shard, one at a time.
@@ -42,7 +44,7 @@ pub(super) struct ShardFlusher {
     /// True if the store lost data since the pending hits were taken.
     lost: bool,
     /// True if a fence was missing during this flush.
-    missed: bool,
+    is_fence_missing: bool,
     warned: Warned,
 }
 
@@ -60,7 +62,7 @@ struct Outgoing {
 /// previous minute.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for which the health reports a data loss.
-const LOSS_SHOWN_FOR: Duration = Duration::from_secs(3600);
+const LOSS_HINT_TTL: Duration = Duration::from_secs(3600);
 
 impl ShardFlusher {
     pub(super) fn new(
@@ -84,7 +86,7 @@ impl ShardFlusher {
             is_checking: false,
             lost_at: None,
             lost: false,
-            missed: false,
+            is_fence_missing: false,
             warned: Warned::default(),
         }
     }
@@ -95,7 +97,7 @@ impl ShardFlusher {
     }
 
     /// Returns `true` if a non-empty batch is in flight.
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn has_unsent(&self) -> bool {
         self.outgoing.iter().any(|one| one.batch.len() > 0)
     }
 
@@ -111,28 +113,28 @@ impl ShardFlusher {
     }
 
     /// Sends all hits recorded so far.
-    pub(super) fn flush(&mut self) -> Answer<'_, ()> {
+    pub(super) fn flush(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let sent = caught(self.send()).await;
-            tell(|| self.note(sent.as_ref().err()));
+            let sent = catch_panic(self.send()).await;
+            emit(|| self.note(sent.as_ref().err()));
             sent
         })
     }
 
     /// Flushes at the interval, or immediately if a caller waits for the flush.
-    pub(super) fn flush_for_ever(&mut self, interval: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(self.flushing_for_ever(interval))
+    pub(super) fn flush_forever(&mut self, interval: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(self.flush_loop(interval))
     }
 
-    async fn flushing_for_ever(&mut self, interval: Duration) {
+    async fn flush_loop(&mut self, interval: Duration) {
         let mut backoff = Backoff::new();
         loop {
-            let began = Instant::now();
+            let started = Instant::now();
             match self.flush().await {
                 Ok(()) => {
                     backoff.reset();
                     tokio::select! {
-                        () = sleep_until(later(began, interval)) => {}
+                        () = sleep_until(later(started, interval)) => {}
                         // We yield here to let requests that arrived at the same time run, so that they share
                         // a batch.
                         () = self.tally.commits.requested(self.shard) => yield_now().await,
@@ -145,8 +147,8 @@ impl ShardFlusher {
 
     async fn send(&mut self) -> Result<(), Error> {
         self.tally.backlog.account(self.shard, Account::attempt);
-        self.missed = false;
-        if self.writer.silence().is_some_and(|silence| silence >= CHECK_INTERVAL) {
+        self.is_fence_missing = false;
+        if self.writer.idle_time().is_some_and(|idle_time| idle_time >= CHECK_INTERVAL) {
             self.check();
         }
         if !self.outgoing.is_empty() {
@@ -166,7 +168,7 @@ impl ShardFlusher {
             }
         }
         self.tally.commits.end(self.shard, flush);
-        if self.lost_at.is_some_and(|at| at.elapsed() >= LOSS_SHOWN_FOR) {
+        if self.lost_at.is_some_and(|at| at.elapsed() >= LOSS_HINT_TTL) {
             self.lost_at = None;
             self.tally.hints.withdraw(Hint::STORE_WENT_BACK);
         }
@@ -184,15 +186,19 @@ impl ShardFlusher {
             // that sequence to an empty batch. If the file can't be written now, another batch can't be
             // mistaken for the hits in the file.
             self.begin();
-            self.enqueue(self.nothing());
+            self.enqueue(self.empty_batch());
         }
         for chunk in chunks {
-            let batch =
-                Batch { cells: chunk.cells, sketches: chunk.sketches, bins: chunk.bins, ..self.nothing() };
+            let batch = Batch {
+                cells: chunk.cells,
+                sketches: chunk.sketches,
+                bins: chunk.bins,
+                ..self.empty_batch()
+            };
             self.enqueue(batch);
         }
         if std::mem::take(&mut self.is_checking) && self.outgoing.is_empty() {
-            self.enqueue(self.nothing());
+            self.enqueue(self.empty_batch());
         }
         if self.writer.sequence > before {
             let next = self.writer.upcoming();
@@ -220,11 +226,11 @@ impl ShardFlusher {
             let (fence, was_in_doubt) = (front.batch.fence, front.in_doubt);
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let outcome = self.store.apply(&front.batch).await;
-            let nothing_was_done = match &outcome {
+            let is_unapplied = match &outcome {
                 Ok(outcome) => !matches!(outcome, ApplyOutcome::Applied(_)),
-                Err(error) => *error.kind() == ErrorKind::Refused,
+                Err(error) => *error.kind() == ErrorKind::Rejected,
             };
-            if nothing_was_done {
+            if is_unapplied {
                 front.in_doubt = was_in_doubt;
             }
             // We must not await from here on, to ensure that an acknowledged batch is always accounted for.
@@ -238,15 +244,15 @@ impl ShardFlusher {
                 }
                 ApplyOutcome::SequenceGap { found } if found.sequence > 0 => self.rewind(found.sequence),
                 // If the store loses fences immediately, we should back off instead of retrying in a loop.
-                ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.missed, true) => {
-                    return Err(Error::new(ErrorKind::Refused).caused_by("the store keeps no fences"));
+                ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.is_fence_missing, true) => {
+                    return Err(Error::new(ErrorKind::Rejected).caused_by("the store does not keep fences"));
                 }
                 ApplyOutcome::SequenceGap { .. } => {
-                    self.miss_fence().await?;
+                    self.recreate_fence().await?;
                     self.durability.save().await;
                 }
                 ApplyOutcome::Conflict { .. } => {
-                    self.give_way();
+                    self.restart_as_new_writer();
                     self.durability.save().await;
                 }
             }
@@ -269,7 +275,7 @@ impl ShardFlusher {
         }
         self.tally.backlog.account(self.shard, |account| account.retained = self.replays.bytes());
         if fence.is_opening() {
-            self.settle_up_to(fence.sequence, before);
+            self.resolve_up_to(fence.sequence, before);
         }
     }
 
@@ -290,10 +296,10 @@ impl ShardFlusher {
     /// Creates the fence on a server that doesn't have a fence for this writer. If the server also lost the
     /// counts, this creates the fence just below the oldest batch that we can still send; otherwise at the
     /// latest acknowledged batch.
-    async fn miss_fence(&mut self) -> Result<(), Error> {
+    async fn recreate_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
         self.drop_openings();
-        if self.writer.data_are_lost(now.as_ref()) {
+        if self.writer.is_data_lost(now.as_ref()) {
             let (replayed, lost) = self.replay_after(0);
             // An empty batch only moves the fence.
             while self.pop_front_if(|one| one.batch.len() == 0).is_some() {}
@@ -304,11 +310,11 @@ impl ShardFlusher {
         }
         // If the fence was evicted because the writer was idle for long, recent attempts found no fence, and
         // could not be applied.
-        let is_alone = now.as_ref().is_some_and(|now| now.listed || now.evicts);
-        let ago = if is_alone { Duration::ZERO } else { REMEMBERED };
+        let is_evicted = now.as_ref().is_some_and(|now| now.listed || now.evicts);
+        let min_age = if is_evicted { Duration::ZERO } else { IDLE_WRITER_TTL };
         let last = self.writer.acknowledged();
         let is_doubtful = |one: &&Outgoing| {
-            one.batch.fence.sequence > last && one.in_doubt.is_some_and(|since| since.elapsed() >= ago)
+            one.batch.fence.sequence > last && one.in_doubt.is_some_and(|since| since.elapsed() >= min_age)
         };
         let doubtful = self.outgoing.iter().find(is_doubtful).map(|one| one.batch.fence.sequence);
         self.open(doubtful.unwrap_or(last).max(1), now);
@@ -322,14 +328,14 @@ impl ShardFlusher {
     /// Resolves the batches up to the sequence of a new fence. The store has the acknowledged batches, but we
     /// can't determine if it also has the batch in flight. The visitors of that batch are sent with a later
     /// batch, because visitors can't be double-counted.
-    fn settle_up_to(&mut self, sequence: u64, acknowledged: u64) {
+    fn resolve_up_to(&mut self, sequence: u64, acknowledged: u64) {
         let (mut hits, mut sketches) = (0, Vec::new());
         while let Some(one) = self.pop_front_if(|one| one.batch.fence.sequence <= sequence) {
             if one.batch.fence.sequence <= acknowledged {
                 self.replays.retain(one.batch, Instant::now());
             } else {
-                let (of_batch, visitors) = self.doubt(one);
-                hits += of_batch;
+                let (batch_hits, visitors) = self.mark_in_doubt(one);
+                hits += batch_hits;
                 sketches.extend(visitors);
             }
         }
@@ -337,8 +343,8 @@ impl ShardFlusher {
         self.send_visitors(sketches);
         if hits > 0 {
             let shard = self.shard;
-            tell(
-                || tracing::warn!(%shard, doubtful_hits = hits, "hits that were under way are left out: they may be counted"),
+            emit(
+                || tracing::warn!(%shard, doubtful_hits = hits, "hits in flight are not resent, because they may already be counted"),
             );
         }
     }
@@ -385,9 +391,9 @@ impl ShardFlusher {
     }
 
     /// Resolves a batch as in doubt. Returns the hits and the visitors of the batch.
-    fn doubt(&self, one: Outgoing) -> (u64, Vec<VisitorCell>) {
+    fn mark_in_doubt(&self, one: Outgoing) -> (u64, Vec<VisitorCell>) {
         let Outgoing { batch, replay, .. } = one;
-        self.tally.backlog.doubt(&batch, replay);
+        self.tally.backlog.mark_in_doubt(&batch, replay);
         (batch.hits(), Arc::unwrap_or_clone(batch).sketches)
     }
 
@@ -398,22 +404,22 @@ impl ShardFlusher {
         }
         let cells = sketches.len();
         self.tally.backlog.account(self.shard, |account| account.sent_cells += cells);
-        self.enqueue(Batch { sketches, ..self.nothing() });
+        self.enqueue(Batch { sketches, ..self.empty_batch() });
         let (batch, next) = (self.outgoing.back().map(|one| Arc::clone(&one.batch)), self.writer.upcoming());
         self.tally.backlog.journal(self.shard, |journal| {
             journal.cut(batch, next);
-            journal.spoil();
+            journal.invalidate();
         });
     }
 
     /// Switches to a new writer id, because another process used a copy of our spool to send different
     /// batches with the same sequences. These batches could contain any hits that are in flight here, so we
     /// count the hits as in doubt.
-    fn give_way(&mut self) {
+    fn restart_as_new_writer(&mut self) {
         let (mut hits, mut sketches) = (0, Vec::new());
         for one in std::mem::take(&mut self.outgoing) {
-            let (of_batch, visitors) = self.doubt(one);
-            hits += of_batch;
+            let (batch_hits, visitors) = self.mark_in_doubt(one);
+            hits += batch_hits;
             sketches.extend(visitors);
         }
         let writer = Writer::new();
@@ -426,7 +432,7 @@ impl ShardFlusher {
         tracing::error!(
             shard = %self.shard,
             doubtful_hits = hits,
-            "another process sent a copy of the spool of this one: hits that waited may be counted by it, and are left out here"
+            "another process sent a copy of the spool of this process; pending hits are not resent, because they may already be counted"
         );
     }
 
@@ -441,7 +447,7 @@ impl ShardFlusher {
     /// Creates the fence of a new writer via an empty batch.
     fn begin(&mut self) {
         if self.writer.sequence == 0 {
-            self.enqueue(self.nothing());
+            self.enqueue(self.empty_batch());
         }
     }
 
@@ -450,7 +456,7 @@ impl ShardFlusher {
     }
 
     /// Returns an empty batch that doesn't have a sequence yet.
-    fn nothing(&self) -> Batch {
+    fn empty_batch(&self) -> Batch {
         self.empty(self.writer.fence(0, 0))
     }
 
@@ -467,20 +473,20 @@ impl ShardFlusher {
             shard = %self.shard,
             replayed,
             lost_hits = lost,
-            "the store lost batches that it had acknowledged; those still in memory are sent again"
+            "the store lost acknowledged batches; resending those that are still in memory"
         );
     }
 
     fn note(&mut self, error: Option<&Error>) {
-        let words = error.map(|error| format!("{error:?}"));
-        if words.is_some() {
+        let message = error.map(|error| format!("{error:?}"));
+        if message.is_some() {
             self.replays.pause();
             self.tally.fold(Timestamp::now());
         }
         let shard = self.shard;
-        match (self.tally.backlog.account(shard, |account| account.exchange(words.clone())), words) {
+        match (self.tally.backlog.account(shard, |account| account.exchange(message.clone())), message) {
             (None, Some(error)) => {
-                tracing::warn!(%error, %shard, "the store does not accept batches; hits wait in memory");
+                tracing::warn!(%error, %shard, "the store does not accept batches; buffering hits in memory");
             }
             (Some(since), None) => {
                 tracing::info!(after = ?since.elapsed(), %shard, "the store accepts batches again");

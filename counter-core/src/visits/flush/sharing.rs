@@ -1,5 +1,5 @@
 use crate::error::Error;
-use crate::log::unwind::caught;
+use crate::log::unwind::catch_panic;
 use crate::time::Timestamp;
 use crate::visitor::{Salting, Salts};
 use crate::visits::store::Store;
@@ -19,18 +19,18 @@ impl Sharing {
     /// Requests the salts that are due at `now` from the store. If this fails, the next call will retry; in
     /// the meantime, this process uses a local salt.
     pub(super) async fn share(&mut self, store: &dyn Store, now: Timestamp) {
-        let mut shared = caught(share(&self.salting.rotating, store, now)).await;
+        let mut shared = catch_panic(share(&self.salting.rotating, store, now)).await;
         if shared.is_ok() {
-            shared = caught(share(&self.salting.stable, store, now)).await;
+            shared = catch_panic(share(&self.salting.stable, store, now)).await;
         }
         match (std::mem::replace(&mut self.failing, shared.is_err()), shared) {
             (false, Err(error)) => {
                 tracing::warn!(
                     ?error,
-                    "the salt of visitors is not shared: other instances may count them again"
+                    "the visitor salt cannot be shared; other instances may count the same visitors again"
                 );
             }
-            (true, Ok(())) => tracing::info!("the salt of visitors is shared"),
+            (true, Ok(())) => tracing::info!("the visitor salt is shared"),
             (false, Ok(())) | (true, Err(_)) => {}
         }
     }

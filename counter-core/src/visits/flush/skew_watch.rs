@@ -3,20 +3,20 @@ use crate::visits::ledger::Health;
 /// Monitors the clock skew between this process and the store.
 #[derive(Debug, Default)]
 pub(super) struct SkewWatch {
-    told: bool,
+    is_reported: bool,
 }
 
 impl SkewWatch {
     /// Logs when the skew exceeds the bound, and when it is back within the bound.
-    pub(super) fn tell(&mut self, skew: Option<i64>) {
+    pub(super) fn emit(&mut self, skew: Option<i64>) {
         let Some(seconds) = skew else { return };
-        let far = seconds.unsigned_abs() > Health::CLOCK_SKEW_BOUND;
-        match (std::mem::replace(&mut self.told, far), far) {
+        let exceeds_bound = seconds.unsigned_abs() > Health::CLOCK_SKEW_BOUND;
+        match (std::mem::replace(&mut self.is_reported, exceeds_bound), exceeds_bound) {
             (false, true) => tracing::warn!(
                 ahead_seconds = seconds,
-                "the clock of this machine differs from the store's: hits are counted in other buckets than those of other instances"
+                "the clock of this machine differs from the store clock; hits may be counted in different buckets than on other instances"
             ),
-            (true, false) => tracing::info!("the clock of this machine agrees with the store's again"),
+            (true, false) => tracing::info!("the clock of this machine agrees with the store clock again"),
             (false, false) | (true, true) => {}
         }
     }

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 use crate::time::Timestamp;
 use crate::visits::ledger::Hint;
 use crate::visits::store::Store;
-use crate::visits::store::identity::{KnownStore, Seen, StoreRecord, update};
+use crate::visits::store::identity::{KnownStore, StoreRecord, StoreUse, update};
 use crate::visits::tally::Tally;
 
 /// Monitors the store id and the grid.
@@ -21,7 +21,7 @@ pub(super) struct StoreWatch {
 }
 
 /// Time between reads of the store record.
-const INTERVAL: Duration = Duration::from_secs(60);
+const RECORD_INTERVAL: Duration = Duration::from_secs(60);
 
 impl StoreWatch {
     pub(super) const fn new(known: Arc<KnownStore>) -> Self {
@@ -30,13 +30,13 @@ impl StoreWatch {
 
     /// Reads the store record if due: at the start, on a reconnection, and once a minute. On an error, the
     /// next call will retry.
-    pub(super) async fn look(&mut self, store: &dyn Store, tally: &Tally) {
+    pub(super) async fn check(&mut self, store: &dyn Store, tally: &Tally) {
         let connections = store.connections();
         let is_due = self.due.is_none_or(|due| due <= Instant::now());
         if !is_due && connections == self.connections {
             return;
         }
-        match caught(update(store, |record, _| record.keep_grid(&tally.grid))).await {
+        match catch_panic(update(store, |record, _| record.keep_grid(&tally.grid))).await {
             Ok(Some((record, at))) => {
                 self.compare(&record, tally);
                 self.note(record, at);
@@ -45,17 +45,17 @@ impl StoreWatch {
             // An unavailable store is already reported by the flusher.
             Err(_) => return,
         }
-        (self.due, self.connections) = (Some(Instant::now() + INTERVAL), connections);
+        (self.due, self.connections) = (Some(Instant::now() + RECORD_INTERVAL), connections);
     }
 
     /// Records the store id for the spool, and warns when the id changes.
     fn note(&self, record: StoreRecord, at: Timestamp) {
         let id = record.id;
-        if self.known.note(record, Seen { id, at }).is_some_and(|before| before.id != id) {
-            tell(|| {
+        if self.known.note(record, StoreUse { id, at }).is_some_and(|before| before.id != id) {
+            emit(|| {
                 tracing::warn!(
                     store = %id,
-                    "the store has another id than before: it lost its data, or another store has its address"
+                    "the store id has changed: the store lost its data, or the address leads to another store"
                 );
             });
         }
@@ -66,7 +66,7 @@ impl StoreWatch {
         let mismatch = record.mismatch(&tally.grid);
         match (std::mem::replace(&mut self.differs, mismatch.is_some()), mismatch) {
             (false, Some(mismatch)) => {
-                tell(|| tracing::warn!("{mismatch}"));
+                emit(|| tracing::warn!("{mismatch}"));
                 tally.hints.raise(Hint::GRID_DIFFERS);
             }
             (true, None) => tally.hints.withdraw(Hint::GRID_DIFFERS),

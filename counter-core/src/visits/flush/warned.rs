@@ -1,6 +1,6 @@
 //! Log lines for rejected parts of batches.
 
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 use crate::visits::store::{Batch, Part, Remark};
 
 /// Parts of the store for which a rejection was already logged.
@@ -14,8 +14,8 @@ pub(super) struct Warned {
 
 impl Warned {
     pub(super) fn warn(&mut self, batch: &Batch, remark: &Remark) {
-        let Remark::Refused { part, reason } = *remark else { return };
-        let (warned, what, counter) = match part {
+        let Remark::Rejected { part, reason } = *remark else { return };
+        let (warned, part_name, counter) = match part {
             Part::Cell(index) => {
                 (&mut self.cell, "a count", batch.cells.get(index).map(|cell| &cell.counter))
             }
@@ -23,18 +23,18 @@ impl Warned {
                 (&mut self.visitors, "visitors", batch.sketches.get(index).map(|cell| &cell.counter))
             }
             Part::Bins(index) => {
-                (&mut self.bins, "bins of distributions", batch.bins.get(index).map(|cell| &cell.counter))
+                (&mut self.bins, "distribution bins", batch.bins.get(index).map(|cell| &cell.counter))
             }
-            Part::Index => (&mut self.index, "an entry of its lists", None),
+            Part::Index => (&mut self.index, "a list entry", None),
         };
         if !std::mem::replace(warned, true) {
             let counter = counter.map_or("", |name| name);
             // The batch must be retained even if a log subscriber panics.
-            tell(|| {
+            emit(|| {
                 tracing::error!(
                     ?reason,
                     counter,
-                    "a key of the store refused {what}; further refusals are only counted in the ledger"
+                    "a store key rejected {part_name}; further rejections are only counted in the ledger"
                 );
             });
         }

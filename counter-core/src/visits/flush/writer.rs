@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::family::writer::WriterId;
-use crate::visits::store::{Fence, FenceKind, Incarnation, REMEMBERED, Witness};
+use crate::visits::store::{Fence, FenceKind, IDLE_WRITER_TTL, Incarnation, Witness};
 
 /// The identity behind a batch sequence, and the state known about the servers.
 ///
@@ -67,7 +67,7 @@ impl Writer {
     }
 
     /// Returns the time since the latest acknowledgement.
-    pub(super) fn silence(&self) -> Option<Duration> {
+    pub(super) fn idle_time(&self) -> Option<Duration> {
         self.acknowledged.map(|(_, at)| at.elapsed())
     }
 
@@ -88,14 +88,14 @@ impl Writer {
     }
 
     /// Decides whether a server without the fence also lost the counts, given the current witness.
-    pub(super) fn data_are_lost(&self, now: Option<&Witness>) -> bool {
+    pub(super) fn is_data_lost(&self, now: Option<&Witness>) -> bool {
         let before = |now: &Witness| {
             let known = self.witnesses.iter().find(|known| known.data == now.data);
             known.or(self.witnesses.last())
         };
         match now.and_then(|now| Some((before(now)?, now))) {
-            Some((before, now)) => now.shows_loss_since(before),
-            None => self.silence().is_none_or(|silence| silence < REMEMBERED),
+            Some((before, now)) => now.proves_loss_since(before),
+            None => self.idle_time().is_none_or(|idle_time| idle_time < IDLE_WRITER_TTL),
         }
     }
 }

@@ -98,13 +98,13 @@ impl Health {
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         let is_spool_failing = self.spool.as_ref().is_some_and(|spool| spool.failing_for.is_some());
-        !self.hints.is_empty() || self.clock_off().is_some() || is_spool_failing
+        !self.hints.is_empty() || self.excessive_clock_skew().is_some() || is_spool_failing
     }
 
     /// Returns the clock skew if it exceeds [the bound](Self::CLOCK_SKEW_BOUND), i.e. if this process counts
     /// in different buckets than other instances.
     #[must_use]
-    pub fn clock_off(&self) -> Option<i64> {
+    pub fn excessive_clock_skew(&self) -> Option<i64> {
         self.clock_skew.filter(|skew| skew.unsigned_abs() > Self::CLOCK_SKEW_BOUND)
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::{Mutex, MutexGuard};
 
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 
 /// A sign of a configuration that results in wrong numbers, but does not fail.
 ///
@@ -37,94 +37,94 @@ impl Hint {
     /// The hint that a counter could not get a slot.
     pub const COUNTERS_FULL: Self = Self::new(
         "counters_full",
-        "There are more names of counters than this process may have, and hits under the rest count as (other).",
-        "Let rules name fewer counters, or raise `Builder::max_counters`.",
+        "There are more counter names than this process allows, so hits on the remaining names count as (other).",
+        "Use rules with fewer counter names, or increase `Builder::max_counters`.",
     );
 
     /// The hint that a source has not counted anything for a minute, although the log has new records.
     pub const SOURCE_STANDS_STILL: Self = Self::new(
         "source_stands_still",
-        "Nothing of a source was counted for a minute, although its log goes on.",
-        "See which source it is, and whether its reader runs and the store takes its chunks.",
+        "A source has not counted anything for a minute, although its log has new records.",
+        "Find out which source it is, and check that its reader is running and that the store accepts its chunks.",
     );
     /// The hint that records were removed from a log before they could be counted.
     pub const RECORDS_LOST: Self = Self::new(
         "records_lost",
-        "A log no longer had the records that were to be counted next, and these are missing.",
-        "Keep logs for longer than their readers and the store may be away.",
+        "Records were removed from a log before they could be counted, so they are missing.",
+        "Retain logs for longer than any outage of their readers and the store.",
     );
 
     /// The hint that these counters use a different grid than the store.
     pub const GRID_DIFFERS: Self = Self::new(
         "grid_differs",
-        "These counters have other precisions, offsets or retention than the store keeps: they show no older counts of other buckets, and may remove what others keep.",
-        "Use the grid of the store, which the log names, or replace it with `Counters::change_grid`.",
+        "These counters use different precisions, offsets or retention than the store: they do not show older counts in other buckets, and may remove data that other instances need.",
+        "Use the grid of the store, as shown in the log, or replace it via `Counters::change_grid`.",
     );
     /// The hint that the spool directory contains files of a different store.
     pub const SPOOL_OF_ANOTHER_STORE: Self = Self::new(
         "spool_of_another_store",
-        "The directory of the spool has files of processes that counted into another store or namespace, and their hits are not counted here.",
-        "Give each store a directory of its own, and start a process of the other store with the files that the log names, or delete them.",
+        "The spool directory contains files of processes that use a different store or namespace, so their hits are not counted here.",
+        "Use a separate directory per store. Start a process of the other store with the files listed in the log, or delete them.",
     );
     /// The hint that the archive contains copies of a different store.
     pub const ARCHIVE_OF_ANOTHER_STORE: Self = Self::new(
         "archive_of_another_store",
-        "The archive belongs to another store or namespace: it is neither read nor written.",
-        "Give each store an archive of its own.",
+        "The archive belongs to a different store or namespace, so it is neither read nor written.",
+        "Use a separate archive per store.",
     );
     /// The hint that the file of a SQLite store has been removed, moved or replaced within the last hour.
     pub const STORE_REPLACED: Self = Self::new(
         "store_replaced",
         "The database file of the store was removed, moved or replaced while it was in use. Batches of the last minute were \
-         sent to the new file; what it lacks beyond them is `lost_by_server` in the ledger.",
-        "Stop all processes that use the file before you move or restore it, or restore it by SQLite's `.restore`.",
+         sent to the new file. Older hits that it does not contain are `lost_by_server` in the ledger.",
+        "Stop all processes that use the file before you move or restore it, or restore it with SQLite's `.restore`.",
     );
 
     /// The hint that the clock used for deletion by a store is more than 25 hours ahead of trusted time.
     pub const CLOCK_JUMPED: Self = Self::new(
         "clock_jumped",
-        "The clock of the store is more than 25 hours ahead of the time since it was last used: it jumped, or no process \
-         ran for that long. History is deleted only as fast as time passes.",
-        "Check the clock of the machine. If it is right, nothing has to be done.",
+        "The clock of the store is more than 25 hours ahead of the time it was last used: it jumped, or no process \
+         was running for that long. History is only deleted as fast as time passes.",
+        "Check the clock of the machine. If it is correct, no action is needed.",
     );
 
     /// The hint that buckets past retention are not in the archive yet.
     pub const ARCHIVE_BEHIND: Self = Self::new(
         "archive_behind",
-        "Buckets that left retention wait for their last copy into the archive, for twice their retention at most.",
-        "See that a copier runs, in one process at least, and that both stores are there for it.",
+        "Buckets past retention are waiting for the final copy to the archive, for at most twice the retention.",
+        "Make sure that at least one process runs a copier, and that it can reach both stores.",
     );
     /// The hint that parts of the near store can't be read, and are missing in the archive.
     pub const ARCHIVE_INCOMPLETE: Self = Self::new(
         "archive_incomplete",
-        "Keys or entries of the near store cannot be read, and what they should hold is not in the archive.",
-        "Repair or remove what the log names: a key that holds something else, or a member that is no counter.",
+        "Keys or entries of the near store cannot be read, so their data is missing in the archive.",
+        "Repair or remove the entries listed in the log: keys with foreign data, or members that are not counters.",
     );
     /// The hint that the near store has lost data that is in the archive.
     pub const ARCHIVE_DIFFERS: Self = Self::new(
         "archive_differs",
-        "The near store has less of some buckets than the archive, which was copied from it.",
-        "See what it lost, and repair it from the archive.",
+        "The near store has lower counts in some buckets than the archive, although the archive was copied from it.",
+        "Find out which data was lost, and repair it from the archive.",
     );
 
     /// The hint that the store has lost acknowledged batches within the last hour.
     pub const STORE_WENT_BACK: Self = Self::new(
         "store_went_back",
-        "The store lost batches that it had acknowledged, by a failover, a restart without its data, or a restored backup. \
-         Those of the last minute were sent again.",
-        "Find out what happened to the store: what it lost from before that minute is missing (lost_by_server).",
+        "The store lost acknowledged batches, due to a failover, a restart without data, or a restored backup. \
+         Batches of the last minute were sent again.",
+        "Find out why the store lost data: older hits are missing (lost_by_server).",
     );
     /// The hint that a different process has sent a copy of this process's spool.
     pub const SPOOL_COPIED: Self = Self::new(
         "spool_copied",
-        "Another process sent a copy of the spool of this one, so hits that waited are left out here (in_doubt).",
-        "Do not start a service on a copy of a spool directory while the process that writes it may be alive.",
+        "Another process sent a copy of this process's spool, so pending hits are dropped here (in_doubt).",
+        "Do not start a service with a copy of a spool directory while the original process may be running.",
     );
     /// The hint that the store is a replica, which rejects writes.
     pub const STORE_IS_REPLICA: Self = Self::new(
         "store_is_replica",
-        "The server of the store is a read-only replica, so it refuses every write, and hits wait in memory.",
-        "Let the address lead to the master, or to Sentinel, which knows the master.",
+        "The store server is a read-only replica, so it rejects all writes, and hits remain in memory.",
+        "Use the address of the master, or of Sentinel.",
     );
 
     /// Creates a hint.
@@ -153,7 +153,7 @@ impl Hints {
         };
         if is_new {
             let Hint { name, seen, remedy } = hint;
-            tell(|| tracing::warn!(hint = name, "{seen} {remedy}"));
+            emit(|| tracing::warn!(hint = name, "{seen} {remedy}"));
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_that_two_raised_holds_until_both_withdraw_it() {
+    fn a_hint_raised_twice_holds_until_it_is_withdrawn_twice() {
         let (hints, other) = (Hints::default(), Hint::new("other", "", ""));
         for hint in [Hint::COUNTERS_FULL, other, Hint::COUNTERS_FULL] {
             hints.raise(hint);

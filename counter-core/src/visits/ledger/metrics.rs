@@ -66,7 +66,7 @@ fn of_ledger(ledger: &Ledger, all: &mut Vec<Metric>) {
         ("ignored_outcome", requests.ignored.outcome),
         ("ignored_prefetch", requests.ignored.prefetch),
     ] {
-        let (name, help) = ("access_counter_requests_total", "Requests by what was decided about them");
+        let (name, help) = ("access_counter_requests_total", "Requests by decision");
         all.push(Metric {
             name,
             help,
@@ -84,25 +84,25 @@ fn of_ledger(ledger: &Ledger, all: &mut Vec<Metric>) {
         ("dropped_in_doubt", hits.dropped.in_doubt),
         ("dropped_other", hits.dropped.other),
     ] {
-        let (name, help) = ("access_counter_hits_total", "Hits by their state");
+        let (name, help) = ("access_counter_hits_total", "Hits by state");
         all.push(Metric { name, help, label: Some(("state", state)), value: MetricValue::Counter(count) });
     }
     let mut add = |name, help, count| add(all, name, help, MetricValue::Counter(count));
-    add("access_counter_bot_requests_total", "Recorded requests that programs made", requests.bots);
+    add("access_counter_bot_requests_total", "Recorded requests by programs", requests.bots);
     add(
         "access_counter_unidentified_requests_total",
-        "Recorded requests of people that have no visitor",
+        "Recorded requests by people without a visitor",
         requests.unidentified,
     );
     add(
         "access_counter_unconfirmed_requests_total",
-        "Recorded requests whose response stopped waiting for the store",
+        "Recorded requests with a response that stopped waiting for the store",
         requests.unconfirmed,
     );
-    add("access_counter_overflow_hits_total", "Hits that went to the counter (other)", hits.overflow);
+    add("access_counter_overflow_hits_total", "Hits on the counter (other)", hits.overflow);
     add(
         "access_counter_recovered_hits_total",
-        "Recorded hits of processes that ended, taken over from a spool",
+        "Recorded hits of exited processes, recovered from a spool",
         hits.recovered,
     );
     add("access_counter_lost_by_server_hits_total", "Applied hits that the store lost", hits.lost_by_server);
@@ -113,7 +113,7 @@ fn of_health(health: &Health, pending_hits: u64, all: &mut Vec<Metric>) {
     let gauge = MetricValue::Gauge;
     add(
         "access_counter_connections_total",
-        "Connections made to servers of the store",
+        "Connections made to store servers",
         MetricValue::Counter(health.connections),
     );
     add(
@@ -123,32 +123,32 @@ fn of_health(health: &Health, pending_hits: u64, all: &mut Vec<Metric>) {
     );
     add(
         "access_counter_pending_cells",
-        "Counts and sketches in memory that wait for the store",
+        "Unacknowledged counts and sketches in memory",
         gauge(health.pending_cells as f64),
     );
     add(
         "access_counter_retained_bytes",
-        "Acknowledged batches kept in case the store loses them",
+        "Memory for acknowledged batches, in case the store loses them",
         gauge(health.retained_bytes as f64),
     );
     add(
         "access_counter_failing_seconds",
-        "Time for which no flush has succeeded, 0 when the last one did",
+        "Time for which all flushes have failed, 0 if the last flush succeeded",
         seconds(health.failing_for),
     );
     add(
         "access_counter_stalled_seconds",
-        "Time for which hits have waited and none were sent, 0 while they are sent",
+        "Time for which pending hits have not been sent, 0 while they are being sent",
         seconds(health.stalled_for),
     );
     add(
         "access_counter_clock_skew_seconds",
-        "Seconds by which the clock of this process is ahead of the store's",
+        "Seconds by which the clock of this process is ahead of the store clock",
         gauge(health.clock_skew.unwrap_or_default() as f64),
     );
     add(
         "access_counter_hints",
-        "Signs of a setup that gives wrong numbers: the health names them",
+        "Signs of a configuration that results in wrong numbers, as listed in the health",
         gauge(health.hints.len() as f64),
     );
 }
@@ -158,18 +158,18 @@ fn of_spool(spool: &SpoolHealth, all: &mut Vec<Metric>) {
     let gauge = MetricValue::Gauge;
     add(
         "access_counter_spool_unwritten_hits",
-        "Hits that neither the spool nor the store has",
+        "Hits that are neither in the spool nor in the store",
         gauge(spool.unwritten as f64),
     );
-    add("access_counter_spool_bytes", "Size of the spool's file", gauge(spool.bytes as f64));
+    add("access_counter_spool_bytes", "Size of the spool file", gauge(spool.bytes as f64));
     add(
         "access_counter_spool_leftovers",
-        "Files of ended processes that are still to be sent",
+        "Files of exited processes to be sent",
         gauge(spool.leftovers as f64),
     );
     add(
         "access_counter_spool_failing_seconds",
-        "Time for which the spool could not be written, 0 when the last write succeeded",
+        "Time for which all spool writes have failed, 0 if the last write succeeded",
         seconds(spool.failing_for),
     );
 }
@@ -179,18 +179,18 @@ fn of_archive(archive: ArchiveHealth, all: &mut Vec<Metric>) {
     let gauge = MetricValue::Gauge;
     add(
         "access_counter_archive_waiting_buckets",
-        "Buckets of a precision that left retention and wait for their last copy into the archive",
+        "Buckets past retention that are waiting for the final copy to the archive, for the precision with the most",
         gauge(archive.waiting_buckets.into()),
     );
     add(
         "access_counter_archive_unreadable_entries",
-        "Keys and entries of the near store that could not be read, and are not in the archive",
+        "Keys and entries of the near store that could not be read, and are missing in the archive",
         gauge(archive.unreadable as f64),
     );
     if let Some(differing) = archive.differing {
         add(
             "access_counter_archive_differing_values",
-            "Values that the near store has less of than the archive, at the last audit",
+            "Values that are lower in the near store than in the archive, as of the last audit",
             gauge(differing as f64),
         );
     }

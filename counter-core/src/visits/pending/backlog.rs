@@ -38,7 +38,7 @@ pub(crate) struct Queues<F> {
 /// The pending hits of a store shard.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    #[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "only entries of a journal name it"))]
+    #[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "only used by journal entries"))]
     shard: Shard,
     pub(crate) pending: Pending,
     /// If there are more cells than this, old cells are merged.
@@ -96,15 +96,15 @@ impl<F> Backlog<F> {
 
     /// Marks a batch as in doubt: it has been sent or replayed, but we can't find out if the store applied
     /// it.
-    pub(crate) fn doubt(&self, batch: &Batch, replay: bool) {
-        self.lock().delivery.doubt(batch, replay);
+    pub(crate) fn mark_in_doubt(&self, batch: &Batch, replay: bool) {
+        self.lock().delivery.mark_in_doubt(batch, replay);
     }
 }
 
 #[cfg(feature = "spool")]
 impl<F> Backlog<F> {
     /// Starts to keep journals.
-    pub(crate) fn keep_journal(&self) {
+    pub(crate) fn start_journals(&self) {
         let queues = &mut *self.lock();
         queues.spool = Some(SpoolAccount::default());
         queues.waiting.iter_mut().for_each(|waiting| waiting.journal = Some(Journal::new()));
@@ -190,7 +190,7 @@ impl<F> Queues<F> {
     /// Returns the health of the deliveries and of the spool. `pending` and `pending_cells` are the hits and
     /// cells outside of the backlog. A flusher counts as stalled if it does not send anything for
     /// `stall_timeout`.
-    pub(crate) fn health(&self, pending: u64, pending_cells: usize, patience: Duration) -> Health {
+    pub(crate) fn health(&self, pending: u64, pending_cells: usize, stall_timeout: Duration) -> Health {
         let accounts = self.delivery.accounts();
         // Hits outside of the backlog could go to any shard, so we use the shard with the latest attempt.
         let next = (pending > 0).then(|| accounts.iter().map(|account| account.attempted).max()).flatten();
@@ -215,7 +215,7 @@ impl<F> Queues<F> {
             since_acknowledged: acknowledged.map(|at| at.elapsed()),
             failing_for: failing.map(|(since, _)| since.elapsed()),
             last_error: last_error.map(str::to_owned),
-            stalled_for: stalled.filter(|stalled| *stalled > patience),
+            stalled_for: stalled.filter(|stalled| *stalled > stall_timeout),
             spool: self
                 .spool
                 .as_ref()

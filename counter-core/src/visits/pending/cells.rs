@@ -16,11 +16,11 @@ pub(super) struct Cells {
     /// very often.
     recent: Vec<u32>,
     /// Number of cells taken by the previous `take`.
-    usual: usize,
+    previous_len: usize,
 }
 
 /// Number of cached positions. This must be a power of two, and is larger than the batches of a source.
-const RECENT: usize = 1 << RECENT_BITS;
+const RECENT_SLOTS: usize = 1 << RECENT_BITS;
 const RECENT_BITS: u32 = 9;
 
 impl Cells {
@@ -36,7 +36,7 @@ impl Cells {
     /// Adds to a cell. Returns `true` if the cell may be new.
     pub(super) fn push(&mut self, key: Key, count: u64) -> bool {
         if self.list.len() == self.list.capacity() {
-            self.make_room();
+            self.grow();
         }
         let place = &mut self.recent[recent(&key)];
         match self.list.get_mut(*place as usize) {
@@ -55,10 +55,10 @@ impl Cells {
     /// Merges duplicates to keep the list within a small multiple of the required memory, and grows the list
     /// if it is still more than half full.
     #[cold]
-    fn make_room(&mut self) {
+    fn grow(&mut self) {
         if self.list.is_empty() {
-            self.recent.resize(RECENT, 0);
-            self.list.reserve(self.usual);
+            self.recent.resize(RECENT_SLOTS, 0);
+            self.list.reserve(self.previous_len);
         }
         self.order();
         if self.list.len() > self.list.capacity() / 2 {
@@ -94,7 +94,7 @@ impl Cells {
     /// Takes all cells, sorted.
     pub(super) fn take(&mut self) -> Vec<(Key, u64)> {
         self.order();
-        (self.ordered, self.usual) = (0, self.list.len());
+        (self.ordered, self.previous_len) = (0, self.list.len());
         std::mem::take(&mut self.list)
     }
 
@@ -136,10 +136,10 @@ mod tests {
     use crate::time::Precision;
 
     #[test]
-    fn what_is_added_again_and_again_takes_the_memory_of_what_there_is() {
+    fn repeated_adds_do_not_grow_the_list() {
         let (set, mut cells) = (Precisions::default(), Cells::default());
         // More counters than cached positions.
-        let counters = 3 * u32::try_from(RECENT).expect("few");
+        let counters = 3 * u32::try_from(RECENT_SLOTS).expect("few");
         for _ in 0..1_000 {
             for counter in 0..counters {
                 cells.add(counter, Timestamp::from_unix(9), 1, &set);
@@ -160,7 +160,7 @@ mod tests {
     proptest! {
         /// Compares with a map as the model, with folding in between.
         #[test]
-        fn what_is_taken_is_in_order_and_has_each_cell_once(
+        fn taken_cells_are_sorted_and_unique(
             steps in prop::collection::vec(
                 (0_u8..16, prop_oneof![0_u32..3, 0_u32..2_000], 0_u64..40, 1_u64..5),
                 0..600,

@@ -1,7 +1,7 @@
 //! Cutting pending hits into chunks.
 
 use super::key::Key;
-use super::{BINS, BYTES};
+use super::{BYTES_PER_SAMPLE, MAX_CELL_BINS};
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::time::{Grid, Precisions, Timestamp};
@@ -28,7 +28,7 @@ pub(super) struct Cost {
 #[derive(Debug)]
 pub(super) struct Cutter<'a> {
     grid: &'a Grid,
-    most: Cost,
+    max: Cost,
     /// Chunks so far. The cells of the current chunk are in `cells`.
     chunks: Vec<Chunk>,
     /// Cells of the current chunk in ascending order of places, so that cells in the same bucket are
@@ -47,8 +47,8 @@ const PLACES: usize = 16;
 impl<'a> Cutter<'a> {
     /// Creates a cutter for chunks that change at most this number of samples.
     pub(super) fn new(grid: &'a Grid, samples: usize) -> Self {
-        let most = Cost { work: samples, bytes: samples.saturating_mul(BYTES) };
-        Self { grid, most, chunks: Vec::new(), cells: Vec::new(), last: None }
+        let max = Cost { work: samples, bytes: samples.saturating_mul(BYTES_PER_SAMPLE) };
+        Self { grid, max, chunks: Vec::new(), cells: Vec::new(), last: None }
     }
 
     /// Adds the cells of a counter, ordered by time. They share a chunk if they fit.
@@ -59,7 +59,7 @@ impl<'a> Cutter<'a> {
             let all = key.precisions(&self.grid.counts);
             let more = before.map_or(all, |before| self.new_samples(before, key));
             before = Some(key);
-            self.room(Cost { work: more, bytes }, Cost { work: all, bytes });
+            self.chunk_for(Cost { work: more, bytes }, Cost { work: all, bytes });
             let finest = self.grid.counts.precision(key.finest);
             let cell = Cell { counter: counter.clone(), start: key.start, finest, count };
             let at = (key.start, key.finest);
@@ -81,7 +81,7 @@ impl<'a> Cutter<'a> {
         };
         let work = sketch_work(&cell.raised) * key.precisions(set);
         let cost = Cost { work, bytes: visitor_bytes(&cell) };
-        self.room(cost, cost).sketches.push(cell);
+        self.chunk_for(cost, cost).sketches.push(cell);
     }
 
     /// Adds the bins of a counter.
@@ -92,12 +92,12 @@ impl<'a> Cutter<'a> {
         bins: &[(Bin, u64)],
         set: &Precisions,
     ) {
-        for bins in bins.chunks(BINS) {
+        for bins in bins.chunks(MAX_CELL_BINS) {
             let (finest, bins) = (set.precision(key.finest), bins.to_vec());
             let bytes = counter.len() + 96 + 16 * bins.len();
             let cost = Cost { work: bins.len() * key.precisions(set), bytes };
             let cell = BinCell { counter: counter.clone(), start: key.start, finest, bins };
-            self.room(cost, cost).bins.push(cell);
+            self.chunk_for(cost, cost).bins.push(cell);
         }
     }
 
@@ -122,16 +122,16 @@ impl<'a> Cutter<'a> {
     }
 
     /// Returns the current chunk if `more` fits into it, otherwise a new chunk at the cost of `all`.
-    fn room(&mut self, more: Cost, all: Cost) -> &mut Chunk {
-        let most = self.most;
-        let fits = |has: Cost| has.work + more.work <= most.work && has.bytes + more.bytes <= most.bytes;
+    fn chunk_for(&mut self, more: Cost, all: Cost) -> &mut Chunk {
+        let max = self.max;
+        let fits = |has: Cost| has.work + more.work <= max.work && has.bytes + more.bytes <= max.bytes;
         let is_new = !self.chunks.last().is_some_and(|chunk| fits(chunk.cost));
         if is_new {
             self.close();
             self.chunks.push(Chunk::default());
         }
         let cost = if is_new { all } else { more };
-        let chunk = self.chunks.last_mut().expect("one was pushed where there was none");
+        let chunk = self.chunks.last_mut().expect("a chunk was pushed above");
         chunk.cost = Cost { work: chunk.cost.work + cost.work, bytes: chunk.cost.bytes + cost.bytes };
         chunk
     }

@@ -14,7 +14,7 @@ use crate::visits::store::{Batch, Cell, Part, Remark};
 pub(crate) struct Delivery {
     /// Accounts by shard.
     accounts: Vec<Account>,
-    settled: Hits,
+    totals: Hits,
 }
 
 /// The account of a shard.
@@ -40,7 +40,7 @@ pub(crate) struct Account {
 
 impl Delivery {
     pub(crate) fn new(shards: Shards) -> Self {
-        Self { accounts: shards.iter().map(|_| Account::new()).collect(), settled: Hits::default() }
+        Self { accounts: shards.iter().map(|_| Account::new()).collect(), totals: Hits::default() }
     }
 
     /// Records that chunks have been sent to a shard.
@@ -64,46 +64,46 @@ impl Delivery {
         account.sent -= hits;
         account.sent_cells -= batch.len();
         let expired = batch.expired_hits();
-        self.settled.applied += hits - expired;
-        self.settled.expired += expired;
+        self.totals.applied += hits - expired;
+        self.totals.expired += expired;
         for remark in remarks {
-            if let Remark::Refused { part: Part::Cell(index), reason } = *remark {
+            if let Remark::Rejected { part: Part::Cell(index), reason } = *remark {
                 let Some(cell) = batch.cells.get(index) else { continue };
                 *(if batch.is_expired(cell) {
-                    &mut self.settled.expired
+                    &mut self.totals.expired
                 } else {
-                    &mut self.settled.applied
+                    &mut self.totals.applied
                 }) -= cell.count;
-                *self.settled.dropped.of(reason) += cell.count;
+                *self.totals.dropped.of(reason) += cell.count;
             }
         }
     }
 
     /// Marks a batch as in doubt: it has been sent or replayed, but we can't find out if the store applied
     /// it.
-    pub(crate) fn doubt(&mut self, batch: &Batch, replay: bool) {
+    pub(crate) fn mark_in_doubt(&mut self, batch: &Batch, replay: bool) {
         let mut hits = batch.hits();
         if replay {
             // Some hits might have been rejected by the first attempt, and these are already dropped.
-            let expired = batch.expired_hits().min(self.settled.expired);
-            let applied = (hits - expired).min(self.settled.applied);
-            self.settled.expired -= expired;
-            self.settled.applied -= applied;
+            let expired = batch.expired_hits().min(self.totals.expired);
+            let applied = (hits - expired).min(self.totals.applied);
+            self.totals.expired -= expired;
+            self.totals.applied -= applied;
             hits = applied + expired;
         } else {
             let account = self.account(batch.shard);
             account.sent -= hits;
             account.sent_cells -= batch.len();
         }
-        self.settled.dropped.in_doubt += hits;
+        self.totals.dropped.in_doubt += hits;
     }
 
     /// Records hits of an exited process that are about to be sent.
     #[cfg(feature = "spool")]
     pub(crate) fn recover(&mut self, batch: &Batch) {
         let hits = batch.hits();
-        self.settled.recorded += hits;
-        self.settled.recovered += hits;
+        self.totals.recorded += hits;
+        self.totals.recovered += hits;
         let account = self.account(batch.shard);
         account.send(&batch.cells);
         account.sent_cells += batch.len();
@@ -112,19 +112,19 @@ impl Delivery {
     /// Records hits of an exited process that may already be sent by a different process.
     #[cfg(feature = "spool")]
     pub(crate) fn recover_in_doubt(&mut self, hits: u64) {
-        self.settled.recorded += hits;
-        self.settled.recovered += hits;
-        self.settled.dropped.in_doubt += hits;
+        self.totals.recorded += hits;
+        self.totals.recovered += hits;
+        self.totals.dropped.in_doubt += hits;
     }
 
     /// Records hits that the store has acknowledged, but lost for good.
     pub(crate) fn lose(&mut self, hits: u64) {
-        self.settled.lost_by_server += hits;
+        self.totals.lost_by_server += hits;
     }
 
     /// Returns the final hits, with hits on the way to the store as pending.
     pub(crate) fn hits(&self) -> Hits {
-        Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.settled }
+        Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.totals }
     }
 
     pub(crate) fn accounts(&self) -> &[Account] {
@@ -213,29 +213,29 @@ mod tests {
     async fn a_shard_that_acknowledges_batches_is_not_failing() {
         let mut account = Account::new();
         let step = || tokio::time::advance(Duration::from_secs(1));
-        let failed = || Some("no answer".to_owned());
+        let failed = || Some("no reply".to_owned());
         step().await;
         assert_eq!(account.exchange(failed()), None);
         let first = Instant::now();
-        assert_eq!(account.failing(), Some((Some(first), "no answer")));
+        assert_eq!(account.failing(), Some((Some(first), "no reply")));
         for _ in 0..3 {
             step().await;
             account.acknowledged = Some(Instant::now());
-            assert_eq!(account.failing(), Some((None, "no answer")));
+            assert_eq!(account.failing(), Some((None, "no reply")));
             step().await;
             assert!(account.exchange(failed()).is_some());
-            assert_eq!(account.failing(), Some((None, "no answer")));
+            assert_eq!(account.failing(), Some((None, "no reply")));
         }
         let progressed = Instant::now();
         step().await;
         account.exchange(failed());
-        assert_eq!(account.failing(), Some((Some(progressed), "no answer")));
+        assert_eq!(account.failing(), Some((Some(progressed), "no reply")));
         account.exchange(None);
         assert_eq!(account.failing(), None);
     }
 
     #[test]
-    fn hits_that_were_refused_and_are_then_in_doubt_stay_in_balance() {
+    fn rejected_hits_in_doubt_keep_the_ledger_balanced() {
         let shard = Shard::default();
         let cell = Cell {
             counter: CounterName::new("a").expect("a name"),
@@ -248,9 +248,9 @@ mod tests {
         let batch = Batch { cells: vec![cell], ..Batch::empty(shard, fence, &Arc::default()) };
         let mut delivery = Delivery::new(Shards::ONE);
         (delivery.account(shard).sent, delivery.account(shard).sent_cells) = (5, 1);
-        let refused = Remark::Refused { part: Part::Cell(0), reason: DropReason::OutOfRange };
+        let refused = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
         delivery.acknowledge(&batch, &[refused], false);
-        delivery.doubt(&batch, true);
+        delivery.mark_in_doubt(&batch, true);
         let hits = Hits { recorded: 5, ..delivery.hits() };
         assert!(hits.balance(), "{hits:?}");
         assert_eq!((hits.applied, hits.dropped.out_of_range), (0, 5));

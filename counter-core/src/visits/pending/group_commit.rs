@@ -14,7 +14,7 @@ pub(crate) struct GroupCommit(Box<[Flushes]>);
 /// The flushes of a shard.
 #[derive(Debug)]
 struct Flushes {
-    begun: AtomicU64,
+    started: AtomicU64,
     ended: watch::Sender<u64>,
     requested: Notify,
 }
@@ -25,8 +25,11 @@ pub(crate) struct CommitTicket(Vec<(watch::Receiver<u64>, u64)>);
 
 impl GroupCommit {
     pub(crate) fn new(shards: Shards) -> Self {
-        let flushes =
-            |_| Flushes { begun: AtomicU64::new(0), ended: watch::Sender::new(0), requested: Notify::new() };
+        let flushes = |_| Flushes {
+            started: AtomicU64::new(0),
+            ended: watch::Sender::new(0),
+            requested: Notify::new(),
+        };
         Self(shards.iter().map(flushes).collect())
     }
 
@@ -34,7 +37,7 @@ impl GroupCommit {
     /// caller records hits concurrently, then either the flush will take the hits, or the caller will see the
     /// new number and wait for the next flush.
     pub(crate) fn begin(&self, shard: Shard) -> u64 {
-        let flush = self.0[shard.index()].begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let flush = self.0[shard.index()].started.fetch_add(1, Ordering::SeqCst) + 1;
         // Pairs with the fence in `ticket`. Hits are recorded without a lock, so both sides must write before
         // they read.
         fence(Ordering::SeqCst);
@@ -59,7 +62,7 @@ impl GroupCommit {
         fence(Ordering::SeqCst);
         let next = |shard: Shard| {
             let flushes = &self.0[shard.index()];
-            let next = flushes.begun.load(Ordering::SeqCst) + 1;
+            let next = flushes.started.load(Ordering::SeqCst) + 1;
             flushes.requested.notify_one();
             (flushes.ended.subscribe(), next)
         };

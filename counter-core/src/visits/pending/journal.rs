@@ -33,7 +33,7 @@ pub(crate) struct Journal {
     /// Hits that have been taken to be written, but are not known to be in the file.
     taken: u64,
     /// Hits in more than one batch, if the file only contains them as pending hits from before the cut.
-    waited: u64,
+    pending_only: u64,
     /// Highest sequence of a batch in the file.
     written: u64,
     file: File,
@@ -47,7 +47,7 @@ enum File {
     /// The file is incomplete, so the next entry must be a full one.
     Stale,
     /// An entry has been taken. If writing it fails, the next entry must be a full one.
-    UnderWay,
+    InFlight,
     /// The file has everything except for recently added hits.
     Current,
 }
@@ -82,7 +82,7 @@ impl Journal {
             added: Pending::default(),
             cut: 0,
             taken: 0,
-            waited: 0,
+            pending_only: 0,
             written: 0,
             file: File::Stale,
             is_changed: false,
@@ -110,7 +110,7 @@ impl Journal {
         self.batches.extend(batches);
         self.next = Some(next);
         self.is_changed = true;
-        self.note_what_waited();
+        self.update_pending_only();
     }
 
     /// Records that the batches are about to be sent. A single batch that is not in the file can still be
@@ -118,9 +118,9 @@ impl Journal {
     /// could not tell which hits the store has. This also applies to a previous entry that is still being
     /// written: if the disk is failing, we do not wait for this.
     pub(crate) fn send(&mut self) {
-        let waited = std::mem::take(&mut self.waited);
+        let pending_only = std::mem::take(&mut self.pending_only);
         if self.unwritten_batches().next().is_some() {
-            self.taken += waited;
+            self.taken += pending_only;
             self.file = File::Stale;
         }
     }
@@ -129,10 +129,10 @@ impl Journal {
         self.batches.iter().filter(|batch| batch.fence.sequence > self.written)
     }
 
-    fn note_what_waited(&mut self) {
+    fn update_pending_only(&mut self) {
         let several = self.unwritten_batches().nth(1).is_some();
         let hits = self.unwritten_batches().map(|batch| batch.hits()).sum::<u64>();
-        self.waited = if several { hits.saturating_sub(self.taken + self.cut) } else { 0 };
+        self.pending_only = if several { hits.saturating_sub(self.taken + self.cut) } else { 0 };
     }
 
     /// Records that a new writer takes over, starting with this sequence.
@@ -140,7 +140,7 @@ impl Journal {
         (self.writer, self.incarnation, self.witness) = (writer, incarnation, None);
         self.batches.clear();
         (self.oldest, self.written) = (0, 0);
-        self.spoil();
+        self.invalidate();
         self.cut([], next);
     }
 
@@ -160,14 +160,14 @@ impl Journal {
     /// Forces the next entry to be a full one, even if a taken entry is written in the meantime. A full entry
     /// also contains the added hits, so we drop these here. Otherwise, they would grow until an entry is
     /// taken.
-    pub(crate) fn spoil(&mut self) {
+    pub(crate) fn invalidate(&mut self) {
         self.cut += std::mem::take(&mut self.added).hits();
         self.file = File::Stale;
     }
 
     /// Records that the file no longer exists; `waiting` is the number of pending hits.
     pub(crate) fn lose(&mut self, waiting: u64) {
-        self.spoil();
+        self.invalidate();
         self.cut = 0;
         self.taken = waiting + self.batches.iter().map(|batch| batch.hits()).sum::<u64>();
     }
@@ -185,7 +185,7 @@ impl Journal {
         let waiting = if is_whole { pending.clone() } else { added };
         let is_new = |batch: &&Arc<Batch>| is_whole || batch.fence.sequence > self.written;
         let batches = self.batches.iter().filter(is_new).cloned().collect();
-        (self.file, self.is_changed) = (File::UnderWay, false);
+        (self.file, self.is_changed) = (File::InFlight, false);
         let (writer, incarnation) = (self.writer, self.incarnation);
         let (witness, oldest) = (self.witness.clone(), self.oldest);
         Some(JournalEntry { shard, writer, incarnation, witness, is_whole, oldest, batches, next, waiting })
@@ -193,10 +193,10 @@ impl Journal {
 
     /// Records that an entry is in the file.
     pub(crate) fn written(&mut self, entry: &JournalEntry) {
-        if entry.writer == self.writer && self.file == File::UnderWay {
+        if entry.writer == self.writer && self.file == File::InFlight {
             self.written = entry.batches.last().map_or(self.written, |batch| batch.fence.sequence);
             (self.taken, self.file) = (0, File::Current);
-            self.note_what_waited();
+            self.update_pending_only();
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_into_several_batches_while_it_was_written_as_waiting_is_not_told_as_written() {
+    fn batches_cut_during_a_pending_write_are_not_reported_as_written() {
         let shard = Shards::ONE.iter().next().expect("one");
         let (mut journal, mut pending, grid) = (Journal::new(), Pending::default(), Grid::default());
         journal.begin(WriterId::of([7; 16]), Incarnation::default(), 2);
@@ -232,15 +232,15 @@ mod tests {
             pending.add(counter, Timestamp::MIN, 1, &grid);
             journal.added().add(counter, Timestamp::MIN, 1, &grid);
         }
-        let under_way = journal.entry(shard, &pending).expect("there is something to write");
+        let in_flight = journal.entry(shard, &pending).expect("an entry to write");
         // The disk is already failing, so sending does not wait for this entry. If the store then receives an
         // empty batch with the same sequence, the rows in the file no longer count.
         journal.take();
         journal.cut([batch(shard, 3, "a"), batch(shard, 4, "b")], 5);
         journal.send();
-        journal.written(&under_way);
+        journal.written(&in_flight);
         assert_eq!(journal.unwritten(), 2);
-        let next = journal.entry(shard, &Pending::default()).expect("they are to be written");
+        let next = journal.entry(shard, &Pending::default()).expect("a full entry");
         assert!(next.is_whole && next.batches.len() == 2, "{next:?}");
         journal.written(&next);
         assert_eq!(journal.unwritten(), 0);

@@ -41,7 +41,7 @@ impl<C> Key<C> {
 
     /// Returns the key with the finest precision that keeps the count at `now`, or as an expired key.
     pub(super) fn coarsened(self, set: &Precisions, now: Timestamp) -> Self {
-        match set.finest_wanted(self.finest, self.start, now).unwrap_or(set.iter().len()) {
+        match set.finest_retained(self.finest, self.start, now).unwrap_or(set.iter().len()) {
             finest if finest == self.finest => self,
             finest => self.at(finest, set),
         }

@@ -8,7 +8,7 @@ use crate::sketch::Register;
 use crate::time::{Grid, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::pending::Pending;
-use crate::visits::store::{Batch, Fence, FenceKind, SAMPLES};
+use crate::visits::store::{Batch, DEFAULT_BATCH_SAMPLES, Fence, FenceKind};
 use crate::visits::tally::Tally;
 
 /// Records of a source that a shard has not counted yet, merged into cells.
@@ -78,14 +78,14 @@ impl Lane {
 
     /// Returns `true` if there is enough data for a batch.
     pub(super) fn is_full(&mut self, grid: &Grid) -> bool {
-        if self.work < SAMPLES {
+        if self.work < DEFAULT_BATCH_SAMPLES {
             return false;
         }
         // Old records will merge into fewer cells, so that we need fewer batches.
         self.pending.coarsen(Timestamp::now(), grid);
         self.work = self.pending.work(grid);
         // An exact check for every record would be too expensive.
-        self.work >= SAMPLES / 8 * 7
+        self.work >= DEFAULT_BATCH_SAMPLES / 8 * 7
     }
 
     /// Returns `true` if there are records to send.
@@ -101,7 +101,7 @@ impl Lane {
         self.pending.coarsen(Timestamp::now(), &tally.grid);
         let mut batch = empty(source, self.shard, self.counted, position, &tally.grid);
         batch.fence.kind = FenceKind::Source { life };
-        for chunk in self.pending.take(&tally.names(), &tally.grid, SAMPLES) {
+        for chunk in self.pending.take(&tally.names(), &tally.grid, DEFAULT_BATCH_SAMPLES) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
             batch.bins.extend(chunk.bins);
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn records_of_long_ago_need_few_batches_and_those_of_just_now_no_large_ones() {
-        let of_days_ago = hits_of_a_batch(4 * 86_400);
-        assert!(of_days_ago > 4000, "{of_days_ago}");
-        let of_just_now = hits_of_a_batch(0);
-        assert!(of_just_now > 50 && of_just_now < 200, "{of_just_now}");
+    fn old_records_need_fewer_batches_than_recent_records() {
+        let old_hits = hits_of_a_batch(4 * 86_400);
+        assert!(old_hits > 4000, "{old_hits}");
+        let recent_hits = hits_of_a_batch(0);
+        assert!(recent_hits > 50 && recent_hits < 200, "{recent_hits}");
     }
 }

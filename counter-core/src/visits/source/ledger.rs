@@ -89,7 +89,7 @@ pub struct SourceStatus {
     pub committed: Option<Timestamp>,
     /// Time since the latest progress, though the log contains more records. `None` if the source is at the
     /// end of the log or closed, or if the end is not known.
-    pub standing_for: Option<Duration>,
+    pub stalled_for: Option<Duration>,
     /// The ledger.
     pub ledger: SourceLedger,
     /// Number of recently read records, and the elapsed time.
@@ -114,25 +114,25 @@ pub(super) struct State {
     pub(super) ledger: SourceLedger,
     committed: Option<Timestamp>,
     /// Time of the latest commit that made progress.
-    moved: Instant,
+    progressed_at: Instant,
     /// Two recent timestamps (some seconds in between), with the number of records read so far.
     marks: [(Instant, u64); 2],
 }
 
 /// Minimum time to measure the read rate of a source.
-const RECENT: Duration = Duration::from_secs(10);
+const RATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// Time without progress until a source counts as stalled.
-const STILL: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of closed sources to retain the state of.
-const CLOSED: usize = 1000;
+const MAX_CLOSED: usize = 1000;
 
 impl Statuses {
     /// Returns the state of a source. If a source with this name was closed earlier, the state is reused.
     pub(super) fn of(&self, name: &SourceName) -> Arc<Status> {
         let mut statuses = self.0.lock().expect("nothing panics under this lock");
-        if statuses.len() >= CLOSED {
+        if statuses.len() >= MAX_CLOSED {
             statuses.retain(|_, status| Arc::strong_count(status) > 1);
         }
         Arc::clone(statuses.entry(name.clone()).or_default())
@@ -143,11 +143,11 @@ impl Statuses {
         let status = |(name, status): (&SourceName, &Arc<Status>)| {
             let is_open = Arc::strong_count(status) > 1;
             let state = *status.lock();
-            let State { position, counted, end, latest, ledger, committed, moved, marks, .. } = state;
+            let State { position, counted, end, latest, ledger, committed, progressed_at, marks, .. } = state;
             let opened = state.opened.unwrap_or_default();
             let name = name.clone();
-            let standing_for =
-                Some(moved.elapsed()).filter(|_| is_open && end.is_some_and(|end| end > counted));
+            let stalled_for =
+                Some(progressed_at.elapsed()).filter(|_| is_open && end.is_some_and(|end| end > counted));
             let recent = (ledger.records.read.saturating_sub(marks[0].1), marks[0].0.elapsed());
             SourceStatus {
                 name,
@@ -157,7 +157,7 @@ impl Statuses {
                 end,
                 latest,
                 committed,
-                standing_for,
+                stalled_for,
                 ledger,
                 recent,
             }
@@ -179,9 +179,9 @@ impl State {
     pub(super) fn commit(&mut self, counted: u64) {
         let now = Instant::now();
         if counted > self.counted {
-            self.moved = now;
+            self.progressed_at = now;
         }
-        if now.duration_since(self.marks[1].0) >= RECENT {
+        if now.duration_since(self.marks[1].0) >= RATE_WINDOW {
             self.marks = [self.marks[1], (now, self.ledger.records.read)];
         }
         (self.counted, self.committed) = (counted, Some(Timestamp::now()));
@@ -199,7 +199,7 @@ impl Default for State {
             latest: None,
             ledger: SourceLedger::default(),
             committed: None,
-            moved: now,
+            progressed_at: now,
             marks: [(now, 0); 2],
         }
     }
@@ -232,8 +232,8 @@ impl SourceRecords {
 
 impl SourceHits {
     /// Records the outcome of pending hits.
-    pub(super) fn settle(&mut self, settled: &Self) {
-        let Self { applied, expired, returned, dropped, .. } = *settled;
+    pub(super) fn resolve(&mut self, resolved: &Self) {
+        let Self { applied, expired, returned, dropped, .. } = *resolved;
         self.pending -= applied + expired + returned + dropped.total();
         self.applied += applied;
         self.expired += expired;
@@ -244,8 +244,8 @@ impl SourceHits {
     /// Returns `true` if the second equation of the ledger holds.
     #[must_use]
     pub const fn balance(&self) -> bool {
-        let settled = self.applied + self.expired + self.returned + self.dropped.total();
-        self.recorded == settled + self.pending
+        let resolved = self.applied + self.expired + self.returned + self.dropped.total();
+        self.recorded == resolved + self.pending
     }
 }
 
@@ -269,7 +269,7 @@ impl SourceStatus {
     /// Returns `true` if the store made no progress for a minute, though the log contains more records.
     #[must_use]
     pub fn stands_still(&self) -> bool {
-        self.standing_for.is_some_and(|standing| standing >= STILL)
+        self.stalled_for.is_some_and(|standing| standing >= STALL_TIMEOUT)
     }
 
     /// Returns the number of records read per second, averaged over about ten seconds.

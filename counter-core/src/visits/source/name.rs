@@ -70,7 +70,7 @@ impl fmt::Display for SourceName {
 
 impl fmt::Display for SourceNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name of a source has 1 to {} bytes and no control characters", SourceName::MAX_BYTES)
+        write!(f, "a source name must have 1 to {} bytes and no control characters", SourceName::MAX_BYTES)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_the_same_writer_in_every_version() {
+    fn writer_ids_are_stable_across_versions() {
         let writer = SourceName::new("kafka:visits:3").expect("a name").writer();
         assert_eq!(writer.to_string(), "645d463345a61c9fd1b293fcfefda55e");
     }

@@ -9,7 +9,7 @@ use crate::time::Grid;
 use crate::visits::store::{ApplyOutcome, Store};
 
 /// The maximum position: 2^53, because larger integers are not exact in Lua.
-pub(crate) const LARGEST: u64 = 1 << 53;
+pub(crate) const LARGEST_POSITION: u64 = 1 << 53;
 
 /// Reads the position of all shards.
 pub(crate) async fn positions(
@@ -19,12 +19,12 @@ pub(crate) async fn positions(
 ) -> Result<Vec<u64>, Error> {
     // We use a position that a source can never reach, so the shards will reply with the actual position. Lua
     // has only even numbers in this range.
-    let nowhere = |shard| empty(source, shard, LARGEST + 2, LARGEST + 4, grid);
-    let questions: Vec<_> = store.shards().iter().map(nowhere).collect();
-    let answers = join_all(questions.iter().map(|batch| store.apply(batch))).await;
-    let position = |answer: Result<ApplyOutcome, Error>| match answer? {
+    let probe = |shard| empty(source, shard, LARGEST_POSITION + 2, LARGEST_POSITION + 4, grid);
+    let probes: Vec<_> = store.shards().iter().map(probe).collect();
+    let replies = join_all(probes.iter().map(|batch| store.apply(batch))).await;
+    let position = |reply: Result<ApplyOutcome, Error>| match reply? {
         ApplyOutcome::SequenceGap { found } => Ok(found.sequence),
-        ApplyOutcome::Applied(_) | ApplyOutcome::Conflict { .. } => Err(Error::new(ErrorKind::Refused)),
+        ApplyOutcome::Applied(_) | ApplyOutcome::Conflict { .. } => Err(Error::new(ErrorKind::Rejected)),
     };
-    answers.into_iter().map(position).collect()
+    replies.into_iter().map(position).collect()
 }

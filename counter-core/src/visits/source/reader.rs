@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::lane::{Lane, empty};
 use super::ledger::{SourceHits, SourceLedger, Status};
 use super::name::SourceName;
-use super::position::{LARGEST, positions};
+use super::position::{LARGEST_POSITION, positions};
 use crate::error::{Error, ErrorKind};
 use crate::family::writer::WriterId;
 use crate::time::Timestamp;
@@ -40,7 +40,7 @@ pub struct Source {
 
 /// The result of [`Source::commit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "after `Moved` the log has to be read from another position"]
+#[must_use = "after `Moved`, the log must be read from a different position"]
 pub enum Commit {
     /// The store has counted all records up to [`Source::position`].
     Done,
@@ -51,24 +51,24 @@ pub enum Commit {
 
 /// Interval at which shards without new records are advanced to the common position, so that the next reader
 /// can start there.
-const ALIGN: Duration = Duration::from_secs(5);
+const ALIGN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum number of attempts to forget a source while it is being read.
-const ATTEMPTS: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 
 /// Safety margin between hits and records that the store could have forgotten. Hits up to 25 hours ahead of
 /// the store clock are counted; the rest of the two days allows for clock skew between readers and the store.
-const MARGIN: Duration = Duration::from_secs(2 * 86_400);
+const SKEW_MARGIN: Duration = Duration::from_secs(2 * 86_400);
 
 /// Returns the oldest time at which a source with this lifetime counts hits. If the store has counted and
 /// then forgotten a record, the record must be older.
 fn oldest(now: Timestamp, life: Duration) -> Timestamp {
-    now.minus(life.saturating_sub(MARGIN).as_secs())
+    now.minus(life.saturating_sub(SKEW_MARGIN).as_secs())
 }
 
 impl Source {
     /// The maximum position: 2^53, because larger integers are not exact in Lua.
-    pub const MAX_POSITION: u64 = LARGEST;
+    pub const MAX_POSITION: u64 = LARGEST_POSITION;
 
     pub(super) async fn open(
         tally: Arc<Tally>,
@@ -259,7 +259,7 @@ impl Source {
     /// # Cancel safety
     /// If you drop the future, records are not lost or double-counted.
     pub async fn commit(&mut self) -> Result<Commit, Error> {
-        let align = self.aligned.elapsed() >= ALIGN;
+        let align = self.aligned.elapsed() >= ALIGN_INTERVAL;
         self.send(align).await
     }
 
@@ -299,8 +299,8 @@ impl Source {
     /// Handles the replies to the batches in flight, in shard order.
     fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<Commit, Error> {
         let (mut commit, mut failed) = (Commit::Done, None);
-        note_offered(&mut self.lanes, self.position);
-        let mut settled = SourceHits::default();
+        mark_read(&mut self.lanes, self.position);
+        let mut resolved = SourceHits::default();
         let sent = self.lanes.iter_mut().filter(|lane| lane.outgoing.is_some());
         for (lane, outcome) in sent.zip(outcomes) {
             match outcome {
@@ -310,7 +310,7 @@ impl Source {
                     let expired = batch.expired_hits();
                     let (mut applied, mut refused) = (batch.hits() - expired, Dropped::default());
                     for remark in remarks {
-                        if let Remark::Refused { part: Part::Cell(index), reason } = remark {
+                        if let Remark::Rejected { part: Part::Cell(index), reason } = remark {
                             // The remarks may refer to a chunk of another reader that ends at the same
                             // position.
                             let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(applied);
@@ -318,21 +318,21 @@ impl Source {
                             *refused.of(reason) += count;
                         }
                     }
-                    settled.applied += applied;
-                    settled.expired += expired;
-                    settled.dropped += refused;
+                    resolved.applied += applied;
+                    resolved.expired += expired;
+                    resolved.dropped += refused;
                 }
                 Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }) => {
-                    settled.returned += lane.move_to(found.sequence);
+                    resolved.returned += lane.move_to(found.sequence);
                     self.tally.give_up_labels();
                     commit = Commit::Moved;
                 }
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        self.update_hits(|hits| hits.settle(&settled));
+        self.update_hits(|hits| hits.resolve(&resolved));
         if commit == Commit::Moved {
-            self.go_to_lowest();
+            self.rewind_to_lowest();
             return Ok(commit);
         }
         failed.map_or(Ok(commit), Err)
@@ -341,7 +341,7 @@ impl Source {
     /// Resets all shards to 0, to forget the source immediately.
     pub(super) async fn forget(mut self) -> Result<(), Error> {
         for lane in &mut self.lanes {
-            for _ in 0..ATTEMPTS {
+            for _ in 0..MAX_ATTEMPTS {
                 if lane.counted == 0 {
                     break;
                 }
@@ -372,7 +372,7 @@ impl Source {
     /// This method is cancel safe.
     pub async fn check(&mut self) -> Result<Commit, Error> {
         let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
-        note_offered(&mut self.lanes, self.position);
+        mark_read(&mut self.lanes, self.position);
         let mut commit = Commit::Done;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
             // The batch in flight may have been applied. We will find out from the reply to the batch.
@@ -383,13 +383,13 @@ impl Source {
             }
         }
         if commit == Commit::Moved {
-            self.go_to_lowest();
+            self.rewind_to_lowest();
         }
         Ok(commit)
     }
 
     /// Moves to the lowest position from which a shard needs records.
-    fn go_to_lowest(&mut self) {
+    fn rewind_to_lowest(&mut self) {
         self.position = self.lanes.iter().map(|lane| lane.read_to).min().unwrap_or_default();
         let mut state = self.status.lock();
         state.position = self.position;
@@ -411,7 +411,7 @@ impl Source {
 }
 
 /// Records that all records up to a position were passed to the lanes.
-fn note_offered(lanes: &mut [Lane], position: u64) {
+fn mark_read(lanes: &mut [Lane], position: u64) {
     for lane in lanes {
         lane.read_to = lane.read_to.max(position);
     }
@@ -424,6 +424,6 @@ impl Drop for Source {
         if left > 0 {
             self.tally.give_up_labels();
         }
-        self.update_hits(|hits| hits.settle(&SourceHits { returned: left, ..SourceHits::default() }));
+        self.update_hits(|hits| hits.resolve(&SourceHits { returned: left, ..SourceHits::default() }));
     }
 }

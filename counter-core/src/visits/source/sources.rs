@@ -21,15 +21,15 @@ pub struct Sources {
     statuses: Arc<Statuses>,
     life: Option<Duration>,
     /// True if the store is known to have a grid.
-    keeps_grid: Arc<AtomicBool>,
+    has_grid: Arc<AtomicBool>,
 }
 
 /// Minimum lifetime of a source: two days are reserved for clock skew, and the rest for late records.
-const SHORTEST: Duration = Duration::from_secs(7 * 86_400);
+const MIN_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
 
 impl Sources {
     pub(crate) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, salting: Salting) -> Self {
-        Self { tally, store, salting, statuses: Arc::default(), life: None, keeps_grid: Arc::default() }
+        Self { tally, store, salting, statuses: Arc::default(), life: None, has_grid: Arc::default() }
     }
 
     /// Returns a handle for sources that expire if there is no commit for this time, measured by the store
@@ -52,7 +52,7 @@ impl Sources {
     /// ```
     #[must_use]
     pub fn keep_for(self, life: Duration) -> Self {
-        Self { life: Some(life.max(SHORTEST)), ..self }
+        Self { life: Some(life.max(MIN_LIFETIME)), ..self }
     }
 
     /// Returns how long positions are kept after the latest commit; `None` means forever.
@@ -90,9 +90,9 @@ impl Sources {
     /// # Errors
     /// Fails when the store can't be read.
     pub async fn open(&self, name: SourceName) -> Result<Source, Error> {
-        if !self.keeps_grid.load(SeqCst) {
+        if !self.has_grid.load(SeqCst) {
             identity::update(&*self.store, |record, _| record.keep_grid(&self.tally.grid)).await?;
-            self.keeps_grid.store(true, SeqCst);
+            self.has_grid.store(true, SeqCst);
         }
         let status = self.statuses.of(&name);
         Source::open(Arc::clone(&self.tally), Arc::clone(&self.store), name, self.life, status).await

@@ -15,11 +15,11 @@ use crate::visits::store::{BinCell, Cell, VisitorCell};
 
 /// The encoded content of a row: names; the earliest start; cells as (name, start, finest precision, count);
 /// sketches as (name, start, finest precision, registers), with delta-encoded register indices.
-type Written<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u64, u8, Vec<(u16, u8)>)>);
+type EncodedRow<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u64, u8, Vec<(u16, u8)>)>);
 
 /// The encoded bins of a row, which follow the content if the grid has distributions: cells as (name, start,
 /// finest precision, bins with counts).
-type WrittenBins = Vec<(u32, u64, u8, Vec<(u16, u64)>)>;
+type EncodedBins = Vec<(u32, u64, u8, Vec<(u16, u64)>)>;
 
 /// The decoded content of a row.
 #[derive(Debug, Default, PartialEq)]
@@ -30,9 +30,9 @@ pub(crate) struct Content {
 }
 
 /// An encoded retention: width, offset, and number of samples.
-type Kept = (u32, u32, u32);
+type EncodedRetention = (u32, u32, u32);
 
-const ROOM: &str = "a vector takes it";
+const INFALLIBLE_WRITE: &str = "writing to a vector cannot fail";
 
 /// Encodes cells, visitors and bins with precisions from the grid.
 pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell], grid: &Grid) -> Vec<u8> {
@@ -43,7 +43,7 @@ pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell],
     for name in counters.chain(bins.iter().map(|cell| &cell.counter)) {
         known.entry(&**name).or_insert_with(|| {
             names.push(&**name);
-            u32::try_from(names.len() - 1).expect("a process has a million names at most")
+            u32::try_from(names.len() - 1).expect("at most a million names per process")
         });
     }
     let number = |name: &CounterName| known[&**name];
@@ -62,22 +62,22 @@ pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell],
         (number(&cell.counter), after(cell.start), place(&grid.visitors, cell.finest), registers)
     };
     let sketches = sketches.iter().map(sketch).collect();
-    let content: Written<'_> = (names, first, cells, sketches);
-    let bytes = postcard::to_allocvec(&content).expect(ROOM);
+    let content: EncodedRow<'_> = (names, first, cells, sketches);
+    let bytes = postcard::to_allocvec(&content).expect(INFALLIBLE_WRITE);
     let Some(set) = &grid.distributions else { return bytes };
     let bins_of = |cell: &BinCell| {
         let bins = cell.bins.iter().map(|(bin, count)| (bin.number(), *count)).collect();
         (number(&cell.counter), after(cell.start), place(set, cell.finest), bins)
     };
-    let bins: WrittenBins = bins.iter().map(bins_of).collect();
-    postcard::to_extend(&bins, bytes).expect(ROOM)
+    let bins: EncodedBins = bins.iter().map(bins_of).collect();
+    postcard::to_extend(&bins, bytes).expect(INFALLIBLE_WRITE)
 }
 
 /// Decodes the output of [`encode`]; `None` if the bytes are invalid.
 pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
-    let (content, rest) = postcard::take_from_bytes::<Written<'_>>(bytes).ok()?;
+    let (content, rest) = postcard::take_from_bytes::<EncodedRow<'_>>(bytes).ok()?;
     let (names, first, cells, sketches) = content;
-    let written: WrittenBins = match &grid.distributions {
+    let written: EncodedBins = match &grid.distributions {
         Some(_) => postcard::from_bytes(rest).ok()?,
         None => Vec::new(),
     };
@@ -114,25 +114,26 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
 
 /// Encodes a grid.
 pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
-    let kept = |set: &Precisions| -> Vec<Kept> {
+    let kept = |set: &Precisions| -> Vec<EncodedRetention> {
         let kept =
             |kept: Retention| (kept.precision.as_seconds(), kept.precision.offset(), kept.samples.get());
         set.iter().map(kept).collect()
     };
-    let bytes = postcard::to_allocvec(&(kept(&grid.counts), kept(&grid.visitors))).expect(ROOM);
+    let bytes = postcard::to_allocvec(&(kept(&grid.counts), kept(&grid.visitors))).expect(INFALLIBLE_WRITE);
     match &grid.distributions {
-        Some(set) => postcard::to_extend(&kept(set), bytes).expect(ROOM),
+        Some(set) => postcard::to_extend(&kept(set), bytes).expect(INFALLIBLE_WRITE),
         None => bytes,
     }
 }
 
 /// Decodes the output of [`encode_grid`]; `None` if the bytes are invalid.
 pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
-    let ((counts, visitors), rest) = postcard::take_from_bytes::<(Vec<Kept>, Vec<Kept>)>(bytes).ok()?;
-    let set = |kept: Vec<Kept>| {
+    let ((counts, visitors), rest) =
+        postcard::take_from_bytes::<(Vec<EncodedRetention>, Vec<EncodedRetention>)>(bytes).ok()?;
+    let set = |kept: Vec<EncodedRetention>| {
         let retention = |(width, offset, samples)| {
             let precision = Precision::new(NonZeroU32::new(width)?);
-            let precision = precision.beginning_at(Timestamp::from_unix(u64::from(offset)));
+            let precision = precision.starting_at(Timestamp::from_unix(u64::from(offset)));
             Some(Retention { precision, samples: NonZeroU32::new(samples)? })
         };
         Precisions::new(kept.into_iter().map(retention).collect::<Option<Vec<_>>>()?).ok()
@@ -203,13 +204,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_again(cells in cells(), sketches in sketches(), bins in bins()) {
+        fn decoding_reverses_encoding(cells in cells(), sketches in sketches(), bins in bins()) {
             let bytes = encode(&cells, &sketches, &bins, &grid());
             prop_assert_eq!(decode(&bytes, &grid()), Some(Content { cells, sketches, bins }));
         }
 
         #[test]
-        fn without_distributions_rows_are_as_they_were(cells in cells(), sketches in sketches()) {
+        fn rows_without_distributions_keep_the_old_format(cells in cells(), sketches in sketches()) {
             let without = Grid { distributions: None, ..grid() };
             let bytes = encode(&cells, &sketches, &[], &without);
             prop_assert_eq!(&bytes[..], &encode(&cells, &sketches, &[], &grid())[..bytes.len()]);
@@ -218,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic_and_what_is_read_is_valid(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_decode_to_valid_content_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             drop(decode_grid(&bytes));
             if let Some(content) = decode(&bytes, &grid()) {
                 let again = encode(&content.cells, &content.sketches, &content.bins, &grid());
@@ -227,7 +228,7 @@ mod tests {
         }
 
         #[test]
-        fn changed_and_moved_rows_have_another_checksum(
+        fn changed_and_moved_rows_change_the_checksum(
             bytes in prop::collection::vec(any::<u8>(), 1..100),
             at: prop::sample::Index,
             bit in 0_u8..8,
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_read_with_its_offsets_and_retention() {
+    fn grids_are_decoded_with_offsets_and_retention() {
         assert_eq!(decode_grid(&encode_grid(&grid())), Some(grid()));
         let without = Grid { distributions: None, ..grid() };
         assert_eq!(decode_grid(&encode_grid(&without)), Some(without));

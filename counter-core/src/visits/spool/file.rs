@@ -30,17 +30,17 @@ use crate::visits::store::Incarnation;
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Distinguishes spool files from other databases.
-const APPLICATION: i64 = 1_633_907_568;
+const APPLICATION_ID: i64 = 1_633_907_568;
 /// Supported format versions, without and with distributions. Files with a newer version are left to the
 /// newer program.
-const FORMATS: [i64; 2] = [3, 4];
-pub(super) const PAGE: u64 = 4096;
+const FORMAT_VERSIONS: [i64; 2] = [3, 4];
+pub(super) const PAGE_SIZE: u64 = 4096;
 /// Time to wait for an earlier connection to the same file that timed out.
-const BUSY: Duration = Duration::from_secs(2);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of a disk operation.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 /// If a whole file is read or written, the timeout is extended by a second for this number of bytes.
-const SECOND: u64 = 4 << 20;
+const BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// Creates the tables, and then marks the file as initialized.
 const CREATE: [&str; 5] = [
@@ -56,7 +56,7 @@ const CREATE: [&str; 5] = [
 
 /// The reason why a file can't be opened.
 #[derive(Debug)]
-pub(crate) enum Unread {
+pub(crate) enum OpenError {
     /// The file is valid, but not for this process.
     Foreign(String),
     /// The file is damaged. `hits` is the number of hits, if it can be determined.
@@ -70,12 +70,17 @@ pub(crate) fn open<'a>(
     path: &'a Path,
     shards: Shards,
     grid: &'a Grid,
-    most: u64,
+    max_bytes: u64,
 ) -> BoxFuture<'a, Result<SqliteConnection, Failure>> {
-    Box::pin(open_own(path, shards, grid, most))
+    Box::pin(open_or_create(path, shards, grid, max_bytes))
 }
 
-async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result<SqliteConnection, Failure> {
+async fn open_or_create(
+    path: &Path,
+    shards: Shards,
+    grid: &Grid,
+    max_bytes: u64,
+) -> Result<SqliteConnection, Failure> {
     // NORMAL only syncs at checkpoints: written rows survive a crash of the process immediately, but a power
     // failure only with a short delay.
     let options = options(path)
@@ -83,8 +88,8 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal)
         .auto_vacuum(SqliteAutoVacuum::Incremental)
-        .pragma("page_size", PAGE.to_string())
-        .pragma("max_page_count", (most / PAGE).to_string());
+        .pragma("page_size", PAGE_SIZE.to_string())
+        .pragma("max_page_count", (max_bytes / PAGE_SIZE).to_string());
     private_file::or_existing(fs::OpenOptions::from(private_file::options()).open(path).await)?;
     let mut connection = options.connect().await?;
     if number(&mut connection, "PRAGMA user_version").await? == 0 {
@@ -93,60 +98,65 @@ async fn open_own(path: &Path, shards: Shards, grid: &Grid, most: u64) -> Result
         for statement in origin::CREATE.into_iter().chain(CREATE) {
             sqlx::query(statement).execute(&mut *transaction).await?;
         }
-        let format = format!("PRAGMA user_version = {}", FORMATS[usize::from(grid.distributions.is_some())]);
+        let format =
+            format!("PRAGMA user_version = {}", FORMAT_VERSIONS[usize::from(grid.distributions.is_some())]);
         sqlx::query(&format).execute(&mut *transaction).await?;
-        let of_process = sqlx::query("INSERT INTO spool VALUES (?, ?, ?, ?)");
-        let of_process = of_process.bind(count(shards)).bind(encode_grid(grid)).bind(now());
-        let of_process = of_process.bind(FileId::of(path).await?.to_string());
-        of_process.execute(&mut *transaction).await?;
+        let file_info = sqlx::query("INSERT INTO spool VALUES (?, ?, ?, ?)");
+        let file_info = file_info.bind(count(shards)).bind(encode_grid(grid)).bind(now());
+        let file_info = file_info.bind(FileId::of(path).await?.to_string());
+        file_info.execute(&mut *transaction).await?;
         transaction.commit().await?;
     }
     Ok(connection)
 }
 
 /// Opens a leftover file.
-pub(crate) fn open_left(
+pub(crate) fn open_leftover(
     path: &Path,
     shards: Shards,
-) -> BoxFuture<'_, Result<(SqliteConnection, Found), Unread>> {
+) -> BoxFuture<'_, Result<(SqliteConnection, Found), OpenError>> {
     Box::pin(open_and_read(path, shards))
 }
 
-async fn open_and_read(path: &Path, shards: Shards) -> Result<(SqliteConnection, Found), Unread> {
-    let mut connection = answered(options(path).connect()).await?;
-    let bytes = answered(tokio::fs::metadata(path)).await?.len();
+async fn open_and_read(path: &Path, shards: Shards) -> Result<(SqliteConnection, Found), OpenError> {
+    let mut connection = with_default_timeout(options(path).connect()).await?;
+    let bytes = with_default_timeout(tokio::fs::metadata(path)).await?.len();
     match read(&mut connection, path, shards, bytes).await {
-        Err(Unread::Damaged { reason, .. }) => {
+        Err(OpenError::Damaged { reason, .. }) => {
             let hits =
-                answered(number(&mut connection, "SELECT coalesce(sum(hits), 0) FROM part")).await.ok();
-            drop(answered(connection.close()).await);
-            Err(Unread::Damaged { reason, hits })
+                with_default_timeout(number(&mut connection, "SELECT coalesce(sum(hits), 0) FROM part"))
+                    .await
+                    .ok();
+            drop(with_default_timeout(connection.close()).await);
+            Err(OpenError::Damaged { reason, hits })
         }
-        Err(unread) => {
-            drop(answered(connection.close()).await);
-            Err(unread)
+        Err(open_error) => {
+            drop(with_default_timeout(connection.close()).await);
+            Err(open_error)
         }
         Ok(found) => Ok((connection, found)),
     }
 }
 
 /// Returns the timeout for reading or writing a whole file of this size.
-pub(crate) fn patience(bytes: u64) -> Duration {
-    PATIENCE + Duration::from_secs(bytes / SECOND)
+pub(crate) fn disk_timeout(bytes: u64) -> Duration {
+    DISK_TIMEOUT + Duration::from_secs(bytes / BYTES_PER_SECOND)
 }
 
 /// Applies the timeout to a disk operation.
-async fn answered<T, E: Into<Unread>>(work: impl Future<Output = Result<T, E>>) -> Result<T, Unread> {
-    answered_within(PATIENCE, work).await
+async fn with_default_timeout<T, E: Into<OpenError>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, OpenError> {
+    with_timeout(DISK_TIMEOUT, work).await
 }
 
-async fn answered_within<T, E: Into<Unread>>(
-    patience: Duration,
+async fn with_timeout<T, E: Into<OpenError>>(
+    disk_timeout: Duration,
     work: impl Future<Output = Result<T, E>>,
-) -> Result<T, Unread> {
-    match timeout(patience, work).await {
+) -> Result<T, OpenError> {
+    match timeout(disk_timeout, work).await {
         Ok(done) => done.map_err(Into::into),
-        Err(_) => Err(Unread::Failed("the disk did not answer".into())),
+        Err(_) => Err(OpenError::Failed("the disk did not respond".into())),
     }
 }
 
@@ -167,19 +177,19 @@ pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(code & 0xff, 1 | 11 | 26)
 }
 
-impl From<sqlx::Error> for Unread {
+impl From<sqlx::Error> for OpenError {
     fn from(error: sqlx::Error) -> Self {
         if is_damage(&error) { Self::damaged(&error.to_string()) } else { Self::Failed(error.into()) }
     }
 }
 
-impl From<std::io::Error> for Unread {
+impl From<std::io::Error> for OpenError {
     fn from(error: std::io::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl Unread {
+impl OpenError {
     fn damaged(reason: &str) -> Self {
         Self::Damaged { reason: reason.to_owned(), hits: None }
     }
@@ -192,12 +202,12 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .filename(path)
         .locking_mode(SqliteLockingMode::Exclusive)
         .pragma("journal_size_limit", (4 << 20).to_string())
-        .busy_timeout(BUSY)
+        .busy_timeout(BUSY_TIMEOUT)
         .disable_statement_logging()
 }
 
-async fn number(connection: &mut SqliteConnection, question: &'static str) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(question).fetch_one(connection).await
+async fn number(connection: &mut SqliteConnection, query: &'static str) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(query).fetch_one(connection).await
 }
 
 fn count(shards: Shards) -> i64 {
@@ -268,14 +278,14 @@ mod tests {
     }
 
     /// Makes a copy look like the original.
-    async fn own_copy(path: &Path) {
+    async fn adopt_copy(path: &Path) {
         let mut connection = options(path).connect().await.expect("a database");
         sqlx::query("UPDATE spool SET file = ''").execute(&mut connection).await.expect("a spool");
         connection.close().await.expect("closed");
     }
 
     #[tokio::test]
-    async fn what_replaces_all_rows_is_there_when_the_log_is_lost() {
+    async fn complete_rewrites_survive_the_loss_of_the_log() {
         let (path, without, grid) = (new(), new(), Grid::default());
         let mut connection = open(&path, Shards::ONE, &grid, 1 << 30).await.expect("writable");
         for _ in 0..2 {
@@ -283,8 +293,8 @@ mod tests {
             let writer = entry.writer;
             write(&mut connection, &[Rows::of(entry, &[], &grid).await]).await.expect("writable");
             std::fs::copy(&path, &without).expect("writable");
-            own_copy(&without).await;
-            let (left, found) = open_left(&without, Shards::ONE).await.expect("it is sound");
+            adopt_copy(&without).await;
+            let (left, found) = open_leftover(&without, Shards::ONE).await.expect("a valid file");
             left.close().await.expect("closed");
             assert_eq!(found.lanes.iter().map(|lane| lane.writer).collect::<Vec<_>>(), [writer]);
             assert_eq!(found.lanes[0].batches.len(), 1);
@@ -296,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_database_is_not_changed() {
+    async fn foreign_databases_are_not_modified() {
         let path = new();
         let mut connection = SqliteConnectOptions::new()
             .filename(&path)
@@ -307,14 +317,14 @@ mod tests {
         sqlx::query("CREATE TABLE theirs (a)").execute(&mut connection).await.expect("made");
         connection.close().await.expect("closed");
         let before = std::fs::read(&path).expect("readable");
-        let answer = open_left(&path, Shards::ONE).await;
-        assert!(matches!(answer, Err(Unread::Foreign(_))));
+        let answer = open_leftover(&path, Shards::ONE).await;
+        assert!(matches!(answer, Err(OpenError::Foreign(_))));
         assert_eq!(std::fs::read(&path).expect("readable"), before);
         std::fs::remove_file(path).expect("ours");
     }
 
     #[tokio::test]
-    async fn values_of_other_types_are_damage_and_no_panic() {
+    async fn values_of_wrong_types_are_reported_as_damage() {
         let grid = Grid::default();
         for (table, values) in [
             ("spool", "'one', 'grid', 'now', ''"),
@@ -338,8 +348,8 @@ mod tests {
                 sqlx::query(&statement).execute(&mut connection).await.expect(&statement);
             }
             connection.close().await.expect("closed");
-            let answer = open_left(&path, Shards::ONE).await;
-            assert!(matches!(answer, Err(Unread::Damaged { .. })), "{table}: {values}");
+            let answer = open_leftover(&path, Shards::ONE).await;
+            assert!(matches!(answer, Err(OpenError::Damaged { .. })), "{table}: {values}");
             std::fs::remove_file(path).expect("ours");
         }
     }

@@ -56,7 +56,7 @@ mod tests {
     use crate::family::writer::WriterId;
 
     #[tokio::test]
-    async fn a_renamed_file_keeps_its_identity_and_a_copy_has_another() {
+    async fn renaming_preserves_the_file_id_but_copying_does_not() {
         let folder = std::env::temp_dir().join(WriterId::random().to_string());
         std::fs::create_dir(&folder).expect("writable");
         let [file, renamed, copy] = ["file", "renamed", "copy"].map(|name| folder.join(name));

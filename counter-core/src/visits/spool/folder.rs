@@ -15,20 +15,20 @@ use crate::family::writer::WriterId;
 /// Prefix of all file names. Other files are never touched.
 const PREFIX: &str = "access-counter-";
 const SUFFIX: &str = "spool";
-const LOCK: &str = "lock";
+const LOCK_SUFFIX: &str = "lock";
 /// Suffix of a damaged file.
-const ASIDE: &str = "damaged";
+const DAMAGED_SUFFIX: &str = "damaged";
 /// Suffix for the copy of a file with a damaged log.
 const DAMAGED_COPY: &str = "damaged-log";
 /// Suffix of the SQLite log.
-const LOG: &str = "-wal";
+const LOG_SUFFIX: &str = "-wal";
 /// Suffixes of the additional SQLite files: the log, and the journal that exists until the log is created. If
 /// the process is killed in between, the journal remains.
-const BESIDE: [&str; 2] = [LOG, "-journal"];
+const SQLITE_SUFFIXES: [&str; 2] = [LOG_SUFFIX, "-journal"];
 
 /// A file path in the directory, locked until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     path: PathBuf,
     _lock: std::fs::File,
 }
@@ -41,54 +41,54 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     // If the process is killed here, this leaves a lock without a file, which will be removed by other
     // processes.
-    let probe = folder.join(format!("{PREFIX}{}.{LOCK}", WriterId::random()));
+    let probe = folder.join(format!("{PREFIX}{}.{LOCK_SUFFIX}", WriterId::random()));
     std::fs::write(&probe, b"probe")?;
-    gone(std::fs::remove_file(probe))
+    ignore_not_found(std::fs::remove_file(probe))
 }
 
 /// Ignores the error if the file doesn't exist any more.
-fn gone(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_not_found(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Lists the slots that have a file or a lock.
 pub(crate) async fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let (mut entries, mut places) = (fs::read_dir(folder).await?, Vec::new());
+    let (mut entries, mut slots) = (fs::read_dir(folder).await?, Vec::new());
     while let Some(entry) = entries.next_entry().await? {
         let path = entry.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let suffix = path.extension().unwrap_or_default();
-        if name.starts_with(PREFIX) && (suffix == SUFFIX || suffix == LOCK) {
-            places.push(path.with_extension(SUFFIX));
+        if name.starts_with(PREFIX) && (suffix == SUFFIX || suffix == LOCK_SUFFIX) {
+            slots.push(path.with_extension(SUFFIX));
         }
     }
-    places.sort_unstable();
-    places.dedup();
-    Ok(places)
+    slots.sort_unstable();
+    slots.dedup();
+    Ok(slots)
 }
 
-impl Place {
+impl Slot {
     /// Locks a new slot.
     pub(crate) async fn new(folder: &Path) -> io::Result<Self> {
         let path = folder.join(format!("{PREFIX}{}.{SUFFIX}", WriterId::random()));
-        let lock = path.with_extension(LOCK);
-        let place = Self::lock(&path).await?.ok_or(io::ErrorKind::WouldBlock)?;
+        let lock = path.with_extension(LOCK_SUFFIX);
+        let slot = Self::lock(&path).await?.ok_or(io::ErrorKind::WouldBlock)?;
         // Any process may remove a lock without a file, even just before we lock it.
-        if fs::try_exists(lock).await? { Ok(place) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        if fs::try_exists(lock).await? { Ok(slot) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     /// Locks the slot of an existing file; `None` if it is locked by a process or if the file doesn't exist.
     pub(crate) async fn of(path: &Path) -> io::Result<Option<Self>> {
-        let Some(place) = Self::lock(path).await? else { return Ok(None) };
+        let Some(slot) = Self::lock(path).await? else { return Ok(None) };
         if fs::try_exists(path).await? {
-            return Ok(Some(place));
+            return Ok(Some(slot));
         }
-        place.remove().await?;
+        slot.remove().await?;
         Ok(None)
     }
 
     async fn lock(path: &Path) -> io::Result<Option<Self>> {
-        let lock = path.with_extension(LOCK);
+        let lock = path.with_extension(LOCK_SUFFIX);
         let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(lock).await?;
         let lock = lock.into_std().await;
         let is_free = lock.try_lock_exclusive()?;
@@ -110,7 +110,7 @@ impl Place {
     /// Fails if the file was removed.
     pub(crate) async fn bytes(&self) -> io::Result<u64> {
         let file = fs::metadata(&self.path).await?.len();
-        let log = fs::metadata(beside(&self.path, LOG)).await.map_or(0, |log| log.len());
+        let log = fs::metadata(with_suffix(&self.path, LOG_SUFFIX)).await.map_or(0, |log| log.len());
         Ok(file + log)
     }
 
@@ -120,11 +120,11 @@ impl Place {
     pub(crate) async fn remove(&self) -> io::Result<()> {
         // The log must be removed last: the file would have older contents otherwise, even from another
         // writer.
-        gone(fs::remove_file(&self.path).await)?;
-        for suffix in BESIDE {
-            gone(fs::remove_file(beside(&self.path, suffix)).await)?;
+        ignore_not_found(fs::remove_file(&self.path).await)?;
+        for suffix in SQLITE_SUFFIXES {
+            ignore_not_found(fs::remove_file(with_suffix(&self.path, suffix)).await)?;
         }
-        gone(fs::remove_file(self.path.with_extension(LOCK)).await)
+        ignore_not_found(fs::remove_file(self.path.with_extension(LOCK_SUFFIX)).await)
     }
 
     /// Syncs the directory, so that a removed file will not reappear after a power failure.
@@ -139,20 +139,20 @@ impl Place {
     }
 
     /// Renames a damaged file and the additional SQLite files for later inspection. Returns the new path.
-    pub(crate) async fn set_aside(&self) -> io::Result<PathBuf> {
-        let aside = self.path.with_extension(ASIDE);
-        fs::rename(&self.path, &aside).await?;
-        for suffix in BESIDE {
-            drop(fs::rename(beside(&self.path, suffix), beside(&aside, suffix)).await);
+    pub(crate) async fn quarantine(&self) -> io::Result<PathBuf> {
+        let quarantined = self.path.with_extension(DAMAGED_SUFFIX);
+        fs::rename(&self.path, &quarantined).await?;
+        for suffix in SQLITE_SUFFIXES {
+            drop(fs::rename(with_suffix(&self.path, suffix), with_suffix(&quarantined, suffix)).await);
         }
         self.remove().await?;
-        Ok(aside)
+        Ok(quarantined)
     }
 }
 
 /// Returns the path of the SQLite log.
 pub(super) fn log_of(path: &Path) -> PathBuf {
-    beside(path, LOG)
+    with_suffix(path, LOG_SUFFIX)
 }
 
 /// Returns the path for the copy of a file with a damaged log.
@@ -161,7 +161,7 @@ pub(super) fn damaged_copy(path: &Path) -> PathBuf {
 }
 
 /// Returns the path of an additional SQLite file.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.to_owned().into_os_string();
     path.push(suffix);
     path.into()
@@ -172,15 +172,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_is_removed_before_its_log() {
+    async fn files_are_removed_before_the_log() {
         let folder = std::env::temp_dir().join(WriterId::random().to_string());
         std::fs::create_dir(&folder).expect("writable");
-        let place = Place::new(&folder).await.expect("writable");
-        std::fs::write(place.path(), "rows").expect("writable");
+        let slot = Slot::new(&folder).await.expect("writable");
+        std::fs::write(slot.path(), "rows").expect("writable");
         // A directory at this path simulates a log that can't be removed.
-        std::fs::create_dir(beside(place.path(), LOG)).expect("writable");
-        place.remove().await.expect_err("a folder is no file");
-        assert!(!place.exists().await.expect("readable"));
+        std::fs::create_dir(with_suffix(slot.path(), LOG_SUFFIX)).expect("writable");
+        slot.remove().await.expect_err("a directory is not a file");
+        assert!(!slot.exists().await.expect("readable"));
         std::fs::remove_dir_all(folder).expect("ours");
     }
 }

@@ -14,31 +14,31 @@ use tokio::time::timeout;
 use super::content::Content;
 use super::file::read::{Found, FoundLane};
 use super::file::write::Rows;
-use super::file::{Failure, Unread};
-use super::folder::Place;
+use super::file::{Failure, OpenError};
+use super::folder::Slot;
 use super::origin::Origin;
 use super::waiting::Waiting;
 use super::{file, salvage};
 use crate::error::{Error, ErrorKind};
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 use crate::time::Grid;
 use crate::visits::pending::{Chunk, JournalEntry, Pending};
 use crate::visits::store::{
-    ApplyOutcome, Batch, Fence, FenceKind, Incarnation, REMEMBERED, Store, StoredFence, Witness,
+    ApplyOutcome, Batch, Fence, FenceKind, IDLE_WRITER_TTL, Incarnation, Store, StoredFence, Witness,
 };
 use crate::visits::tally::Tally;
 
 /// A leftover file, locked by this process.
 #[derive(Debug)]
 pub(crate) struct Leftover {
-    place: Place,
+    slot: Slot,
     connection: Option<SqliteConnection>,
     grid: Arc<Grid>,
     lanes: Vec<Lane>,
     /// Timeout of a write to the file.
-    patience: Duration,
+    disk_timeout: Duration,
     origin: Origin,
     /// True if this process has sent the file before.
     has_counted: bool,
@@ -54,7 +54,7 @@ struct Lane {
     incarnation: Incarnation,
     witness: Option<Witness>,
     /// Time since the latest write by the writer.
-    silence: Duration,
+    idle_time: Duration,
     /// Batches, by sequence.
     items: Vec<Item>,
     /// Hits that were not in a batch at the latest write to the file. We can turn these hits into batches
@@ -87,32 +87,32 @@ struct Item {
 
 /// A sequence that stores always reject, so that the reply contains the fence. Valid sequences are at most
 /// 2^53.
-const BEYOND: u64 = (1 << 53) - 1;
+const PROBE_SEQUENCE: u64 = (1 << 53) - 1;
 /// Maximum number of times that a store may lose the fence while we send a lane.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 impl Leftover {
     /// Opens a file. `has_counted` means that this process already sent the file, so the ledger includes hits
     /// that the store lost since.
     pub(crate) async fn open(
-        place: Place,
+        slot: Slot,
         shards: Shards,
         samples: usize,
         has_counted: bool,
-    ) -> Result<Self, (Place, Unread)> {
-        let (connection, found) = match salvage::open_left(place.path(), shards).await {
+    ) -> Result<Self, (Slot, OpenError)> {
+        let (connection, found) = match salvage::open_leftover(slot.path(), shards).await {
             Ok(opened) => opened,
-            Err(unread) => return Err((place, unread)),
+            Err(open_error) => return Err((slot, open_error)),
         };
-        let Found { grid, silence, bytes, lanes, origin } = found;
-        let lane = |lane| Lane::of(lane, silence, &grid, samples, has_counted);
+        let Found { grid, idle_time, bytes, lanes, origin } = found;
+        let lane = |lane| Lane::of(lane, idle_time, &grid, samples, has_counted);
         let lanes = lanes.into_iter().map(lane).collect();
         Ok(Self {
-            place,
+            slot,
             connection: Some(connection),
             grid,
             lanes,
-            patience: file::patience(bytes),
+            disk_timeout: file::disk_timeout(bytes),
             origin,
             has_counted,
         })
@@ -137,8 +137,8 @@ impl Leftover {
 
     /// Sends the batches that are missing in the store.
     pub(crate) async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
-        for _ in 0..ATTEMPTS {
-            in_time(self.patience, self.write()).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            with_timeout(self.disk_timeout, self.write()).await?;
             // An unreachable shard must not delay the other shards.
             let sent = join_all(self.lanes.iter_mut().map(|lane| lane.send(tally, store))).await;
             if !self.lanes.iter().any(|lane| lane.is_changed) {
@@ -152,13 +152,13 @@ impl Leftover {
     /// Closes the file.
     pub(crate) async fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
-            drop(in_time(self.patience, connection.close()).await);
+            drop(with_timeout(self.disk_timeout, connection.close()).await);
         }
     }
 
     /// Returns the slot of the file, which must be closed.
-    pub(crate) fn into_place(self) -> Place {
-        self.place
+    pub(crate) fn into_slot(self) -> Slot {
+        self.slot
     }
 
     /// Writes lanes with outdated rows. If this fails, the lanes stay outdated, and the next attempt will
@@ -170,7 +170,7 @@ impl Leftover {
         }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => file::reopen(self.place.path()).await?,
+            None => file::reopen(self.slot.path()).await?,
         };
         let mut rows = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -184,7 +184,13 @@ impl Leftover {
 }
 
 impl Lane {
-    fn of(found: FoundLane, silence: Duration, grid: &Arc<Grid>, samples: usize, has_counted: bool) -> Self {
+    fn of(
+        found: FoundLane,
+        idle_time: Duration,
+        grid: &Arc<Grid>,
+        samples: usize,
+        has_counted: bool,
+    ) -> Self {
         let FoundLane { shard, writer, incarnation, witness, batches, waiting } = found;
         let mut lane = Self {
             shard,
@@ -192,7 +198,7 @@ impl Lane {
             writer,
             incarnation,
             witness,
-            silence,
+            idle_time,
             items: Vec::new(),
             waiting,
             next: None,
@@ -256,7 +262,7 @@ impl Lane {
     }
 
     async fn send(&mut self, tally: &Tally, store: &dyn Store) -> Result<(), Error> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             if self.next.is_none() && !self.find(tally, store).await? {
                 // The file needs to be written first.
                 return Ok(());
@@ -282,11 +288,11 @@ impl Lane {
             self.cut();
             return Ok(false);
         }
-        self.leave_waiting_out(found, tally);
-        self.leave_conflicts_out(found, tally);
+        self.discard_waiting(found, tally);
+        self.discard_conflicts(found, tally);
         if found.sequence == 0 && !self.items.is_empty() {
             let now = store.witness(self.shard, self.writer).await?;
-            if self.data_are_lost(now.as_ref()) {
+            if self.is_data_lost(now.as_ref()) {
                 // The witness will change. Until the new witness is known, counts that we send here are in
                 // doubt.
                 if self.witness.take().is_some() {
@@ -297,9 +303,9 @@ impl Lane {
                 if self.stored_fence(store).await?.sequence > 0 {
                     // The witness and the first reply came from different servers.
                     return Err(Error::new(ErrorKind::Unavailable)
-                        .caused_by("the address of the store leads to several servers"));
+                        .caused_by("the store address leads to different servers"));
                 }
-                if self.leave_out_in_doubt(tally) {
+                if self.discard_in_doubt(tally) {
                     return Ok(false);
                 }
             }
@@ -325,24 +331,24 @@ impl Lane {
 
     /// Reads the fence of the writer from the reply to a batch that stores always reject.
     async fn stored_fence(&self, store: &dyn Store) -> Result<StoredFence, Error> {
-        let beyond = self.fence(self.incarnation, BEYOND - 1, BEYOND);
-        match store.apply(&Batch::empty(self.shard, beyond, &self.grid)).await? {
+        let probe = self.fence(self.incarnation, PROBE_SEQUENCE - 1, PROBE_SEQUENCE);
+        match store.apply(&Batch::empty(self.shard, probe, &self.grid)).await? {
             ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found } => Ok(found),
-            ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Refused)),
+            ApplyOutcome::Applied(_) => Err(Error::new(ErrorKind::Rejected)),
         }
     }
 
     /// Discards the waiting hits if batches with the same sequence were already sent, either by the original
     /// process while the disk failed, or by a process with a copy of the file.
-    fn leave_waiting_out(&mut self, found: StoredFence, tally: &Tally) {
+    fn discard_waiting(&mut self, found: StoredFence, tally: &Tally) {
         let Some(waiting) = self.waiting.take().filter(|_| !self.has_counted) else { return };
         let (shard, hits) = (self.shard, waiting.hits());
         if found.incarnation == self.incarnation {
-            tell(|| {
+            emit(|| {
                 tracing::warn!(
                     %shard,
                     hits,
-                    "the disk failed before a process ended; of the hits that waited when it was last written, those are lost that it had not sent"
+                    "the disk failed before a process ended; hits that were pending at the last write are lost unless the process sent them"
                 );
             });
         } else {
@@ -352,7 +358,7 @@ impl Lane {
     }
 
     /// Discards batches with a sequence that was used by another incarnation, and all later batches.
-    fn leave_conflicts_out(&mut self, found: StoredFence, tally: &Tally) {
+    fn discard_conflicts(&mut self, found: StoredFence, tally: &Tally) {
         let is_conflict = |item: &Item| {
             let Fence { sequence, .. } = item.batch.fence;
             let is_mine = item.batch.fence.incarnation() == found.incarnation;
@@ -362,7 +368,7 @@ impl Lane {
         let conflicts = self.items.split_off(first);
         // Batches of waiting hits duplicate hits that the original process already sent.
         let is_sent = found.incarnation == self.incarnation;
-        let hits = conflicts.into_iter().map(|item| item.settle(is_sent, tally)).sum();
+        let hits = conflicts.into_iter().map(|item| item.discard(is_sent, tally)).sum();
         self.is_changed = true;
         if !is_sent {
             warn_of_copy(self.shard, hits);
@@ -405,20 +411,20 @@ impl Lane {
     }
 
     /// Decides whether a store without the fence of the writer also lost the counts.
-    fn data_are_lost(&self, now: Option<&Witness>) -> bool {
+    fn is_data_lost(&self, now: Option<&Witness>) -> bool {
         match (&self.witness, now) {
-            (Some(before), Some(now)) => now.shows_loss_since(before),
+            (Some(before), Some(now)) => now.proves_loss_since(before),
             // The witness is written to the file before we send counts, and the writer is listed even
             // earlier.
             (None, Some(now)) if !self.has_sent && !now.listed => true,
-            (None, Some(now)) => !now.listed && !now.evicts && self.silence < REMEMBERED,
-            (_, None) => self.silence < REMEMBERED,
+            (None, Some(now)) => !now.listed && !now.evicts && self.idle_time < IDLE_WRITER_TTL,
+            (_, None) => self.idle_time < IDLE_WRITER_TTL,
         }
     }
 
     /// Discards batches that might be in the store. The visitors are moved to a separate batch, because
     /// visitors can't be double-counted. Returns `true` if the items changed.
-    fn leave_out_in_doubt(&mut self, tally: &Tally) -> bool {
+    fn discard_in_doubt(&mut self, tally: &Tally) -> bool {
         let (doubtful, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.items)
             .into_iter()
             .filter(|item| !item.is_replay)
@@ -430,17 +436,17 @@ impl Lane {
         let shard = self.shard;
         let sketches: Vec<_> = doubtful.iter().flat_map(|item| item.batch.sketches.clone()).collect();
         let after = doubtful.iter().chain(&self.items).map(|item| item.batch.fence.sequence).max();
-        let hits = doubtful.into_iter().map(|item| item.settle(false, tally)).sum::<u64>();
+        let hits = doubtful.into_iter().map(|item| item.discard(false, tally)).sum::<u64>();
         if !sketches.is_empty() {
             let content = Content { sketches, ..Content::default() };
             self.push(after.unwrap_or_default() + 1, Incarnation::random(), content, false);
         }
         self.is_changed = true;
-        tell(|| {
+        emit(|| {
             tracing::warn!(
                 %shard,
                 doubtful_hits = hits,
-                "the store lost the fence of a process that ended, but no counts: hits that it may have are left out"
+                "the store lost the fence of an ended process, but no counts; hits that may already be counted are not resent"
             );
         });
         true
@@ -466,38 +472,38 @@ impl Item {
 
     /// Resolves the item without sending it, either as applied by another process or as in doubt. Returns the
     /// hits of the batch.
-    fn settle(mut self, is_sent: bool, tally: &Tally) -> u64 {
+    fn discard(mut self, is_sent: bool, tally: &Tally) -> u64 {
         let hits = self.batch.hits();
         if is_sent && !self.is_known {
             return hits;
         }
         self.recover(tally);
-        tally.backlog.doubt(&self.batch, self.is_replay);
+        tally.backlog.mark_in_doubt(&self.batch, self.is_replay);
         hits
     }
 }
 
 fn warn_of_copy(shard: Shard, hits: u64) {
-    tell(|| {
+    emit(|| {
         tracing::error!(
             %shard,
             hits,
-            "another process sent a copy of a file of the spool: hits that it may have counted are left out"
+            "another process sent a copy of a spool file; hits that may already be counted are not resent"
         );
     });
 }
 
 /// Applies a timeout to a disk operation.
-pub(crate) async fn in_time<T, E: Into<Failure>>(
-    patience: Duration,
+pub(crate) async fn with_timeout<T, E: Into<Failure>>(
+    disk_timeout: Duration,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Error> {
-    match timeout(patience, work).await {
+    match timeout(disk_timeout, work).await {
         Ok(done) => done.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error)),
-        Err(_) => Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not answer")),
+        Err(_) => Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not respond")),
     }
 }
 
 fn no_fences() -> Error {
-    Error::new(ErrorKind::Refused).caused_by("the store keeps no fences")
+    Error::new(ErrorKind::Rejected).caused_by("the store does not keep fences")
 }

@@ -4,7 +4,7 @@
 use sqlx::{Connection, Row, SqliteConnection};
 
 use crate::time::Timestamp;
-use crate::visits::store::identity::{Seen, StoreId, StoreRecord, follows};
+use crate::visits::store::identity::{StoreId, StoreRecord, StoreUse, follows};
 
 /// The tables that don't exist in files of older versions.
 pub(super) const CREATE: [&str; 2] = [
@@ -16,24 +16,24 @@ pub(super) const CREATE: [&str; 2] = [
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
     kind: String,
-    seen: Vec<Seen>,
+    seen: Vec<StoreUse>,
 }
 
 impl Origin {
     /// Returns the reason if the file doesn't belong to a store of this kind.
-    pub(crate) fn refuses_kind(&self, kind: &str) -> Option<String> {
+    pub(crate) fn rejects_kind(&self, kind: &str) -> Option<String> {
         let is_other = !self.kind.is_empty() && !kind.is_empty() && self.kind != kind;
-        is_other.then(|| format!("its hits are for another store ({}), and this one is {kind}", self.kind))
+        is_other.then(|| format!("the hits are for another store ({}), but this store is {kind}", self.kind))
     }
 
     /// Returns the reason if the file doesn't belong to this store. If the store was created after the latest
     /// use of the stores in the file, it counts as the replacement, because those stores could have lost all
     /// data.
-    pub(crate) fn refuses(&self, record: &StoreRecord) -> Option<String> {
+    pub(crate) fn rejects(&self, record: &StoreRecord) -> Option<String> {
         let last = self.seen.iter().max_by_key(|seen| seen.at)?;
         (!follows(record, &self.seen)).then(|| {
             format!(
-                "its hits are for the store {}, which was in use when this store, {}, existed already",
+                "the hits are for store {}, which was still in use after this store ({}) was created",
                 last.id, record.id
             )
         })
@@ -49,7 +49,7 @@ pub(super) async fn declare(connection: &mut SqliteConnection, kind: &str) -> Re
 }
 
 /// Records in a file that a store was used.
-pub(super) async fn note(connection: &mut SqliteConnection, seen: Seen) -> Result<(), sqlx::Error> {
+pub(super) async fn note(connection: &mut SqliteConnection, seen: StoreUse) -> Result<(), sqlx::Error> {
     let at = i64::try_from(seen.at.as_unix()).unwrap_or(i64::MAX);
     let insert = sqlx::query("INSERT OR REPLACE INTO store VALUES (?, ?)").bind(seen.id.to_bytes().to_vec());
     insert.bind(at).execute(connection).await?;
@@ -69,7 +69,7 @@ pub(super) async fn read(connection: &mut SqliteConnection) -> Result<Origin, sq
     for row in sqlx::query("SELECT id, seen FROM store").fetch_all(connection).await? {
         let (id, at): (Vec<u8>, i64) = (row.try_get(0)?, row.try_get(1)?);
         let at = Timestamp::from_unix(at.try_into().unwrap_or_default());
-        seen.extend(id.try_into().ok().map(|id| Seen { id: StoreId::of(id), at }));
+        seen.extend(id.try_into().ok().map(|id| StoreUse { id: StoreId::of(id), at }));
     }
     Ok(Origin { kind: kind.unwrap_or_default(), seen })
 }

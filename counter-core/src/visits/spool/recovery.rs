@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::file::Unread;
-use super::folder::Place;
-use super::leftover::{Leftover, in_time};
+use super::file::OpenError;
+use super::folder::Slot;
+use super::leftover::{Leftover, with_timeout};
 use super::step::Step;
 use super::{Spool, folder};
 use crate::error::{Error, ErrorKind};
-use crate::log::unwind::{caught, tell};
+use crate::log::unwind::{catch_panic, emit};
 use crate::time::backoff::Backoff;
 use crate::visits::ledger::Hint;
 use crate::visits::store::identity::StoreId;
@@ -31,14 +31,14 @@ pub(crate) struct Recovery {
     queue: VecDeque<PathBuf>,
     current: Option<Leftover>,
     /// Sent files, with the time at which we should check whether the store has the hits.
-    sent: VecDeque<(Instant, Place)>,
+    sent: VecDeque<(Instant, Slot)>,
     /// Files that are not for this process.
     foreign: HashMap<PathBuf, Foreign>,
     /// True while the hint about files of another store is raised.
     has_hint: bool,
-    looked: Option<Instant>,
+    scanned_at: Option<Instant>,
     /// Files that can't be read, with the disk operation that timed out.
-    unreached: HashMap<PathBuf, Step<io::Result<Option<Place>>>>,
+    unreadable: HashMap<PathBuf, Step<io::Result<Option<Slot>>>>,
     listing: Step<io::Result<Vec<PathBuf>>>,
     is_failing: bool,
 }
@@ -55,15 +55,15 @@ enum Foreign {
 }
 
 /// Timeout of operations on a file or the directory.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time to wait for a disk operation that has timed out.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// Maximum number of hanging disk operations. If reached, we don't try any more files.
-const HANGING: usize = 2;
+const MAX_HANGING: usize = 2;
 /// Time between directory scans.
-const PAUSE: Duration = Duration::from_secs(10);
+const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// Time to retain a sent file, in case a failover loses acknowledged batches.
-const GRACE: Duration = Duration::from_secs(60);
+const RECHECK_DELAY: Duration = Duration::from_secs(60);
 
 impl Recovery {
     pub(crate) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, spool: Arc<Spool>) -> Self {
@@ -76,8 +76,8 @@ impl Recovery {
             sent: VecDeque::new(),
             foreign: HashMap::new(),
             has_hint: false,
-            looked: None,
-            unreached: HashMap::new(),
+            scanned_at: None,
+            unreadable: HashMap::new(),
             listing: Step::default(),
             is_failing: false,
         }
@@ -89,14 +89,14 @@ impl Recovery {
     }
 
     /// Periodically scans for files, and sends the hits.
-    pub(crate) async fn recover_for_ever(&mut self) {
+    pub(crate) async fn recover_forever(&mut self) {
         let mut backoff = Backoff::new();
         loop {
             match self.recover().await {
                 Ok(()) => {
                     backoff.reset();
-                    let look = self.looked.unwrap_or_else(Instant::now) + PAUSE;
-                    sleep_until(self.sent.front().map_or(look, |(due, _)| look.min(*due))).await;
+                    let next_scan = self.scanned_at.unwrap_or_else(Instant::now) + SCAN_INTERVAL;
+                    sleep_until(self.sent.front().map_or(next_scan, |(due, _)| next_scan.min(*due))).await;
                 }
                 Err(_) => sleep(backoff.next()).await,
             }
@@ -105,12 +105,14 @@ impl Recovery {
 
     /// Sends the hits of existing files, unless the directory was scanned recently.
     pub(crate) async fn recover(&mut self) -> Result<(), Error> {
-        let recovered = caught(self.recover_all()).await;
+        let recovered = catch_panic(self.recover_all()).await;
         let failed = recovered.as_ref().err();
         if std::mem::replace(&mut self.is_failing, failed.is_some()) != failed.is_some() {
-            tell(|| match failed {
-                Some(error) => tracing::warn!(?error, "what ended processes left cannot be sent; it is kept"),
-                None => tracing::info!("what ended processes left is sent"),
+            emit(|| match failed {
+                Some(error) => {
+                    tracing::warn!(?error, "cannot send the spool files of ended processes; retrying later")
+                }
+                None => tracing::info!("the spool files of ended processes were sent"),
             });
         }
         recovered
@@ -120,19 +122,19 @@ impl Recovery {
     pub(crate) async fn finish(&mut self, deadline: Instant) {
         let finish = async {
             drop(self.send().await);
-            while let Some((_, place)) = self.sent.pop_front() {
-                if let Some(mut leftover) = self.open(place, true).await? {
+            while let Some((_, slot)) = self.sent.pop_front() {
+                if let Some(mut leftover) = self.open(slot, true).await? {
                     leftover.send(&self.tally, &*self.store).await?;
                     leftover.close().await;
-                    in_time(PATIENCE, leftover.into_place().remove()).await?;
+                    with_timeout(DISK_TIMEOUT, leftover.into_slot().remove()).await?;
                 }
             }
             Ok::<_, Error>(())
         };
         // The rest is left to the next process.
-        drop(timeout_at(deadline, caught(finish)).await);
+        drop(timeout_at(deadline, catch_panic(finish)).await);
         self.sent.clear();
-        self.looked = None;
+        self.scanned_at = None;
     }
 
     async fn recover_all(&mut self) -> Result<(), Error> {
@@ -140,7 +142,7 @@ impl Recovery {
             if self.current.is_none() {
                 self.current = self.next().await?;
             }
-            let leftovers = self.queue.len() + self.unreached.len() + usize::from(self.current.is_some());
+            let leftovers = self.queue.len() + self.unreadable.len() + usize::from(self.current.is_some());
             self.tally.backlog.spool(|spool| spool.leftovers = leftovers);
             if self.current.is_none() {
                 return Ok(());
@@ -150,10 +152,10 @@ impl Recovery {
     }
 
     async fn send(&mut self) -> Result<(), Error> {
-        if let Some((reason, store)) = self.refusal().await? {
+        if let Some((reason, store)) = self.rejection().await? {
             if let Some(mut leftover) = self.current.take() {
                 leftover.close().await;
-                self.leave_alone(&leftover.into_place(), &reason, Foreign::Store(store));
+                self.skip_file(&leftover.into_slot(), &reason, Foreign::Store(store));
             }
             return Ok(());
         }
@@ -162,31 +164,31 @@ impl Recovery {
         leftover.close().await;
         let Some(leftover) = self.current.take() else { return Ok(()) };
         let is_spent = leftover.is_spent();
-        let place = leftover.into_place();
+        let slot = leftover.into_slot();
         if is_spent {
-            in_time(PATIENCE, place.remove()).await
+            with_timeout(DISK_TIMEOUT, slot.remove()).await
         } else {
-            self.sent.push_back((Instant::now() + GRACE, place));
+            self.sent.push_back((Instant::now() + RECHECK_DELAY, slot));
             Ok(())
         }
     }
 
     /// Returns the reason if the current file is not for this store, and the id of this store. Fails if the
     /// id can't be read, so that we don't send to an unknown store.
-    async fn refusal(&self) -> Result<Option<(String, StoreId)>, Error> {
+    async fn rejection(&self) -> Result<Option<(String, StoreId)>, Error> {
         let Some(leftover) = &self.current else { return Ok(None) };
         let record = match self.spool.known().record() {
             Some(record) => Some(record),
             None => identity::read(&*self.store).await?.map(|(record, _)| record),
         };
-        Ok(record.and_then(|record| Some((leftover.origin().refuses(&record)?, record.id))))
+        Ok(record.and_then(|record| Some((leftover.origin().rejects(&record)?, record.id))))
     }
 
     /// Leaves a file to another process, and logs that once.
-    fn leave_alone(&mut self, place: &Place, reason: &str, foreign: Foreign) {
-        let file = place.path().display();
-        tell(|| tracing::warn!(%file, reason, "a file in the directory of the spool is left alone"));
-        self.foreign.insert(place.path().to_owned(), foreign);
+    fn skip_file(&mut self, slot: &Slot, reason: &str, foreign: Foreign) {
+        let file = slot.path().display();
+        emit(|| tracing::warn!(%file, reason, "ignoring a file in the spool directory"));
+        self.foreign.insert(slot.path().to_owned(), foreign);
         self.update_hint();
     }
 
@@ -204,22 +206,23 @@ impl Recovery {
     async fn next(&mut self) -> Result<Option<Leftover>, Error> {
         let now = Instant::now();
         if self.sent.front().is_some_and(|(due, _)| *due <= now)
-            && let Some((_, place)) = self.sent.pop_front()
+            && let Some((_, slot)) = self.sent.pop_front()
         {
-            return self.open(place, true).await;
+            return self.open(slot, true).await;
         }
-        if self.queue.is_empty() && self.looked.is_none_or(|at| at + PAUSE <= now) {
+        if self.queue.is_empty() && self.scanned_at.is_none_or(|at| at + SCAN_INTERVAL <= now) {
             let folder = self.spool.folder().clone();
-            let listing = self.listing.or_begin(|| Box::pin(async move { folder::list(&folder).await }));
-            self.queue = in_time(PATIENCE, listing).await?.into();
-            self.looked = Some(now);
+            let listing =
+                self.listing.resume_or_start(|| Box::pin(async move { folder::list(&folder).await }));
+            self.queue = with_timeout(DISK_TIMEOUT, listing).await?.into();
+            self.scanned_at = Some(now);
             let store = self.spool.known().record().map(|record| record.id);
-            let Self { queue, unreached, foreign, .. } = self;
-            unreached.retain(|path, _| queue.contains(path));
+            let Self { queue, unreadable, foreign, .. } = self;
+            unreadable.retain(|path, _| queue.contains(path));
             // A file of another store needs to be rechecked when the store changes.
             foreign.retain(|path, foreign| match foreign {
-                Foreign::Store(refused_by) => {
-                    queue.contains(path) && store.is_none_or(|id| id == *refused_by)
+                Foreign::Store(rejected_by) => {
+                    queue.contains(path) && store.is_none_or(|id| id == *rejected_by)
                 }
                 Foreign::Format | Foreign::Kind => queue.contains(path),
             });
@@ -229,10 +232,10 @@ impl Recovery {
             if self.foreign.contains_key(&path) {
                 continue;
             }
-            let is_known = self.unreached.contains_key(&path);
-            match self.reach(&path).await {
+            let is_known = self.unreadable.contains_key(&path);
+            match self.try_open(&path).await {
                 Ok(leftover) => {
-                    self.unreached.remove(&path);
+                    self.unreadable.remove(&path);
                     if leftover.is_some() {
                         return Ok(leftover);
                     }
@@ -241,8 +244,8 @@ impl Recovery {
                 Err(error) => {
                     if !is_known {
                         let file = path.display();
-                        tell(
-                            || tracing::warn!(%file, ?error, "a file that an ended process left cannot be read"),
+                        emit(
+                            || tracing::warn!(%file, ?error, "cannot read the spool file of an ended process"),
                         );
                     }
                 }
@@ -251,52 +254,51 @@ impl Recovery {
         Ok(None)
     }
 
-    async fn reach(&mut self, path: &Path) -> Result<Option<Leftover>, Error> {
-        let hanging =
-            self.unreached.values_mut().filter_map(|step| step.is_under_way().then_some(())).count();
-        let step = self.unreached.entry(path.to_owned()).or_default();
-        let patience = match step.is_under_way() {
-            true => GLANCE,
-            false if hanging < HANGING => PATIENCE,
-            false => return Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk does not answer")),
+    async fn try_open(&mut self, path: &Path) -> Result<Option<Leftover>, Error> {
+        let hanging = self.unreadable.values_mut().filter_map(|step| step.is_running().then_some(())).count();
+        let step = self.unreadable.entry(path.to_owned()).or_default();
+        let disk_timeout = match step.is_running() {
+            true => POLL_TIMEOUT,
+            false if hanging < MAX_HANGING => DISK_TIMEOUT,
+            false => return Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk is not responding")),
         };
         let of = path.to_owned();
-        let place = step.or_begin(|| Box::pin(async move { Place::of(&of).await }));
-        match in_time(patience, place).await? {
-            Some(place) => self.open(place, false).await,
+        let slot = step.resume_or_start(|| Box::pin(async move { Slot::of(&of).await }));
+        match with_timeout(disk_timeout, slot).await? {
+            Some(slot) => self.open(slot, false).await,
             None => Ok(None),
         }
     }
 
     /// Opens a file; `None` if it is not for this process, which is logged once.
-    async fn open(&mut self, place: Place, has_counted: bool) -> Result<Option<Leftover>, Error> {
-        let opened = Leftover::open(place, self.tally.shards, self.store.batch_samples(), has_counted).await;
-        let (place, unread) = match opened {
+    async fn open(&mut self, slot: Slot, has_counted: bool) -> Result<Option<Leftover>, Error> {
+        let opened = Leftover::open(slot, self.tally.shards, self.store.batch_samples(), has_counted).await;
+        let (slot, open_error) = match opened {
             Ok(mut leftover) => {
-                if let Some(reason) = leftover.origin().refuses_kind(self.spool.kind()) {
+                if let Some(reason) = leftover.origin().rejects_kind(self.spool.kind()) {
                     leftover.close().await;
-                    self.leave_alone(&leftover.into_place(), &reason, Foreign::Kind);
+                    self.skip_file(&leftover.into_slot(), &reason, Foreign::Kind);
                     return Ok(None);
                 }
                 return Ok(Some(leftover));
             }
-            Err(unread) => unread,
+            Err(open_error) => open_error,
         };
-        match unread {
-            Unread::Foreign(reason) => self.leave_alone(&place, &reason, Foreign::Format),
-            Unread::Damaged { reason, hits } => {
-                let aside = in_time(PATIENCE, place.set_aside()).await?;
-                let aside = aside.display();
-                tell(|| {
+        match open_error {
+            OpenError::Foreign(reason) => self.skip_file(&slot, &reason, Foreign::Format),
+            OpenError::Damaged { reason, hits } => {
+                let quarantined = with_timeout(DISK_TIMEOUT, slot.quarantine()).await?;
+                let quarantined = quarantined.display();
+                emit(|| {
                     tracing::error!(
-                        file = %aside,
+                        file = %quarantined,
                         reason,
                         hits,
-                        "a file that an ended process left is damaged; it was renamed, and its hits are not counted"
+                        "the spool file of an ended process is damaged; it was renamed, and the hits are not counted"
                     );
                 });
             }
-            Unread::Failed(error) => return Err(Error::new(ErrorKind::SpoolFailed).caused_by(error)),
+            OpenError::Failed(error) => return Err(Error::new(ErrorKind::SpoolFailed).caused_by(error)),
         }
         Ok(None)
     }

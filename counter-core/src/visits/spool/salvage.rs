@@ -10,13 +10,13 @@ use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::time::timeout;
 
 use super::file::read::Found;
-use super::file::{Failure, PAGE, Unread};
+use super::file::{Failure, OpenError, PAGE_SIZE};
 use super::folder::{damaged_copy, log_of};
 use super::wal::Damage;
 use super::{file, wal};
 use crate::family::private_file;
 use crate::family::shard::Shards;
-use crate::log::unwind::tell;
+use crate::log::unwind::emit;
 
 /// A damaged log, which was truncated to the intact part.
 #[derive(Debug)]
@@ -33,16 +33,19 @@ struct DamagedLog {
 type Rows = HashMap<i64, i64>;
 
 /// Number of bytes to read or write in a system call.
-const BUFFER: usize = 256 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 
 /// Opens a leftover file, ignoring the damaged part of the log.
-pub(crate) async fn open_left(path: &Path, shards: Shards) -> Result<(SqliteConnection, Found), Unread> {
+pub(crate) async fn open_leftover(
+    path: &Path,
+    shards: Shards,
+) -> Result<(SqliteConnection, Found), OpenError> {
     let bytes = fs::metadata(path).await?.len();
-    let damaged = match timeout(file::patience(bytes), remove_damage(path)).await {
-        Ok(removed) => removed.map_err(Unread::Failed)?,
-        Err(_) => return Err(Unread::Failed("the disk did not answer".into())),
+    let damaged = match timeout(file::disk_timeout(bytes), remove_damage(path)).await {
+        Ok(removed) => removed.map_err(OpenError::Failed)?,
+        Err(_) => return Err(OpenError::Failed("the disk did not respond".into())),
     };
-    let mut opened = file::open_left(path, shards).await;
+    let mut opened = file::open_leftover(path, shards).await;
     if let Some(damaged) = damaged {
         damaged.report(opened.as_mut().ok().map(|(connection, _)| connection)).await;
     }
@@ -69,24 +72,24 @@ async fn remove_damage(path: &Path) -> Result<Option<DamagedLog>, Failure> {
 impl DamagedLog {
     /// Reports the loss. `intact` is a connection to the repaired file, if it can be opened.
     async fn report(self, intact: Option<&mut SqliteConnection>) {
-        let kept = match intact {
+        let intact_rows = match intact {
             Some(intact) => rows(intact).await.ok(),
             None => None,
         };
         let lost = |rows: Rows| {
-            let lost = rows
-                .iter()
-                .filter(|(checksum, _)| kept.as_ref().is_none_or(|kept| !kept.contains_key(checksum)));
+            let lost = rows.iter().filter(|(checksum, _)| {
+                intact_rows.as_ref().is_none_or(|intact_rows| !intact_rows.contains_key(checksum))
+            });
             lost.fold(0_i64, |sum, (_, hits)| sum.saturating_add(*hits))
         };
         let (hits, file, offset) = (self.rows.map(lost), self.copy.display(), self.offset);
-        tell(|| {
+        emit(|| {
             tracing::error!(
                 %file,
                 offset,
                 hits,
-                "the log of a file that an ended process left is damaged; both were copied, what was written before the \
-                 damage is counted, and at most this number of hits is lost"
+                "the log of a spool file is damaged; the file and the log were copied, everything before the damage \
+                 is counted, and up to this number of hits is lost"
             );
         });
     }
@@ -99,16 +102,16 @@ async fn check(log: &Path) -> io::Result<Option<Damage>> {
         Err(error) => return Err(error),
     };
     let length = log.metadata().await?.len();
-    wal::find_damage(&mut BufReader::with_capacity(BUFFER, log), length).await
+    wal::find_damage(&mut BufReader::with_capacity(BUFFER_BYTES, log), length).await
 }
 
 /// Reads all rows from a temporary copy, including the rows after the damage. The copy will be overwritten.
 async fn read_all_rows(path: &Path, copy: &Path) -> Result<Rows, Failure> {
     fs::copy(path, copy).await?;
-    let mut log = BufReader::with_capacity(BUFFER, File::open(log_of(path)).await?);
+    let mut log = BufReader::with_capacity(BUFFER_BYTES, File::open(log_of(path)).await?);
     private_file::or_existing(fs::OpenOptions::from(private_file::options()).open(log_of(copy)).await)?;
-    let mut resealed = BufWriter::with_capacity(BUFFER, File::create(log_of(copy)).await?);
-    wal::reseal(&mut log, &mut resealed, usize::try_from(PAGE)?).await?;
+    let mut resealed = BufWriter::with_capacity(BUFFER_BYTES, File::create(log_of(copy)).await?);
+    wal::reseal(&mut log, &mut resealed, usize::try_from(PAGE_SIZE)?).await?;
     resealed.flush().await?;
     drop(resealed);
     let mut connection = file::reopen(copy).await?;

@@ -15,26 +15,26 @@ pub(crate) struct Step<T>(Mutex<Option<BoxFuture<'static, T>>>);
 
 impl<T> Step<T> {
     /// Resumes the step that timed out, or starts a new step, and returns the result.
-    pub(crate) async fn or_begin(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> T {
+    pub(crate) async fn resume_or_start(&self, start: impl FnOnce() -> BoxFuture<'static, T>) -> T {
         let mut step = self.0.lock().await;
-        let answer = step.get_or_insert_with(begin).await;
+        let result = step.get_or_insert_with(start).await;
         *step = None;
-        answer
+        result
     }
 
     /// Waits for the step that timed out, ignores the result, and then starts a new step.
-    pub(crate) async fn after_another(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> T {
+    pub(crate) async fn start_after_previous(&self, start: impl FnOnce() -> BoxFuture<'static, T>) -> T {
         let mut step = self.0.lock().await;
         if let Some(earlier) = step.as_mut() {
             drop(earlier.await);
         }
-        let answer = step.insert(begin()).await;
+        let result = step.insert(start()).await;
         *step = None;
-        answer
+        result
     }
 
     /// Returns `true` while a step that timed out is running.
-    pub(crate) fn is_under_way(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.0.get_mut().is_some()
     }
 }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_changed_byte_is_damage_and_the_transactions_before_it_are_intact() {
+    async fn changed_bytes_are_damage_and_earlier_transactions_intact() {
         let (database, log) = written(6).await;
         assert_eq!(damage(&log).await, None);
         for at in (0..HEADER_LENGTH).chain((HEADER_LENGTH..log.len()).step_by(97)) {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_ends_anywhere_is_not_damaged() {
+    async fn truncated_logs_are_not_damaged() {
         let (_, log) = written(3).await;
         for length in (0..log.len()).step_by(61) {
             assert_eq!(damage(&log[..length]).await, None, "{length} bytes");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_of_a_transaction_that_was_rolled_back_are_not_damage() {
+    async fn frames_of_rolled_back_transactions_are_not_damage() {
         let folder = tempfile();
         let mut connection = open(&folder.join("a")).await;
         // With a small cache, pages are written to the log before the transaction ends.
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_resealed_log_has_the_rows_behind_the_damage() {
+    async fn resealed_logs_contain_the_rows_after_the_damage() {
         let (database, log) = written(6).await;
         for at in [3, 9, 18, 30, HEADER_LENGTH + 3 * FRAME_LENGTH + 4000] {
             let mut changed = log.clone();

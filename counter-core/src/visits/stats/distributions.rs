@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::listing::PAGE;
-use super::{NAMED, Stats, buckets, check};
+use super::listing::PAGE_SIZE;
+use super::{MAX_UNREADABLE, Stats, buckets, check};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
@@ -38,7 +38,7 @@ pub struct Slowest {
 }
 
 /// Maximum number of distributions to read for a ranking, over all reads.
-const RANKED: u64 = 100_000;
+const MAX_RANKED_DISTRIBUTIONS: u64 = 100_000;
 
 impl Distributions {
     /// Returns the distribution over all buckets.
@@ -57,7 +57,7 @@ impl Slowest {
         self.counters
             .sort_by(|(one, a), (other, b)| mean(b).total_cmp(&mean(a)).then_with(|| one.cmp(other)));
         self.counters.truncate(limit);
-        self.unreadable.truncate(NAMED);
+        self.unreadable.truncate(MAX_UNREADABLE);
     }
 }
 
@@ -187,21 +187,25 @@ impl Stats {
         range: Range<Timestamp>,
         limit: usize,
         measure: Measure,
-        wanted: impl Fn(&CounterName) -> bool,
+        filter: impl Fn(&CounterName) -> bool,
     ) -> Result<Slowest, Error> {
         self.check_distributions(precision, &range, 1)?;
         let buckets = buckets(precision, &range);
-        let portion = usize::try_from(Self::MAX_DISTRIBUTIONS / buckets).unwrap_or(PAGE).clamp(1, PAGE);
-        let (mut slowest, mut looked_at) = (Slowest { counters: Vec::new(), unreadable: Vec::new() }, 0);
+        let chunk_size =
+            usize::try_from(Self::MAX_DISTRIBUTIONS / buckets).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE);
+        let (mut slowest, mut scanned) = (Slowest { counters: Vec::new(), unreadable: Vec::new() }, 0);
         let mut after = None;
         loop {
-            let page = self.list_counters(after.as_ref(), PAGE).await?;
-            let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&wanted).collect();
-            looked_at += buckets * names.len() as u64;
-            if looked_at > RANKED {
-                return Err(Error::new(ErrorKind::TooManyBuckets { asked: looked_at, most: RANKED }));
+            let page = self.list_counters(after.as_ref(), PAGE_SIZE).await?;
+            let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&filter).collect();
+            scanned += buckets * names.len() as u64;
+            if scanned > MAX_RANKED_DISTRIBUTIONS {
+                return Err(Error::new(ErrorKind::TooManyBuckets {
+                    requested: scanned,
+                    max: MAX_RANKED_DISTRIBUTIONS,
+                }));
             }
-            for names in names.chunks(portion) {
+            for names in names.chunks(chunk_size) {
                 for (name, reading) in
                     names.iter().zip(self.store.bins(names, precision, range.clone()).await?)
                 {
@@ -231,7 +235,7 @@ impl Stats {
     ) -> Result<(), Error> {
         let Some(set) = &self.reach.distributions else {
             let kept = "none".to_owned();
-            return Err(Error::new(ErrorKind::UnknownPrecision { asked: precision, kept }));
+            return Err(Error::new(ErrorKind::UnknownPrecision { requested: precision, kept }));
         };
         check(set, precision, range, counters, Self::MAX_DISTRIBUTIONS).map(drop)
     }

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use futures_util::future::{join, join_all, try_join, try_join_all};
 
-use super::listing::{CounterPage, PAGE};
+use super::listing::{CounterPage, PAGE_SIZE};
 use super::ranking::{MAX_RANKED, Ranking};
-use super::{NAMED, Stats, buckets};
+use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Bucket, Precision, Timestamp};
@@ -55,7 +55,7 @@ const FIRST_PAGE: usize = 3000;
 const MAX_PAGE: usize = 50_000;
 
 /// Number of lifetimes in a read.
-const LIFETIMES: usize = 10_000;
+const LIFETIMES_PER_READ: usize = 10_000;
 
 /// Maximum number of labels to list.
 const LABELS: usize = 100;
@@ -69,7 +69,7 @@ impl Stats {
     /// # Errors
     /// Returns an error if the store can't be read.
     pub async fn labels(&self) -> Result<Vec<String>, Error> {
-        self.labels_beside(&self.expected(&[])).await
+        self.find_labels(&self.expected(&[])).await
     }
 
     /// Returns the [`label`](Self::label) ranking of all labels, sorted by name.
@@ -93,7 +93,7 @@ impl Stats {
             (label, ranking)
         };
         let (found, rankings) =
-            join(self.labels_beside(&expected), join_all(expected.iter().cloned().map(&read))).await;
+            join(self.find_labels(&expected), join_all(expected.iter().cloned().map(&read))).await;
         let found = found?;
         let others = found.iter().filter(|label| !expected.contains(*label));
         let others = join_all(others.cloned().map(&read)).await;
@@ -105,33 +105,33 @@ impl Stats {
 
     /// Returns the labels of this process, plus `others`.
     fn expected(&self, others: &[&str]) -> BTreeSet<String> {
-        let own = self.tally.labels().map(str::to_owned);
-        own.chain(others.iter().map(|label| (*label).to_owned())).collect()
+        let local_labels = self.tally.labels().map(str::to_owned);
+        local_labels.chain(others.iter().map(|label| (*label).to_owned())).collect()
     }
 
     /// Returns the existing labels. Looks up the expected labels, and the gaps between them, concurrently.
-    async fn labels_beside(&self, expected: &BTreeSet<String>) -> Result<Vec<String>, Error> {
+    async fn find_labels(&self, expected: &BTreeSet<String>) -> Result<Vec<String>, Error> {
         // Sorted with the colon, like the counter names of the values.
         let mut bounds: Vec<_> = expected.iter().map(|label| format!("{label}:")).collect();
         bounds.sort_unstable();
-        let begins = std::iter::once("").chain(bounds.iter().map(String::as_str));
+        let starts = std::iter::once("").chain(bounds.iter().map(String::as_str));
         let ends = bounds.iter().map(|bound| Some(bound.as_str())).chain([None]);
-        let gaps = begins.zip(ends).map(|(begin, end)| self.labels_between(begin, end));
+        let gaps = starts.zip(ends).map(|(start, end)| self.labels_between(start, end));
         let mut labels: Vec<_> = try_join_all(gaps).await?.into_iter().flatten().collect();
         labels.sort_unstable();
         labels.truncate(LABELS);
         Ok(labels)
     }
 
-    /// Returns the labels after `begin`, up to and including `end`. The bounds include the colon.
-    async fn labels_between(&self, begin: &str, end: Option<&str>) -> Result<Vec<String>, Error> {
+    /// Returns the labels after `start`, up to and including `end`. The bounds include the colon.
+    async fn labels_between(&self, start: &str, end: Option<&str>) -> Result<Vec<String>, Error> {
         let precisions: Vec<_> = self.grid().counts.iter().map(|kept| kept.precision).collect();
         let mut labels = Vec::new();
         let last = |label: &str| match label {
             "" => name(CounterName::LABELS),
             label => name(&format!("{}{label}{}", CounterName::LABELS, char::MAX)),
         };
-        let (mut after, mut size) = (last(begin)?, 1);
+        let (mut after, mut size) = (last(start)?, 1);
         for _ in 0..2 * LABELS {
             let page = self.list(&precisions, Some(&after), size, Timestamp::MIN).await?;
             let names = page.counters.iter().map(|(name, _)| name);
@@ -139,7 +139,7 @@ impl Stats {
             let Some((label, _)) = names.clone().find_map(CounterName::label) else {
                 // Names with no value, e.g. `label:x`, might hide a later label, so we need to read on.
                 let Some(name) = names.last().filter(|_| page.next.is_some()) else { break };
-                (after, size) = (name.clone(), PAGE);
+                (after, size) = (name.clone(), PAGE_SIZE);
                 continue;
             };
             size = 1;
@@ -215,10 +215,10 @@ impl Stats {
         precision: Precision,
         range: &Range<Timestamp>,
     ) -> Result<RankedValues, Error> {
-        let most = MAX_VALUES.min(MAX_RANKED / buckets(precision, range));
-        let most = usize::try_from(most).unwrap_or(usize::MAX).max(1);
+        let max_values = MAX_VALUES.min(MAX_RANKED / buckets(precision, range));
+        let max_values = usize::try_from(max_values).unwrap_or(usize::MAX).max(1);
         let precisions = [precision];
-        let (mut values, mut beyond) = (RankedValues::default(), Vec::new());
+        let (mut values, mut overflow) = (RankedValues::default(), Vec::new());
         let (mut listed, mut size) = (0, FIRST_PAGE);
         let mut page = self.list(&precisions, Some(prefix), size, range.start).await?;
         loop {
@@ -226,11 +226,11 @@ impl Stats {
             let names = counters.into_iter().map(|(name, _)| name);
             let mut names: Vec<_> = names.filter(|name| name.starts_with(&**prefix)).collect();
             values.ranking.unreadable.extend(unreadable);
-            let more = names.split_off(names.len().min(most.saturating_sub(listed)));
+            let more = names.split_off(names.len().min(max_values.saturating_sub(listed)));
             listed += names.len() + more.len();
             let ranked = async {
                 self.rank(&names, precision, range, &mut values.ranking).await?;
-                values.is_partial |= self.keep_largest(&mut beyond, more, prefix, most).await?;
+                values.is_partial |= self.keep_largest(&mut overflow, more, prefix, max_values).await?;
                 Ok(())
             };
             let next = next.filter(|next| next.starts_with(&**prefix));
@@ -243,8 +243,8 @@ impl Stats {
             let following = self.list(&precisions, Some(&next), size, range.start);
             page = try_join(ranked, following).await?.1;
         }
-        let beyond: Vec<_> = beyond.into_iter().map(|(_, name)| name).collect();
-        self.rank(&beyond, precision, range, &mut values.ranking).await?;
+        let overflow: Vec<_> = overflow.into_iter().map(|(_, name)| name).collect();
+        self.rank(&overflow, precision, range, &mut values.ranking).await?;
         values.ranking.sort();
         Ok(values)
     }
@@ -259,10 +259,10 @@ impl Stats {
         kept: &mut Vec<(u64, CounterName)>,
         names: Vec<CounterName>,
         prefix: &str,
-        most: usize,
+        max_values: usize,
     ) -> Result<bool, Error> {
         let is_reserved = |name: &CounterName| name[prefix.len()..].starts_with('(');
-        for names in names.chunks(LIFETIMES) {
+        for names in names.chunks(LIFETIMES_PER_READ) {
             let lifetimes = self.store.lifetimes(names).await?;
             let lifetime = |(name, lifetime): (&CounterName, Result<u64, _>)| {
                 let lifetime = if is_reserved(name) { u64::MAX } else { lifetime.unwrap_or(u64::MAX) };
@@ -270,12 +270,12 @@ impl Stats {
             };
             kept.extend(names.iter().zip(lifetimes).map(lifetime));
         }
-        let is_beyond = kept.len() > most;
-        if is_beyond {
-            kept.select_nth_unstable_by_key(most, |(lifetime, _)| Reverse(*lifetime));
-            kept.truncate(most);
+        let is_overflowing = kept.len() > max_values;
+        if is_overflowing {
+            kept.select_nth_unstable_by_key(max_values, |(lifetime, _)| Reverse(*lifetime));
+            kept.truncate(max_values);
         }
-        Ok(is_beyond)
+        Ok(is_overflowing)
     }
 
     /// Returns the maximum number of hits that a value can be missing in a range. This is recorded by the
@@ -317,7 +317,7 @@ impl LabelRanking {
             is_partial,
             unreadable: Vec::new(),
         };
-        unreadable.truncate(NAMED);
+        unreadable.truncate(MAX_UNREADABLE);
         all.unreadable = unreadable;
         for (name, count) in counters {
             match name.label() {
@@ -342,5 +342,5 @@ impl Ranking {
 }
 
 fn name(text: &str) -> Result<CounterName, Error> {
-    CounterName::new(text).map_err(|error| Error::new(ErrorKind::Refused).caused_by(error))
+    CounterName::new(text).map_err(|error| Error::new(ErrorKind::Rejected).caused_by(error))
 }

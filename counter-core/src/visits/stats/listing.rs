@@ -21,7 +21,7 @@ pub struct CounterPage {
 }
 
 /// Maximum number of counters on a page.
-pub(super) const PAGE: usize = 1000;
+pub(super) const PAGE_SIZE: usize = 1000;
 
 impl Stats {
     /// Returns up to `limit` counters, sorted by name, starting after `after`. The limit is at most 1,000.
@@ -35,7 +35,7 @@ impl Stats {
         limit: usize,
     ) -> Result<CounterPage, Error> {
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
-        let limit = limit.clamp(1, PAGE);
+        let limit = limit.clamp(1, PAGE_SIZE);
         let mut first = self.list(&precisions, after, limit, Timestamp::MIN).await?;
         let has_labels = first.counters.iter().any(|(name, _)| name.label().is_some());
         first = without_labels(first);
@@ -83,14 +83,14 @@ impl Stats {
         &self,
         counters: &[CounterName],
     ) -> Result<Vec<Result<bool, Unreadable>>, Error> {
-        let is_here = |counter: &CounterName| self.tally.find(counter).is_some();
-        let elsewhere: Vec<_> = counters.iter().filter(|counter| !is_here(counter)).cloned().collect();
+        let is_local = |counter: &CounterName| self.tally.find(counter).is_some();
+        let remaining: Vec<_> = counters.iter().filter(|counter| !is_local(counter)).cloned().collect();
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|kept| kept.precision).collect();
-        let stored = match elsewhere.is_empty() {
+        let stored = match remaining.is_empty() {
             true => Vec::new(),
-            false => self.store.contains(&elsewhere, &precisions).await?,
+            false => self.store.contains(&remaining, &precisions).await?,
         };
-        let stored: HashMap<_, _> = elsewhere.iter().zip(stored).collect();
+        let stored: HashMap<_, _> = remaining.iter().zip(stored).collect();
         Ok(counters.iter().map(|counter| stored.get(counter).cloned().unwrap_or(Ok(true))).collect())
     }
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use futures_util::future::try_join_all;
 
-use super::listing::{PAGE, without_labels};
-use super::{NAMED, Stats, buckets};
+use super::listing::{PAGE_SIZE, without_labels};
+use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
@@ -22,12 +22,12 @@ pub struct Ranking {
 }
 
 /// Maximum number of counters in a ranking.
-const COUNTERS: u64 = 10_000;
+const MAX_COUNTERS: u64 = 10_000;
 /// Maximum number of samples to read for a ranking, over all reads.
 pub(super) const MAX_RANKED: u64 = 10_000_000;
 
 /// Number of concurrent reads for a ranking.
-const AT_ONCE: usize = 4;
+const CONCURRENT_READS: usize = 4;
 
 impl Stats {
     /// Returns up to `limit` counters with the most hits in the buckets that start in `range`. Only counters
@@ -45,23 +45,26 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
         limit: usize,
-        wanted: impl Fn(&CounterName) -> bool,
+        filter: impl Fn(&CounterName) -> bool,
     ) -> Result<Ranking, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
         let mut ranking = Ranking::default();
-        let (mut after, mut seen, mut requested) = (None, 0, 0);
+        let (mut after, mut listed, mut total_buckets) = (None, 0, 0);
         loop {
-            let page = self.list(&[precision], after.as_ref(), PAGE, range.start).await?;
+            let page = self.list(&[precision], after.as_ref(), PAGE_SIZE, range.start).await?;
             let page = without_labels(page);
-            seen += page.counters.len() as u64;
-            if seen > COUNTERS {
-                return Err(Error::new(ErrorKind::TooManyCounters { most: COUNTERS }));
+            listed += page.counters.len() as u64;
+            if listed > MAX_COUNTERS {
+                return Err(Error::new(ErrorKind::TooManyCounters { max: MAX_COUNTERS }));
             }
             ranking.unreadable.extend(page.unreadable);
-            let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&wanted).collect();
-            requested += buckets(precision, &range) * names.len() as u64;
-            if requested > MAX_RANKED {
-                return Err(Error::new(ErrorKind::TooManyBuckets { asked: requested, most: MAX_RANKED }));
+            let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).filter(&filter).collect();
+            total_buckets += buckets(precision, &range) * names.len() as u64;
+            if total_buckets > MAX_RANKED {
+                return Err(Error::new(ErrorKind::TooManyBuckets {
+                    requested: total_buckets,
+                    max: MAX_RANKED,
+                }));
             }
             self.rank(&names, precision, &range, &mut ranking).await?;
             after = page.next;
@@ -83,8 +86,8 @@ impl Stats {
         ranking: &mut Ranking,
     ) -> Result<(), Error> {
         let buckets = buckets(precision, range);
-        let portion = usize::try_from(Self::MAX_SAMPLES / buckets).unwrap_or(PAGE).clamp(1, PAGE);
-        for names in names.chunks(portion * AT_ONCE) {
+        let portion = usize::try_from(Self::MAX_SAMPLES / buckets).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE);
+        for names in names.chunks(portion * CONCURRENT_READS) {
             let portions = names.chunks(portion);
             let series = portions.map(|names| self.series_many(names, precision, range.clone()));
             let series = try_join_all(series).await?.into_iter().flatten();
@@ -106,6 +109,6 @@ impl Ranking {
         // A list that can't be read is reported on every page.
         self.unreadable.sort_by(|one, other| one.key.cmp(&other.key));
         self.unreadable.dedup_by(|one, other| one.key == other.key);
-        self.unreadable.truncate(NAMED);
+        self.unreadable.truncate(MAX_UNREADABLE);
     }
 }

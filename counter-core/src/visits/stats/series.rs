@@ -36,9 +36,9 @@ impl Stats {
         range: Range<Timestamp>,
     ) -> Result<Series, Error> {
         self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
-        let several = self.series_many(std::slice::from_ref(counter), precision, range.clone()).await?;
-        let nothing = || Ok(Series::new(precision, range, Vec::new()));
-        Ok(several.into_iter().next().unwrap_or_else(nothing)?)
+        let all_series = self.series_many(std::slice::from_ref(counter), precision, range.clone()).await?;
+        let empty = || Ok(Series::new(precision, range, Vec::new()));
+        Ok(all_series.into_iter().next().unwrap_or_else(empty)?)
     }
 
     /// Returns the samples of multiple counters, in the given order, in a single round trip to the shards. If

@@ -15,7 +15,7 @@ struct StoreDocuments(Arc<dyn Store>);
 
 impl AsRef<dyn DocumentStore> for StoreDocuments {
     fn as_ref(&self) -> &(dyn DocumentStore + 'static) {
-        self.0.documents().expect("a store has documents always or never")
+        self.0.documents().expect("support for documents does not change")
     }
 }
 
@@ -72,22 +72,22 @@ impl Stats {
     /// Returns the configured grid with all offsets removed, if the store only has counts in buckets with no
     /// offset. We need this for stores filled by older versions, which did not store the grid.
     async fn grid_without_offsets(&self) -> Result<Option<Grid>, Error> {
-        let own = &self.tally.grid;
-        for kept in own.counts.iter().filter(|kept| kept.precision.offset() != 0) {
-            let plain = kept.precision.beginning_at(Timestamp::MIN);
+        let configured = &self.tally.grid;
+        for kept in configured.counts.iter().filter(|kept| kept.precision.offset() != 0) {
+            let plain = kept.precision.starting_at(Timestamp::MIN);
             let has_plain = !self.store.known(&[plain], "", 1).await?.counters.is_empty();
             if has_plain && self.store.known(&[kept.precision], "", 1).await?.counters.is_empty() {
                 let without = |set: &Precisions| {
                     let plain = |kept: Retention| Retention {
-                        precision: kept.precision.beginning_at(Timestamp::MIN),
+                        precision: kept.precision.starting_at(Timestamp::MIN),
                         ..kept
                     };
-                    Precisions::new(set.iter().map(plain)).expect("as many widths as before")
+                    Precisions::new(set.iter().map(plain)).expect("the number of widths is unchanged")
                 };
-                let distributions = own.distributions.as_ref().map(without);
+                let distributions = configured.distributions.as_ref().map(without);
                 return Ok(Some(Grid {
-                    counts: without(&own.counts),
-                    visitors: without(&own.visitors),
+                    counts: without(&configured.counts),
+                    visitors: without(&configured.visitors),
                     distributions,
                 }));
             }

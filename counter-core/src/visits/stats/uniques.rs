@@ -122,18 +122,19 @@ impl Stats {
         precision: Precision,
         ranges: &[Range<Timestamp>],
     ) -> Result<Vec<Vec<Result<Uniques, Unreadable>>>, Error> {
-        let mut asked = 0_u64;
+        let mut requested = 0_u64;
         for range in ranges {
             check(&self.tally.grid.visitors, precision, range, 0, 0)?;
-            asked = buckets(precision, range).saturating_add(asked);
+            requested = buckets(precision, range).saturating_add(requested);
         }
-        let (asked, most) = (asked.saturating_mul(counters.len() as u64), Self::MAX_COUNTED_SKETCHES);
-        if asked > most {
-            return Err(Error::new(ErrorKind::TooManyBuckets { asked, most }));
+        let (requested, max) = (requested.saturating_mul(counters.len() as u64), Self::MAX_COUNTED_SKETCHES);
+        if requested > max {
+            return Err(Error::new(ErrorKind::TooManyBuckets { requested, max }));
         }
         let counts = self.store.visitor_counts(counters, precision, ranges).await?;
         let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
-        let each = |counts: Vec<Result<u64, _>>| counts.into_iter().map(|count| count.map(uniques)).collect();
-        Ok(counts.into_iter().map(each).collect())
+        let to_uniques =
+            |counts: Vec<Result<u64, _>>| counts.into_iter().map(|count| count.map(uniques)).collect();
+        Ok(counts.into_iter().map(to_uniques).collect())
     }
 }

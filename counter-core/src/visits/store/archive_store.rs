@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
@@ -23,7 +23,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may have acquired the lease.
-    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool>;
+    fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool>;
 
     /// Releases the lease, so that another holder doesn't need to wait until it expires. This does nothing if
     /// another holder has the lease.
@@ -33,19 +33,19 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may have released the lease.
-    fn release(&self, holder: WriterId) -> Answer<'_, ()>;
+    fn release(&self, holder: WriterId) -> StoreFuture<'_, ()>;
 
     /// Returns the store clock.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn time(&self) -> Answer<'_, Timestamp>;
+    fn time(&self) -> StoreFuture<'_, Timestamp>;
 
     /// Returns the copy progress of these values in a precision, if any have been copied.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>>;
+    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>>;
 
     /// Stores the copy progress of these values in a precision.
     ///
@@ -54,7 +54,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may have been applied.
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()>;
+    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()>;
 
     /// Stores a page. Keeps the greater of the stored and given counts, lifetimes and bins, and merges
     /// visitors. If the page [replaces](Page::replaces) values, the given values are stored instead. Counters
@@ -65,7 +65,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may have stored the page. It can be retried with the same page.
-    fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()>;
+    fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()>;
 }
 
 /// Kinds of copied values. Progress is tracked by kind.
@@ -131,15 +131,15 @@ impl Page {
 }
 
 /// Returns the count of a bin, or 0 if it is missing.
-pub(crate) fn count_of(bins: &[(Bin, u64)], bin: Bin) -> u64 {
-    bins.binary_search_by_key(&bin, |(bin, _)| *bin).map_or(0, |place| bins[place].1)
+pub(crate) fn bin_count(bins: &[(Bin, u64)], bin: Bin) -> u64 {
+    bins.binary_search_by_key(&bin, |(bin, _)| *bin).map_or(0, |index| bins[index].1)
 }
 
 for_handles!(ArchiveStore {
-    fn lease(holder: WriterId, time: Duration) -> Answer<'a, bool>;
-    fn release(holder: WriterId) -> Answer<'a, ()>;
-    fn time() -> Answer<'a, Timestamp>;
-    fn progress(values: Values, precision: Precision) -> Answer<'a, Option<Progress>>;
-    fn advance(values: Values, precision: Precision, progress: Progress) -> Answer<'a, ()>;
-    fn put(page: &'a Page) -> Answer<'a, ()>;
+    fn lease(holder: WriterId, time: Duration) -> StoreFuture<'a, bool>;
+    fn release(holder: WriterId) -> StoreFuture<'a, ()>;
+    fn time() -> StoreFuture<'a, Timestamp>;
+    fn progress(values: Values, precision: Precision) -> StoreFuture<'a, Option<Progress>>;
+    fn advance(values: Values, precision: Precision, progress: Progress) -> StoreFuture<'a, ()>;
+    fn put(page: &'a Page) -> StoreFuture<'a, ()>;
 });

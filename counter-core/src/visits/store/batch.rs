@@ -118,7 +118,7 @@ pub enum ApplyOutcome {
 #[non_exhaustive]
 pub enum Remark {
     /// A key in the store rejected part of the batch, and will always reject it.
-    Refused {
+    Rejected {
         /// The rejected part.
         part: Part,
         /// The reason.
@@ -126,7 +126,7 @@ pub enum Remark {
     },
     /// The lifetime of the counter started with this cell, because the counter is new, was forgotten, or has
     /// been lost.
-    Began {
+    NewLifetime {
         /// The cell index.
         cell: usize,
     },
@@ -148,7 +148,7 @@ pub enum Part {
 
 /// Maximum time that a cell can be ahead of the store clock, in seconds (25 hours). A process with a clock
 /// further ahead would write to future buckets.
-pub(crate) const AHEAD: u64 = 90_000;
+pub(crate) const MAX_FUTURE_SECONDS: u64 = 90_000;
 
 impl Fence {
     /// Decides if the batch must be applied, given the stored fence. Returns `None` if it must be applied, or
@@ -173,8 +173,8 @@ impl Fence {
         if last == self.sequence {
             return Some(ApplyOutcome::Applied(remarks()));
         }
-        let is_elsewhere = last < self.after || last != self.after && is_source;
-        is_elsewhere.then_some(ApplyOutcome::SequenceGap { found })
+        let is_gap = last < self.after || last != self.after && is_source;
+        is_gap.then_some(ApplyOutcome::SequenceGap { found })
     }
 }
 
@@ -220,9 +220,9 @@ impl Batch {
 
     /// Returns whether a cell should be added to the lifetime, given the number of `targets` and how many
     /// buckets accepted it.
-    pub(crate) const fn adds_to_lifetime(&self, buckets: usize, wanted: usize) -> bool {
+    pub(crate) const fn adds_to_lifetime(&self, buckets: usize, targets: usize) -> bool {
         match self.adds {
-            Adds::Hits => buckets > 0 || wanted == 0,
+            Adds::Hits => buckets > 0 || targets == 0,
             Adds::Samples => false,
             Adds::Lifetimes => true,
         }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_another_incarnation_took_is_a_conflict() {
+    fn a_sequence_used_by_another_incarnation_is_a_conflict() {
         let mine = StoredFence { sequence: 5, incarnation: MINE, since: 0 };
         let other = StoredFence { sequence: 7, incarnation: OTHER, since: 5 };
         let applied = Some(ApplyOutcome::Applied(Vec::new()));

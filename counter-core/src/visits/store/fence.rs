@@ -91,7 +91,7 @@ impl Incarnation {
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        getrandom::fill(&mut bytes).expect("the operating system should provide random bytes");
         Self(u64::from_le_bytes(bytes))
     }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_fence_remembers_where_its_incarnation_began() {
+    fn a_stored_fence_keeps_the_start_of_an_incarnation() {
         let mut found = StoredFence::default();
         for (sequence, incarnation, since) in [(1, MINE, 0), (2, MINE, 0), (3, OTHER, 2), (4, OTHER, 2)] {
             let fence = Fence { kind: FenceKind::Process { incarnation }, ..fence(sequence - 1, sequence) };

@@ -15,4 +15,4 @@ pub use kept_grid::GridMismatch;
 pub(crate) use known::KnownStore;
 #[cfg(feature = "spool")]
 pub(crate) use record::follows;
-pub(crate) use record::{Seen, StoreRecord, read, update};
+pub(crate) use record::{StoreRecord, StoreUse, read, update};

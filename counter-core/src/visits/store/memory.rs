@@ -8,14 +8,14 @@ use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
 
-use super::batch::{AHEAD, ApplyOutcome, Batch, Part, Remark};
+use super::batch::{ApplyOutcome, Batch, MAX_FUTURE_SECONDS, Part, Remark};
 use super::fence::{FenceKind, StoredFence};
-use super::read::{Read, SKETCHES};
+use super::read::{MAX_SKETCHES, Read};
 use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::memory::MemoryDocuments;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
@@ -28,12 +28,12 @@ use crate::visits::ledger::{DropReason, Hint};
 /// Visits stored in this process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryVisits {
-    kept: Mutex<Kept>,
+    kept: Mutex<State>,
     documents: MemoryDocuments,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct State {
     fences: HashMap<WriterId, Applied>,
     counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
     totals: HashMap<CounterName, u64>,
@@ -71,25 +71,30 @@ struct Salt {
 }
 
 impl MemoryVisits {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, State> {
         self.kept.lock().expect("nothing panics under this lock")
     }
 }
 
 impl Write for MemoryVisits {
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move { Ok(self.kept().apply(batch)) })
     }
 
-    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
         Box::pin(async move { Ok(self.kept().clean(now, kept)) })
     }
 
-    fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
+    fn adopt<'a>(
+        &'a self,
+        _: Shard,
+        _: Option<String>,
+        _: &'a Precisions,
+    ) -> StoreFuture<'a, Option<String>> {
         Box::pin(async move { Ok(None) })
     }
 
-    fn forget<'a>(&'a self, counter: &'a CounterName, _: &'a Grid, _: Timestamp) -> Answer<'a, ()> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, _: &'a Grid, _: Timestamp) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let kept = &mut *self.kept();
             kept.counts.retain(|(_, name), _| name != counter);
@@ -102,11 +107,16 @@ impl Write for MemoryVisits {
         })
     }
 
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> StoreFuture<'a, [u8; 16]> {
         Box::pin(async move {
             let kept = &mut *self.kept();
             let over = kept.expiry(Timestamp::now());
-            kept.salts.retain(|bucket, salt| !over.is_over(bucket.start, salt.expiry));
+            kept.salts.retain(|bucket, salt| !over.is_expired(bucket.start, salt.expiry));
             Ok(kept.salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
         })
     }
@@ -127,7 +137,7 @@ impl Read for MemoryVisits {
         precision: Precision,
         range: Range<Timestamp>,
         _: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
             let kept = self.kept();
             let samples = |counter: &CounterName| {
@@ -139,14 +149,14 @@ impl Read for MemoryVisits {
         })
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move {
             let totals = &self.kept().totals;
             Ok(counters.iter().map(|counter| Ok(totals.get(counter).copied().unwrap_or_default())).collect())
         })
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
         Box::pin(async move {
             let kept = self.kept();
             let mut union = Sketch::new();
@@ -166,13 +176,13 @@ impl Read for MemoryVisits {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Answer<'a, Vec<BinReading>> {
+    ) -> StoreFuture<'a, Vec<BinReading>> {
         Box::pin(async move {
             let kept = self.kept();
             let of = |counter: &CounterName| {
-                let place = |start| (counter.clone(), precision, start);
+                let key = |start| (counter.clone(), precision, start);
                 let inside = range.start < range.end;
-                let found = inside.then(|| kept.bins.range(place(range.start)..place(range.end)));
+                let found = inside.then(|| kept.bins.range(key(range.start)..key(range.end)));
                 let counts = |bins: &Bins| bins.counts.iter().map(|(bin, count)| (*bin, *count)).collect();
                 let buckets = found.into_iter().flatten().map(|((.., start), bins)| (*start, counts(bins)));
                 BinReading { buckets: buckets.collect(), unreadable: None }
@@ -185,13 +195,13 @@ impl Read for MemoryVisits {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
         Box::pin(async move {
             let (kept, mut found, mut sketches) = (self.kept(), 0, Vec::new());
             for bucket in buckets {
                 let of = |counter: &CounterName| kept.visitors.get(&(counter.clone(), *bucket));
                 found += counters.iter().filter(|counter| of(counter).is_some()).count();
-                if found > SKETCHES && !sketches.is_empty() {
+                if found > MAX_SKETCHES && !sketches.is_empty() {
                     break;
                 }
                 let sketch =
@@ -211,7 +221,7 @@ impl Read for MemoryVisits {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         Box::pin(async move {
             let kept = self.kept();
             let of = |precision: Precision| {
@@ -223,7 +233,7 @@ impl Read for MemoryVisits {
         })
     }
 
-    fn counted<'a>(&'a self, _: Shard, _: Option<String>) -> Answer<'a, CountedReading> {
+    fn counted<'a>(&'a self, _: Shard, _: Option<String>) -> StoreFuture<'a, CountedReading> {
         Box::pin(async move {
             let counters = self.kept().totals.keys().cloned().collect();
             Ok(CountedReading { counters, ..CountedReading::default() })
@@ -238,7 +248,7 @@ impl fmt::Debug for Salt {
     }
 }
 
-impl Kept {
+impl State {
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
         // We only store a fence if the batch is applied, because a reader can look up any number of sources.
@@ -253,48 +263,48 @@ impl Kept {
             FenceKind::Source { life: Some(life) } => Some(now.plus(life.as_secs())),
             _ => None,
         };
-        let (ahead, mut remarks) = (now.plus(AHEAD), Vec::new());
-        self.add_counts(batch, ahead, &mut remarks);
-        self.add_visitors(batch, ahead, &mut remarks);
-        self.add_bins(batch, ahead, &mut remarks);
+        let (max_start, mut remarks) = (now.plus(MAX_FUTURE_SECONDS), Vec::new());
+        self.add_counts(batch, max_start, &mut remarks);
+        self.add_visitors(batch, max_start, &mut remarks);
+        self.add_bins(batch, max_start, &mut remarks);
         let outcome = ApplyOutcome::Applied(remarks.clone());
         self.fences.insert(fence.writer, Applied { fence: fence.applied_to(found), remarks, expiry });
         outcome
     }
 
-    fn add_counts(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
+    fn add_counts(&mut self, batch: &Batch, max_start: Timestamp, remarks: &mut Vec<Remark>) {
         for (index, cell) in batch.cells.iter().enumerate() {
-            if cell.start > ahead {
-                remarks.push(refused(Part::Cell(index), DropReason::Ahead));
+            if cell.start > max_start {
+                remarks.push(rejected(Part::Cell(index), DropReason::Ahead));
                 continue;
             }
-            let (mut fit, mut wanted) = (0, 0);
+            let (mut fit, mut targets) = (0, 0);
             for (bucket, _) in batch.buckets(cell) {
                 let counter = (bucket.precision, cell.counter.clone());
                 let count = self.counts.entry(counter).or_default().entry(bucket.start).or_default();
-                wanted += 1;
+                targets += 1;
                 if let Some(sum) = count.checked_add(cell.count).filter(|sum| i64::try_from(*sum).is_ok()) {
                     *count = sum;
                     fit += 1;
                 }
             }
-            if batch.adds_to_lifetime(fit, wanted) {
+            if batch.adds_to_lifetime(fit, targets) {
                 let total = self.totals.entry(cell.counter.clone()).or_default();
                 if *total == 0 {
-                    remarks.push(Remark::Began { cell: index });
+                    remarks.push(Remark::NewLifetime { cell: index });
                 }
                 *total = total.saturating_add(cell.count);
             }
-            if fit < wanted {
-                remarks.push(refused(Part::Cell(index), DropReason::OutOfRange));
+            if fit < targets {
+                remarks.push(rejected(Part::Cell(index), DropReason::OutOfRange));
             }
         }
     }
 
-    fn add_visitors(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
+    fn add_visitors(&mut self, batch: &Batch, max_start: Timestamp, remarks: &mut Vec<Remark>) {
         for (index, cell) in batch.sketches.iter().enumerate() {
-            if cell.start > ahead {
-                remarks.push(refused(Part::Visitors(index), DropReason::Ahead));
+            if cell.start > max_start {
+                remarks.push(rejected(Part::Visitors(index), DropReason::Ahead));
                 continue;
             }
             for (bucket, retention) in batch.visitor_buckets(cell) {
@@ -306,17 +316,17 @@ impl Kept {
         }
     }
 
-    fn add_bins(&mut self, batch: &Batch, ahead: Timestamp, remarks: &mut Vec<Remark>) {
+    fn add_bins(&mut self, batch: &Batch, max_start: Timestamp, remarks: &mut Vec<Remark>) {
         for (index, cell) in batch.bins.iter().enumerate() {
-            if cell.start > ahead {
-                remarks.push(refused(Part::Bins(index), DropReason::Ahead));
+            if cell.start > max_start {
+                remarks.push(rejected(Part::Bins(index), DropReason::Ahead));
                 continue;
             }
             let mut fits = true;
             for (bucket, retention) in batch.bin_buckets(cell) {
-                let place = (cell.counter.clone(), bucket.precision, bucket.start);
+                let key = (cell.counter.clone(), bucket.precision, bucket.start);
                 let expiry = retention.expiry(bucket.start);
-                let bins = self.bins.entry(place).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
+                let bins = self.bins.entry(key).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
                 for (bin, more) in &cell.bins {
                     let count = bins.counts.entry(*bin).or_default();
                     match count.checked_add(*more).filter(|sum| i64::try_from(*sum).is_ok()) {
@@ -326,7 +336,7 @@ impl Kept {
                 }
             }
             if !fits {
-                remarks.push(refused(Part::Bins(index), DropReason::OutOfRange));
+                remarks.push(rejected(Part::Bins(index), DropReason::OutOfRange));
             }
         }
     }
@@ -355,16 +365,16 @@ impl Kept {
             precisions.iter().any(|precision| self.counts.contains_key(&(*precision, value.clone())))
         };
         self.totals.retain(|counter, _| counter.label().is_none() || has_samples(counter));
-        self.visitors.retain(|(_, bucket), visitors| !expiry.is_over(bucket.start, visitors.expiry));
-        self.bins.retain(|(_, _, start), bins| !expiry.is_over(*start, bins.expiry));
+        self.visitors.retain(|(_, bucket), visitors| !expiry.is_expired(bucket.start, visitors.expiry));
+        self.bins.retain(|(_, _, start), bins| !expiry.is_expired(*start, bins.expiry));
         let time = self.expiry(Timestamp::now()).trusted();
         self.fences.retain(|_, applied| applied.expiry.is_none_or(|expiry| expiry > time));
         cleaned
     }
 }
 
-const fn refused(part: Part, reason: DropReason) -> Remark {
-    Remark::Refused { part, reason }
+const fn rejected(part: Part, reason: DropReason) -> Remark {
+    Remark::Rejected { part, reason }
 }
 
 #[cfg(test)]
@@ -376,8 +386,8 @@ mod tests {
     use crate::visits::store::fence::{Fence, Incarnation};
 
     #[test]
-    fn a_batch_that_is_not_applied_leaves_no_fence() {
-        let mut kept = Kept::default();
+    fn unapplied_batches_leave_no_fence() {
+        let mut kept = State::default();
         let incarnation = Incarnation::default();
         for kind in [FenceKind::Process { incarnation }, FenceKind::Source { life: None }] {
             let fence = Fence { writer: WriterId::random(), kind, sequence: 6, after: 5 };
@@ -389,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_that_jumped_ahead_deletes_no_history() {
+    async fn a_clock_jump_does_not_delete_history() {
         let visits = MemoryVisits::default();
         let (day, now) = (86_400, Timestamp::now());
         // This is equivalent to the clock jumping ahead by 200 days.
@@ -405,8 +415,11 @@ mod tests {
         let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
         let cells = vec![cell(before.minus(day)), cell(before.minus(day * 130)), cell(now.minus(3600))];
         let batch = Batch { cells, ..Batch::empty(Shard::default(), fence, &Arc::default()) };
-        visits.apply(&batch).await.expect("it is in memory");
-        visits.clean(Shard::default(), now, &Grid::default().counts).await.expect("it is in memory");
+        visits.apply(&batch).await.expect("memory is always available");
+        visits
+            .clean(Shard::default(), now, &Grid::default().counts)
+            .await
+            .expect("memory is always available");
 
         let kept = visits.kept();
         let starts = |precision: &str| {
@@ -414,9 +427,9 @@ mod tests {
             let buckets = kept.counts.iter().filter(|((kept, _), _)| *kept == precision);
             buckets.flat_map(|(_, buckets)| buckets.keys().copied()).collect::<Vec<_>>()
         };
-        assert_eq!(starts("86400").len(), 2, "what expired before the jump is deleted");
+        assert_eq!(starts("86400").len(), 2, "data that expired before the jump is deleted");
         assert_eq!(starts("3600").len(), 2);
-        assert_eq!(starts("1"), [], "what was written after the jump expires by the clock");
+        assert_eq!(starts("1"), [], "data written after the jump expires by the clock");
         drop(kept);
         assert_eq!(visits.hints(), [Hint::CLOCK_JUMPED]);
     }

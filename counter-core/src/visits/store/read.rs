@@ -4,7 +4,7 @@ use std::ops::Range;
 use super::Store;
 use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
 use crate::document::DocumentStore;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
@@ -75,20 +75,20 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         precision: Precision,
         range: Range<Timestamp>,
         kept: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>>;
+    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
 
     /// Returns the lifetimes of the given counters, which are not reduced by cleaning. If an entry can't be
     /// read, the other counters are unaffected.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>>;
 
     /// Returns the union of the visitors of these counters and buckets.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch>;
 
     /// Returns the visitors for each bucket and counter. If an entry can't be read, the other counters are
     /// unaffected.
@@ -104,7 +104,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
         Box::pin(async move {
             let Some(first) = buckets.get(..1) else { return Ok(Vec::new()) };
             let mut sketches = Vec::with_capacity(counters.len());
@@ -127,7 +127,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         counters: &'a [CounterName],
         precision: Precision,
         ranges: &'a [Range<Timestamp>],
-    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         Box::pin(async move {
             let mut counts = Vec::with_capacity(counters.len());
             for counter in counters {
@@ -154,7 +154,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Answer<'a, Vec<BinReading>>;
+    ) -> StoreFuture<'a, Vec<BinReading>>;
 
     /// Returns the first `limit` counters with samples, by name, for each of these precisions, starting with
     /// the name `from` (inclusive). The order is unspecified, and some of the following counters may be
@@ -167,7 +167,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> Answer<'a, KnownReading>;
+    ) -> StoreFuture<'a, KnownReading>;
 
     /// Like [`known`](Self::known), but may leave out a counter if all of its samples are in buckets before
     /// `since`. The default implementation doesn't leave out any counters.
@@ -180,7 +180,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         from: &'a str,
         limit: usize,
         since: Timestamp,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         let _ = since;
         self.known(precisions, from, limit)
     }
@@ -191,10 +191,10 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {
         let _ = cursor;
         let unreadable =
-            Unreadable::new(format!("lifetimes of shard {shard}"), "this store does not list them");
+            Unreadable::new(format!("lifetimes of shard {shard}"), "not supported by this store");
         Box::pin(async { Ok(CountedReading { unreadable: vec![unreadable], ..CountedReading::default() }) })
     }
 
@@ -208,15 +208,15 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(async move {
             let mut contained = Vec::with_capacity(counters.len());
             for counter in counters {
                 let mut first = self.known(precisions, counter, 1).await?;
-                let is_there = first.counters.iter().any(|(name, _)| name == counter);
+                let is_present = first.counters.iter().any(|(name, _)| name == counter);
                 contained.push(match first.unreadable.pop() {
-                    Some(unreadable) if !is_there => Err(unreadable),
-                    _ => Ok(is_there),
+                    Some(unreadable) if !is_present => Err(unreadable),
+                    _ => Ok(is_present),
                 });
             }
             Ok(contained)
@@ -234,22 +234,22 @@ for_handles!(Read of Store {
     fn hints() -> Vec<Hint>;
     fn clock_skew() -> Option<i64>;
     fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, kept: u32)
-        -> Answer<'a, Vec<Result<Reading, Unreadable>>>;
-    fn lifetimes(counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>>;
-    fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch>;
+        -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
+    fn lifetimes(counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>>;
+    fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch>;
     fn sketches(counters: &'a [CounterName], buckets: &'a [Bucket])
-        -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>>;
+        -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>>;
     fn visitor_counts(counters: &'a [CounterName], precision: Precision, ranges: &'a [Range<Timestamp>])
-        -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>>;
+        -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>>;
     fn bins(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>)
-        -> Answer<'a, Vec<BinReading>>;
-    fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> Answer<'a, KnownReading>;
+        -> StoreFuture<'a, Vec<BinReading>>;
+    fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> StoreFuture<'a, KnownReading>;
     fn known_since(precisions: &'a [Precision], from: &'a str, limit: usize, since: Timestamp)
-        -> Answer<'a, KnownReading>;
-    fn counted(shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading>;
+        -> StoreFuture<'a, KnownReading>;
+    fn counted(shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading>;
     fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
-        -> Answer<'a, Vec<Result<bool, Unreadable>>>;
+        -> StoreFuture<'a, Vec<Result<bool, Unreadable>>>;
 });
 
 /// Maximum number of sketches in a response with multiple buckets, i.e. up to 8 MB.
-pub(crate) const SKETCHES: usize = 500;
+pub(crate) const MAX_SKETCHES: usize = 500;

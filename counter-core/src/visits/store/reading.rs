@@ -90,7 +90,7 @@ impl From<Vec<(CounterName, Precision)>> for KnownReading {
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the key {:?} cannot be read: {}", self.key, self.reason)
+        write!(f, "cannot read key {:?}: {}", self.key, self.reason)
     }
 }
 

@@ -24,7 +24,7 @@ use super::witness::Witness;
 use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::redis::RedisDocuments;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
@@ -44,7 +44,7 @@ pub(crate) struct RedisVisits {
     adopt: Script,
     forget: Script,
     skew: Skew,
-    told: junk::Told,
+    logged_keys: junk::LoggedKeys,
     /// True if the server rejected the last batch because it is a replica.
     is_replica: AtomicBool,
     documents: RedisDocuments,
@@ -62,7 +62,7 @@ impl RedisVisits {
             adopt: Script::new(include_str!("redis/adopt.lua")),
             forget: Script::new(include_str!("redis/forget.lua")),
             skew: Skew::default(),
-            told: junk::Told::default(),
+            logged_keys: junk::LoggedKeys::default(),
             is_replica: AtomicBool::new(false),
         }
     }
@@ -73,7 +73,7 @@ impl RedisVisits {
 }
 
 impl Write for RedisVisits {
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
             let by_script = apply::apply(self, batch);
             let outcome = self.client.scripted(by_script, without_scripts::apply(self, batch)).await;
@@ -86,14 +86,14 @@ impl Write for RedisVisits {
         })
     }
 
-    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
+    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>> {
         Box::pin(async move { writers::witness(self, shard, writer).await.map(Some) })
     }
 
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
         Box::pin(async move {
             if shard == Shard::default() {
-                self.client.probe_now_and_then().await;
+                self.client.probe_if_due().await;
             }
             let by_script = clean::clean(self, shard, now, kept);
             self.client.scripted(by_script, without_scripts::clean(self, shard, now, kept)).await
@@ -105,20 +105,25 @@ impl Write for RedisVisits {
         shard: Shard,
         cursor: Option<String>,
         kept: &'a Precisions,
-    ) -> Answer<'a, Option<String>> {
+    ) -> StoreFuture<'a, Option<String>> {
         Box::pin(async move {
             if cursor.is_none() {
-                writers::forget_silent(self, shard).await?;
+                writers::forget_idle(self, shard).await?;
             }
             self.client.scripted(clean::adopt(self, shard, cursor, kept), async { Ok(None) }).await
         })
     }
 
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> StoreFuture<'a, ()> {
         Box::pin(forget::forget(self, counter, grid, now))
     }
 
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> StoreFuture<'a, [u8; 16]> {
         Box::pin(salt::salt(self, epoch, candidate, expiry))
     }
 }
@@ -154,15 +159,15 @@ impl Read for RedisVisits {
         precision: Precision,
         range: Range<Timestamp>,
         kept: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(read::samples::samples(self, counters, precision, range, kept))
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::samples::lifetimes(self, counters))
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
         Box::pin(read::visitors::visitors(self, counters, buckets))
     }
 
@@ -170,7 +175,7 @@ impl Read for RedisVisits {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
         Box::pin(read::visitors::sketches(self, counters, buckets))
     }
 
@@ -179,7 +184,7 @@ impl Read for RedisVisits {
         counters: &'a [CounterName],
         precision: Precision,
         ranges: &'a [Range<Timestamp>],
-    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         Box::pin(read::visitors::visitor_counts(self, counters, precision, ranges))
     }
 
@@ -188,7 +193,7 @@ impl Read for RedisVisits {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Answer<'a, Vec<BinReading>> {
+    ) -> StoreFuture<'a, Vec<BinReading>> {
         Box::pin(read::bins::bins(self, counters, precision, range))
     }
 
@@ -197,11 +202,11 @@ impl Read for RedisVisits {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         Box::pin(read::known::known(self, precisions, from, limit))
     }
 
-    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {
         Box::pin(read::known::counted(self, shard, cursor))
     }
 
@@ -209,7 +214,7 @@ impl Read for RedisVisits {
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(read::known::contains(self, counters, precisions))
     }
 }

@@ -11,8 +11,8 @@ pub(crate) fn encode(remarks: &[Remark]) -> String {
     let mut text = String::new();
     for remark in remarks {
         let (kind, index, reason) = match *remark {
-            Remark::Began { cell } => ('b', cell, "began"),
-            Remark::Refused { part, reason } => {
+            Remark::NewLifetime { cell } => ('b', cell, "began"),
+            Remark::Rejected { part, reason } => {
                 let (kind, index) = match part {
                     Part::Cell(index) => ('c', index),
                     Part::Visitors(index) => ('v', index),
@@ -29,7 +29,7 @@ pub(crate) fn encode(remarks: &[Remark]) -> String {
                 (kind, index, reason)
             }
         };
-        write!(text, "{kind}{index}:{reason},").expect("memory takes everything");
+        write!(text, "{kind}{index}:{reason},").expect("writing to a string cannot fail");
     }
     text
 }
@@ -44,7 +44,7 @@ fn remark(text: &str) -> Option<Remark> {
     let (kind, index) = part.split_at_checked(1)?;
     let index = index.parse().ok()?;
     let part = match kind {
-        "b" => return Some(Remark::Began { cell: index }),
+        "b" => return Some(Remark::NewLifetime { cell: index }),
         "c" => Part::Cell(index),
         "v" => Part::Visitors(index),
         "d" => Part::Bins(index),
@@ -58,7 +58,7 @@ fn remark(text: &str) -> Option<Remark> {
         "ahead" => DropReason::Ahead,
         _ => DropReason::Other,
     };
-    Some(Remark::Refused { part, reason })
+    Some(Remark::Rejected { part, reason })
 }
 
 #[cfg(test)]
@@ -66,21 +66,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remarks_are_read_and_nonsense_is_not() {
+    fn remarks_round_trip_and_invalid_text_is_rejected() {
         assert_eq!(decode(""), Some(Vec::new()));
         let remarks = vec![
-            Remark::Refused { part: Part::Cell(12), reason: DropReason::WrongType },
-            Remark::Refused { part: Part::Index, reason: DropReason::Other },
-            Remark::Began { cell: 7 },
-            Remark::Refused { part: Part::Visitors(3), reason: DropReason::OutOfRange },
-            Remark::Refused { part: Part::Bins(5), reason: DropReason::NotANumber },
+            Remark::Rejected { part: Part::Cell(12), reason: DropReason::WrongType },
+            Remark::Rejected { part: Part::Index, reason: DropReason::Other },
+            Remark::NewLifetime { cell: 7 },
+            Remark::Rejected { part: Part::Visitors(3), reason: DropReason::OutOfRange },
+            Remark::Rejected { part: Part::Bins(5), reason: DropReason::NotANumber },
         ];
         let text = "c12:type,i0:other,b7:began,v3:range,d5:number,";
         #[cfg(feature = "sql")]
         assert_eq!(encode(&remarks), text);
         assert_eq!(decode(text), Some(remarks));
-        for nonsense in ["c:type", "x1:type", "c1", "é1:type"] {
-            assert_eq!(decode(nonsense), None, "{nonsense}");
+        for invalid in ["c:type", "x1:type", "c1", "é1:type"] {
+            assert_eq!(decode(invalid), None, "{invalid}");
         }
     }
 }

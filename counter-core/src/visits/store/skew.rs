@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_answer_is_no_skew() {
+    fn a_slow_response_is_not_skew() {
         for (sent, server, received, expected) in
             [(10, 10, 10, 0), (10, 12, 15, 0), (10, 7, 15, 3), (10, 20, 15, -5), (10, 10, 900, 0)]
         {

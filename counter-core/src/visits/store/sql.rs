@@ -25,7 +25,7 @@ use super::write::{Cleaned, Write};
 use crate::document::DocumentStore;
 use crate::document::sql::SqlDocuments;
 use crate::error::{Error, ErrorKind};
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
@@ -37,7 +37,7 @@ use crate::visits::ledger::Hint;
 /// Maximum number of samples that a batch changes. This allows for about 700 counts, to keep the number of
 /// transactions in a flush low. After an outage, every sample could be in a different bucket, and thus need
 /// its own statements.
-const BATCH: usize = 10_000;
+const MAX_BATCH_SAMPLES: usize = 10_000;
 
 /// The visits in a database.
 #[derive(Debug)]
@@ -56,36 +56,46 @@ impl SqlVisits {
 
 impl Write for SqlVisits {
     fn batch_samples(&self) -> usize {
-        BATCH
+        MAX_BATCH_SAMPLES
     }
 
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome> {
+    fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(apply::apply(self, batch))
     }
 
-    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
+    fn witness<'a>(&'a self, _: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>> {
         Box::pin(async move { fence::witness(self, writer).await.map(Some) })
     }
 
-    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned> {
+    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
         Box::pin(clean::clean(self, now, kept))
     }
 
     /// Also removes idle writers and forgotten counters, since this is not done by the server.
-    fn adopt<'a>(&'a self, _: Shard, _: Option<String>, _: &'a Precisions) -> Answer<'a, Option<String>> {
+    fn adopt<'a>(
+        &'a self,
+        _: Shard,
+        _: Option<String>,
+        _: &'a Precisions,
+    ) -> StoreFuture<'a, Option<String>> {
         Box::pin(async move {
-            fence::forget_silent(self).await?;
-            forget::forget_forgotten(self).await?;
-            forget::forget_values(self).await?;
+            fence::forget_idle(self).await?;
+            forget::delete_forgotten_records(self).await?;
+            forget::delete_unused_values(self).await?;
             Ok(None)
         })
     }
 
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()> {
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> StoreFuture<'a, ()> {
         Box::pin(forget::forget(self, counter, grid, now))
     }
 
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]> {
+    fn salt<'a>(
+        &'a self,
+        epoch: Bucket,
+        candidate: [u8; 16],
+        expiry: Timestamp,
+    ) -> StoreFuture<'a, [u8; 16]> {
         Box::pin(salt::salt(self, epoch, candidate, expiry))
     }
 }
@@ -121,15 +131,15 @@ impl Read for SqlVisits {
         precision: Precision,
         range: Range<Timestamp>,
         _: u32,
-    ) -> Answer<'a, Vec<Result<Reading, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(read::samples(self, counters, precision, range))
     }
 
-    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> Answer<'a, Vec<Result<u64, Unreadable>>> {
+    fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::lifetimes(self, counters))
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> Answer<'a, Sketch> {
+    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
         Box::pin(read::visitors(self, counters, buckets))
     }
 
@@ -137,7 +147,7 @@ impl Read for SqlVisits {
         &'a self,
         counters: &'a [CounterName],
         buckets: &'a [Bucket],
-    ) -> Answer<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
         Box::pin(read::sketches(self, counters, buckets))
     }
 
@@ -146,7 +156,7 @@ impl Read for SqlVisits {
         counters: &'a [CounterName],
         precision: Precision,
         ranges: &'a [Range<Timestamp>],
-    ) -> Answer<'a, Vec<Vec<Result<u64, Unreadable>>>> {
+    ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         Box::pin(read::visitor_counts(self, counters, precision, ranges))
     }
 
@@ -155,7 +165,7 @@ impl Read for SqlVisits {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-    ) -> Answer<'a, Vec<BinReading>> {
+    ) -> StoreFuture<'a, Vec<BinReading>> {
         Box::pin(bins::read(self, counters, precision, range))
     }
 
@@ -164,7 +174,7 @@ impl Read for SqlVisits {
         precisions: &'a [Precision],
         from: &'a str,
         limit: usize,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         Box::pin(read::known(self, precisions, from, limit, Timestamp::MIN))
     }
 
@@ -174,11 +184,11 @@ impl Read for SqlVisits {
         from: &'a str,
         limit: usize,
         since: Timestamp,
-    ) -> Answer<'a, KnownReading> {
+    ) -> StoreFuture<'a, KnownReading> {
         Box::pin(read::known(self, precisions, from, limit, since))
     }
 
-    fn counted<'a>(&'a self, _: Shard, cursor: Option<String>) -> Answer<'a, CountedReading> {
+    fn counted<'a>(&'a self, _: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {
         Box::pin(read::counted(self, cursor))
     }
 
@@ -186,7 +196,7 @@ impl Read for SqlVisits {
         &'a self,
         counters: &'a [CounterName],
         precisions: &'a [Precision],
-    ) -> Answer<'a, Vec<Result<bool, Unreadable>>> {
+    ) -> StoreFuture<'a, Vec<Result<bool, Unreadable>>> {
         Box::pin(read::contains(self, counters, precisions))
     }
 }
@@ -201,12 +211,12 @@ fn width(precision: Precision) -> i64 {
 fn precision(width: i64) -> Option<Precision> {
     let [seconds, offset] = [0, 32].map(|bits| u32::try_from(width.cast_unsigned() >> bits & 0xffff_ffff));
     let (seconds, offset) = (seconds.ok()?, offset.ok()?);
-    let begun = Precision::try_from(seconds).ok()?.beginning_at(Timestamp::from_unix(offset.into()));
-    (begun.offset() == offset).then_some(begun)
+    let shifted = Precision::try_from(seconds).ok()?.starting_at(Timestamp::from_unix(offset.into()));
+    (shifted.offset() == offset).then_some(shifted)
 }
 
 fn unix(at: Timestamp) -> i64 {
-    i64::try_from(at.as_unix()).expect("the year 9999 is not beyond an i64")
+    i64::try_from(at.as_unix()).expect("timestamps fit into an i64")
 }
 
 fn at(unix: i64) -> Timestamp {
@@ -225,9 +235,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_precision_is_found_again_in_its_number(seconds in 1..=u32::MAX, at in any::<u32>()) {
-            let begun = Precision::try_from(seconds).expect("not 0").beginning_at(Timestamp::from_unix(at.into()));
-            prop_assert_eq!(precision(width(begun)), Some(begun));
+        fn precisions_round_trip_through_numbers(seconds in 1..=u32::MAX, at in any::<u32>()) {
+            let shifted = Precision::try_from(seconds).expect("not 0").starting_at(Timestamp::from_unix(at.into()));
+            prop_assert_eq!(precision(width(shifted)), Some(shifted));
             let plain = Precision::try_from(seconds).expect("not 0");
             prop_assert_eq!(width(plain), i64::from(seconds));
         }

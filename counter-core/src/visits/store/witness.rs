@@ -19,13 +19,13 @@ pub struct Witness {
 impl Witness {
     /// Returns whether both witnesses show the same data, and the same state of the writer.
     #[must_use]
-    pub fn shows_same(&self, other: &Self) -> bool {
+    pub fn has_same_state(&self, other: &Self) -> bool {
         (&self.data, &self.writers, self.listed) == (&other.data, &other.writers, other.listed)
     }
 
     /// Returns whether the data of the writer has been lost as well, given the witness from when its fence
     /// was created. If in doubt, we assume that the data still exists.
-    pub(crate) fn shows_loss_since(&self, before: &Self) -> bool {
+    pub(crate) fn proves_loss_since(&self, before: &Self) -> bool {
         // All data has been lost, e.g. by a restart with no file, by FLUSHALL, or by a failover to an empty
         // replica.
         let other_data = before.data.is_some() && self.data != before.data && !self.evicts;
@@ -45,19 +45,22 @@ mod tests {
     }
 
     #[test]
-    fn data_are_taken_for_lost_only_where_a_mark_proves_it() {
+    fn data_loss_is_only_assumed_if_a_mark_proves_it() {
         let before = witness("d", "w", true);
         for (now, lost, what) in [
             (witness("", "", false), true, "FLUSHALL"),
-            (witness("other", "other", false), true, "FLUSHALL, and another writer came first"),
+            (witness("other", "other", false), true, "FLUSHALL, then a batch from another writer"),
             (witness("d", "w", false), true, "a failover to before this writer"),
             (witness("d", "w", true), false, "the fence was evicted or deleted"),
             (witness("d", "", false), false, "writers were forgotten"),
             (witness("d", "other", false), false, "the list of writers was evicted"),
-            (Witness { evicts: true, ..witness("", "", false) }, false, "everything idle was evicted"),
+            (Witness { evicts: true, ..witness("", "", false) }, false, "idle keys were evicted"),
         ] {
-            assert_eq!(now.shows_loss_since(&before), lost, "{what}");
+            assert_eq!(now.proves_loss_since(&before), lost, "{what}");
         }
-        assert!(!witness("d", "", false).shows_loss_since(&witness("", "", true)), "marks could not be read");
+        assert!(
+            !witness("d", "", false).proves_loss_since(&witness("", "", true)),
+            "marks could not be read"
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::Store;
 use super::batch::{ApplyOutcome, Batch};
 use super::witness::Witness;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
@@ -17,7 +17,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     /// will not be blocked for more than 5 ms. This should be higher for stores with a fixed cost for each
     /// batch, such as a commit.
     fn batch_samples(&self) -> usize {
-        SAMPLES
+        DEFAULT_BATCH_SAMPLES
     }
 
     /// Applies a batch exactly once, even if this is called multiple times.
@@ -28,7 +28,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may still apply the batch. You must retry with the same batch.
-    fn apply<'a>(&'a self, batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
+    fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome>;
 
     /// Attaches the configured grid of counters built on this store.
     fn attach(&self, grid: &Grid) {
@@ -41,7 +41,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>> {
+    fn witness<'a>(&'a self, shard: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>> {
         let _ = (shard, writer);
         Box::pin(async { Ok(None) })
     }
@@ -55,7 +55,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the store can't do this now.
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
+    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned>;
 
     /// Adds some of the counters written by other programs to the schedule of [`clean`](Self::clean), by
     /// scanning the known counters of a shard from `cursor`. Returns the cursor to continue from, or `None`
@@ -68,7 +68,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
         shard: Shard,
         cursor: Option<String>,
         kept: &'a Precisions,
-    ) -> Answer<'a, Option<String>>;
+    ) -> StoreFuture<'a, Option<String>>;
 
     /// Removes all data of a counter that is retained by the grid at `now`, including the lifetime.
     ///
@@ -77,7 +77,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may have removed some of the data.
-    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
+    fn forget<'a>(&'a self, counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> StoreFuture<'a, ()>;
 
     /// Returns the salt of an epoch. The first caller will get its `candidate`, and all other callers will
     /// get the same salt until `expiry`, when it is deleted.
@@ -87,25 +87,26 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may still have stored the candidate. It can be retried with the same candidate.
-    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
+    fn salt<'a>(&'a self, epoch: Bucket, candidate: [u8; 16], expiry: Timestamp)
+    -> StoreFuture<'a, [u8; 16]>;
 }
 
 for_handles!(Write of Store {
     fn batch_samples() -> usize;
     fn attach(grid: &Grid) -> ();
-    fn apply(batch: &'a Batch) -> Answer<'a, ApplyOutcome>;
-    fn witness(shard: Shard, writer: WriterId) -> Answer<'a, Option<Witness>>;
-    fn clean(shard: Shard, now: Timestamp, kept: &'a Precisions) -> Answer<'a, Cleaned>;
-    fn adopt(shard: Shard, cursor: Option<String>, kept: &'a Precisions) -> Answer<'a, Option<String>>;
-    fn forget(counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> Answer<'a, ()>;
-    fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> Answer<'a, [u8; 16]>;
+    fn apply(batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome>;
+    fn witness(shard: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>>;
+    fn clean(shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned>;
+    fn adopt(shard: Shard, cursor: Option<String>, kept: &'a Precisions) -> StoreFuture<'a, Option<String>>;
+    fn forget(counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> StoreFuture<'a, ()>;
+    fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> StoreFuture<'a, [u8; 16]>;
 });
 
 /// Default number of samples that a batch may change.
-pub(crate) const SAMPLES: usize = 1000;
+pub(crate) const DEFAULT_BATCH_SAMPLES: usize = 1000;
 
 /// How long a writer can be idle before a store with no [`Witness`] may remove its fence.
-pub(crate) const REMEMBERED: Duration = Duration::from_secs(7 * 86_400);
+pub(crate) const IDLE_WRITER_TTL: Duration = Duration::from_secs(7 * 86_400);
 
 /// The outcome of a cleaning step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use super::Tally;
-use super::bins::Together;
-use super::registry::{Counter, Hit, Measured, OTHER, PAGE, PageView};
+use super::bins::BinKey;
+use super::registry::{Counter, Hit, Measured, OTHER, PAGE_FLAG, PageView};
 use super::stripe::{Buckets, Stripe};
 use crate::sketch::Register;
 use crate::time::Timestamp;
@@ -21,34 +21,34 @@ impl Tally {
     /// [`fold`](Self::fold).
     #[inline]
     pub(crate) fn add(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
-        match self.stripes.own() {
+        match self.stripes.local() {
             Some(stripe) => self.add_to(stripe, hits, at, agent),
-            None => self.add_first(hits, at, agent),
+            None => self.add_in_new_stripe(hits, at, agent),
         }
     }
 
     /// Adds a page view at an instant. Returns `true` if the caller should [`fold`](Self::fold).
     #[inline(always)]
     pub(crate) fn view(&self, view: PageView<'_>, at: Timestamp) -> bool {
-        match self.stripes.own() {
+        match self.stripes.local() {
             Some(stripe) => self.view_to(stripe, view, at),
-            None => self.view_first(view, at),
+            None => self.view_in_new_stripe(view, at),
         }
     }
 
     #[cold]
-    fn view_first(&self, view: PageView<'_>, at: Timestamp) -> bool {
+    fn view_in_new_stripe(&self, view: PageView<'_>, at: Timestamp) -> bool {
         self.stripes.with(|stripe| self.view_to(stripe, view, at))
     }
 
     #[inline(always)]
     fn view_to(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
         let PageView { hit, page, others, bins, agent, .. } = view;
-        let is_of_page_alone = page.is_some() && others.is_empty() && bins.is_empty();
-        if is_of_page_alone && self.add_view(stripe, hit, page, at, agent) {
+        let is_simple = page.is_some() && others.is_empty() && bins.is_empty();
+        if is_simple && self.add_view(stripe, hit, page, at, agent) {
             return false;
         }
-        self.view_with_more(stripe, view, at)
+        self.view_slow(stripe, view, at)
     }
 
     /// The fast path for almost all views. Returns `false` if the view does not qualify.
@@ -72,7 +72,7 @@ impl Tally {
             }
             Some(page) if stripe.is_everything(counter.number) && self.is_plain(page) => {
                 stripe.add_page(page.number, weight);
-                page.number | PAGE
+                page.number | PAGE_FLAG
             }
             Some(_) => return false,
         };
@@ -91,9 +91,9 @@ impl Tally {
 
     // The slow path.
     #[inline(never)]
-    fn view_with_more(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
+    fn view_slow(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
         let PageView { hit, page, others, bins, agent, .. } = view;
-        let mut is_full = !stripe.is_at(at) && self.turn(stripe, at).unwrap_or_default();
+        let mut is_full = !stripe.is_at(at) && self.switch_to(stripe, at).unwrap_or_default();
         if !self.add_view(stripe, hit, page, at, agent) {
             is_full |= self.add_separately(stripe, hit, page, at, agent);
         }
@@ -138,12 +138,12 @@ impl Tally {
         {
             stripe.set_everything(number);
         }
-        let own = [hit, page.map_or(hit, |page| hit.on(page))];
-        self.add_to(stripe, &own[..1 + usize::from(page.is_some())], at, Some(agent))
+        let local = [hit, page.map_or(hit, |page| hit.on(page))];
+        self.add_to(stripe, &local[..1 + usize::from(page.is_some())], at, Some(agent))
     }
 
     #[cold]
-    fn add_first(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
+    fn add_in_new_stripe(&self, hits: &[Hit], at: Timestamp, agent: Option<Agent>) -> bool {
         self.stripes.with(|stripe| self.add_to(stripe, hits, at, agent))
     }
 
@@ -154,7 +154,7 @@ impl Tally {
         }
         let mut is_full = false;
         if !stripe.is_at(at) {
-            match self.turn(stripe, at) {
+            match self.switch_to(stripe, at) {
                 Some(full) => is_full = full,
                 None => return self.list(stripe, hits, at),
             }
@@ -189,9 +189,9 @@ impl Tally {
     /// the caller should [`fold`](Self::fold). For a single hit in a different bucket, switching would not
     /// pay off.
     #[cold]
-    fn turn(&self, stripe: &Stripe, at: Timestamp) -> Option<bool> {
+    fn switch_to(&self, stripe: &Stripe, at: Timestamp) -> Option<bool> {
         let (buckets, now) = (self.buckets(at), self.buckets(Timestamp::now()));
-        (buckets.start == now.start).then(|| stripe.turn(buckets, self.registry.counters()))
+        (buckets.start == now.start).then(|| stripe.switch_to(buckets, self.registry.counters()))
     }
 
     /// Adds hits at any instant. Returns `true` if the caller should [`fold`](Self::fold).
@@ -221,7 +221,7 @@ impl Tally {
         if !stripe.visitors.push(number, bucket, register) {
             self.drain_into(&mut self.backlog.lock(), stripe, Timestamp::now());
             stripe.visitors.push(number, bucket, register);
-        } else if stripe.visitors.has_many() {
+        } else if stripe.visitors.should_drain() {
             self.drain(stripe);
         }
     }
@@ -265,14 +265,14 @@ impl Tally {
         let counters = (self.number(counter), page.map(|page| self.number(page)));
         let mut is_full = false;
         for bins in bins.chunks(2) {
-            let of = Together::new(counters, (bins[0], bins.get(1).copied()));
+            let of = BinKey::new(counters, (bins[0], bins.get(1).copied()));
             is_full |= !stripe.bins.add(of, at) && self.add_new_bins(stripe, of, at);
         }
         is_full
     }
 
     #[cold]
-    fn add_new_bins(&self, stripe: &Stripe, of: Together, at: Timestamp) -> bool {
+    fn add_new_bins(&self, stripe: &Stripe, of: BinKey, at: Timestamp) -> bool {
         self.grid.distributions.as_ref().is_some_and(|set| stripe.add_bins(of, at, set))
     }
 

@@ -5,5 +5,5 @@ mod own_bins;
 mod bin_sums;
 
 pub(super) use bin_sums::BinSums;
-pub(super) use bin_table::{BinSlot, BinTable, Together};
-pub(super) use own_bins::OwnBins;
+pub(super) use bin_table::{BinKey, BinSlot, BinTable};
+pub(super) use own_bins::ThreadBins;

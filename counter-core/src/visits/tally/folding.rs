@@ -4,10 +4,10 @@ use std::sync::MutexGuard;
 
 use super::Tally;
 use super::bins::{BinSlot, BinSums};
-use super::label::Labelled;
-use super::registry::{PAGE, Registry};
-use super::stripe::{Closed, Stripe};
-use super::visitors::{CHUNK, OpenBuckets, Visit};
+use super::label::LabelCount;
+use super::registry::{PAGE_FLAG, Registry};
+use super::stripe::{ClosedCell, Stripe};
+use super::visitors::{MAX_CHUNK, OpenBuckets, Visit};
 use crate::family::shard::Shard;
 use crate::time::Timestamp;
 use crate::visits::pending::{Queues, Waiting};
@@ -24,9 +24,9 @@ pub(crate) struct Folding {
     /// Set for counters with visitors in the store, by number.
     pub(super) visited: Vec<bool>,
     /// Swapped with the stripe lists to reuse their allocations.
-    spare: Vec<Closed>,
+    spare: Vec<ClosedCell>,
     spare_bins: Vec<BinSlot>,
-    spare_labels: Vec<Labelled>,
+    spare_labels: Vec<LabelCount>,
     /// All bins since the process started, because exported histograms must never shrink.
     pub(super) bins: BinSums,
 }
@@ -74,7 +74,7 @@ impl Tally {
         for label in self.labels.iter() {
             label.take(&mut labels, is_crowded);
             let waiting = &mut backlog.waiting[label.shard().index()];
-            for Labelled { name, start, count } in labels.drain(..) {
+            for LabelCount { name, start, count } in labels.drain(..) {
                 waiting.each(|pending| _ = pending.add_label(&name, start, count, &self.grid));
             }
         }
@@ -95,10 +95,10 @@ impl Tally {
                 self.collect(backlog);
                 backlog.folding.open.open(bucket, &self.recent.busy);
             }
-            let (mut each, mut count) = ([Visit::default(); 2 * CHUNK], 0);
+            let (mut each, mut count) = ([Visit::default(); 2 * MAX_CHUNK], 0);
             for visit in visits {
-                let everything = self.everything.get().filter(|_| visit.counter() & PAGE > 0);
-                for counter in [Some(&(visit.counter() & !PAGE)), everything].into_iter().flatten() {
+                let everything = self.everything.get().filter(|_| visit.counter() & PAGE_FLAG > 0);
+                for counter in [Some(&(visit.counter() & !PAGE_FLAG)), everything].into_iter().flatten() {
                     each[count] = visit.on(*counter);
                     count += 1;
                 }

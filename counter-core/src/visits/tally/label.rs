@@ -12,7 +12,7 @@ use crate::family::shard::{Shard, Shards};
 use crate::time::{Precision, Precisions, Timestamp};
 
 use places::Places;
-pub(crate) use places::{LABEL_PLACES, Labelled, MISSED, NONE, OTHER_VALUE};
+pub(crate) use places::{LabelCount, MAX_LABEL_PLACES, MISSED, NONE, OTHER_VALUE};
 
 /// A label value that is about to be counted: see [`LabelValues::note`](crate::visits::LabelValues::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +53,15 @@ pub(crate) struct Label {
 const LABELS: usize = 8;
 
 /// Maximum length of a label name, in bytes.
-const NAME: usize = 32;
+const MAX_NAME_BYTES: usize = 32;
 
 /// Minimum width of a label hour, in seconds.
-const HOUR: u32 = 3600;
+const MIN_HOUR: u32 = 3600;
 
 /// Returns the precision to count the error bound of a label in.
 pub(crate) fn hours(counts: &Precisions) -> Precision {
     let precisions = || counts.iter().map(|kept| kept.precision);
-    let hours = precisions().find(|precision| precision.as_seconds() >= HOUR);
+    let hours = precisions().find(|precision| precision.as_seconds() >= MIN_HOUR);
     hours.or(precisions().last()).unwrap_or(counts.base())
 }
 
@@ -72,7 +72,7 @@ impl NotedValue {
     const PLACES: u32 = 1 << Self::PLACE_BITS;
 
     fn new(label: u32, place: usize, generation: u32) -> Self {
-        const { assert!(LABEL_PLACES + 3 <= Self::PLACES as usize && LABELS < 1 << 4) }
+        const { assert!(MAX_LABEL_PLACES + 3 <= Self::PLACES as usize && LABELS < 1 << 4) }
         let place = u32::try_from(place).unwrap_or_default() % Self::PLACES;
         let place = (label << Self::PLACE_BITS) | place;
         let number = (place << Self::GENERATION_BITS) | (generation % Self::GENERATIONS);
@@ -103,7 +103,7 @@ impl Labels {
     pub(crate) fn index(&self, name: &str) -> Result<usize, LabelError> {
         let is_allowed =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-        if name.is_empty() || name.len() > NAME || !name.bytes().all(is_allowed) {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_allowed) {
             return Err(LabelError::Name(name.to_owned()));
         }
         let new = |number| {
@@ -170,7 +170,7 @@ impl Label {
     }
 
     /// Swaps all counts with an empty list.
-    pub(crate) fn take(&self, counts: &mut Vec<Labelled>, is_crowded: bool) {
+    pub(crate) fn take(&self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
         self.places().take(counts, is_crowded);
     }
 
@@ -195,9 +195,14 @@ impl fmt::Display for LabelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => {
-                write!(f, "{name:?} is no name of a label: 1 to {NAME} of the characters a-z, 0-9, - and _")
+                write!(
+                    f,
+                    "{name:?} is not a valid label name: use 1 to {MAX_NAME_BYTES} of the characters a-z, 0-9, - and _"
+                )
             }
-            Self::TooMany(name) => write!(f, "there are {LABELS} labels, and no room for {name:?}"),
+            Self::TooMany(name) => {
+                write!(f, "cannot add the label {name:?}: there are already {LABELS} labels")
+            }
         }
     }
 }

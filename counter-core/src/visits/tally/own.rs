@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A number that only a single thread changes at a time, but any thread can read. A change is just a load and
 /// a store, instead of the locked instruction that concurrent writers would need.
 #[derive(Debug, Default)]
-pub(crate) struct Own(AtomicU64);
+pub(crate) struct SingleWriter(AtomicU64);
 
-impl Own {
+impl SingleWriter {
     pub(crate) const fn new(number: u64) -> Self {
         Self(AtomicU64::new(number))
     }
@@ -29,14 +29,14 @@ impl Own {
 
     /// Stores the number with `Release` ordering, to be read via [`load_acquire`](Self::load_acquire).
     #[inline]
-    pub(crate) fn set_after(&self, number: u64) {
+    pub(crate) fn store_release(&self, number: u64) {
         self.0.store(number, Ordering::Release);
     }
 
     /// Loads the number with `Acquire` ordering, so that we also see everything the writer did before the
     /// store.
     #[inline]
-    pub(crate) fn get_after(&self) -> u64 {
+    pub(crate) fn load_acquire(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -41,7 +41,7 @@ impl Recorder {
     }
 
     /// Returns the secret of these counters: either [`Builder::secret`](crate::Builder::secret), or a secret
-    /// that is [unique to this process](Secret::of_this_process).
+    /// that is [unique to this process](Secret::process_local).
     #[must_use]
     pub const fn secret(&self) -> &Secret {
         &self.secret
@@ -182,7 +182,7 @@ impl Recorder {
     /// Returns whether distributions are enabled via
     /// [`Builder::distributions`](crate::Builder::distributions).
     #[must_use]
-    pub fn keeps_distributions(&self) -> bool {
+    pub fn has_distributions(&self) -> bool {
         self.tally.grid.distributions.is_some()
     }
 
@@ -216,11 +216,11 @@ impl Recorder {
         let ticket = self.tally.ticket(hits);
         let tally = Arc::clone(&self.tally);
         async move {
-            let arrived = tokio::time::timeout(timeout, ticket.wait()).await.is_ok();
-            if !arrived {
+            let is_confirmed = tokio::time::timeout(timeout, ticket.wait()).await.is_ok();
+            if !is_confirmed {
                 tally.unconfirmed();
             }
-            arrived
+            is_confirmed
         }
     }
 
@@ -332,7 +332,7 @@ impl LabelValues {
     }
 
     fn label(&self) -> &Label {
-        self.tally.label(self.index).expect("it is there from when the handle is made")
+        self.tally.label(self.index).expect("the label was added along with the handle")
     }
 }
 

@@ -150,13 +150,13 @@ pub(crate) struct Registry {
     other: Counter,
     shards: Shards,
     /// A power of two, and at least double the maximum number of names to keep probes short.
-    places: Box<[OnceLock<(CounterName, Counter)>]>,
+    slots: Box<[OnceLock<(CounterName, Counter)>]>,
     /// Names by number. This is shared with readers, so we only need to copy the list if a name is added
     /// during a read.
     names: Mutex<Arc<Vec<CounterName>>>,
     /// Set if all numbers are assigned.
     full: OnceLock<()>,
-    most: usize,
+    max_names: usize,
 }
 
 /// The number of [`CounterName::OTHER`], in all registries.
@@ -164,20 +164,20 @@ pub(crate) const OTHER: u32 = 0;
 
 /// Flag for the number of a page counter if the visitor also counts for the total counter. Numbers are always
 /// lower.
-pub(crate) const PAGE: u32 = 1 << (u32::BITS - 1);
+pub(crate) const PAGE_FLAG: u32 = 1 << (u32::BITS - 1);
 
 impl Registry {
     /// Creates a registry for at most `max_names` names, in addition to `(other)`.
-    pub(crate) fn new(most: usize, writer: WriterId, shards: Shards) -> Self {
-        let places = (2 * (most + 1)).next_power_of_two();
+    pub(crate) fn new(max_names: usize, writer: WriterId, shards: Shards) -> Self {
+        let slots = (2 * (max_names + 1)).next_power_of_two();
         let registry = Self {
             hasher: RandomState::default(),
             other: Counter { number: OTHER, shard: shards.of(CounterName::OTHER), tally: writer.part() },
             shards,
-            places: (0..places).map(|_| OnceLock::new()).collect(),
+            slots: (0..slots).map(|_| OnceLock::new()).collect(),
             names: Mutex::default(),
             full: OnceLock::new(),
-            most: most + 1,
+            max_names: max_names + 1,
         };
         registry.insert(CounterName::other());
         registry
@@ -187,11 +187,11 @@ impl Registry {
     /// `None` if the table is full.
     #[inline]
     pub(crate) fn counter(&self, name: &str) -> Option<Counter> {
-        self.probe(name).ok().or_else(|| self.newcomer(name))
+        self.probe(name).ok().or_else(|| self.add_name(name))
     }
 
     #[cold]
-    fn newcomer(&self, name: &str) -> Option<Counter> {
+    fn add_name(&self, name: &str) -> Option<Counter> {
         if self.full.get().is_some() {
             return None;
         }
@@ -200,7 +200,7 @@ impl Registry {
 
     /// Returns the number of names that can still be added.
     pub(crate) fn free(&self) -> usize {
-        self.most - self.names.lock().expect("nothing panics under this lock").len()
+        self.max_names - self.names.lock().expect("nothing panics under this lock").len()
     }
 
     /// Returns the counter `(other)`.
@@ -239,28 +239,28 @@ impl Registry {
 
     fn insert(&self, name: CounterName) -> Option<Counter> {
         let mut names = self.names.lock().expect("nothing panics under this lock");
-        let place = match self.probe(&name) {
+        let slot = match self.probe(&name) {
             Ok(counter) => return Some(counter),
-            Err(place) => place,
+            Err(slot) => slot,
         };
-        let number = u32::try_from(names.len()).ok().filter(|_| names.len() < self.most)?;
+        let number = u32::try_from(names.len()).ok().filter(|_| names.len() < self.max_names)?;
         let counter = Counter { number, shard: self.shards.of(&name), ..self.other };
         Arc::make_mut(&mut names).push(name.clone());
-        if names.len() == self.most {
+        if names.len() == self.max_names {
             self.full.get_or_init(|| ());
         }
-        Some(place.get_or_init(|| (name, counter)).1)
+        Some(slot.get_or_init(|| (name, counter)).1)
     }
 
     /// Returns the counter with this name, or the slot to insert it into.
     fn probe(&self, name: &str) -> Result<Counter, &OnceLock<(CounterName, Counter)>> {
-        let mask = self.places.len() - 1;
+        let mask = self.slots.len() - 1;
         let mut at = usize::try_from(self.hasher.hash_one(name) & mask as u64).expect("masked");
         loop {
-            match self.places[at].get() {
+            match self.slots[at].get() {
                 Some((known, counter)) if &**known == name => return Ok(*counter),
                 Some(_) => at = (at + 1) & mask,
-                None => return Err(&self.places[at]),
+                None => return Err(&self.slots[at]),
             }
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn names_past_the_last_place_have_no_counter_and_texts_that_are_no_names_are_other() {
+    fn new_names_fail_when_full_and_invalid_names_map_to_other() {
         let registry = registry_of(2);
         let number = |name| registry.counter(name).map(|counter| counter.number);
         assert_eq!(["", "a", "d\n"].map(number), [0, 1, 0].map(Some));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_bring_the_same_names_agree_on_the_numbers() {
+    fn concurrent_inserts_of_the_same_name_get_the_same_number() {
         let registry = registry_of(500);
         let number_all = || (0..600).map(|n| registry.counter(&format!("n{n}"))).collect::<Vec<_>>();
         std::thread::scope(|scope| {

@@ -12,11 +12,11 @@ mod requests;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use counts::{Counts, PART, SIDES, Seen};
-use requests::KINDS;
+use counts::{CountSnapshot, Counts, PART_COUNTERS, SIDES};
+use requests::REQUEST_KINDS;
 
-use super::bins::{BinSlot, BinTable, OwnBins, Together};
-use super::own::Own;
+use super::bins::{BinKey, BinSlot, BinTable, ThreadBins};
+use super::own::SingleWriter;
 use super::registry::OTHER;
 use super::visitors::Ring;
 use crate::time::{Precisions, Timestamp};
@@ -27,22 +27,22 @@ use crate::time::{Precisions, Timestamp};
 pub(crate) struct Stripe {
     /// Buckets of the most recent hit. Consecutive hits almost always share these, and computing them takes a
     /// division, which costs as much as the rest of recording a hit.
-    at: Own,
-    start: Own,
-    visitors_start: Own,
+    at: SingleWriter,
+    start: SingleWriter,
+    visitors_start: SingleWriter,
     /// Number of the visitor bucket.
-    visitors_number: Own,
+    visitors_number: SingleWriter,
     /// The side of the slots that the thread adds to.
     side: AtomicUsize,
     /// The total counter; invalid until the first page hit.
-    everything: Own,
+    everything: SingleWriter,
     /// Requests by kind.
-    requests: [Own; KINDS],
+    requests: [SingleWriter; REQUEST_KINDS],
     counts: Counts,
     /// Visitors of hits.
     pub(crate) visitors: Ring,
     /// Bins in the current bucket of distributions.
-    pub(crate) bins: OwnBins,
+    pub(crate) bins: ThreadBins,
     rest: Mutex<Rest>,
 }
 
@@ -65,11 +65,11 @@ struct Rest {
     /// The side that the thread adds to.
     side: usize,
     /// True if all counts of the other side are folded.
-    is_seen: bool,
+    is_folded: bool,
     /// Folded counts, by counter number.
-    seen: Vec<[Seen; SIDES]>,
+    folded: Vec<[CountSnapshot; SIDES]>,
     /// Cells that no longer change.
-    closed: Vec<Closed>,
+    closed: Vec<ClosedCell>,
     /// Hits that were appended to the list, and the part of these hits on `(other)`.
     listed: u64,
     listed_other: u64,
@@ -81,7 +81,7 @@ struct Rest {
 
 /// A cell that no longer changes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedCell {
     pub(crate) counter: u32,
     pub(crate) start: Timestamp,
     pub(crate) count: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Closed {
 
 /// If a stripe has this number of closed cells, the thread will fold them. This should only be reached if the
 /// flusher is not running, or if hits are out of order.
-pub(crate) const CLOSED: usize = 4096;
+pub(crate) const MAX_CLOSED_CELLS: usize = 4096;
 
 /// The hits of a stripe, by weight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,21 +106,21 @@ impl Stripe {
     pub(crate) fn new(counters: usize) -> Self {
         Self {
             // Not a valid instant.
-            at: Own::new(u64::MAX),
-            start: Own::default(),
-            visitors_start: Own::default(),
-            visitors_number: Own::default(),
+            at: SingleWriter::new(u64::MAX),
+            start: SingleWriter::default(),
+            visitors_start: SingleWriter::default(),
+            visitors_number: SingleWriter::default(),
             side: AtomicUsize::new(0),
-            everything: Own::new(u64::MAX),
+            everything: SingleWriter::new(u64::MAX),
             requests: Default::default(),
             counts: Counts::new(counters),
             visitors: Ring::default(),
-            bins: OwnBins::new(),
+            bins: ThreadBins::new(),
             rest: Mutex::new(Rest {
                 starts: [Timestamp::MIN; SIDES],
                 side: 0,
-                is_seen: true,
-                seen: Vec::new(),
+                is_folded: true,
+                folded: Vec::new(),
                 closed: Vec::new(),
                 listed: 0,
                 listed_other: 0,
@@ -154,15 +154,15 @@ impl Stripe {
 
     /// Switches to the buckets of an instant. Returns `true` if the caller should [`take`](Self::take) the
     /// cells. Only counters below `counters` can have hits.
-    pub(crate) fn turn(&self, to: Buckets, counters: u32) -> bool {
+    pub(crate) fn switch_to(&self, to: Buckets, counters: u32) -> bool {
         let mut rest = self.rest();
         if rest.starts[rest.side] != to.start {
             let other = 1 - rest.side;
-            if !rest.is_seen {
-                rest.see(other, &self.counts, counters, self.everything());
+            if !rest.is_folded {
+                rest.fold_side(other, &self.counts, counters, self.everything());
             }
             rest.starts[other] = to.start;
-            (rest.side, rest.is_seen) = (other, false);
+            (rest.side, rest.is_folded) = (other, false);
             self.side.store(other, Ordering::Relaxed);
         }
         self.start.set(to.start.as_unix());
@@ -176,7 +176,7 @@ impl Stripe {
     #[inline]
     pub(crate) fn add(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
-        self.counts.slot(counter).0[side].alone.add(weight);
+        self.counts.slot(counter).0[side].direct.add(weight);
     }
 
     /// Sets the total counter. This must be called only once, before the thread adds the first page hit.
@@ -188,7 +188,7 @@ impl Stripe {
 
     /// Returns the total counter; meaningless before the first page hit.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "it is a counter, or means nothing")]
+    #[allow(clippy::cast_possible_truncation, reason = "either a counter or meaningless")]
     pub(crate) fn everything(&self) -> u32 {
         self.everything.get() as u32
     }
@@ -209,7 +209,7 @@ impl Stripe {
     /// Adds hits in any bucket. Returns `true` if the caller should [`take`](Self::take) the cells.
     pub(crate) fn list(&self, counter: u32, start: Timestamp, count: u64) -> bool {
         let mut rest = self.rest();
-        rest.closed.push(Closed { counter, start, count });
+        rest.closed.push(ClosedCell { counter, start, count });
         rest.listed += count;
         if counter == OTHER {
             rest.listed_other += count;
@@ -218,7 +218,7 @@ impl Stripe {
     }
 
     /// Adds one to the bins at any instant. Returns `true` if the caller should [take](Self::take_bins) them.
-    pub(crate) fn add_bins(&self, of: Together, at: Timestamp, distributions: &Precisions) -> bool {
+    pub(crate) fn add_bins(&self, of: BinKey, at: Timestamp, distributions: &Precisions) -> bool {
         let rest = &mut *self.rest();
         if !self.bins.is_at(at) {
             let [start, now] = [at, Timestamp::now()].map(|at| distributions.base().bucket(at).start);
@@ -226,7 +226,7 @@ impl Stripe {
                 rest.bins.add(BinSlot { of, start, count: 1 });
                 return rest.bins.is_full();
             }
-            self.bins.turn(at, start, &mut rest.bins);
+            self.bins.switch_to(at, start, &mut rest.bins);
         }
         self.bins.add_new(of, &mut rest.bins);
         rest.bins.is_full()
@@ -250,14 +250,14 @@ impl Stripe {
         };
         let mut has_pages = false;
         for (counter, slot) in self.counts.of(counters) {
-            let seen = rest.seen.get(counter as usize).copied().unwrap_or_default();
-            for (count, seen) in slot.0.iter().zip(seen) {
-                let Seen { alone, of_page } = count.get();
-                hits.recorded += alone + 2 * of_page;
-                hits.cells += usize::from(alone > seen.alone || of_page > seen.of_page);
-                has_pages |= of_page > seen.of_page;
+            let folded = rest.folded.get(counter as usize).copied().unwrap_or_default();
+            for (count, folded) in slot.0.iter().zip(folded) {
+                let CountSnapshot { direct, of_page } = count.get();
+                hits.recorded += direct + 2 * of_page;
+                hits.cells += usize::from(direct > folded.direct || of_page > folded.of_page);
+                has_pages |= of_page > folded.of_page;
                 if counter == OTHER {
-                    hits.overflow += alone;
+                    hits.overflow += direct;
                 }
             }
         }
@@ -269,15 +269,15 @@ impl Stripe {
     /// Swaps all cells with an empty list. `counters` returns the number of counters. This is called while we
     /// hold the lock, so that the thread can't switch to a new bucket. Otherwise, it might switch away from
     /// the first hits of a new counter, and these would never be found.
-    pub(crate) fn take(&self, cells: &mut Vec<Closed>, counters: impl FnOnce() -> u32) {
+    pub(crate) fn take(&self, cells: &mut Vec<ClosedCell>, counters: impl FnOnce() -> u32) {
         let rest = &mut *self.rest();
         let counters = counters();
         for side in 0..SIDES {
-            if side == rest.side || !rest.is_seen {
-                rest.see(side, &self.counts, counters, self.everything());
+            if side == rest.side || !rest.is_folded {
+                rest.fold_side(side, &self.counts, counters, self.everything());
             }
         }
-        rest.is_seen = true;
+        rest.is_folded = true;
         std::mem::swap(&mut rest.closed, cells);
         rest.taken += cells.iter().map(|cell| cell.count).sum::<u64>();
     }
@@ -289,29 +289,29 @@ impl Stripe {
 
 impl Rest {
     const fn is_full(&self) -> bool {
-        self.closed.len() >= CLOSED
+        self.closed.len() >= MAX_CLOSED_CELLS
     }
 
     /// Closes the new counts of a side.
-    fn see(&mut self, side: usize, counts: &Counts, counters: u32, everything: u32) {
+    fn fold_side(&mut self, side: usize, counts: &Counts, counters: u32, everything: u32) {
         let start = self.starts[side];
         let mut of_pages = 0;
         for (counter, slot) in counts.of(counters) {
             let index = counter as usize;
-            if index >= self.seen.len() {
-                self.seen.resize(index + PART, Default::default());
+            if index >= self.folded.len() {
+                self.folded.resize(index + PART_COUNTERS, Default::default());
             }
             let count = slot.0[side].get();
-            let seen = std::mem::replace(&mut self.seen[index][side], count);
-            let of_page = count.of_page - seen.of_page;
+            let folded = std::mem::replace(&mut self.folded[index][side], count);
+            let of_page = count.of_page - folded.of_page;
             of_pages += of_page;
-            let new = count.alone - seen.alone + of_page;
+            let new = count.direct - folded.direct + of_page;
             if new > 0 {
-                self.closed.push(Closed { counter, start, count: new });
+                self.closed.push(ClosedCell { counter, start, count: new });
             }
         }
         if of_pages > 0 {
-            self.closed.push(Closed { counter: everything, start, count: of_pages });
+            self.closed.push(ClosedCell { counter: everything, start, count: of_pages });
         }
     }
 }
@@ -334,13 +334,13 @@ mod tests {
     fn take(stripe: &Stripe, sums: &mut BTreeMap<(u32, Timestamp), u64>) {
         let mut cells = Vec::new();
         stripe.take(&mut cells, || ALL);
-        for Closed { counter, start, count } in cells {
+        for ClosedCell { counter, start, count } in cells {
             *sums.entry((counter, start)).or_insert(0) += count;
         }
     }
 
     #[test]
-    fn each_hit_is_taken_once_in_its_own_bucket_while_the_thread_adds_and_turns() {
+    fn hits_are_taken_exactly_once_during_concurrent_adds() {
         let (stripe, mut sums) = (Stripe::new(6000), BTreeMap::new());
         let number = |n: u64| u32::try_from(n % 5500).expect("small");
         let is_page = |n: u64| n % 5 < 2 && number(n) != OTHER;
@@ -354,7 +354,7 @@ mod tests {
                         continue;
                     }
                     if !stripe.is_at(Timestamp::from_unix(second)) {
-                        stripe.turn(buckets(second), ALL);
+                        stripe.switch_to(buckets(second), ALL);
                     }
                     if is_page(n) {
                         stripe.add_page(number(n), 1 + n % 3);
@@ -389,24 +389,24 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_turns_while_nothing_is_taken_says_when_it_is_full() {
+    fn a_stripe_reports_when_it_is_full() {
         let (stripe, mut sums) = (Stripe::new(200), BTreeMap::new());
         for second in 0..1000 {
-            if stripe.turn(buckets(second), ALL) {
+            if stripe.switch_to(buckets(second), ALL) {
                 take(&stripe, &mut sums);
             }
             (0..100).for_each(|counter| stripe.add(counter, 1));
-            assert!(stripe.hits(ALL).cells <= CLOSED + 300);
+            assert!(stripe.hits(ALL).cells <= MAX_CLOSED_CELLS + 300);
         }
         take(&stripe, &mut sums);
         assert_eq!((sums.len(), sums.values().sum::<u64>()), (100_000, 100_000));
     }
 
     #[test]
-    fn a_thread_that_turns_again_and_again_before_anything_is_taken_loses_nothing() {
+    fn repeated_bucket_switches_without_folding_keep_all_hits() {
         let (stripe, mut sums) = (Stripe::new(10), BTreeMap::new());
         for second in [5, 6, 7, 5, 5, 9, 7] {
-            stripe.turn(buckets(second), ALL);
+            stripe.switch_to(buckets(second), ALL);
             stripe.add(3, 1);
         }
         assert_eq!((stripe.hits(ALL).pending, stripe.hits(ALL).cells), (7, 7 - 1));

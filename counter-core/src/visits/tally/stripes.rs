@@ -24,63 +24,63 @@ impl Drop for Alive {
 #[derive(Debug)]
 pub(crate) struct Stripes {
     /// Stripes by thread. A stripe is reused if the thread exits.
-    own: ThreadLocal<Stripe>,
+    local: ThreadLocal<Stripe>,
     number: AtomicUsize,
     /// The stripe for all threads without a stripe, only to be used with the lock.
     shared: OnceLock<Stripe>,
-    turn: Mutex<()>,
+    shared_lock: Mutex<()>,
     counters: usize,
 }
 
 /// Maximum number of threads with a stripe.
-const OWN: usize = 256;
+const MAX_THREAD_STRIPES: usize = 256;
 
 impl Stripes {
     /// Creates stripes for at most `counters` counters.
     pub(crate) const fn new(counters: usize) -> Self {
         Self {
-            own: ThreadLocal::new(),
+            local: ThreadLocal::new(),
             number: AtomicUsize::new(0),
             shared: OnceLock::new(),
-            turn: Mutex::new(()),
+            shared_lock: Mutex::new(()),
             counters,
         }
     }
 
     /// Returns the stripe of this thread if it has one.
     #[inline]
-    pub(crate) fn own(&self) -> Option<&Stripe> {
-        self.own.get()
+    pub(crate) fn local(&self) -> Option<&Stripe> {
+        self.local.get()
     }
 
     /// Calls `add` with a stripe that other threads do not add to during the call.
     pub(crate) fn with<T>(&self, add: impl FnOnce(&Stripe) -> T) -> T {
-        if let Some(stripe) = self.own().or_else(|| self.begin()) {
+        if let Some(stripe) = self.local().or_else(|| self.claim()) {
             return add(stripe);
         }
-        let _turn = self.turn.lock().expect("nothing panics under this lock");
+        let _guard = self.shared_lock.lock().expect("nothing panics under this lock");
         add(self.shared.get_or_init(|| Stripe::new(self.counters)))
     }
 
     /// Returns the stripe of an exited thread or a new stripe, unless the maximum is reached.
     #[cold]
-    fn begin(&self) -> Option<&Stripe> {
+    fn claim(&self) -> Option<&Stripe> {
         let new = || {
-            let is_enough = self.number.fetch_add(1, Ordering::Relaxed) >= OWN;
-            if is_enough {
+            let is_full = self.number.fetch_add(1, Ordering::Relaxed) >= MAX_THREAD_STRIPES;
+            if is_full {
                 self.number.fetch_sub(1, Ordering::Relaxed);
             }
-            (!is_enough).then(|| Stripe::new(self.counters)).ok_or(())
+            (!is_full).then(|| Stripe::new(self.counters)).ok_or(())
         };
         IS_ALIVE.try_with(|_| ()).ok()?;
         // This panics if the thread-locals of the crate have been destroyed and this thread has not used
         // them.
-        catch_unwind(AssertUnwindSafe(|| self.own.get_or_try(new))).ok()?.ok()
+        catch_unwind(AssertUnwindSafe(|| self.local.get_or_try(new))).ok()?.ok()
     }
 
     /// Returns all stripes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stripe> {
-        self.own.iter().chain(self.shared.get())
+        self.local.iter().chain(self.shared.get())
     }
 }
 
@@ -92,48 +92,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_beyond_the_last_stripe_share_one_and_none_is_lost() {
-        let (stripes, all_here) = (Stripes::new(10), Barrier::new(OWN + 40));
+    fn threads_without_a_stripe_share_one_and_lose_no_hits() {
+        let (stripes, barrier) = (Stripes::new(10), Barrier::new(MAX_THREAD_STRIPES + 40));
         std::thread::scope(|scope| {
-            for _ in 0..OWN + 40 {
+            for _ in 0..MAX_THREAD_STRIPES + 40 {
                 scope.spawn(|| {
                     stripes.with(|stripe| stripe.add(1, 1));
-                    all_here.wait();
+                    barrier.wait();
                     (0..100).for_each(|_| stripes.with(|stripe| stripe.add(1, 1)));
                 });
             }
         });
-        assert_eq!(stripes.iter().count(), OWN + 1);
+        assert_eq!(stripes.iter().count(), MAX_THREAD_STRIPES + 1);
         let recorded: u64 = stripes.iter().map(|stripe| stripe.hits(10).recorded).sum();
-        assert_eq!(recorded, 101 * (OWN as u64 + 40));
+        assert_eq!(recorded, 101 * (MAX_THREAD_STRIPES as u64 + 40));
     }
 
     #[test]
-    fn a_thread_that_ends_leaves_its_stripe_to_the_next() {
+    fn stripes_of_exited_threads_are_reused() {
         let stripes = Stripes::new(10);
-        let used: BTreeSet<_> = (0..OWN + 40)
+        let used: BTreeSet<_> = (0..MAX_THREAD_STRIPES + 40)
             .map(|_| {
                 let add = || stripes.with(|stripe| std::ptr::from_ref(stripe).addr());
                 std::thread::scope(|scope| scope.spawn(add).join().expect("no panic"))
             })
             .collect();
         // Threads of concurrent tests might take the thread ids in between.
-        assert!(used.len() < OWN / 2, "{}", used.len());
+        assert!(used.len() < MAX_THREAD_STRIPES / 2, "{}", used.len());
         assert!(stripes.shared.get().is_none());
     }
 
     #[test]
-    fn a_thread_that_counts_while_it_ends_loses_nothing() {
+    fn hits_from_thread_local_destructors_are_counted() {
         /// Counts a hit when the thread drops this.
-        struct Last(&'static Stripes);
+        struct CountOnDrop(&'static Stripes);
 
-        impl Drop for Last {
+        impl Drop for CountOnDrop {
             fn drop(&mut self) {
                 self.0.with(|stripe| stripe.add(1, 1));
             }
         }
 
-        thread_local!(static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) });
+        thread_local!(static ON_EXIT: std::cell::RefCell<Option<CountOnDrop>> = const { std::cell::RefCell::new(None) });
         static STRIPES: Stripes = Stripes::new(10);
         for is_first in [true, false] {
             let thread = std::thread::spawn(move || {
@@ -141,7 +141,7 @@ mod tests {
                 if is_first {
                     count();
                 }
-                LAST.set(Some(Last(&STRIPES)));
+                ON_EXIT.set(Some(CountOnDrop(&STRIPES)));
                 count();
             });
             thread.join().expect("no panic");

@@ -8,7 +8,7 @@ use crate::visitor::VisitorKey;
 use crate::visits::ledger::Agent;
 
 #[test]
-fn a_visitor_of_a_page_is_sent_again_when_the_page_or_everything_was_forgotten() {
+fn a_page_visitor_is_sent_again_after_forgetting_the_page_or_the_total() {
     let names = NameLimits { counters: 10, label_places: 10 };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let shard = Shards::ONE.iter().next().expect("one");
@@ -25,14 +25,14 @@ fn a_visitor_of_a_page_is_sent_again_when_the_page_or_everything_was_forgotten()
     };
     let sent = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!([visit(), visit()], [sent(&["hits", "/"]), sent(&[])]);
-    for forgotten in ["hits", "/"] {
-        tally.forget(&CounterName::new(forgotten).expect("a name"));
-        assert_eq!([visit(), visit()], [sent(&[forgotten]), sent(&[])]);
+    for removed in ["hits", "/"] {
+        tally.forget(&CounterName::new(removed).expect("a name"));
+        assert_eq!([visit(), visit()], [sent(&[removed]), sent(&[])]);
     }
 }
 
 #[test]
-fn views_count_as_their_hits_do_also_in_a_tally_where_others_are_of_everything() {
+fn views_and_separate_hits_give_the_same_counts() {
     let names = NameLimits { counters: 10, label_places: 10 };
     let tally = || Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (one, by_hits, foreign) = (tally(), tally(), tally());
@@ -75,7 +75,7 @@ fn views_count_as_their_hits_do_also_in_a_tally_where_others_are_of_everything()
 }
 
 #[test]
-fn a_visitor_is_sent_once_and_again_when_the_counter_was_forgotten() {
+fn a_visitor_is_sent_once_and_resent_after_forgetting_the_counter() {
     let names = NameLimits { counters: 10, label_places: 10 };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, visitor) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random().visitor(&[b"ann"]));
@@ -97,7 +97,7 @@ fn a_visitor_is_sent_once_and_again_when_the_counter_was_forgotten() {
 }
 
 #[test]
-fn no_visitor_leaves_before_the_hit() {
+fn visitors_are_never_sent_before_their_hits() {
     let names = NameLimits { counters: 100, label_places: 10 };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
@@ -124,7 +124,7 @@ fn no_visitor_leaves_before_the_hit() {
 }
 
 #[test]
-fn visitors_of_a_busy_counter_are_sent_once_and_again_when_it_was_forgotten_or_lost() {
+fn visitors_of_a_busy_counter_are_sent_once_and_resent_after_a_loss() {
     let names = NameLimits { counters: 10, label_places: 10 };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
@@ -179,7 +179,7 @@ fn visitors_of_a_busy_counter_are_sent_once_and_again_when_it_was_forgotten_or_l
 
 #[cfg(feature = "spool")]
 #[test]
-fn no_visitor_is_written_before_the_hit() {
+fn visitors_are_never_spooled_before_their_hits() {
     let names = NameLimits { counters: 10, label_places: 10 };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());

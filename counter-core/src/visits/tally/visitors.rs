@@ -7,4 +7,4 @@ mod registers;
 
 pub(super) use recent::Recent;
 pub(super) use registers::OpenBuckets;
-pub(super) use ring::{CHUNK, Ring, Visit};
+pub(super) use ring::{MAX_CHUNK, Ring, Visit};

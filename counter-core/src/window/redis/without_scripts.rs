@@ -8,7 +8,7 @@
 use fred::bytes::Bytes;
 use fred::types::Value;
 
-use super::{count_key, refused};
+use super::{count_key, rejected};
 use crate::error::{Error, ErrorKind};
 use crate::redis::{Client, Command, Connection, Prefix, Queue, Transaction, unavailable};
 use crate::time::Timestamp;
@@ -35,7 +35,9 @@ pub(super) async fn add(
         let now = transaction.time().await?;
         let open = some.iter().zip(&names).filter(|(addition, _)| addition.key.check(now).is_ok());
         let commands: Vec<_> = open
-            .flat_map(|(addition, name)| counting(name, &addition.amount.to_string(), addition.key.expiry))
+            .flat_map(|(addition, name)| {
+                increment_commands(name, &addition.amount.to_string(), addition.key.expiry)
+            })
             .collect();
         if commands.is_empty() {
             transaction.abandon().await?;
@@ -53,7 +55,7 @@ pub(super) async fn add(
             continue;
         }
         let answers = answers.next().unwrap_or_default();
-        unless_it_expires(&server, name, addition.key.expiry, answers).await;
+        ensure_expiry(&server, name, addition.key.expiry, answers).await;
         counts.push(count(answers));
     }
     Ok(counts)
@@ -80,13 +82,14 @@ pub(super) async fn add_within(
                 transaction.abandon().await?;
                 return Ok(Err(Acquired { is_added: false, count, now }));
             }
-            let commands = counting(counter, &addition.amount.to_string(), addition.key.expiry).into();
+            let commands =
+                increment_commands(counter, &addition.amount.to_string(), addition.key.expiry).into();
             Ok(Ok((transaction.execute_for_integers(commands).await?, now)))
         };
         match client.learn(attempt.await)? {
-            Err(refused) => return Ok(refused),
+            Err(rejected) => return Ok(rejected),
             Ok((Some(answers), now)) => {
-                unless_it_expires(&server, counter, addition.key.expiry, &answers).await;
+                ensure_expiry(&server, counter, addition.key.expiry, &answers).await;
                 return Ok(Acquired { is_added: true, count: self::count(&answers)?, now });
             }
             // The counter was modified by a different client.
@@ -127,9 +130,10 @@ async fn change(
     expiry: Timestamp,
 ) -> Result<Vec<Result<Option<i64>, String>>, Error> {
     let transaction = server.begin_in(Queue::Calls).await?;
-    let answers = transaction.execute_for_integers(counting(counter, amount, expiry).into()).await?;
+    let answers =
+        transaction.execute_for_integers(increment_commands(counter, amount, expiry).into()).await?;
     let answers = answers.ok_or_else(unwatched)?;
-    unless_it_expires(server, counter, expiry, &answers).await;
+    ensure_expiry(server, counter, expiry, &answers).await;
     Ok(answers)
 }
 
@@ -148,19 +152,19 @@ pub(super) async fn add_once(
                 transaction.abandon().await?;
                 return Err(closed);
             }
-            let asked = vec![tokens.into(), token.clone().into()];
-            let known: u64 = transaction.call("SISMEMBER", asked.clone()).await?;
+            let args = vec![tokens.into(), token.clone().into()];
+            let known: u64 = transaction.call("SISMEMBER", args.clone()).await?;
             let count = read(&transaction, counter).await?;
             if known == 1 {
                 transaction.abandon().await?;
                 return Ok(Err(count));
             }
-            let is_made: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
-            let mut commands = Vec::from(counting(counter, "1", key.expiry));
-            commands.push(("SADD", asked));
+            let token_count: u64 = transaction.call("SCARD", vec![tokens.into()]).await?;
+            let mut commands = Vec::from(increment_commands(counter, "1", key.expiry));
+            commands.push(("SADD", args));
             // Only set the expiry when the set is created, like for the count. The retention of other
             // instances may be shorter.
-            if is_made == 0 {
+            if token_count == 0 {
                 commands.push(("EXPIREAT", vec![tokens.into(), key.expiry.to_string().into()]));
             }
             transaction.execute_for_integers(commands).await.map(Ok)
@@ -168,17 +172,18 @@ pub(super) async fn add_once(
         match client.learn(attempt.await)? {
             Err(count) => return Ok((false, count)),
             Ok(Some(answers)) => {
-                unless_it_expires(&server, counter, key.expiry, &answers).await;
+                ensure_expiry(&server, counter, key.expiry, &answers).await;
                 return Ok((true, count(&answers)?));
             }
             Ok(None) => {}
         }
     }
-    Err(Error::new(ErrorKind::Refused).caused_by("other clients changed the counter at every attempt"))
+    Err(Error::new(ErrorKind::Rejected)
+        .caused_by("the counter was modified by other clients on every attempt"))
 }
 
 /// Creates the key if it doesn't exist, increments it, and reads the TTL.
-fn counting(name: &str, amount: &str, expiry: Timestamp) -> [Command; COMMANDS] {
+fn increment_commands(name: &str, amount: &str, expiry: Timestamp) -> [Command; COMMANDS] {
     let expiry = expiry.to_string();
     let args = |args: &[&str]| args.iter().copied().map(Value::from).collect();
     [
@@ -192,17 +197,17 @@ fn counting(name: &str, amount: &str, expiry: Timestamp) -> [Command; COMMANDS] 
 fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
     match answers.get(1) {
         Some(Ok(Some(count))) => {
-            u64::try_from(*count).map_err(|_| refused("the count is negative".to_owned()))
+            u64::try_from(*count).map_err(|_| rejected("the count is negative".to_owned()))
         }
-        Some(Err(words)) => Err(refused(words.clone())),
-        _ => Err(unavailable("no answer to INCRBY")),
+        Some(Err(message)) => Err(rejected(message.clone())),
+        _ => Err(unavailable("the reply to INCRBY is missing")),
     }
 }
 
 /// Sets the expiry of an incremented key that doesn't have an expiry. If the window has already ended on the
 /// server clock, the key created by `SET` expires immediately, and `INCRBY` will then create a persistent
 /// key. Keys that were not incremented belong to other programs and must not be changed.
-async fn unless_it_expires(
+async fn ensure_expiry(
     server: &Connection,
     name: &str,
     expiry: Timestamp,
@@ -221,5 +226,5 @@ async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error
 }
 
 fn unwatched() -> Error {
-    unavailable("a transaction that watches nothing was given up")
+    unavailable("a transaction without watched keys was aborted")
 }

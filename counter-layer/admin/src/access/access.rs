@@ -16,7 +16,7 @@ use super::error::AccessError;
 use super::signed::link::{self, Link};
 use super::signed::secrets::MIN_TOKEN_CHARS;
 use super::signed::session::Claim;
-use super::throttle::{Attempts, Judgement, Shown};
+use super::throttle::{Attempts, Comparison, Credentials};
 use super::way::Way;
 use crate::mount::{Mount, PublicPath, original};
 
@@ -64,19 +64,19 @@ pub struct Access {
 }
 
 /// The result of checking credentials.
-pub(crate) enum Judged<'a> {
+pub(crate) enum LoginResult<'a> {
     /// The ways that accept these credentials; not empty.
     Valid(Vec<&'a Way>),
     Wrong,
     /// Not compared, because the budget is used up. Contains the seconds to wait.
-    NotYet(u64),
+    Throttled(u64),
 }
 
 /// The scheme of the client request, as reported by a proxy.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// A long working day.
-const SESSION: Duration = Duration::from_secs(12 * 3600);
+const DEFAULT_SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
     /// The minimum number of characters in a token.
@@ -102,7 +102,7 @@ impl Access {
     /// use counter_admin::Access;
     ///
     /// let error = Access::bearer("letmein").unwrap_err();
-    /// assert!(error.to_string().starts_with("a token has at least 16 characters"));
+    /// assert!(error.to_string().starts_with("a token must have at least 16 characters"));
     /// ```
     ///
     /// # Errors
@@ -127,8 +127,8 @@ impl Access {
     /// Fails if the name or the password is empty or contains a control character, or if the name contains a
     /// colon.
     pub fn basic(user: &str, password: &str) -> Result<Self, AccessError> {
-        let wrong = |text: &str| text.is_empty() || text.chars().any(char::is_control);
-        if wrong(user) || wrong(password) || user.contains(':') {
+        let is_invalid = |text: &str| text.is_empty() || text.chars().any(char::is_control);
+        if is_invalid(user) || is_invalid(password) || user.contains(':') {
             return Err(AccessError::NameOrPassword);
         }
         Ok(Self::of(Way::basic(user, password)))
@@ -379,7 +379,7 @@ impl Access {
             ways: vec![way],
             attempts: Arc::default(),
             secure_cookie: false,
-            session_lifetime: SESSION,
+            session_lifetime: DEFAULT_SESSION_LIFETIME,
             clients: None,
             forwarded_prefix: false,
         }
@@ -422,21 +422,21 @@ impl Access {
     }
 
     /// Checks the credentials of a request, unless the guess budget is used up.
-    pub(crate) fn judge(&self, parts: &Parts, shown: Shown<'_>) -> Judged<'_> {
+    pub(crate) fn check_login(&self, parts: &Parts, credentials: Credentials<'_>) -> LoginResult<'_> {
         let mut ways = Vec::new();
-        let judgement = self.attempts.judge(self.peer(parts), shown, || {
-            ways.extend(self.ways.iter().filter(|way| way.accepts(shown)));
+        let comparison = self.attempts.check_login(self.peer(parts), credentials, || {
+            ways.extend(self.ways.iter().filter(|way| way.accepts(credentials)));
             !ways.is_empty()
         });
-        match judgement {
-            Judgement::Right => Judged::Valid(ways),
-            Judgement::Wrong => Judged::Wrong,
-            Judgement::NotYet(wait) => Judged::NotYet(wait.as_secs().max(1)),
+        match comparison {
+            Comparison::Valid => LoginResult::Valid(ways),
+            Comparison::Wrong => LoginResult::Wrong,
+            Comparison::Throttled(wait) => LoginResult::Throttled(wait.as_secs().max(1)),
         }
     }
 
     /// Returns the ways that accept this session.
-    pub(crate) async fn ways_of(&self, session: &Claim<'_>) -> Vec<&Way> {
+    pub(crate) async fn accepting_ways(&self, session: &Claim<'_>) -> Vec<&Way> {
         let mut ways = Vec::new();
         for way in &self.ways {
             if let Some(secrets) = way.secrets()
@@ -456,7 +456,7 @@ impl Access {
 
     /// Returns `true` if the request follows a link that is signed and has not expired.
     pub(crate) async fn is_linked(&self, parts: &Parts) -> bool {
-        let link = Link::read(parts, Timestamp::now()).filter(|_| link::reads(parts));
+        let link = Link::read(parts, Timestamp::now()).filter(|_| link::is_read_only(parts));
         let Some(link) = link else { return false };
         for secrets in self.ways.iter().filter_map(Way::secrets) {
             if secrets.opens(&link).await {
@@ -485,8 +485,8 @@ fn random_token() -> Option<String> {
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, way) in self.ways.iter().enumerate() {
-            f.write_str(if place == 0 { "" } else { " or " })?;
+        for (index, way) in self.ways.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { " or " })?;
             way.fmt(f)?;
         }
         Ok(())

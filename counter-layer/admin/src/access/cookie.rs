@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::mount::Mount;
 
-const NAME: &str = "counter_session";
+const COOKIE_NAME: &str = "counter_session";
 
 /// Maximum number of cookies to read. Nested routers can each set a cookie.
 const MAX_COOKIES: usize = 4;
@@ -15,7 +15,7 @@ const MAX_COOKIES: usize = 4;
 pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == NAME).map(|(_, value)| value).take(MAX_COOKIES)
+    pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value).take(MAX_COOKIES)
 }
 
 /// Returns a header that sets the session. It is only sent to this router, and removed when the browser is
@@ -43,6 +43,6 @@ fn write(value: &str, parts: &Parts, secure: bool, age: &str) -> Option<HeaderVa
     }
     let mount = if mount.is_empty() { "/" } else { mount };
     let secure = if secure { "; Secure" } else { "" };
-    let cookie = format!("{NAME}={value}; Path={mount}; HttpOnly; SameSite=Lax{age}{secure}");
+    let cookie = format!("{COOKIE_NAME}={value}; Path={mount}; HttpOnly; SameSite=Lax{age}{secure}");
     HeaderValue::try_from(cookie).ok()
 }

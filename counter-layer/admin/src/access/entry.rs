@@ -14,15 +14,15 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
-use super::access::{Access, Judged};
-use super::headers::secure;
+use super::access::{Access, LoginResult};
+use super::headers::add_security_headers;
 use super::login::{LOGOUT, Revocation};
-use super::refusal::no_link;
+use super::refusal::invalid_link;
 use super::right::{Right, Rights};
 use super::signed::link;
 use super::signed::secrets::{OpenSession, Secrets};
 use super::signed::session::{Claim, LoggedIn};
-use super::throttle::Shown;
+use super::throttle::Credentials;
 use super::way::Way;
 use super::{cookie, origin, page};
 use crate::mount::{Mount, PublicPath};
@@ -40,14 +40,14 @@ struct Guard {
 /// The result of checking the credentials of a request.
 #[derive(Default)]
 struct Entry {
-    is_in: bool,
+    is_admitted: bool,
     /// The changes that this request may make.
     rights: Rights,
     session: Option<OpenSession>,
     /// The secrets of the token that was sent, or of the session.
     secrets: Option<Arc<Secrets>>,
     /// The request has an `Authorization` header with a token, which browsers never add.
-    by_token: bool,
+    has_token_header: bool,
     /// If set, credentials are not compared for this number of seconds.
     wait: Option<u64>,
 }
@@ -82,13 +82,13 @@ impl Access {
         let guard = Arc::new(guard);
         routes.layer(from_fn(move |request: Request, next: Next| {
             let guard = Arc::clone(&guard);
-            async move { secure(guard.answer(request, next).await) }
+            async move { add_security_headers(guard.respond(request, next).await) }
         }))
     }
 }
 
 impl Guard {
-    async fn answer(&self, request: Request, next: Next) -> Response {
+    async fn respond(&self, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
         let mount = self.access.mount(&parts, self.public.as_ref());
         parts.extensions.insert(mount.clone());
@@ -101,7 +101,7 @@ impl Guard {
         match self.admit(&mut parts, &mount).await {
             Ok(session) => {
                 parts.extensions.insert(self.uploads.clone());
-                within(session, next.run(Request::from_parts(parts, body)).await)
+                end_with_session(session, next.run(Request::from_parts(parts, body)).await)
             }
             Err(response) => *response,
         }
@@ -113,8 +113,8 @@ impl Guard {
     }
 
     async fn log_in(&self, parts: &Parts, mount: &Mount, body: Body) -> Response {
-        if origin::is_another(parts) {
-            return Problem::another_origin().into_response();
+        if origin::is_cross_origin(parts) {
+            return Problem::cross_origin().into_response();
         }
         match self.logins.read(body).await {
             Ok(form) => self.access.log_in_by_form(parts, mount, &form).await,
@@ -125,33 +125,33 @@ impl Guard {
     /// Admits a request and returns the session, if any. Otherwise, returns a response.
     async fn admit(&self, parts: &mut Parts, mount: &Mount) -> Result<Option<OpenSession>, Box<Response>> {
         let access = &self.access;
-        if link::takes_one(parts) {
-            return if access.is_linked(parts).await { Ok(None) } else { Err(Box::new(no_link(parts))) };
+        if link::is_link_path(parts) {
+            return if access.is_linked(parts).await { Ok(None) } else { Err(Box::new(invalid_link(parts))) };
         }
         // Check the link before the session: even if the client is logged in, we need to redirect, so that
         // the token is removed from the address.
         let mut entry = Entry::default();
         if let Some(token) = link_token(parts) {
-            let secrets = access.check(parts, Shown::Token(&token), &mut entry);
+            let secrets = access.check(parts, Credentials::Token(&token), &mut entry);
             if let Some(secrets) = secrets
                 && let Some(response) =
-                    access.begin(parts, &secrets, &mount.address(&here(parts, mount))).await
+                    access.start(parts, &secrets, &mount.address(&requested_page(parts, mount))).await
             {
                 return Err(Box::new(response));
             }
         }
         access.check_all(parts, &mut entry).await;
-        if !entry.is_in {
-            return Err(Box::new(access.refuse(parts, mount, entry.wait)));
+        if !entry.is_admitted {
+            return Err(Box::new(access.reject(parts, mount, entry.wait)));
         }
         if !parts.method.is_safe() {
-            if !entry.by_token && origin::is_another(parts) {
-                return Err(Box::new(Problem::another_origin().into_response()));
+            if !entry.has_token_header && origin::is_cross_origin(parts) {
+                return Err(Box::new(Problem::cross_origin().into_response()));
             }
             if let Some(revocation) = Revocation::of(parts) {
                 return Err(Box::new(match &entry.secrets {
                     Some(secrets) => access.revoke(parts, mount, secrets, revocation).await,
-                    None => Problem::no_token().into_response(),
+                    None => Problem::token_required().into_response(),
                 }));
             }
             let right = Right::of(parts);
@@ -185,7 +185,7 @@ impl Access {
         if self.has_secrets() {
             self.check_credentials(parts, entry).await;
         }
-        if !(entry.is_in && (parts.method.is_safe() || entry.rights.has(Right::of(parts)))) {
+        if !(entry.is_admitted && (parts.method.is_safe() || entry.rights.has(Right::of(parts)))) {
             for way in &self.ways {
                 if way.is_open(parts).await {
                     entry.admit(way);
@@ -199,7 +199,7 @@ impl Access {
         let now = Timestamp::now();
         for cookie in cookie::values(&parts.headers) {
             let Some(claim) = Claim::read(cookie, now) else { continue };
-            for way in self.ways_of(&claim).await {
+            for way in self.accepting_ways(&claim).await {
                 entry.admit(way);
                 if let Some(secrets) = way.secrets() {
                     entry.session = Some(OpenSession::new(Arc::clone(secrets), cookie, &claim));
@@ -210,21 +210,21 @@ impl Access {
             self.attempts.recognize(self.peer(parts));
         }
         if let Some(token) = authorization(&parts.headers, "bearer") {
-            entry.by_token = self.check(parts, Shown::Token(token), entry).is_some();
-        } else if let Some(shown) = authorization(&parts.headers, "basic") {
-            self.check(parts, Shown::Basic(shown), entry);
+            entry.has_token_header = self.check(parts, Credentials::Token(token), entry).is_some();
+        } else if let Some(credentials) = authorization(&parts.headers, "basic") {
+            self.check(parts, Credentials::Basic(credentials), entry);
         }
     }
 
     /// Checks credentials. If they contain a token, this returns the secrets of the token.
-    fn check(&self, parts: &Parts, shown: Shown<'_>, entry: &mut Entry) -> Option<Arc<Secrets>> {
-        match self.judge(parts, shown) {
-            Judged::Valid(ways) => {
+    fn check(&self, parts: &Parts, credentials: Credentials<'_>, entry: &mut Entry) -> Option<Arc<Secrets>> {
+        match self.check_login(parts, credentials) {
+            LoginResult::Valid(ways) => {
                 ways.iter().for_each(|way| entry.admit(way));
                 ways.iter().find_map(|way| way.secrets()).cloned()
             }
-            Judged::Wrong => None,
-            Judged::NotYet(wait) => {
+            LoginResult::Wrong => None,
+            LoginResult::Throttled(wait) => {
                 entry.wait = Some(wait);
                 None
             }
@@ -232,32 +232,32 @@ impl Access {
     }
 
     /// Responds to a request without access.
-    fn refuse(&self, parts: &Parts, mount: &Mount, wait: Option<u64>) -> Response {
+    fn reject(&self, parts: &Parts, mount: &Mount, wait: Option<u64>) -> Response {
         let link_token = link_token(parts);
         // Don't count requests without credentials: browsers always start with one, and an open page
         // continues to send requests after the session has ended.
-        let has_shown = parts.headers.contains_key(AUTHORIZATION) || link_token.is_some();
-        if has_shown && self.has_secrets() {
+        let has_credentials = parts.headers.contains_key(AUTHORIZATION) || link_token.is_some();
+        if has_credentials && self.has_secrets() {
             self.attempts.fail();
         }
         let words = match link_token {
-            Some(_) => "The token in the link is not the right one.",
-            None => "The statistics of this site are for those who have its admin token.",
+            Some(_) => "The token in this link is not valid.",
+            None => "You need the admin token to see the statistics of this site.",
         };
-        self.refusal(parts, mount, wait, words, &here(parts, mount))
+        self.rejection(parts, mount, wait, words, &requested_page(parts, mount))
     }
 }
 
 impl Entry {
     fn admit(&mut self, way: &Way) {
-        self.is_in = true;
+        self.is_admitted = true;
         self.rights.add(way.rights);
         self.secrets = self.secrets.take().or_else(|| way.secrets().cloned());
     }
 }
 
 /// Returns the path of a request below the router, including the query but not the token.
-fn here(parts: &Parts, mount: &Mount) -> String {
+fn requested_page(parts: &Parts, mount: &Mount) -> String {
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
     let query = query.filter(|(name, _)| name != "token");
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
@@ -266,7 +266,7 @@ fn here(parts: &Parts, mount: &Mount) -> String {
 }
 
 /// Ends an event stream together with the session.
-fn within(session: Option<OpenSession>, response: Response) -> Response {
+fn end_with_session(session: Option<OpenSession>, response: Response) -> Response {
     let is_endless = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
     match session.filter(|_| is_endless) {
         None => response,
@@ -277,8 +277,8 @@ fn within(session: Option<OpenSession>, response: Response) -> Response {
 
 /// Returns the credentials of a scheme. `scheme` must be in lower case.
 fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
-    let (shown, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    shown.eq_ignore_ascii_case(scheme).then_some(secret.trim())
+    let (name, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    name.eq_ignore_ascii_case(scheme).then_some(secret.trim())
 }
 
 /// Returns the token in the query of a `GET` request.

@@ -23,13 +23,13 @@ impl fmt::Display for AccessError {
             Self::ShortToken { suggestion } => {
                 write!(
                     f,
-                    "a token has at least {MIN_TOKEN_CHARS} characters, because shorter ones can be guessed"
+                    "a token must have at least {MIN_TOKEN_CHARS} characters, because shorter tokens can be guessed"
                 )?;
-                if suggestion.is_empty() { Ok(()) } else { write!(f, "; a random one is {suggestion}") }
+                if suggestion.is_empty() { Ok(()) } else { write!(f, "; you can use {suggestion}") }
             }
-            Self::TokenCharacters => f.write_str("a token has only letters, digits and -._~+/="),
+            Self::TokenCharacters => f.write_str("a token must only contain letters, digits and -._~+/="),
             Self::NameOrPassword => f.write_str(
-                "a name and a password are not empty and have no control characters, and a name has no colon",
+                "name and password must not be empty or contain control characters, and the name must not contain a colon",
             ),
         }
     }

@@ -11,26 +11,26 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 
 /// Only allows scripts, styles and images that the router serves (the icon is embedded in the page), and
 /// prevents framing.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Allows other sites to embed the response.
-pub(crate) async fn for_other_sites(mut response: Response) -> Response {
+pub(crate) async fn allow_cross_origin(mut response: Response) -> Response {
     response.headers_mut().insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
     response
 }
 
 /// Adds security headers, unless the response already has them.
-pub(crate) fn secure(mut response: Response) -> Response {
-    let usual = [
-        (CONTENT_SECURITY_POLICY, POLICY),
+pub(crate) fn add_security_headers(mut response: Response) -> Response {
+    let defaults = [
+        (CONTENT_SECURITY_POLICY, CONTENT_SECURITY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "same-origin"),
         (RESOURCE_POLICY, "same-origin"),
         (CACHE_CONTROL, "no-store"),
     ];
-    for (name, value) in usual {
+    for (name, value) in defaults {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response

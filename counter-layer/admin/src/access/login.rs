@@ -6,12 +6,12 @@ use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 
-use super::access::{Access, Judged};
+use super::access::{Access, LoginResult};
 use super::page::{self, Next};
 use super::refusal::as_page;
 use super::signed::secrets::Secrets;
 use super::signed::session::Claim;
-use super::throttle::Shown;
+use super::throttle::Credentials;
 use super::{cookie, origin};
 use crate::mount::Mount;
 use crate::problem::Problem;
@@ -49,27 +49,27 @@ impl Access {
         };
         let (token, to) = (field(page::TOKEN), field(page::TO));
         let to = page::below(&to).unwrap_or_default();
-        let wait = match self.judge(parts, Shown::Token(token.trim())) {
-            Judged::Valid(ways) => {
+        let wait = match self.check_login(parts, Credentials::Token(token.trim())) {
+            LoginResult::Valid(ways) => {
                 let secrets = ways.iter().find_map(|way| way.secrets());
                 if let Some(secrets) = secrets
-                    && let Some(response) = self.begin(parts, secrets, &mount.address(to)).await
+                    && let Some(response) = self.start(parts, secrets, &mount.address(to)).await
                 {
                     return response;
                 }
                 None
             }
-            Judged::Wrong => None,
-            Judged::NotYet(wait) => Some(wait),
+            LoginResult::Wrong => None,
+            LoginResult::Throttled(wait) => Some(wait),
         };
         self.attempts.fail();
-        self.refusal(parts, mount, wait, "That is not the token.", to)
+        self.rejection(parts, mount, wait, "This token is not valid.", to)
     }
 
     /// Starts a session and redirects to an address. Returns `None` if the operating system does not provide
     /// randomness.
-    pub(crate) async fn begin(&self, parts: &Parts, secrets: &Secrets, to: &str) -> Option<Response> {
-        let session = secrets.begin_session(self.session_lifetime).await?;
+    pub(crate) async fn start(&self, parts: &Parts, secrets: &Secrets, to: &str) -> Option<Response> {
+        let session = secrets.start_session(self.session_lifetime).await?;
         let headers = [
             (LOCATION, HeaderValue::try_from(to).ok()?),
             (SET_COOKIE, cookie::set(&session, parts, self.is_cookie_secure(parts))?),
@@ -80,13 +80,13 @@ impl Access {
 
     /// Ends the sessions of a browser, if any.
     pub(crate) async fn log_out(&self, parts: &Parts, mount: &Mount) -> Response {
-        if origin::is_another(parts) {
-            return Problem::another_origin().into_response();
+        if origin::is_cross_origin(parts) {
+            return Problem::cross_origin().into_response();
         }
         let (now, mut unwritten) = (Timestamp::now(), None);
         for session in cookie::values(&parts.headers) {
             let Some(claim) = Claim::read(session, now) else { continue };
-            for way in self.ways_of(&claim).await {
+            for way in self.accepting_ways(&claim).await {
                 if let Some(secrets) = way.secrets()
                     && let Err(error) = secrets.log_out(&claim).await
                 {
@@ -97,13 +97,19 @@ impl Access {
         let next = Next::LogIn(mount, "");
         let mut response = match unwritten {
             None => {
-                let words = "Your session has ended. The token begins another.";
+                let words = "You are logged out.";
                 Html(page::write("Logged out", words, next)).into_response()
             }
             Some(error) => {
-                let words = "Your session has ended in this browser and at this instance. The store could not be \
-                             written, so other instances accept it until the store can be reached again.";
-                as_page(parts, Problem::not_revoked(&error).into_response(), "Logged out here", words, next)
+                let words = "You are logged out in this browser and on this instance. The store cannot be \
+                             written, so other instances accept your session until the store is available again.";
+                as_page(
+                    parts,
+                    Problem::not_revoked(&error).into_response(),
+                    "Logged out on this instance",
+                    words,
+                    next,
+                )
             }
         };
         self.remove_cookie(parts, &mut response);
@@ -122,19 +128,19 @@ impl Access {
             Revocation::Sessions => (
                 secrets.end_sessions().await,
                 "Signed out everywhere",
-                "All sessions have ended, also those of other browsers. The token begins another.",
+                "All sessions have ended, including other browsers.",
             ),
             Revocation::Links => (
                 secrets.end_links().await,
                 "Share links revoked",
-                "The links that were made until now show nothing any more. New links can be made.",
+                "All existing links are invalid. You can create new links.",
             ),
         };
         if let Err(error) = revoked {
-            let words = "The store could not be written, so nothing was revoked for certain. Try again, or change the \
+            let words = "The store cannot be written, so the revocation may not have been applied. Try again, or change the \
                          token.";
             let problem = Problem::not_revoked(&error).into_response();
-            return as_page(parts, problem, "Nothing was revoked", words, Next::Back(mount));
+            return as_page(parts, problem, "Revocation failed", words, Next::Back(mount));
         }
         let is_out = matches!(revocation, Revocation::Sessions);
         let next = if is_out { Next::LogIn(mount, "") } else { Next::Back(mount) };

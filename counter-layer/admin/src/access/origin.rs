@@ -10,7 +10,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Browsers send `Sec-Fetch-Site`. Old browsers, and browsers without TLS, send `Origin` instead. If both are
 /// missing, the client is not a browser, so another site can't exploit a cookie, password or address. We
 /// compare origins instead of sites, so a different host in the same domain is cross-origin.
-pub(crate) fn is_another(parts: &Parts) -> bool {
+pub(crate) fn is_cross_origin(parts: &Parts) -> bool {
     let text = |name| Some(parts.headers.get(name)?.to_str().unwrap_or_default());
     if let Some(site) = text(FETCH_SITE) {
         return !matches!(site, "same-origin" | "none");
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_origin_is_told_by_what_browsers_say() {
+    fn cross_origin_requests_are_detected_by_browser_headers() {
         for (headers, another) in [
             (&[("host", "a")] as &[_], false),
             (&[("host", "a"), ("sec-fetch-site", "same-origin"), ("origin", "https://b")], false),
@@ -46,9 +46,9 @@ mod tests {
                 request = request.header(*name, *value);
             }
             let (parts, ()) = request.body(()).expect("a request").into_parts();
-            assert_eq!(is_another(&parts), another, "{headers:?}");
+            assert_eq!(is_cross_origin(&parts), another, "{headers:?}");
         }
         let request = Request::post("https://a/logout").header("origin", "https://a");
-        assert!(!is_another(&request.body(()).expect("a request").into_parts().0), "as HTTP/2 has it");
+        assert!(!is_cross_origin(&request.body(()).expect("a request").into_parts().0), "as HTTP/2 has it");
     }
 }

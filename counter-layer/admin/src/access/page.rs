@@ -16,7 +16,7 @@ pub(crate) const TOKEN: &str = "token";
 pub(crate) const TO: &str = "to";
 
 /// Returns `true` if the client accepts HTML, i.e. is a browser.
-pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut kinds = values.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next());
     kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
@@ -25,7 +25,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
 /// What to show at the end of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next<'a> {
-    Nothing,
+    Empty,
     /// A login form, which redirects to this path below the router.
     LogIn(&'a Mount, &'a str),
     /// A link to the dashboard.
@@ -36,9 +36,11 @@ pub(crate) enum Next<'a> {
 pub(crate) fn write(title: &str, words: &str, next: Next<'_>) -> String {
     let (title, words) = (escape(title), escape(words));
     let next = match next {
-        Next::Nothing => String::new(),
+        Next::Empty => String::new(),
         Next::LogIn(mount, to) => form(mount, to),
-        Next::Back(mount) => format!("<p><a href=\"{}\">Back to the numbers</a></p>", escape(&mount.first())),
+        Next::Back(mount) => {
+            format!("<p><a href=\"{}\">Back to the dashboard</a></p>", escape(&mount.first()))
+        }
     };
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -65,12 +67,12 @@ fn form(mount: &Mount, to: &str) -> String {
 pub(crate) fn below(to: &str) -> Option<&str> {
     let is_below = to.is_empty() || to.starts_with(['/', '?']);
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    (is_below && is_plain && !leads_up(to)).then_some(to)
+    (is_below && is_plain && !leaves_folder(to)).then_some(to)
 }
 
 /// Returns `true` if the path leaves the current folder. We also need to handle encoded dots (URL Standard,
 /// "double-dot URL path segment").
-fn leads_up(to: &str) -> bool {
+fn leaves_folder(to: &str) -> bool {
     let path = to.split(['?', '#']).next().unwrap_or_default();
     path.split('/').any(|segment| segment.to_ascii_lowercase().replace("%2e", ".") == "..")
 }
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn browsers_want_pages_and_programs_do_not() {
+    fn only_browsers_accept_html() {
         for (accept, wanted) in [
             ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
             ("text/html", true),
@@ -92,13 +94,13 @@ mod tests {
             ("text/htmlx", false),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().expect("a value"))]);
-            assert_eq!(is_wanted(&headers), wanted, "{accept}");
+            assert_eq!(accepts_html(&headers), wanted, "{accept}");
         }
-        assert!(!is_wanted(&HeaderMap::new()));
+        assert!(!accepts_html(&HeaderMap::new()));
     }
 
     #[test]
-    fn a_form_leads_below_the_router_only() {
+    fn forms_only_redirect_below_the_router() {
         for (to, is_below) in [
             ("", true),
             ("/", true),

@@ -24,7 +24,7 @@ impl Access {
 
     /// Returns a problem, or for a browser a page with the text `words` and a form that redirects to `to`. If
     /// `wait` is set, both will ask to try again later instead.
-    pub(crate) fn refusal(
+    pub(crate) fn rejection(
         &self,
         parts: &Parts,
         mount: &Mount,
@@ -33,16 +33,14 @@ impl Access {
         to: &str,
     ) -> Response {
         let response = self.problem(wait);
-        let waiting = wait.map(|wait| format!("Too many logins have failed. Try again in {wait} s."));
+        let waiting = wait.map(|wait| format!("Too many failed logins. Try again in {wait} s."));
         let (title, words) = match &waiting {
             Some(waiting) => ("Log in", &**waiting),
             None if self.has_sessions() => ("Log in", words),
-            None if self.has_secrets() => {
-                ("Log in", "Load this page again to be asked for a name and a password.")
-            }
-            None => ("No access", "You may not read the statistics of this site."),
+            None if self.has_secrets() => ("Log in", "Reload this page to enter a name and a password."),
+            None => ("No access", "You do not have access to the statistics of this site."),
         };
-        let next = if self.has_sessions() { Next::LogIn(mount, to) } else { Next::Nothing };
+        let next = if self.has_sessions() { Next::LogIn(mount, to) } else { Next::Empty };
         as_page(parts, response, title, words, next)
     }
 
@@ -57,7 +55,7 @@ impl Access {
             return Problem::forbidden().into_response();
         }
         let words: Vec<_> = challenges.iter().map(|(_, words)| *words).collect();
-        let mut response = Problem::unauthorized(&format!("show {}", words.join(", or "))).into_response();
+        let mut response = Problem::unauthorized(&format!("send {}", words.join(", or "))).into_response();
         for (challenge, _) in challenges {
             response.headers_mut().append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
@@ -67,9 +65,9 @@ impl Access {
 
 /// Responds to an invalid link. We ignore other credentials, because otherwise a link could work for the
 /// owner but fail for everyone else.
-pub(crate) fn no_link(parts: &Parts) -> Response {
-    let words = "This link has ended, was revoked, or is incomplete. Ask for another where you have it from.";
-    as_page(parts, Problem::no_link().into_response(), "No such link", words, Next::Nothing)
+pub(crate) fn invalid_link(parts: &Parts) -> Response {
+    let words = "This link has expired, was revoked, or is incomplete. Ask the sender for a new link.";
+    as_page(parts, Problem::invalid_link().into_response(), "Invalid link", words, Next::Empty)
 }
 
 /// Replaces the problem with a page if the client is a browser.
@@ -80,7 +78,7 @@ pub(crate) fn as_page(
     words: &str,
     next: Next<'_>,
 ) -> Response {
-    if !page::is_wanted(&parts.headers) {
+    if !page::accepts_html(&parts.headers) {
         return problem;
     }
     problem.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

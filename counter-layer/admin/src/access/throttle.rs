@@ -21,27 +21,27 @@ use tokio::time::Instant;
 pub(crate) struct Attempts {
     failed: AtomicU64,
     hasher: RandomState,
-    seen: Mutex<Seen>,
+    history: Mutex<History>,
 }
 
 /// Credentials in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Shown<'a> {
+pub(crate) enum Credentials<'a> {
     Token(&'a str),
     Basic(&'a str),
 }
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    Right,
+pub(crate) enum Comparison {
+    Valid,
     Wrong,
     /// Not compared; the client can try again after this time.
-    NotYet(Duration),
+    Throttled(Duration),
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct History {
     /// The budget shared by peers that have never sent valid credentials.
     strangers: Budget,
     peers: HashMap<u64, Peer>,
@@ -79,17 +79,17 @@ struct Recent {
     order: VecDeque<u64>,
 }
 
-const OF_A_PEER: Rate = Rate { burst: 10, period: Duration::from_secs(10) };
+const PEER_RATE: Rate = Rate { burst: 10, period: Duration::from_secs(10) };
 /// At this rate, it takes 10^19 years to try all tokens of minimum length, if they consist of random letters
 /// and digits.
-const OF_STRANGERS: Rate = Rate { burst: 1000, period: Duration::from_millis(20) };
+const STRANGER_RATE: Rate = Rate { burst: 1000, period: Duration::from_millis(20) };
 
 /// Maximum number of cached peers.
-const PEERS: usize = 4096;
+const MAX_PEERS: usize = 4096;
 /// Maximum number of cached credentials, for both valid and wrong credentials.
-const TEXTS: usize = 1024;
+const MAX_CREDENTIALS: usize = 1024;
 /// Minimum interval between log lines.
-const QUIET: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Attempts {
     pub(crate) fn failed(&self) -> u64 {
@@ -101,82 +101,88 @@ impl Attempts {
         let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
         let is_due = {
-            let mut seen = self.seen();
-            let is_due = seen.logged.is_none_or(|at| now.duration_since(at) >= QUIET);
+            let mut history = self.history();
+            let is_due = history.logged.is_none_or(|at| now.duration_since(at) >= LOG_INTERVAL);
             if is_due {
-                seen.logged = Some(now);
+                history.logged = Some(now);
             }
             is_due
         };
         if is_due {
-            tracing::warn!(failed, "a login to the statistics failed");
+            tracing::warn!(failed, "failed login to the statistics");
         }
     }
 
     /// Marks a peer as known because of a valid session.
     pub(crate) fn recognize(&self, peer: Option<u128>) {
         let peer = self.hasher.hash_one(peer);
-        self.seen().peer(peer, Instant::now()).known = true;
+        self.history().peer(peer, Instant::now()).known = true;
     }
 
     /// Checks credentials, unless the budget is used up. Requests without an address share a peer.
-    pub(crate) fn judge(
+    pub(crate) fn check_login(
         &self,
         peer: Option<u128>,
-        shown: Shown<'_>,
-        is_right: impl FnOnce() -> bool,
-    ) -> Judgement {
-        let (peer, text) = (self.hasher.hash_one(peer), self.hasher.hash_one(shown));
-        self.seen().judge(peer, text, is_right, Instant::now())
+        credentials: Credentials<'_>,
+        is_valid: impl FnOnce() -> bool,
+    ) -> Comparison {
+        let (peer, text) = (self.hasher.hash_one(peer), self.hasher.hash_one(credentials));
+        self.history().check_login(peer, text, is_valid, Instant::now())
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
-    fn judge(&mut self, peer: u64, text: u64, is_right: impl FnOnce() -> bool, now: Instant) -> Judgement {
+impl History {
+    fn check_login(
+        &mut self,
+        peer: u64,
+        text: u64,
+        is_valid: impl FnOnce() -> bool,
+        now: Instant,
+    ) -> Comparison {
         if self.wrong.contains(text) {
-            return Judgement::Wrong;
+            return Comparison::Wrong;
         }
         let was_valid = self.valid.contains(text);
-        let (own, strangers) = self.waits(peer, now);
-        if !own.is_zero() {
-            return Judgement::NotYet(own);
+        let (peer_wait, strangers) = self.waits(peer, now);
+        if !peer_wait.is_zero() {
+            return Comparison::Throttled(peer_wait);
         }
         if !strangers.is_zero() && !was_valid {
             // The response reveals that these credentials have never been valid, so this also counts as a
             // guess.
-            self.peer(peer, now).budget.spend(OF_A_PEER, now);
-            return Judgement::NotYet(strangers);
+            self.peer(peer, now).budget.spend(PEER_RATE, now);
+            return Comparison::Throttled(strangers);
         }
-        if is_right() {
+        if is_valid() {
             self.valid.add(text);
             self.peer(peer, now).known = true;
-            return Judgement::Right;
+            return Comparison::Valid;
         }
         self.wrong.add(text);
         let peer = self.peer(peer, now);
-        peer.budget.spend(OF_A_PEER, now);
+        peer.budget.spend(PEER_RATE, now);
         if !peer.known {
-            self.strangers.spend(OF_STRANGERS, now);
+            self.strangers.spend(STRANGER_RATE, now);
         }
-        Judgement::Wrong
+        Comparison::Wrong
     }
 
     /// Returns how long to wait for the peer budget, and for the stranger budget if it applies.
     fn waits(&self, peer: u64, now: Instant) -> (Duration, Duration) {
         let peer = self.peers.get(&peer);
-        let own = peer.map_or(Duration::ZERO, |peer| peer.budget.wait(OF_A_PEER, now));
+        let peer_wait = peer.map_or(Duration::ZERO, |peer| peer.budget.wait(PEER_RATE, now));
         let is_known = peer.is_some_and(|peer| peer.known);
-        (own, if is_known { Duration::ZERO } else { self.strangers.wait(OF_STRANGERS, now) })
+        (peer_wait, if is_known { Duration::ZERO } else { self.strangers.wait(STRANGER_RATE, now) })
     }
 
     /// Returns the entry of a peer. If the table is full, this evicts the least recently used entry,
     /// strangers first.
     fn peer(&mut self, peer: u64, now: Instant) -> &mut Peer {
-        if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
+        if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&peer) {
             let oldest = self.peers.iter().min_by_key(|(_, peer)| (peer.known, peer.last));
             if let Some(oldest) = oldest.map(|(peer, _)| *peer) {
                 self.peers.remove(&oldest);
@@ -213,7 +219,7 @@ impl Recent {
             return;
         }
         self.order.push_back(text);
-        if self.order.len() > TEXTS
+        if self.order.len() > MAX_CREDENTIALS
             && let Some(oldest) = self.order.pop_front()
         {
             self.all.remove(&oldest);
@@ -228,85 +234,91 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Returns how many of these guesses are compared. All guesses are wrong and distinct.
-    fn compared(seen: &mut Seen, guesses: impl Iterator<Item = (u64, Instant)>) -> usize {
+    fn compared(history: &mut History, guesses: impl Iterator<Item = (u64, Instant)>) -> usize {
         let mut compared = 0;
         for (peer, now) in guesses {
-            let text = seen.wrong.order.back().map_or(1000, |last| last + 1);
-            let judged = seen.judge(peer, text, || false, now);
-            compared += usize::from(judged == Judgement::Wrong);
+            let text = history.wrong.order.back().map_or(1000, |last| last + 1);
+            let judged = history.check_login(peer, text, || false, now);
+            compared += usize::from(judged == Comparison::Wrong);
         }
         compared
     }
 
     /// Uses up the budget of strangers with guesses from peers 1,000 and up.
-    fn exhaust_strangers(seen: &mut Seen, now: Instant) {
-        assert_eq!(compared(seen, (1000..5000).map(|peer| (peer, now))), 1000);
+    fn exhaust_strangers(history: &mut History, now: Instant) {
+        assert_eq!(compared(history, (1000..5000).map(|peer| (peer, now))), 1000);
     }
 
     #[test]
-    fn a_peer_guesses_ten_times_and_then_once_in_ten_seconds() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
-        assert_eq!(compared(&mut seen, (0..1000).map(|_| (1, now))), 10);
+    fn a_peer_has_ten_guesses_and_then_one_per_ten_seconds() {
+        let (mut history, now) = (History::default(), Instant::now());
+        assert_eq!(compared(&mut history, (0..1000).map(|_| (1, now))), 10);
         let hour = (0..36_000).map(|n| (1, now + n * SECOND / 10));
-        assert_eq!(compared(&mut seen, hour), 359);
+        assert_eq!(compared(&mut history, hour), 359);
         let rested = now + 7200 * SECOND;
-        assert_eq!(compared(&mut seen, (0..1000).map(|_| (1, rested))), 10);
+        assert_eq!(compared(&mut history, (0..1000).map(|_| (1, rested))), 10);
     }
 
     #[test]
-    fn strangers_together_guess_a_thousand_times_and_then_fifty_times_a_second() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
-        exhaust_strangers(&mut seen, now);
+    fn strangers_share_a_thousand_guesses_and_then_fifty_per_second() {
+        let (mut history, now) = (History::default(), Instant::now());
+        exhaust_strangers(&mut history, now);
         let minute = (0..6000).map(|n| (10_000 + u64::from(n), now + n * SECOND / 100));
-        assert_eq!(compared(&mut seen, minute), 2999);
+        assert_eq!(compared(&mut history, minute), 2999);
     }
 
     #[test]
-    fn known_peers_and_credentials_do_not_depend_on_strangers() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
-        let valid = |seen: &mut Seen, peer, text| seen.judge(peer, text, || true, now);
-        assert_eq!(valid(&mut seen, 1, 1), Judgement::Right);
-        exhaust_strangers(&mut seen, now);
+    fn strangers_do_not_affect_known_peers_and_credentials() {
+        let (mut history, now) = (History::default(), Instant::now());
+        let valid = |history: &mut History, peer, text| history.check_login(peer, text, || true, now);
+        assert_eq!(valid(&mut history, 1, 1), Comparison::Valid);
+        exhaust_strangers(&mut history, now);
         for _ in 0..100 {
-            assert_eq!(valid(&mut seen, 1, 2), Judgement::Right, "a known peer");
-            assert_eq!(valid(&mut seen, 2, 1), Judgement::Right, "known credentials");
+            assert_eq!(valid(&mut history, 1, 2), Comparison::Valid, "a known peer");
+            assert_eq!(valid(&mut history, 2, 1), Comparison::Valid, "known credentials");
         }
-        assert!(matches!(valid(&mut seen, 3, 3), Judgement::NotYet(_)), "neither of them");
-        assert_eq!(compared(&mut seen, (0..100).map(|_| (1, now))), 10);
-        assert_eq!(valid(&mut seen, 1, 1), Judgement::NotYet(10 * SECOND));
+        assert!(matches!(valid(&mut history, 3, 3), Comparison::Throttled(_)), "neither of them");
+        assert_eq!(compared(&mut history, (0..100).map(|_| (1, now))), 10);
+        assert_eq!(valid(&mut history, 1, 1), Comparison::Throttled(10 * SECOND));
     }
 
     #[test]
-    fn a_stranger_that_is_not_compared_spends_its_own_budget() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
-        assert_eq!(seen.judge(1, 1, || true, now), Judgement::Right);
-        exhaust_strangers(&mut seen, now);
+    fn throttled_strangers_still_use_up_the_peer_budget() {
+        let (mut history, now) = (History::default(), Instant::now());
+        assert_eq!(history.check_login(1, 1, || true, now), Comparison::Valid);
+        exhaust_strangers(&mut history, now);
         for text in 0..10 {
-            assert!(matches!(seen.judge(2, 100_000 + text, || false, now), Judgement::NotYet(_)));
+            assert!(matches!(
+                history.check_login(2, 100_000 + text, || false, now),
+                Comparison::Throttled(_)
+            ));
         }
-        assert_eq!(seen.judge(2, 1, || true, now), Judgement::NotYet(10 * SECOND));
+        assert_eq!(history.check_login(2, 1, || true, now), Comparison::Throttled(10 * SECOND));
     }
 
     #[test]
-    fn wrong_credentials_cost_one_guess_however_often_they_are_sent() {
-        let (mut seen, now) = (Seen::default(), Instant::now());
+    fn repeated_wrong_credentials_cost_a_single_guess() {
+        let (mut history, now) = (History::default(), Instant::now());
         for _ in 0..1000 {
-            assert_eq!(seen.judge(1, 2, || false, now), Judgement::Wrong);
+            assert_eq!(history.check_login(1, 2, || false, now), Comparison::Wrong);
         }
-        assert_eq!(compared(&mut seen, (0..100).map(|_| (1, now))), 9);
+        assert_eq!(compared(&mut history, (0..100).map(|_| (1, now))), 9);
     }
 
     #[test]
-    fn memory_is_bounded_and_known_peers_are_forgotten_last() {
-        let (mut seen, mut now) = (Seen::default(), Instant::now());
+    fn memory_is_bounded_and_strangers_are_evicted_first() {
+        let (mut history, mut now) = (History::default(), Instant::now());
         for peer in 0..10 {
-            seen.judge(peer, 1, || true, now);
+            history.check_login(peer, 1, || true, now);
         }
         for n in 0..6000 {
             now += SECOND;
-            assert_eq!(seen.judge(100 + n, 100 + n, || false, now), Judgement::Wrong);
+            assert_eq!(history.check_login(100 + n, 100 + n, || false, now), Comparison::Wrong);
         }
-        assert_eq!((seen.peers.len(), seen.wrong.all.len(), seen.wrong.order.len()), (PEERS, TEXTS, TEXTS));
-        assert!((0..10).all(|peer| seen.peers[&peer].known));
+        assert_eq!(
+            (history.peers.len(), history.wrong.all.len(), history.wrong.order.len()),
+            (MAX_PEERS, MAX_CREDENTIALS, MAX_CREDENTIALS)
+        );
+        assert!((0..10).all(|peer| history.peers[&peer].known));
     }
 }

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 use super::right::Rights;
 use super::signed::secrets::Secrets;
-use super::throttle::Shown;
+use super::throttle::Credentials;
 use counter_layer::internal::Closure;
 
 /// A kind of credentials, with the rights that it grants.
@@ -67,12 +67,12 @@ impl Way {
     }
 
     /// Returns `true` if the credentials are valid.
-    pub(crate) fn accepts(&self, shown: Shown<'_>) -> bool {
-        match (&self.rule, shown) {
-            (Rule::Bearer(secrets), Shown::Token(token)) => secrets.is(token),
+    pub(crate) fn accepts(&self, credentials: Credentials<'_>) -> bool {
+        match (&self.rule, credentials) {
+            (Rule::Bearer(secrets), Credentials::Token(token)) => secrets.is(token),
             // Compares in constant time. Only the length can leak.
-            (Rule::Basic(expected), Shown::Basic(shown)) => {
-                shown.as_bytes().ct_eq(expected.as_bytes()).into()
+            (Rule::Basic(expected), Credentials::Basic(credentials)) => {
+                credentials.as_bytes().ct_eq(expected.as_bytes()).into()
             }
             _ => false,
         }
@@ -82,7 +82,7 @@ impl Way {
     pub(crate) async fn is_open(&self, parts: &Parts) -> bool {
         match &self.rule {
             Rule::Open => true,
-            Rule::FromFn(allowed) => allowed.await_answer(|allowed| allowed(parts)).await.unwrap_or(false),
+            Rule::FromFn(allowed) => allowed.call_async(|allowed| allowed(parts)).await.unwrap_or(false),
             Rule::Bearer(_) | Rule::Basic(_) => false,
         }
     }
@@ -104,11 +104,11 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let byte = |place: usize| u32::from(chunk.get(place).copied().unwrap_or(0));
+        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let sextet = (bits >> (18 - 6 * place)) & 63;
-            text.push(if place <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
+        for index in 0..4 {
+            let sextet = (bits >> (18 - 6 * index)) & 63;
+            text.push(if index <= chunk.len() { char::from(ALPHABET[sextet as usize]) } else { '=' });
         }
     }
     text
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_the_rfc() {
+    fn base64_matches_the_rfc_examples() {
         let table = [
             ("", ""),
             ("f", "Zg=="),

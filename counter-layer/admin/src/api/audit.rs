@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
-use super::parameter::{Asked, Right};
+use super::parameter::{RequestParts, Right};
 use super::route::Route;
 use crate::access::right::AUDIT;
 use crate::problem::Problem;
@@ -58,7 +58,7 @@ pub(crate) struct AuditDifference {
 
 /// An archive, and the auditor. Requests must hold the lock, so audits don't run concurrently.
 #[derive(Clone, Debug)]
-struct Audited {
+struct AuditState {
     stats: Stats,
     archive: Archive,
     auditor: Arc<Mutex<Auditor>>,
@@ -66,37 +66,39 @@ struct Audited {
 
 pub(crate) fn routes(stats: &Stats, archive: &Archive) -> [Route; 2] {
     let auditor = Arc::new(Mutex::new(archive.auditor(stats.grid())));
-    let state = Audited { stats: stats.clone(), archive: archive.clone(), auditor };
-    let last = Route::get(AUDIT, "The last audit of the archive by this process", state.clone(), last)
+    let state = AuditState { stats: stats.clone(), archive: archive.clone(), auditor };
+    let last = Route::get(AUDIT, "The latest archive audit of this process", state.clone(), last)
         .json::<LastAudit>();
-    let summary = "Compares the two stores of the archive now, and repairs one of them where asked";
-    let most = "It reads all closed buckets that both stores should have, and answers when it is done. With `right=far` \
-                what the near store lacks is added to it from the archive, so hits that come meanwhile stay; with \
-                `right=near` the archive gets what the near store has, even if that is less. The answer tells of the \
-                stores as they were before. A client that goes away ends it; what was repaired stays repaired.";
-    let made = Route::post(AUDIT, summary, state, move |asked, _| audit(asked))
+    let summary = "Audits the archive now, and optionally repairs one store";
+    let limit_note = "Reads all closed buckets that both stores should contain, and responds at the end. With `right=far`, \
+                missing hits are added to the near store, so new hits are not lost; with \
+                `right=near`, the archive is overwritten from the near store, even with smaller values. The response describes \
+                the stores before the repair. The audit ends if the client disconnects; earlier repairs are kept.";
+    let run = Route::post(AUDIT, summary, state, move |request, _| audit(request))
         .json::<Audit>()
         .schema::<AuditDifference>()
-        .most(most)
-        .refusal("409", "This process is making an audit that another request asked for")
-        .refusal("503", "One of the stores does not answer: what was repaired stays repaired");
+        .limit_note(limit_note)
+        .error_response("409", "Another audit is running in this process")
+        .error_response("503", "A store does not respond; earlier repairs are kept");
     // `LastAudit` contains an audit, which contains differences.
-    [last.schema::<Audit>().schema::<AuditDifference>(), made]
+    [last.schema::<Audit>().schema::<AuditDifference>(), run]
 }
 
-async fn last(Asked { state: Audited { archive, .. }, .. }: Asked<Audited, ()>) -> Json<LastAudit> {
+async fn last(
+    RequestParts { state: AuditState { archive, .. }, .. }: RequestParts<AuditState, ()>,
+) -> Json<LastAudit> {
     Json(LastAudit { last: archive.last_audit().as_deref().map(Audit::from) })
 }
 
 async fn audit(
-    Asked { state, parameters: (Right(right),), .. }: Asked<Audited, (Right,)>,
+    RequestParts { state, parameters: (Right(right),), .. }: RequestParts<AuditState, (Right,)>,
 ) -> Result<Json<Audit>, Problem> {
-    let Ok(mut auditor) = state.auditor.try_lock() else { return Err(Problem::audit_under_way()) };
+    let Ok(mut auditor) = state.auditor.try_lock() else { return Err(Problem::audit_running()) };
     let audit = auditor.audit(Timestamp::now(), right).await;
-    let audit = audit.map_err(|error| Problem::no_audit(&error, &state.stats))?;
+    let audit = audit.map_err(|error| Problem::audit_failed(&error, &state.stats))?;
     if let Some(right) = right {
         let (right, differing) = (name(right), audit.differing);
-        tracing::info!(right, differing, "the archive was audited and repaired");
+        tracing::info!(right, differing, "audited and repaired the archive");
     }
     Ok(Json(Audit::from(&audit)))
 }

@@ -8,7 +8,8 @@ use counter_core::time::Grid;
 use counter_core::{CounterName, Stats, Timestamp};
 
 use super::parameter::{
-    Asked, Counter, HasGrid, Kept, Label, OptionalPrecision, Range, UsualPrecision, usual,
+    Counter, DefaultPrecision, HasGrid, Label, OptionalPrecision, Range, ReadableRetention, RequestParts,
+    default_precision,
 };
 use super::route::Route;
 use super::{caching, read};
@@ -22,18 +23,18 @@ use counter_layer::internal::Closure;
 #[derive(Clone)]
 pub(crate) struct Pictures {
     stats: Stats,
-    shown: Arc<Closure<ShownFn>>,
+    filter: Arc<Closure<FilterFn>>,
 }
 
-type ShownFn = dyn Fn(&CounterName) -> bool + Send + Sync;
+type FilterFn = dyn Fn(&CounterName) -> bool + Send + Sync;
 
 /// How long caches can reuse an image, in seconds.
-const KEPT: u64 = 60;
+const MAX_AGE: u64 = 60;
 /// Maximum number of points in a line.
-const POINTS: u64 = 1000;
+const MAX_POINTS: u64 = 1000;
 const SVG: &str = "image/svg+xml";
 /// The approximate width of a character, at a font size of 11 pixels.
-const CHARACTER: usize = 7;
+const CHARACTER_WIDTH: usize = 7;
 const WIDTH: u16 = 160;
 const HEIGHT: u16 = 32;
 
@@ -49,76 +50,80 @@ impl HasGrid for Pictures {
 
 impl Pictures {
     /// Creates images for the counters that `filter` accepts.
-    pub(crate) fn new(stats: Stats, shown: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
-        Self { stats, shown: Arc::new(Closure::new("pictures", shown)) }
+    pub(crate) fn new(stats: Stats, filter: impl Fn(&CounterName) -> bool + Send + Sync + 'static) -> Self {
+        Self { stats, filter: Arc::new(Closure::new("pictures", filter)) }
     }
 
     /// Rejects filtered counters. The error is the same as for an unknown counter, so that names don't leak.
     fn check(&self, counter: &CounterName) -> Result<(), Problem> {
-        let is_shown = self.shown.ask(|shown| shown(counter)).unwrap_or(false);
-        if is_shown { Ok(()) } else { Err(Problem::unknown_counter(counter)) }
+        let is_allowed = self.filter.call(|filter| filter(counter)).unwrap_or(false);
+        if is_allowed { Ok(()) } else { Err(Problem::unknown_counter(counter)) }
     }
 }
 
 pub(crate) fn routes(pictures: &Pictures) -> [Route; 2] {
-    let summary = "The lifetime total of a counter, or its total over a range, as a small picture";
+    let summary = "A badge with the lifetime total of a counter, or the total over a range";
     let badge = Route::get("/badge.svg", summary, pictures.clone(), badge)
         .text(SVG, "A badge")
         .cached()
-        .most("At most 10,000 buckets.");
-    let summary = "The samples of a counter as a small line";
+        .limit_note("At most 10,000 buckets.");
+    let summary = "A sparkline of a counter";
     let sparkline = Route::get("/sparkline.svg", summary, pictures.clone(), sparkline)
         .text(SVG, "A line")
         .cached()
-        .most("At most 1,000 buckets.");
+        .limit_note("At most 1,000 buckets.");
     [badge, sparkline]
 }
 
 async fn badge(
-    asked: Asked<Pictures, (Counter, OptionalPrecision, Range, Label)>,
+    request: RequestParts<Pictures, (Counter, OptionalPrecision, Range, Label)>,
 ) -> Result<Response, Problem> {
-    let Asked { state: pictures, headers, .. } = asked;
-    let (Counter(counter), OptionalPrecision(kept), range, Label(label)) = asked.parameters;
+    let RequestParts { state: pictures, headers, .. } = request;
+    let (Counter(counter), OptionalPrecision(retention), range, Label(label)) = request.parameters;
     pictures.check(&counter)?;
     let stats = &pictures.stats;
-    let count = if kept.is_none() && range.is_open() {
+    let count = if retention.is_none() && range.is_open() {
         let lifetimes = stats.lifetimes(std::slice::from_ref(&counter)).await;
         let total = lifetimes.map_err(|error| Problem::of(&error, stats))?.first().copied().unwrap_or(0);
         if total == 0 {
-            read::known(stats, std::slice::from_ref(&counter)).await?;
+            read::require_known(stats, std::slice::from_ref(&counter)).await?;
         }
         total
     } else {
-        let usual = || Kept::of(usual(&stats.grid().counts), &stats.reach().counts);
-        let kept = kept.unwrap_or_else(usual);
-        let range = range.buckets(kept, Stats::MAX_BUCKETS, Timestamp::now())?.range;
-        let series = read::series(stats, &counter, kept.precision, range).await?;
+        let default_precision =
+            || ReadableRetention::of(default_precision(&stats.grid().counts), &stats.reach().counts);
+        let retention = retention.unwrap_or_else(default_precision);
+        let range = range.buckets(retention, Stats::MAX_BUCKETS, Timestamp::now())?.range;
+        let series = read::series(stats, &counter, retention.precision, range).await?;
         series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), stats))?
     };
-    let drawn = draw_badge(label.as_deref().unwrap_or(&counter), &grouped(count));
-    Ok(caching::respond(&headers, Some(KEPT), SVG, drawn))
+    let svg = draw_badge(label.as_deref().unwrap_or(&counter), &grouped(count));
+    Ok(caching::respond(&headers, Some(MAX_AGE), SVG, svg))
 }
 
-async fn sparkline(asked: Asked<Pictures, (Counter, UsualPrecision, Range)>) -> Result<Response, Problem> {
-    let Asked { state: pictures, headers, .. } = asked;
-    let (Counter(counter), UsualPrecision(kept), range) = asked.parameters;
+async fn sparkline(
+    request: RequestParts<Pictures, (Counter, DefaultPrecision, Range)>,
+) -> Result<Response, Problem> {
+    let RequestParts { state: pictures, headers, .. } = request;
+    let (Counter(counter), DefaultPrecision(retention), range) = request.parameters;
     pictures.check(&counter)?;
-    let range = range.buckets(kept, POINTS, Timestamp::now())?.range;
-    let buckets = (range.end.as_unix() - range.start.as_unix()).div_ceil(kept.precision.as_seconds().into());
-    if buckets > POINTS {
-        let allowed = format!("ranges of at most {POINTS} buckets");
-        return Err(Problem::parameter("too many points for a small picture", "from", None, allowed));
+    let range = range.buckets(retention, MAX_POINTS, Timestamp::now())?.range;
+    let buckets =
+        (range.end.as_unix() - range.start.as_unix()).div_ceil(retention.precision.as_seconds().into());
+    if buckets > MAX_POINTS {
+        let allowed = format!("ranges of at most {MAX_POINTS} buckets");
+        return Err(Problem::parameter("too many points for a sparkline", "from", None, allowed));
     }
-    let series = read::series(&pictures.stats, &counter, kept.precision, range.clone()).await?;
+    let series = read::series(&pictures.stats, &counter, retention.precision, range.clone()).await?;
     let mut samples = series.zero_filled().peekable();
     // An unreadable bucket must not shift the points; the line skips it instead.
     let count = |start| samples.next_if(|sample| sample.start == start).map(|sample| sample.count);
-    let counts: Vec<_> = kept.precision.starts(range).map(count).collect();
-    Ok(caching::respond(&headers, Some(KEPT), SVG, draw_sparkline(&counter, &counts)))
+    let counts: Vec<_> = retention.precision.starts(range).map(count).collect();
+    Ok(caching::respond(&headers, Some(MAX_AGE), SVG, draw_sparkline(&counter, &counts)))
 }
 
 fn draw_badge(label: &str, value: &str) -> String {
-    let width = |text: &str| text.chars().count() * CHARACTER + 10;
+    let width = |text: &str| text.chars().count() * CHARACTER_WIDTH + 10;
     let (left, right) = (width(label), width(value));
     let (all, label) = (left + right, escape(label));
     let half = |from: usize, width: usize| from + width / 2;
@@ -136,18 +141,18 @@ fn draw_badge(label: &str, value: &str) -> String {
 }
 
 fn draw_sparkline(counter: &str, counts: &[Option<u64>]) -> String {
-    let most = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
+    let max = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
     let line = Sparkline { width: WIDTH.into(), height: HEIGHT.into(), margin: 1.0 };
     let mut points = String::new();
     for (x, y) in line.points(counts.iter().copied()) {
-        write!(points, "{x:.1},{y:.1} ").expect("a text takes all");
+        write!(points, "{x:.1},{y:.1} ").expect("writing to a string never fails");
     }
     let (counter, total) =
         (escape(counter), counts.iter().flatten().fold(0, |sum: u64, count| sum.saturating_add(*count)));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
          viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{counter}: {total}\">\
-         <title>{counter}: {total}, at most {most}</title>\
+         <title>{counter}: {total}, at most {max}</title>\
          <polyline points=\"{}\" fill=\"none\" stroke=\"#05668d\" stroke-width=\"1.5\"/></svg>",
         points.trim_end(),
     )
@@ -158,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_goes_from_edge_to_edge_and_stays_inside() {
+    fn a_sparkline_spans_the_whole_width_and_stays_inside() {
         for (counts, points) in [
             (&[][..], ""),
             (&[Some(0)], "0.0,31.0"),
@@ -166,8 +171,8 @@ mod tests {
             (&[Some(0), None, Some(10)], "0.0,31.0 160.0,1.0"),
             (&[Some(u64::MAX), Some(0)], "0.0,1.0 160.0,31.0"),
         ] {
-            let drawn = draw_sparkline("a", counts);
-            assert!(drawn.contains(&format!("points=\"{points}\"")), "{drawn}");
+            let svg = draw_sparkline("a", counts);
+            assert!(svg.contains(&format!("points=\"{points}\"")), "{svg}");
         }
     }
 }

@@ -13,36 +13,36 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 /// The maximum `max-age`, in seconds.
-const LONGEST: u64 = 3600;
+const MAX_CACHE_AGE: u64 = 3600;
 
 /// Returns the `max-age` at `now` for a range that ends at `end`, or `None` if a bucket in the range is still
 /// open.
 pub(crate) fn max_age(precision: Precision, end: Timestamp, now: Timestamp) -> Option<u64> {
     let over = precision.bucket(end.minus(1)).end();
-    (over <= now).then(|| ((now.as_unix() - over.as_unix()) / 10).min(LONGEST))
+    (over <= now).then(|| ((now.as_unix() - over.as_unix()) / 10).min(MAX_CACHE_AGE))
 }
 
 /// Responds with JSON, or with a 304 if the client already has this response.
-pub(crate) fn answer(asked: &HeaderMap, max_age: Option<u64>, value: &impl Serialize) -> Response {
-    let body = serde_json::to_string(value).expect("numbers, texts and lists of them have a form in JSON");
-    respond(asked, max_age, "application/json", body)
+pub(crate) fn json_response(request: &HeaderMap, max_age: Option<u64>, value: &impl Serialize) -> Response {
+    let body = serde_json::to_string(value).expect("responses can be serialized");
+    respond(request, max_age, "application/json", body)
 }
 
-pub(crate) fn respond(asked: &HeaderMap, max_age: Option<u64>, kind: &str, body: String) -> Response {
-    let kept = match max_age {
+pub(crate) fn respond(request: &HeaderMap, max_age: Option<u64>, kind: &str, body: String) -> Response {
+    let cache_control = match max_age {
         Some(seconds @ 1..) => format!("private, max-age={seconds}"),
         _ => "private, no-cache".to_owned(),
     };
-    validate(asked, kept, kind, body)
+    validate(request, cache_control, kind, body)
 }
 
 /// Responds with this body and a validator, or with a 304 if the client already has this response.
-pub(crate) fn validate(asked: &HeaderMap, kept: String, kind: &str, body: String) -> Response {
+pub(crate) fn validate(request: &HeaderMap, cache_control: String, kind: &str, body: String) -> Response {
     let mut hasher = DefaultHasher::new();
     body.hash(&mut hasher);
     let tag = format!("\"{:016x}-{:x}\"", hasher.finish(), body.len());
-    let known = has(asked, &tag);
-    let headers = [(ETAG, tag), (CACHE_CONTROL, kept)];
+    let known = matches(request, &tag);
+    let headers = [(ETAG, tag), (CACHE_CONTROL, cache_control)];
     if known {
         (StatusCode::NOT_MODIFIED, headers).into_response()
     } else {
@@ -50,8 +50,8 @@ pub(crate) fn validate(asked: &HeaderMap, kept: String, kind: &str, body: String
     }
 }
 
-fn has(asked: &HeaderMap, tag: &str) -> bool {
-    let values = asked.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+fn matches(request: &HeaderMap, tag: &str) -> bool {
+    let values = request.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
     tags.any(|known| known == "*" || known.trim_start_matches("W/") == tag)
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_over_may_be_kept_for_a_tenth_of_the_time_since() {
+    fn closed_ranges_are_cacheable_for_a_tenth_of_the_time_since() {
         let minute = Precision::try_from(60).expect("not 0");
         let table = [
             // The range can end with the last bucket, or inside of it; an open bucket can't be cached.
@@ -71,7 +71,7 @@ mod tests {
             (601, 660, Some(0)),
             (660, 659, None),
             (u64::MAX, 600, None),
-            (60, 1_000_000, Some(LONGEST)),
+            (60, 1_000_000, Some(MAX_CACHE_AGE)),
         ];
         for (end, now, expected) in table {
             let (end, at) = (Timestamp::from_unix(end), Timestamp::from_unix(now));

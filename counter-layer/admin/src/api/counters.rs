@@ -2,24 +2,27 @@ use axum::Json;
 use counter_core::{Error, Stats};
 use http::StatusCode;
 
-use super::parameter::{After, Asked, Counter, Limit};
+use super::parameter::{After, Counter, Limit, RequestParts};
 use super::response::{Counters, KnownCounter, Unreadable};
-use super::route::{Answer, Route};
+use super::route::{ResponseKind, Route};
 use crate::problem::Problem;
 
 const PATH: &str = "/api/counters";
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    Route::get(PATH, "A page of the known counters, by name", stats.clone(), counters).json::<Counters>()
+    Route::get(PATH, "A page of counters, sorted by name", stats.clone(), counters).json::<Counters>()
 }
 
 pub(crate) fn forget_route(stats: &Stats) -> Route {
     let summary = "Forgets a counter: samples, visitors and lifetime total";
-    Route::delete(PATH, summary, stats.clone(), forget).answer("204", Answer::Nothing)
+    Route::delete(PATH, summary, stats.clone(), forget).response("204", ResponseKind::Empty)
 }
 
 async fn counters(
-    Asked { state: stats, parameters: (After(after), Limit(limit)), .. }: Asked<Stats, (After, Limit<100>)>,
+    RequestParts { state: stats, parameters: (After(after), Limit(limit)), .. }: RequestParts<
+        Stats,
+        (After, Limit<100>),
+    >,
 ) -> Result<Json<Counters>, Problem> {
     let failed = |error: Error| Problem::of(&error, &stats);
     let known = stats.list_counters(after.as_ref(), limit).await.map_err(failed)?;
@@ -44,9 +47,9 @@ async fn counters(
 
 /// Succeeds even if the counter does not exist, so that clients can retry if a response was lost.
 async fn forget(
-    Asked { state: stats, parameters: (Counter(counter),), .. }: Asked<Stats, (Counter,)>,
+    RequestParts { state: stats, parameters: (Counter(counter),), .. }: RequestParts<Stats, (Counter,)>,
 ) -> Result<StatusCode, Problem> {
     stats.forget(&counter).await.map_err(|error| Problem::of(&error, &stats))?;
-    tracing::info!(%counter, "a counter was forgotten");
+    tracing::info!(%counter, "forgot a counter");
     Ok(StatusCode::NO_CONTENT)
 }

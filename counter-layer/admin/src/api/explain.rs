@@ -3,7 +3,7 @@ use std::sync::Arc;
 use axum::Json;
 use serde::Serialize;
 
-use super::parameter::{Asked, Matched, Method, Path};
+use super::parameter::{Matched, Method, Path, RequestParts};
 use super::route::Route;
 use counter_layer::{Decision, Rules};
 
@@ -17,11 +17,12 @@ pub(crate) struct Explained {
 }
 
 pub(crate) fn route(rules: Arc<Rules>) -> Route {
-    Route::get("/", "The decision of the rules about a request, and the reason", rules, explain)
+    Route::get("/", "How the rules classify a request, and why", rules, explain)
 }
 
-async fn explain(asked: Asked<Arc<Rules>, (Method, Path, Matched)>) -> Json<Explained> {
-    let Asked { state: rules, parameters: (Method(method), Path(path), Matched(matched)), .. } = asked;
+async fn explain(request: RequestParts<Arc<Rules>, (Method, Path, Matched)>) -> Json<Explained> {
+    let RequestParts { state: rules, parameters: (Method(method), Path(path), Matched(matched)), .. } =
+        request;
     let explanation = rules.explain(&method, &path, matched.as_deref());
     let counter = explanation.decision.counter().map(str::to_owned);
     let decision = match explanation.decision {

@@ -4,22 +4,22 @@ use std::fmt::Write;
 
 use axum::response::{Html, IntoResponse, Response};
 
-use super::parameter::Asked;
+use super::parameter::RequestParts;
 use super::route::{Catalog, Description, Route};
 
 pub(crate) fn route(catalog: &Catalog) -> Route {
-    Route::get("/api/explore", "A page to try these routes on", catalog.clone(), explore)
+    Route::get("/api/explore", "A page to try these routes", catalog.clone(), explore)
         .text("text/html", "The page")
 }
 
-async fn explore(Asked { state: catalog, .. }: Asked<Catalog, ()>) -> Response {
+async fn explore(RequestParts { state: catalog, .. }: RequestParts<Catalog, ()>) -> Response {
     let mut page = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
                     <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"icon\" href=\"data:,\">\
                     <title>Access counters: API</title></head><body><main><h1>Access counters: API</h1>\
                     <p>Described by <a href=\"openapi.json\">OpenAPI</a>. Times are Unix seconds.</p>"
         .to_owned();
     for route in catalog.descriptions() {
-        section(&mut page, route).expect("a text takes all");
+        section(&mut page, route).expect("writing to a string never fails");
     }
     page.push_str("</main></body></html>\n");
     Html(page).into_response()
@@ -39,6 +39,6 @@ fn section(page: &mut String, route: &Description) -> std::fmt::Result {
         let required = if parameter.is_required() { " required" } else { "" };
         write!(page, "<label>{name} <input name=\"{name}\"{required}></label> ")?;
     }
-    page.push_str("<button>Ask</button></form>");
+    page.push_str("<button>Send</button></form>");
     Ok(())
 }

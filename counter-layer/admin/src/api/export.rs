@@ -12,9 +12,9 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::parameter::{AnyCounters, Asked, FileFormat, Format, KeptPrecision, Range};
+use super::parameter::{AnyCounters, CountPrecision, FileFormat, Format, Range, RequestParts};
 use super::read;
-use super::route::{Answer, Route};
+use super::route::{ResponseKind, Route};
 use crate::problem::{Problem, warn};
 
 /// A line of an NDJSON export, or the columns of a CSV export. If a bucket can't be read, the line will not
@@ -33,46 +33,46 @@ struct Pages {
     precision: Precision,
     range: ops::Range<Timestamp>,
     format: Format,
-    left: Left,
+    remaining: Remaining,
     /// Counters per page.
     size: usize,
 }
 
-enum Left {
+enum Remaining {
     Named(Vec<CounterName>),
     KnownAfter(Option<CounterName>),
-    Nothing,
+    Done,
 }
 
 /// Maximum number of samples in memory.
-const SAMPLES: u64 = 20_000;
-const COUNTERS: u64 = 100;
+const MAX_SAMPLES: u64 = 20_000;
+const MAX_COUNTERS: u64 = 100;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    let summary = "The samples of all counters, or of those that are named, as a file";
+    let summary = "Samples of all or selected counters, as a file";
     Route::get("/api/export", summary, stats.clone(), export)
-        .answer("200", Answer::File)
+        .response("200", ResponseKind::File)
         .schema::<Line<'_>>()
-        .most("At most 10,000 buckets of each counter.")
+        .limit_note("At most 10,000 buckets per counter.")
 }
 
 async fn export(
-    asked: Asked<Stats, (AnyCounters, KeptPrecision, Range, FileFormat)>,
+    request: RequestParts<Stats, (AnyCounters, CountPrecision, Range, FileFormat)>,
 ) -> Result<Response, Problem> {
-    let Asked { state: stats, parameters, .. } = asked;
-    let (AnyCounters(named), KeptPrecision(kept), range, FileFormat(format)) = parameters;
-    let (precision, most) = (kept.precision, Stats::MAX_BUCKETS);
-    let range = range.buckets(kept, most, Timestamp::now())?.range;
+    let RequestParts { state: stats, parameters, .. } = request;
+    let (AnyCounters(named), CountPrecision(retention), range, FileFormat(format)) = parameters;
+    let (precision, max) = (retention.precision, Stats::MAX_BUCKETS);
+    let range = range.buckets(retention, max, Timestamp::now())?.range;
     let seconds = range.end.as_unix() - range.start.as_unix();
     let buckets = seconds.div_ceil(precision.as_seconds().into());
-    if buckets > most {
-        let error = Error::new(ErrorKind::TooManyBuckets { asked: buckets, most });
+    if buckets > max {
+        let error = Error::new(ErrorKind::TooManyBuckets { requested: buckets, max: max });
         return Err(Problem::of(&error, &stats));
     }
-    read::known(&stats, &named).await?;
-    let size = usize::try_from((SAMPLES / buckets).clamp(1, COUNTERS)).unwrap_or(1);
-    let left = if named.is_empty() { Left::KnownAfter(None) } else { Left::Named(named) };
-    let mut pages = Pages { stats, precision, range, format, left, size };
+    read::require_known(&stats, &named).await?;
+    let size = usize::try_from((MAX_SAMPLES / buckets).clamp(1, MAX_COUNTERS)).unwrap_or(1);
+    let remaining = if named.is_empty() { Remaining::KnownAfter(None) } else { Remaining::Named(named) };
+    let mut pages = Pages { stats, precision, range, format, remaining, size };
     // Read the initial page now, so that a failure can still change the response status.
     let first = pages.next().await.map_err(|error| Problem::of(&error, &pages.stats))?;
     let (kind, ending, head) = match format {
@@ -81,36 +81,37 @@ async fn export(
         }
         Format::Ndjson => ("application/x-ndjson", "ndjson", ""),
     };
-    let begin = [Ok(format!("{head}{}", first.unwrap_or_default()))];
+    let start = [Ok(format!("{head}{}", first.unwrap_or_default()))];
     let rest = stream::try_unfold(pages, async |mut pages| {
-        let broke_off = "an export broke off";
+        let broke_off = "an export failed";
         let page = pages.next().await.inspect_err(|error| warn(&pages.stats, error, broke_off))?;
         Ok::<_, Error>(page.map(|page| (page, pages)))
     });
     let disposition = format!("attachment; filename=\"counters-{}.{ending}\"", precision.as_seconds());
     let headers = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, disposition)];
-    Ok((headers, Body::from_stream(stream::iter(begin).chain(rest))).into_response())
+    Ok((headers, Body::from_stream(stream::iter(start).chain(rest))).into_response())
 }
 
 impl Pages {
     /// Returns the lines of the next counters with samples, or `None` at the end.
     async fn next(&mut self) -> Result<Option<String>, Error> {
         loop {
-            let (counters, left) = match &mut self.left {
-                Left::Nothing => return Ok(None),
-                Left::Named(named) => {
+            let (counters, remaining) = match &mut self.remaining {
+                Remaining::Done => return Ok(None),
+                Remaining::Named(named) => {
                     let rest = named.split_off(named.len().min(self.size));
-                    let left = if rest.is_empty() { Left::Nothing } else { Left::Named(rest) };
-                    (std::mem::take(named), left)
+                    let remaining = if rest.is_empty() { Remaining::Done } else { Remaining::Named(rest) };
+                    (std::mem::take(named), remaining)
                 }
-                Left::KnownAfter(after) => {
+                Remaining::KnownAfter(after) => {
                     let page = self.stats.list_counters(after.as_ref(), self.size).await?;
-                    let left = page.next.map_or(Left::Nothing, |next| Left::KnownAfter(Some(next)));
-                    (page.counters.into_iter().map(|(name, _)| name).collect(), left)
+                    let remaining =
+                        page.next.map_or(Remaining::Done, |next| Remaining::KnownAfter(Some(next)));
+                    (page.counters.into_iter().map(|(name, _)| name).collect(), remaining)
                 }
             };
             let all = self.stats.series_many(&counters, self.precision, self.range.clone()).await?;
-            self.left = left;
+            self.remaining = remaining;
             let mut text = String::new();
             for (counter, series) in counters.iter().zip(all) {
                 let line = |start: Option<Timestamp>, count| {
@@ -142,28 +143,28 @@ impl Format {
         let written = match self {
             // In a quoted field, RFC 4180 only requires quotation marks to be escaped.
             Self::Csv => {
-                let counter = harmless(counter).replace('"', "\"\"");
+                let counter = escape_formula(counter).replace('"', "\"\"");
                 let number =
                     |number: &Option<u64>| number.map_or_else(String::new, |number| number.to_string());
                 write!(text, "\"{counter}\",{precision},{},{}\r\n", number(start), number(count))
             }
             Self::Ndjson => {
-                let json = serde_json::to_string(line).expect("numbers and texts have a form in JSON");
+                let json = serde_json::to_string(line).expect("lines can be serialized");
                 writeln!(text, "{json}")
             }
         };
-        written.expect("a text takes all");
+        written.expect("writing to a string never fails");
     }
 }
 
 /// Escapes a name so that spreadsheets don't evaluate it as a formula. If the name starts with a formula
 /// character or an apostrophe, this prepends an apostrophe. Readers can thus always remove a leading
 /// apostrophe.
-fn harmless(name: &str) -> Cow<'_, str> {
+fn escape_formula(name: &str) -> Cow<'_, str> {
     // From the OWASP page on CSV injection, limited to characters that names can contain. Includes full-width
     // forms.
-    const BEGIN: [char; 9] = ['\'', '=', '+', '-', '@', '＝', '＋', '－', '＠'];
-    if name.starts_with(BEGIN) { format!("'{name}").into() } else { name.into() }
+    const FORMULA_CHARACTERS: [char; 9] = ['\'', '=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    if name.starts_with(FORMULA_CHARACTERS) { format!("'{name}").into() } else { name.into() }
 }
 
 #[cfg(test)]
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_is_a_formula_and_every_name_can_be_had_back() {
+    fn names_are_never_formulas_and_can_be_restored() {
         for (name, written) in [
             ("/", "/"),
             ("a=b", "a=b"),
@@ -183,7 +184,7 @@ mod tests {
             ("'=1", "''=1"),
             ("'", "''"),
         ] {
-            assert_eq!(harmless(name), written);
+            assert_eq!(escape_formula(name), written);
             assert_eq!(written.strip_prefix('\'').unwrap_or(written), name);
         }
     }

@@ -4,13 +4,13 @@ use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::parameter::{Asked, Counter, Horizon, KeptPrecision, LAG};
+use super::parameter::{CountPrecision, Counter, Horizon, LAG, RequestParts};
 use super::read;
 use super::response::Sample;
 use super::route::Route;
 use crate::problem::Problem;
 
-/// The expected counts of a counter, and the forecast error on past data.
+/// A forecast for a counter, and the forecast error on past data.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Forecast {
     counter: String,
@@ -51,27 +51,27 @@ struct Backtest {
 const HORIZON: usize = 12;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    Route::get("/api/forecast", "The expected counts of a counter", stats.clone(), forecast)
+    Route::get("/api/forecast", "A forecast for a counter", stats.clone(), forecast)
         .json::<Forecast>()
-        .most("The horizon is at most half of the history, which has 20 buckets or more.")
-        .refusal("422", "The history is too short, or the horizon too far for it")
+        .limit_note("The history must have at least 20 buckets, and the horizon can be up to half of it.")
+        .error_response("422", "The history is too short for this horizon")
 }
 
 async fn forecast(
-    asked: Asked<Stats, (Counter, KeptPrecision, Horizon<HORIZON>)>,
+    request: RequestParts<Stats, (Counter, CountPrecision, Horizon<HORIZON>)>,
 ) -> Result<Json<Forecast>, Problem> {
-    let Asked { state: stats, parameters, .. } = asked;
-    let (Counter(counter), KeptPrecision(kept), Horizon(horizon)) = parameters;
-    let precision = kept.precision;
+    let RequestParts { state: stats, parameters, .. } = request;
+    let (Counter(counter), CountPrecision(retention), Horizon(horizon)) = parameters;
+    let precision = retention.precision;
     let forecast =
         match forecast::Forecast::read(&stats, &counter, precision, horizon, Timestamp::now().minus(LAG))
             .await
         {
             Ok(forecast) => forecast,
             Err(ForecastError::Unread(error)) => return Err(Problem::of(&error, &stats)),
-            Err(refused) => {
-                read::known(&stats, std::slice::from_ref(&counter)).await?;
-                return Err(Problem::no_forecast(&refused));
+            Err(error) => {
+                read::require_known(&stats, std::slice::from_ref(&counter)).await?;
+                return Err(Problem::forecast_failed(&error));
             }
         };
     let point = |point: counter_alert::forecast::Point| Point {

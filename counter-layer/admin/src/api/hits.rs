@@ -4,11 +4,11 @@ use http::header::CONTENT_ENCODING;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::parameter::{Asked, Number, ProducerName};
+use super::parameter::{Number, ProducerName, RequestParts};
 use super::route::Route;
 use crate::access::right::HITS;
 use crate::problem::Problem;
-use crate::producers::{NotCounted, Producers, RECORDS, Receipt};
+use crate::producers::{MAX_RECORDS, NotCounted, Producers, Receipt};
 use crate::upload::Upload;
 
 /// A producer, with the number of the latest counted request.
@@ -67,40 +67,40 @@ pub(crate) struct MalformedRecord {
 }
 
 /// Maximum body size.
-const BYTES: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
     let state = (stats.clone(), producers.clone());
-    let numbered =
-        Route::get(HITS, "The number of a producer's last request that is counted", state.clone(), number)
+    let number_route =
+        Route::get(HITS, "The number of the latest counted request of a producer", state.clone(), number)
             .json::<Counted>();
-    let summary = "Counts hits of a producer, each request once however often it is repeated";
-    let most = "The body has a record in each line, 1,000 at most, and 1 MiB at most. A record is \
-                `{\"counter\":\"signups\",\"at\":1763700000,\"n\":3,\"visitor\":\"…\"}`, of which `n` and `visitor` may be \
-                missing, or a request as a server tells of it, of which `path` and `at` are needed: \
+    let summary = "Counts hits of a producer; requests can be retried";
+    let limit_note = "The body has a record per line, up to 1,000 records or 1 MiB. A record is either \
+                `{\"counter\":\"signups\",\"at\":1763700000,\"n\":3,\"visitor\":\"…\"}`, with optional `n` and `visitor`, \
+                or a request with at least `path` and `at`: \
                 `{\"path\":\"/articles/7\",\"method\":\"GET\",\"status\":200,\"at\":1763700000,\"address\":\"192.0.2.1\",\
-                \"user_agent\":\"…\",\"time\":0.012,\"body\":0.02,\"size\":512}`, with the seconds to the head and to \
-                the end of the response, and the bytes of its body. The store has counted it when the answer is 200. \
-                Repeat a request, with the same records, until it is answered.";
-    let mut taken = Route::post(HITS, summary, state, record)
+                \"user_agent\":\"…\",\"time\":0.012,\"body\":0.02,\"size\":512}`, with the seconds to the response head and to \
+                the end, and the body size in bytes. With a 200, the request is stored. \
+                If you don't receive a response, retry with the same records.";
+    let mut record_route = Route::post(HITS, summary, state, record)
         .json::<Recorded>()
         .schema::<MalformedRecord>()
         .schema::<RecordedHits>()
-        .most(most)
-        .refusal("408", "The body did not arrive within 30 s")
-        .refusal("409", "An earlier request is not counted: `number` is that of the last one that is")
-        .refusal("413", "The body has too many bytes or records")
-        .refusal("415", "The body has an encoding")
-        .refusal(
+        .limit_note(limit_note)
+        .error_response("408", "The body did not arrive within 30 s")
+        .error_response("409", "An earlier request is missing; `number` is the latest counted request")
+        .error_response("413", "The body has too many bytes or records")
+        .error_response("415", "The body has a content encoding")
+        .error_response(
             "503",
-            "The store has perhaps not counted it, or too many bodies are incomplete: repeat the request",
+            "The request may not have been counted, or too many bodies are incomplete; retry",
         );
-    taken.description.body = Some(("application/x-ndjson", "Records, one in each line"));
-    [numbered, taken]
+    record_route.description.body = Some(("application/x-ndjson", "A record per line"));
+    [number_route, record_route]
 }
 
 async fn number(
-    Asked { state: (stats, producers), parameters: (ProducerName(producer),), .. }: Asked<
+    RequestParts { state: (stats, producers), parameters: (ProducerName(producer),), .. }: RequestParts<
         (Stats, Producers),
         (ProducerName,),
     >,
@@ -110,27 +110,27 @@ async fn number(
 }
 
 async fn record(
-    asked: Asked<(Stats, Producers), (ProducerName, Number)>,
+    request: RequestParts<(Stats, Producers), (ProducerName, Number)>,
     body: Upload,
 ) -> Result<Json<Recorded>, Problem> {
-    let Asked {
+    let RequestParts {
         state: (stats, producers),
         parameters: (ProducerName(producer), Number(number)),
         headers,
         ..
-    } = asked;
+    } = request;
     // Otherwise, a compressed body would be counted as a malformed line.
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(Problem::encoded_body());
     }
-    let body = body.read(BYTES).await?;
+    let body = body.read(MAX_BODY_BYTES).await?;
     match producers.count(&producer, number, &body).await {
         Ok(receipt) => Ok(Json(Recorded::of(producer.name(), number, receipt))),
         Err(NotCounted::TooManyRecords) => {
-            Err(Problem::too_large(format!("the body has more than {RECORDS} records")))
+            Err(Problem::too_large(format!("the body has more than {MAX_RECORDS} records")))
         }
         Err(NotCounted::Gap(counted)) => Err(Problem::number_gap(number, counted)),
-        Err(NotCounted::Store(error)) => Err(Problem::not_counted_yet(&error, &stats)),
+        Err(NotCounted::Store(error)) => Err(Problem::hits_not_counted(&error, &stats)),
     }
 }
 

@@ -4,7 +4,7 @@ use counter_core::{Precisions, Stats};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::parameter::{Asked, Kept};
+use super::parameter::{ReadableRetention, RequestParts};
 use super::route::{Catalog, Route};
 
 /// The paths of the API, and the precisions that can be read.
@@ -33,26 +33,28 @@ struct ReadablePrecision {
 /// The index should not list this path or the dashboard.
 const PATH: &str = "/api";
 
-const SUMMARY: &str = "The paths that can be read, and how far back samples reach";
+const SUMMARY: &str = "The API paths, and how far back you can read samples";
 
 pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
     Route::get(PATH, SUMMARY, (stats.clone(), catalog.clone()), index).json::<Index>()
 }
 
-async fn index(Asked { state: (stats, catalog), mount, .. }: Asked<(Stats, Catalog), ()>) -> Json<Index> {
+async fn index(
+    RequestParts { state: (stats, catalog), mount, .. }: RequestParts<(Stats, Catalog), ()>,
+) -> Json<Index> {
     let routes = catalog.descriptions().iter();
     let paths = routes.filter(|route| route.method == "get" && !["/", PATH].contains(&route.path));
-    let (kept, reach) = (stats.grid(), stats.reach());
+    let (stored, reach) = (stats.grid(), stats.reach());
     Json(Index {
         pages: paths.map(|route| format!("{mount}{}", route.path)).collect(),
-        counts: readable(&kept.counts, &reach.counts),
-        visitors: readable(&kept.visitors, &reach.visitors),
+        counts: readable(&stored.counts, &reach.counts),
+        visitors: readable(&stored.visitors, &reach.visitors),
     })
 }
 
-fn readable(kept: &Precisions, reach: &Precisions) -> Vec<ReadablePrecision> {
-    let readable = |kept: Retention| {
-        let Kept { precision, samples, reach } = Kept::of(kept, reach);
+fn readable(stored: &Precisions, reach: &Precisions) -> Vec<ReadablePrecision> {
+    let readable = |stored: Retention| {
+        let ReadableRetention { precision, samples, reach } = ReadableRetention::of(stored, reach);
         ReadablePrecision {
             precision: precision.as_seconds(),
             offset: precision.offset(),
@@ -60,5 +62,5 @@ fn readable(kept: &Precisions, reach: &Precisions) -> Vec<ReadablePrecision> {
             reach: reach.get(),
         }
     };
-    kept.iter().map(readable).collect()
+    stored.iter().map(readable).collect()
 }

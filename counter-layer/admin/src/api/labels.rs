@@ -4,31 +4,31 @@ use counter_core::{Stats, Timestamp};
 use futures_util::future::join_all;
 
 use super::caching;
-use super::parameter::{Asked, KeptPrecision, LabelNames, Limit, Range};
+use super::parameter::{CountPrecision, LabelNames, Limit, Range, RequestParts};
 use super::response::{LabelTop, LabelValue, Labels, Unreadable};
 use super::route::Route;
 use crate::problem::Problem;
 
 /// The default number of buckets.
-const RANKED: u64 = 1000;
+const DEFAULT_BUCKETS: u64 = 1000;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    Route::get("/api/labels", "The values of labels with the most hits", stats.clone(), labels)
+    Route::get("/api/labels", "The label values with the most hits", stats.clone(), labels)
         .json::<Labels>()
         .cached()
-        .most(
-            "At most 10,000 buckets of each value; without `from` the latest 1,000. Of a label with more than 50,000 \
-             values, or 10,000,000 buckets of all values, some of the rarest are left out, and `is_partial` is true.",
+        .limit_note(
+            "At most 10,000 buckets per value; without `from` the latest 1,000. If a label has more than 50,000 \
+             values, or 10,000,000 buckets in total, some rare values are omitted, and `is_partial` is true.",
         )
 }
 
 async fn labels(
-    asked: Asked<Stats, (LabelNames, KeptPrecision, Range, Limit<10>)>,
+    request: RequestParts<Stats, (LabelNames, CountPrecision, Range, Limit<10>)>,
 ) -> Result<Response, Problem> {
-    let Asked { state: stats, headers, .. } = asked;
-    let (LabelNames(names), KeptPrecision(kept), range, Limit(limit)) = asked.parameters;
+    let RequestParts { state: stats, headers, .. } = request;
+    let (LabelNames(names), CountPrecision(retention), range, Limit(limit)) = request.parameters;
     let now = Timestamp::now();
-    let (precision, range) = (kept.precision, range.buckets(kept, RANKED, now)?.range);
+    let (precision, range) = (retention.precision, range.buckets(retention, DEFAULT_BUCKETS, now)?.range);
     let failed = |error| Problem::of(&error, &stats);
     let rankings = match names.is_empty() {
         true => stats.label_rankings(&[], precision, range.clone(), limit).await.map_err(failed)?,
@@ -45,8 +45,8 @@ async fn labels(
         labels.push(LabelTop::of(label, ranking.map_err(failed)?));
     }
     let (from, to) = (range.start.as_unix(), range.end.as_unix());
-    let answer = Labels { precision: precision.as_seconds(), from, to, labels };
-    Ok(caching::answer(&headers, caching::max_age(precision, range.end, now), &answer))
+    let response = Labels { precision: precision.as_seconds(), from, to, labels };
+    Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &response))
 }
 
 impl LabelTop {

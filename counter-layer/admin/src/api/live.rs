@@ -26,7 +26,7 @@ use tokio::time::sleep;
 use feed::Feeds;
 use listener::Listener;
 
-use super::parameter::{Asked, Counters, HasGrid, KeptPrecision, LastEventId};
+use super::parameter::{CountPrecision, Counters, HasGrid, LastEventId, RequestParts};
 use super::response::Series;
 use super::route::Route;
 use crate::options::Options;
@@ -65,28 +65,31 @@ impl HasGrid for Live {
 }
 
 pub(crate) fn route(live: Live) -> Route {
-    let events = "Events `series` with a Series, `status` with a Standing, and `trouble` with a Problem";
-    Route::get("/api/live", "Samples as they change, ledger and health, as server-sent events", live, listen)
+    let events = "Events: `series` with a Series, `status` with a Standing, `trouble` with a Problem";
+    Route::get("/api/live", "Live samples, ledger and health, as server-sent events", live, listen)
         .text("text/event-stream", events)
         .schema::<Series>()
         .schema::<Standing>()
-        .most("Of more than 20,000 samples of all counters together, the latest are followed.")
+        .limit_note("Limited to the latest 20,000 samples over all counters.")
 }
 
-async fn listen(asked: Asked<Live, (Counters, KeptPrecision, LastEventId)>) -> Result<Response, Problem> {
-    let Asked { state: live, parameters, .. } = asked;
-    let (Counters(mut counters), KeptPrecision(kept), LastEventId(mark)) = parameters;
+async fn listen(
+    request: RequestParts<Live, (Counters, CountPrecision, LastEventId)>,
+) -> Result<Response, Problem> {
+    let RequestParts { state: live, parameters, .. } = request;
+    let (Counters(mut counters), CountPrecision(retention), LastEventId(mark)) = parameters;
     counters.sort();
     counters.dedup();
     // Archived samples don't change, so it is enough to follow the live store.
-    let kept = Retention { precision: kept.precision, samples: kept.samples };
-    let most = NonZeroU32::new(MAX_SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
-    let followed = Retention { samples: most.map_or(kept.samples, |most| most.min(kept.samples)), ..kept };
+    let retention = Retention { precision: retention.precision, samples: retention.samples };
+    let max = NonZeroU32::new(MAX_SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));
+    let followed =
+        Retention { samples: max.map_or(retention.samples, |max| max.min(retention.samples)), ..retention };
     let Ok(permit) = Arc::clone(&live.permits).try_acquire_owned() else {
         return Err(Problem::too_many_listeners(live.options.listeners));
     };
     let feed = live.feeds.feed(&live.stats, counters, followed);
-    let listener = Listener::new(live.stats, feed, followed != kept, mark, permit);
+    let listener = Listener::new(live.stats, feed, followed != retention, mark, permit);
     let events = stream::unfold(listener, async |mut listener| {
         let event = listener.next().await;
         Some((Ok::<_, Infallible>(event), listener))

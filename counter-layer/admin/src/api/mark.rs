@@ -26,7 +26,7 @@ pub(crate) struct Mark {
 }
 
 /// Buckets this close to the end of retention are not hashed, so that a client can be offline this long.
-const LEAVING: Duration = Duration::from_secs(60);
+const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 
 impl Mark {
     /// Creates a mark for a client that has these samples of each counter.
@@ -36,7 +36,7 @@ impl Mark {
         counts: impl Iterator<Item = &'a Counts>,
     ) -> Self {
         let half = (open_from.as_unix() - oldest.as_unix().min(open_from.as_unix())) / 2;
-        let range = oldest.plus(half.min(LEAVING.as_secs()))..open_from;
+        let range = oldest.plus(half.min(EXPIRY_MARGIN.as_secs()))..open_from;
         Self { hash: hash(&range, counts), range }
     }
 
@@ -48,8 +48,8 @@ impl Mark {
     ) -> Option<Timestamp> {
         // The client can send any mark. Without this check, a reversed range would request all samples since
         // 1970.
-        let is_kept = oldest <= self.range.start && self.range.start <= self.range.end;
-        (is_kept && self.hash == hash(&self.range, counts)).then_some(self.range.end)
+        let is_retained = oldest <= self.range.start && self.range.start <= self.range.end;
+        (is_retained && self.hash == hash(&self.range, counts)).then_some(self.range.end)
     }
 }
 
@@ -57,10 +57,10 @@ impl Mark {
 /// all samples.
 fn hash<'a>(range: &Range<Timestamp>, counts: impl Iterator<Item = &'a Counts>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for (place, counts) in counts.enumerate() {
+    for (index, counts) in counts.enumerate() {
         if !range.is_empty() {
             for (start, count) in counts.range(range.clone()) {
-                (place, start.as_unix(), count).hash(&mut hasher);
+                (index, start.as_unix(), count).hash(&mut hasher);
             }
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_read_as_it_was_written_and_other_texts_are_none() {
+    fn marks_round_trip_through_text_and_invalid_text_is_rejected() {
         let mark = Mark::new(unix(1000), unix(2000), [counts(&[(1500, 7)])].iter());
         assert_eq!(mark.to_string().parse(), Ok(mark));
         for text in ["", "1", "1-", "1-2", "1-2-x", "1-2-3-4", "-1-2-3", "99999999999999999999-1-1", "é-1-1"]
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_all_that_is_old_lacks_the_rest_only_and_otherwise_all() {
+    fn only_recent_samples_are_resent_if_older_samples_match() {
         let had = [counts(&[(1500, 7), (1990, 1)]), counts(&[(1100, 2)])];
         let mark = Mark::new(unix(1000), unix(1980), had.iter());
         let same = [counts(&[(1500, 7), (1990, 5), (2000, 1)]), counts(&[(1100, 2)])];
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mark_of_a_client_asks_for_what_is_not_kept() {
+    fn forged_marks_cannot_request_samples_outside_retention() {
         let all = [counts(&[(1500, 7)])];
         let of_nothing = Mark::new(unix(5), unix(5), all.iter()).hash;
         for (start, end) in [(u64::MAX, 0), (1000, 999), (999, 0), (999, 999), (0, u64::MAX)] {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn no_range_panics() {
+    fn marks_of_any_range_do_not_panic() {
         for (oldest, open_from) in [(5, 5), (6, 5), (0, u64::MAX), (u64::MAX, 0)] {
             let all = [counts(&[(5, 1)])];
             let mark = Mark::new(unix(oldest), unix(open_from), all.iter());

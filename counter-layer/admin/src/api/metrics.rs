@@ -11,7 +11,7 @@ use counter_layer::internal::HITS;
 use futures_util::future::join;
 use http::header::CONTENT_TYPE;
 
-use super::parameter::Asked;
+use super::parameter::RequestParts;
 use super::route::Route;
 use crate::access::Access;
 use crate::options::Options;
@@ -30,10 +30,10 @@ pub(crate) struct Source {
 struct Page(String);
 
 /// Maximum number of counters with separate series.
-const COUNTERS: usize = 500;
+const MAX_SERIES: usize = 500;
 
 /// Maximum number of unreadable keys in a response.
-const NAMED: usize = 20;
+const MAX_KEYS: usize = 20;
 
 /// A histogram. We use the OpenTelemetry names if the semantic conventions define them.
 struct Histogram {
@@ -51,7 +51,7 @@ const HISTOGRAMS: [Histogram; 3] = [
     Histogram {
         measure: Measure::Time,
         name: "http_server_request_duration_seconds",
-        help: "Time to the head of responses of this process; the sum is within 5 %",
+        help: "Time to the response head in this process; the sum is within 5 %",
         from: 1.0 / 1024.0,
         to: 32.0,
         factor: 2.0,
@@ -59,7 +59,7 @@ const HISTOGRAMS: [Histogram; 3] = [
     Histogram {
         measure: Measure::Body,
         name: "access_counter_response_duration_seconds",
-        help: "Time to the end of responses of this process; the sum is within 5 %",
+        help: "Time to the end of the response in this process; the sum is within 5 %",
         from: 1.0 / 1024.0,
         to: 1024.0,
         factor: 2.0,
@@ -67,7 +67,7 @@ const HISTOGRAMS: [Histogram; 3] = [
     Histogram {
         measure: Measure::Size,
         name: "http_server_response_body_size_bytes",
-        help: "Bytes of the bodies of responses of this process; the sum is within 5 %",
+        help: "Response body size in this process; the sum is within 5 %",
         from: 64.0,
         to: 1_073_741_824.0,
         factor: 4.0,
@@ -78,16 +78,15 @@ const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
 pub(crate) fn route(source: Source) -> Route {
-    Route::get("/metrics", "Ledger, health and lifetimes for Prometheus", source, metrics)
-        .text("text/plain", "Text format 0.0.4")
+    Route::get("/metrics", "Metrics for Prometheus", source, metrics).text("text/plain", "Text format 0.0.4")
 }
 
-async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
+async fn metrics(RequestParts { state: source, .. }: RequestParts<Source, ()>) -> Response {
     let Source { stats, access, options } = &source;
     let mut page = Page::default();
     page.process(&stats.metrics());
     let failed = access.failed_logins();
-    page.one(COUNTER, "access_counter_failed_logins_total", "Requests that failed to get in here", failed);
+    page.one(COUNTER, "access_counter_failed_logins_total", "Failed logins to the admin router", failed);
     page.sources(&stats.sources());
     #[cfg(feature = "hits")]
     if let Some(producers) = &options.producers {
@@ -97,18 +96,13 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
         page.histogram(histogram, &stats.process_distributions(histogram.measure));
     }
     let (lifetimes, alerts) = join(lifetimes(stats), alerts(stats, options.alerts.as_ref())).await;
-    page.one(
-        GAUGE,
-        "access_counter_store_up",
-        "Whether the store could be read just now",
-        u8::from(lifetimes.is_ok()),
-    );
+    page.one(GAUGE, "access_counter_store_up", "Whether the store is readable", u8::from(lifetimes.is_ok()));
     if let Ok(Lifetimes { lifetimes, complete, unreadable }) = lifetimes {
-        let help = "Everything that counters ever counted, on all instances over the store";
+        let help = "Lifetime hits of counters, over all instances of the store";
         page.family(COUNTER, "access_counter_lifetime_hits_total", help, COUNTER, &lifetimes);
-        let help = "Whether every counter is among the lifetimes";
+        let help = "Whether the lifetimes include all counters";
         page.one(GAUGE, "access_counter_lifetimes_complete", help, u8::from(complete));
-        let help = "What of the list of counters and their lifetimes could not be read just now";
+        let help = "Unreadable entries in the list of counters and lifetimes";
         page.one(GAUGE, "access_counter_unreadable", help, unreadable.len());
         page.name(&unreadable);
     }
@@ -119,8 +113,7 @@ async fn metrics(Asked { state: source, .. }: Asked<Source, ()>) -> Response {
 /// Returns the rule states, or an empty list if the store can't be read.
 async fn alerts(stats: &Stats, alerts: Option<&Alerts>) -> Vec<RuleStatus> {
     let Some(alerts) = alerts else { return Vec::new() };
-    let known =
-        alerts.read().await.inspect_err(|error| warn(stats, error, "the state of alerts cannot be read"));
+    let known = alerts.read().await.inspect_err(|error| warn(stats, error, "cannot read the alert state"));
     known.map(|known| known.rules).unwrap_or_default()
 }
 
@@ -133,7 +126,7 @@ struct Lifetimes {
 }
 
 async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
-    let page = stats.list_counters(None, COUNTERS).await?;
+    let page = stats.list_counters(None, MAX_SERIES).await?;
     let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
     let totals = stats.lifetimes_by_counter(&names).await?;
     let (mut lifetimes, mut unreadable) = (Vec::with_capacity(names.len()), page.unreadable);
@@ -159,19 +152,19 @@ impl Page {
                 self.family(kind, name, help, "source", &values);
             }
         };
-        let help = "Records that a source has read";
+        let help = "Records read by a source";
         family(COUNTER, "access_counter_source_records_total", help, |it| Some(it.ledger.records.read));
-        let help = "Records of a source that could not be read";
+        let help = "Malformed records of a source";
         family(COUNTER, "access_counter_source_malformed_total", help, |it| {
             Some(it.ledger.records.malformed)
         });
-        let help = "Positions that the log of a source no longer had when they were to be read";
+        let help = "Positions that were deleted from the log before the source read them";
         family(COUNTER, "access_counter_source_lost_total", help, |it| Some(it.ledger.records.lost));
-        let help = "Hits of a source that the store acknowledged";
+        let help = "Hits of a source acknowledged by the store";
         family(COUNTER, "access_counter_source_hits_total", help, |it| Some(it.ledger.hits.applied));
-        let help = "Hits of a source that no bucket keeps any more";
+        let help = "Hits of a source that are older than retention";
         family(COUNTER, "access_counter_source_expired_hits_total", help, |it| Some(it.ledger.hits.expired));
-        let help = "Hits of a source that the store refused because they are ahead of its clock";
+        let help = "Hits of a source rejected because they are ahead of the store clock";
         family(COUNTER, "access_counter_source_ahead_hits_total", help, |it| {
             Some(it.ledger.hits.dropped.ahead)
         });
@@ -181,15 +174,15 @@ impl Page {
 
     /// Writes raised and silenced rules.
     fn alerts(&mut self, rules: &[RuleStatus]) {
-        let mut family = |name, help, is_so: fn(&RuleStatus) -> bool| {
-            let values: Vec<_> = rules.iter().map(|rule| (&rule.name, u64::from(is_so(rule)))).collect();
+        let mut family = |name, help, is_active: fn(&RuleStatus) -> bool| {
+            let values: Vec<_> = rules.iter().map(|rule| (&rule.name, u64::from(is_active(rule)))).collect();
             if !values.is_empty() {
                 self.family(GAUGE, name, help, "rule", &values);
             }
         };
-        let help = "Whether the alert of a rule is raised, on all instances over the store";
+        let help = "Whether the alert of a rule is raised, over all instances of the store";
         family("access_counter_alert_raised", help, |rule| rule.raised.is_some());
-        let help = "Whether a rule is silenced, on all instances over the store";
+        let help = "Whether a rule is silenced, over all instances of the store";
         family("access_counter_alert_silenced", help, |rule| rule.silenced.is_some());
     }
 
@@ -199,7 +192,7 @@ impl Page {
         use counter_log::Malformed;
 
         let values = Malformed::ALL.map(|reason| (reason.name(), records.of(reason)));
-        let help = "Records sent to api/hits that could not be read, by reason";
+        let help = "Malformed records sent to api/hits, by reason";
         self.family(COUNTER, "access_counter_malformed_records_total", help, "reason", &values);
     }
 
@@ -227,7 +220,7 @@ impl Page {
 
     /// Writes unreadable keys as comments, which scrapers ignore.
     fn name(&mut self, unreadable: &[Unreadable]) {
-        for Unreadable { key, reason, .. } in unreadable.iter().take(NAMED) {
+        for Unreadable { key, reason, .. } in unreadable.iter().take(MAX_KEYS) {
             self.write(format_args!("# unreadable: {key:?}: {}\n", reason.replace(['\n', '\r'], " ")));
         }
     }
@@ -251,16 +244,16 @@ impl Page {
         if distributions.iter().any(|(_, distribution)| distribution.count() > 0) {
             self.head("histogram", histogram.name, histogram.help);
         }
-        let mut others = Distribution::new(histogram.measure, []);
-        for (place, (counter, distribution)) in distributions.iter().enumerate() {
-            if **counter == *HITS || place >= COUNTERS {
-                others.merge(distribution);
+        let mut remaining = Distribution::new(histogram.measure, []);
+        for (index, (counter, distribution)) in distributions.iter().enumerate() {
+            if **counter == *HITS || index >= MAX_SERIES {
+                remaining.merge(distribution);
             } else if distribution.count() > 0 {
                 self.buckets(histogram, &format!("http_route=\"{}\"", escape(counter)), distribution);
             }
         }
-        if others.count() > 0 {
-            self.buckets(histogram, "", &others);
+        if remaining.count() > 0 {
+            self.buckets(histogram, "", &remaining);
         }
     }
 
@@ -288,7 +281,7 @@ impl Page {
     }
 
     fn write(&mut self, line: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(line).expect("a text takes all");
+        self.0.write_fmt(line).expect("writing to a string never fails");
     }
 }
 

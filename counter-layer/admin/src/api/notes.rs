@@ -6,8 +6,8 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::parameter::{Asked, Instants, NewNote, NoteId};
-use super::route::{Answer, Route};
+use super::parameter::{Instants, NewNote, NoteId, RequestParts};
+use super::route::{ResponseKind, Route};
 use crate::access::right::NOTES;
 use crate::problem::Problem;
 
@@ -29,39 +29,46 @@ pub(crate) struct Note {
 
 pub(crate) fn routes(stats: &Stats, notes: &Notes) -> [Route; 3] {
     let state = (stats.clone(), notes.clone());
-    let listed = Route::get(NOTES, "The notes about instants of a range", state.clone(), list);
-    let most = "With an `id` of the client's own a request can be repeated: where there is a note with it, that one stays \
-                as it is, and is the answer. There are 1,000 notes at most.";
-    let added =
-        Route::post(NOTES, "Adds a note, which charts show", state.clone(), move |asked, _| add(asked));
+    let listed = Route::get(NOTES, "Notes in a time range", state.clone(), list);
+    let limit_note = "With an `id`, the request can be retried: if the note already exists, it is not changed, \
+                and the response contains it. There can be up to 1,000 notes.";
+    let added = Route::post(NOTES, "Adds a note, to be shown in charts", state.clone(), move |request, _| {
+        add(request)
+    });
     let removed = Route::delete(NOTES, "Removes a note", state, remove);
-    let refusal = "The store does not answer, or others change the notes all the time: perhaps it is done";
+    let error_response = "The store does not respond, or there were too many concurrent changes; the change may have been applied";
     [
         listed.json::<NoteList>().schema::<Note>(),
         added
             .json_with::<Note>("201")
             .json::<Note>()
-            .most(most)
-            .refusal("409", "There are 1,000 notes: remove one first")
-            .refusal("503", refusal),
-        removed.answer("204", Answer::Nothing).refusal("503", refusal),
+            .limit_note(limit_note)
+            .error_response("409", "The limit of 1,000 notes is reached")
+            .error_response("503", error_response),
+        removed.response("204", ResponseKind::Empty).error_response("503", error_response),
     ]
 }
 
 async fn list(
-    Asked { state: (stats, notes), parameters: (Instants(range),), .. }: Asked<(Stats, Notes), (Instants,)>,
+    RequestParts { state: (stats, notes), parameters: (Instants(range),), .. }: RequestParts<
+        (Stats, Notes),
+        (Instants,),
+    >,
 ) -> Result<Json<NoteList>, Problem> {
     let notes = notes.list(range).await.map_err(|error| Problem::of(&error, &stats))?;
     Ok(Json(NoteList { notes: notes.iter().map(Note::from).collect() }))
 }
 
 async fn add(
-    Asked { state: (stats, notes), parameters: (NewNote(note),), .. }: Asked<(Stats, Notes), (NewNote,)>,
+    RequestParts { state: (stats, notes), parameters: (NewNote(note),), .. }: RequestParts<
+        (Stats, Notes),
+        (NewNote,),
+    >,
 ) -> Result<Response, Problem> {
     let Added { note, is_new, .. } =
-        notes.add(&note).await.map_err(|error| Problem::not_noted(&error, &stats))?;
+        notes.add(&note).await.map_err(|error| Problem::notes_not_changed(&error, &stats))?;
     if is_new {
-        tracing::info!(id = note.id(), "a note was added");
+        tracing::info!(id = note.id(), "added a note");
     }
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(Note::from(&note))).into_response())
@@ -69,10 +76,13 @@ async fn add(
 
 /// Succeeds even if the note does not exist, so that clients can retry if a response was lost.
 async fn remove(
-    Asked { state: (stats, notes), parameters: (NoteId(id),), .. }: Asked<(Stats, Notes), (NoteId,)>,
+    RequestParts { state: (stats, notes), parameters: (NoteId(id),), .. }: RequestParts<
+        (Stats, Notes),
+        (NoteId,),
+    >,
 ) -> Result<StatusCode, Problem> {
-    if notes.remove(&id).await.map_err(|error| Problem::not_noted(&error, &stats))? {
-        tracing::info!(id, "a note was removed");
+    if notes.remove(&id).await.map_err(|error| Problem::notes_not_changed(&error, &stats))? {
+        tracing::info!(id, "removed a note");
     }
     Ok(StatusCode::NO_CONTENT)
 }

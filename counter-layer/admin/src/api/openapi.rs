@@ -5,8 +5,8 @@ use counter_core::Stats;
 use counter_core::time::Grid;
 use serde_json::{Map, Value, json};
 
-use super::parameter::{self, Asked};
-use super::route::{Answer, Catalog, Description, Route};
+use super::parameter::{self, RequestParts};
+use super::route::{Catalog, Description, ResponseKind, Route};
 use super::{caching, schema};
 use crate::problem::Details;
 
@@ -15,21 +15,21 @@ const PATH: &str = "/api/openapi.json";
 
 /// Responses to clients without access.
 const NO_ACCESS: [(&str, &str); 3] = [
-    ("401", "There are no valid credentials in the request"),
-    ("403", "The client may not do this"),
-    ("429", "Too many logins have failed, and this one was not checked"),
+    ("401", "The request does not contain valid credentials"),
+    ("403", "The client does not have this right"),
+    ("429", "Too many failed logins; these credentials were not checked"),
 ];
 
 pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
-    Route::get(PATH, "The OpenAPI description of these routes", (stats.clone(), catalog.clone()), openapi)
+    Route::get(PATH, "The OpenAPI document of this API", (stats.clone(), catalog.clone()), openapi)
         .text("application/json", "OpenAPI 3.1")
         .cached()
 }
 
 async fn openapi(
-    Asked { state: (stats, catalog), mount, headers, .. }: Asked<(Stats, Catalog), ()>,
+    RequestParts { state: (stats, catalog), mount, headers, .. }: RequestParts<(Stats, Catalog), ()>,
 ) -> Response {
-    caching::answer(&headers, None, &describe(&mount, catalog.descriptions(), stats.grid()))
+    caching::json_response(&headers, None, &describe(&mount, catalog.descriptions(), stats.grid()))
 }
 
 fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
@@ -45,11 +45,11 @@ fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
         "info": {
             "title": "Access counters",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Times are Unix seconds. A range has the buckets that start at or after `from` \
-                            and before `to`, and ends after it begins; without them it is all that is \
-                            kept, or, where that is more than an answer may have, the latest of it. What an \
-                            archive keeps for longer is read where `from` names it. Each route says what an \
-                            answer may have, and `/api` how far back the samples of each precision reach.",
+            "description": "Times are Unix seconds. A range contains the buckets that start at or after `from` \
+                            and before `to`. It must not be empty. The default is all retained buckets, \
+                            or the latest buckets that fit into a response. To read older buckets from an \
+                            archive, set `from`. The limits are described for each route, \
+                            and `/api` returns how far back you can read each precision.",
         },
         "servers": [{"url": if mount.is_empty() { "/" } else { mount }}],
         // The site decides which of these are enabled.
@@ -70,18 +70,18 @@ fn schemas(routes: &[Description]) -> Map<String, Value> {
     let mut all = Vec::new();
     routes.iter().flat_map(|route| &route.schemas).for_each(|add| add(&mut all));
     schema::add::<Details>(&mut all);
-    let json = |schema| serde_json::to_value(schema).expect("a schema has a form in JSON");
+    let json = |schema| serde_json::to_value(schema).expect("schemas can be serialized");
     all.into_iter().map(|(name, schema)| (name, json(schema))).collect()
 }
 
 fn operation(route: &Description, grid: &Grid) -> Value {
     let mut responses = Map::new();
-    for (status, answer) in &route.answers {
-        responses.insert((*status).to_owned(), response(answer));
+    for (status, response_kind) in &route.responses {
+        responses.insert((*status).to_owned(), response(response_kind));
     }
     let problem = json!({"application/problem+json": {"schema": reference("Problem")}});
-    let refused = |why: &str| json!({"description": why, "content": problem});
-    responses.insert("default".to_owned(), refused("A problem"));
+    let error = |why: &str| json!({"description": why, "content": problem});
+    responses.insert("default".to_owned(), error("A problem"));
     // Browsers accept `text/html`, and will receive a page instead.
     let either = json!({
         "application/problem+json": {"schema": reference("Problem")},
@@ -91,12 +91,12 @@ fn operation(route: &Description, grid: &Grid) -> Value {
         responses.insert(status.to_owned(), json!({"description": why, "content": either}));
     }
     if !route.parameters.is_empty() {
-        let why = "A parameter is not as described, and the problem names it: also a range that \
-                   ends before it begins, or has more buckets than an answer may have";
-        responses.insert("400".to_owned(), refused(why));
+        let why = "A parameter is invalid, e.g. the range is empty \
+                   or has too many buckets; the problem contains the name";
+        responses.insert("400".to_owned(), error(why));
     }
-    for (status, why) in &route.refusals {
-        responses.insert((*status).to_owned(), refused(why));
+    for (status, why) in &route.errors {
+        responses.insert((*status).to_owned(), error(why));
     }
     let parameters = route.parameters.iter().map(|described| parameter(described, grid));
     let mut operation = json!({
@@ -108,26 +108,26 @@ fn operation(route: &Description, grid: &Grid) -> Value {
         let content = json!({kind: {"schema": {"type": "string"}}});
         operation["requestBody"] = json!({"description": meaning, "content": content});
     }
-    if let Some(most) = route.most {
-        operation["description"] = most.into();
+    if let Some(limit_note) = route.limit_note {
+        operation["description"] = limit_note.into();
     }
     operation
 }
 
-fn response(answer: &Answer) -> Value {
-    match answer {
-        Answer::Nothing => json!({"description": "No content"}),
-        Answer::Json(name) => {
+fn response(response_kind: &ResponseKind) -> Value {
+    match response_kind {
+        ResponseKind::Empty => json!({"description": "No content"}),
+        ResponseKind::Json(name) => {
             json!({"description": name, "content": {"application/json": {"schema": reference(name)}}})
         }
-        Answer::Text(kind, meaning) => {
+        ResponseKind::Text(kind, meaning) => {
             let form = if *kind == "application/json" { "object" } else { "string" };
             json!({"description": meaning, "content": {*kind: {"schema": {"type": form}}}})
         }
-        Answer::File => {
+        ResponseKind::File => {
             let text = json!({"schema": {"type": "string"}});
             let content = json!({"text/csv": text, "application/x-ndjson": text});
-            json!({"description": "A line for each sample; as NDJSON each is a Line", "content": content})
+            json!({"description": "A line per sample; in NDJSON a Line", "content": content})
         }
     }
 }

@@ -18,10 +18,10 @@ use http::HeaderMap;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-pub(crate) use counters::{After, AnyCounters, Counter, Counters, LabelNames, OfKind, Prefix};
+pub(crate) use counters::{After, AnyCounters, Counter, Counters, KindFilter, LabelNames, Prefix};
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
-pub(crate) use measured::{OfRange, OfStatus, Quantiles};
+pub(crate) use measured::{Quantiles, RangeMeasure, StatusMeasure};
 pub(crate) use note::{NewNote, NoteId};
 pub(crate) use numbers::Horizon;
 pub(crate) use numbers::Limit;
@@ -31,19 +31,19 @@ pub(crate) use right::Right;
 pub(crate) use silence::{RuleName, Seconds};
 pub(crate) use time::Instants;
 pub(crate) use time::LAG;
-pub(crate) use time::usual;
+pub(crate) use time::default_precision;
 pub(crate) use time::{
-    DistributionPrecision, HasGrid, Kept, KeptPrecision, LastEventId, OptionalPrecision, Range,
-    UsualPrecision, VisitorPrecision,
+    CountPrecision, DefaultPrecision, DistributionPrecision, HasGrid, LastEventId, OptionalPrecision, Range,
+    ReadableRetention, VisitorPrecision,
 };
-pub(crate) use time::{USUAL, precision};
+pub(crate) use time::{DEFAULT_WIDTH, precision};
 
 use crate::mount::Mount;
 use crate::problem::Problem;
 
 /// A request to a route, with the parsed parameters.
 #[derive(Debug)]
-pub(crate) struct Asked<S, P> {
+pub(crate) struct RequestParts<S, P> {
     pub(crate) state: S,
     pub(crate) parameters: P,
     pub(crate) headers: HeaderMap,
@@ -135,12 +135,7 @@ impl<'a> Values<'a> {
                     // This may be an actual token, so the problem must not repeat the value.
                     let value = (name != "token").then_some(&*value);
                     let names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
-                    return Err(Problem::parameter(
-                        "there is no such parameter",
-                        &name,
-                        value,
-                        names.join(", "),
-                    ));
+                    return Err(Problem::parameter("unknown parameter", &name, value, names.join(", ")));
                 }
                 Some(parameter) if value.is_empty() && !parameter.has_empty_value => {}
                 Some(_) => pairs.push((name.into_owned(), value.into_owned())),
@@ -157,15 +152,13 @@ impl<'a> Values<'a> {
         let mut values = self.all(name);
         let first = values.next();
         match values.next() {
-            Some(second) => {
-                Err(Problem::parameter("a parameter occurs twice", name, Some(second), "one value"))
-            }
+            Some(second) => Err(Problem::parameter("duplicate parameter", name, Some(second), "one value")),
             None => Ok(first),
         }
     }
 }
 
-impl<S, P> FromRequestParts<S> for Asked<S, P>
+impl<S, P> FromRequestParts<S> for RequestParts<S, P>
 where
     S: Clone + Send + Sync,
     P: Parameters<S>,

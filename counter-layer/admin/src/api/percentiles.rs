@@ -2,7 +2,7 @@ use axum::response::Response;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::{Stats, Timestamp};
 
-use super::parameter::{Asked, Counters, DistributionPrecision, OfRange, Quantiles, Range};
+use super::parameter::{Counters, DistributionPrecision, Quantiles, Range, RangeMeasure, RequestParts};
 use super::read::Measured;
 use super::response::{Percentile, PercentileBucket, Percentiles, Unreadable};
 use super::route::Route;
@@ -10,21 +10,21 @@ use super::{caching, read};
 use crate::problem::Problem;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    let summary = "How long requests of counters took, or how large the responses were: percentiles";
+    let summary = "Percentiles of response times or sizes";
     Route::get("/api/percentiles", summary, stats.clone(), percentiles)
         .json::<Percentiles>()
         .cached()
-        .most("At most 10,000 buckets of all counters together.")
+        .limit_note("At most 10,000 buckets over all counters.")
 }
 
-type Asking = (Counters, DistributionPrecision, Range, OfRange, Quantiles);
+type Query = (Counters, DistributionPrecision, Range, RangeMeasure, Quantiles);
 
-async fn percentiles(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
-    let Asked { state: stats, headers, .. } = asked;
-    let (Counters(counters), DistributionPrecision(kept), range, OfRange(of), Quantiles(quantiles)) =
-        asked.parameters;
+async fn percentiles(request: RequestParts<Stats, Query>) -> Result<Response, Problem> {
+    let RequestParts { state: stats, headers, .. } = request;
+    let (Counters(counters), DistributionPrecision(retention), range, RangeMeasure(of), Quantiles(quantiles)) =
+        request.parameters;
     let Measured { range, found, merged, max_age } =
-        read::distributions(&stats, &counters, kept, &range, of).await?;
+        read::distributions(&stats, &counters, retention, &range, of).await?;
     let values = |of: &Distribution| quantiles.iter().map(|q| of.quantile(*q)).collect::<Vec<_>>();
     let bucket = |(start, of): &(Timestamp, Distribution)| PercentileBucket {
         start: start.as_unix(),
@@ -34,7 +34,7 @@ async fn percentiles(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
     let percentile = |(q, value): (&f64, Option<f64>)| Percentile { q: *q, value };
     let percentiles = Percentiles {
         counters: counters.iter().map(ToString::to_string).collect(),
-        precision: kept.precision.as_seconds(),
+        precision: retention.precision.as_seconds(),
         from: range.start.as_unix(),
         to: range.end.as_unix(),
         of: of.name(),
@@ -45,5 +45,5 @@ async fn percentiles(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
         buckets: found.buckets.iter().map(bucket).collect(),
         unreadable: Unreadable::list(found.unreadable),
     };
-    Ok(caching::answer(&headers, max_age, &percentiles))
+    Ok(caching::json_response(&headers, max_age, &percentiles))
 }

@@ -8,7 +8,7 @@ use counter_core::visits::{Distribution, Distributions, Measure};
 use counter_core::{CounterName, Precision, Stats, Timestamp};
 
 use super::caching;
-use super::parameter::{self, HasGrid, Kept};
+use super::parameter::{self, HasGrid, ReadableRetention};
 use crate::problem::Problem;
 
 impl HasGrid for Stats {
@@ -31,7 +31,7 @@ pub(crate) async fn series(
     let series = stats.series(counter, precision, range).await;
     let series = series.map_err(|error| Problem::of(&error, stats))?;
     if series.samples.is_empty() && series.unreadable.is_none() {
-        known(stats, std::slice::from_ref(counter)).await?;
+        require_known(stats, std::slice::from_ref(counter)).await?;
     }
     Ok(series)
 }
@@ -49,25 +49,25 @@ pub(crate) struct Measured {
 pub(crate) async fn distributions(
     stats: &Stats,
     counters: &[CounterName],
-    kept: Kept,
+    retention: ReadableRetention,
     range: &parameter::Range,
     of: Measure,
 ) -> Result<Measured, Problem> {
     let now = Timestamp::now();
-    let most = Stats::MAX_DISTRIBUTIONS / counters.len() as u64;
-    let range = range.buckets(kept, most, now)?.range;
-    let found = stats.distribution(counters, kept.precision, range.clone(), of).await;
+    let max = Stats::MAX_DISTRIBUTIONS / counters.len() as u64;
+    let range = range.buckets(retention, max, now)?.range;
+    let found = stats.distribution(counters, retention.precision, range.clone(), of).await;
     let found = found.map_err(|error| Problem::of(&error, stats))?;
     let merged = found.merged();
     if merged.count() == 0 && found.unreadable.is_empty() {
-        known(stats, counters).await?;
+        require_known(stats, counters).await?;
     }
-    let max_age = caching::max_age(kept.precision, range.end, now);
+    let max_age = caching::max_age(retention.precision, range.end, now);
     Ok(Measured { range, found, merged, max_age })
 }
 
 /// Fails if a counter is unknown. If the list of counters can't be read, this accepts all counters.
-pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(), Problem> {
+pub(crate) async fn require_known(stats: &Stats, counters: &[CounterName]) -> Result<(), Problem> {
     let contained = stats.contains_counters(counters).await.map_err(|error| Problem::of(&error, stats))?;
     match counters.iter().zip(contained).find(|(_, contained)| *contained == Ok(false)) {
         Some((counter, _)) => Err(Problem::unknown_counter(counter)),
@@ -77,7 +77,7 @@ pub(crate) async fn known(stats: &Stats, counters: &[CounterName]) -> Result<(),
 
 /// Returns the counters that are only written by a different program. The given counters must not have
 /// lifetime totals; if samples exist, these have been written in the *Redis in Action* layout.
-pub(crate) async fn counted_elsewhere(
+pub(crate) async fn foreign_counters(
     stats: &Stats,
     counters: &[CounterName],
 ) -> Result<HashSet<CounterName>, Problem> {

@@ -301,7 +301,7 @@ impl Series {
 }
 
 /// Maximum number of unreadable keys in a response.
-const NAMED: usize = 100;
+const MAX_KEYS: usize = 100;
 
 impl Unreadable {
     /// Returns the distinct keys, up to [`MAX_KEYS`].
@@ -309,7 +309,7 @@ impl Unreadable {
         let mut list: Vec<_> = all.into_iter().map(Self::from).collect();
         list.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
         list.dedup();
-        list.truncate(NAMED);
+        list.truncate(MAX_KEYS);
         list
     }
 }

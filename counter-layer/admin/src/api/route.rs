@@ -9,7 +9,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use futures_util::future::BoxFuture;
 use utoipa::ToSchema;
 
-use super::parameter::{self, Asked, Parameters};
+use super::parameter::{self, Parameters, RequestParts};
 use super::schema::{self, AddSchema};
 use crate::upload::Upload;
 
@@ -28,21 +28,21 @@ pub(crate) struct Description {
     pub(crate) summary: &'static str,
     /// A note on the response limits. A schema can't express these, because they depend on multiple
     /// parameters.
-    pub(crate) most: Option<&'static str>,
+    pub(crate) limit_note: Option<&'static str>,
     pub(crate) parameters: Vec<parameter::Description>,
     /// The media type and the description of the request body, if the route reads it.
     pub(crate) body: Option<(&'static str, &'static str)>,
     /// Responses by status.
-    pub(crate) answers: Vec<(&'static str, Answer)>,
+    pub(crate) responses: Vec<(&'static str, ResponseKind)>,
     /// Errors by status, in addition to the common errors.
-    pub(crate) refusals: Vec<(&'static str, &'static str)>,
+    pub(crate) errors: Vec<(&'static str, &'static str)>,
     pub(crate) schemas: Vec<AddSchema>,
 }
 
 /// The response content.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    Nothing,
+pub(crate) enum ResponseKind {
+    Empty,
     /// JSON with the schema of this name.
     Json(String),
     /// Text, with a media type and a description.
@@ -60,7 +60,7 @@ impl Route {
         path: &'static str,
         summary: &'static str,
         state: S,
-        handler: impl Fn(Asked<S, P>) -> F + Clone + Send + Sync + 'static,
+        handler: impl Fn(RequestParts<S, P>) -> F + Clone + Send + Sync + 'static,
     ) -> Self
     where
         S: Clone + Send + Sync + 'static,
@@ -75,7 +75,7 @@ impl Route {
         path: &'static str,
         summary: &'static str,
         state: S,
-        handler: impl Fn(Asked<S, P>) -> F + Clone + Send + Sync + 'static,
+        handler: impl Fn(RequestParts<S, P>) -> F + Clone + Send + Sync + 'static,
     ) -> Self
     where
         S: Clone + Send + Sync + 'static,
@@ -96,7 +96,7 @@ impl Route {
         path: &'static str,
         summary: &'static str,
         state: S,
-        handler: impl Fn(Asked<S, P>, Upload) -> F + Clone + Send + Sync + 'static,
+        handler: impl Fn(RequestParts<S, P>, Upload) -> F + Clone + Send + Sync + 'static,
     ) -> Self
     where
         S: Clone + Send + Sync + 'static,
@@ -124,24 +124,24 @@ impl Route {
             method,
             path,
             summary,
-            most: None,
+            limit_note: None,
             body: None,
             parameters,
-            answers: Vec::new(),
-            refusals: Vec::new(),
+            responses: Vec::new(),
+            errors: Vec::new(),
             schemas: Vec::new(),
         };
         Self { handler, description }
     }
 
-    pub(crate) fn answer(mut self, status: &'static str, answer: Answer) -> Self {
-        self.description.answers.push((status, answer));
+    pub(crate) fn response(mut self, status: &'static str, response: ResponseKind) -> Self {
+        self.description.responses.push((status, response));
         self
     }
 
     /// Describes a text response.
     pub(crate) fn text(self, kind: &'static str, meaning: &'static str) -> Self {
-        self.answer("200", Answer::Text(kind, meaning))
+        self.response("200", ResponseKind::Text(kind, meaning))
     }
 
     /// Describes a JSON response.
@@ -151,7 +151,7 @@ impl Route {
 
     pub(crate) fn json_with<T: ToSchema>(self, status: &'static str) -> Self {
         let name = T::name().into_owned();
-        self.answer(status, Answer::Json(name)).schema::<T>()
+        self.response(status, ResponseKind::Json(name)).schema::<T>()
     }
 
     /// Adds the schema of a nested type.
@@ -162,16 +162,16 @@ impl Route {
 
     /// Describes the 304 response of routes that support `If-None-Match`.
     pub(crate) fn cached(self) -> Self {
-        self.answer("304", Answer::Nothing)
+        self.response("304", ResponseKind::Empty)
     }
 
-    pub(crate) fn refusal(mut self, status: &'static str, reason: &'static str) -> Self {
-        self.description.refusals.push((status, reason));
+    pub(crate) fn error_response(mut self, status: &'static str, reason: &'static str) -> Self {
+        self.description.errors.push((status, reason));
         self
     }
 
-    pub(crate) fn most(mut self, most: &'static str) -> Self {
-        self.description.most = Some(most);
+    pub(crate) fn limit_note(mut self, limit_note: &'static str) -> Self {
+        self.description.limit_note = Some(limit_note);
         self
     }
 }
@@ -180,20 +180,23 @@ type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync
 
 /// Boxes a handler. We only need to instantiate axum's handler machinery for a single type instead of every
 /// route.
-fn boxed<S, P, F, R>(state: S, handler: impl Fn(Asked<S, P>) -> F + Clone + Send + Sync + 'static) -> Handler
+fn boxed<S, P, F, R>(
+    state: S,
+    handler: impl Fn(RequestParts<S, P>) -> F + Clone + Send + Sync + 'static,
+) -> Handler
 where
     S: Clone + Send + Sync + 'static,
     P: Parameters<S> + Send + 'static,
     F: Future<Output = R> + Send + 'static,
     R: IntoResponse,
 {
-    boxed_with_body(state, move |asked, _| handler(asked))
+    boxed_with_body(state, move |request, _| handler(request))
 }
 
 /// Boxes a handler that reads the request body.
 fn boxed_with_body<S, P, F, R>(
     state: S,
-    handler: impl Fn(Asked<S, P>, Upload) -> F + Clone + Send + Sync + 'static,
+    handler: impl Fn(RequestParts<S, P>, Upload) -> F + Clone + Send + Sync + 'static,
 ) -> Handler
 where
     S: Clone + Send + Sync + 'static,
@@ -205,8 +208,8 @@ where
         let (state, handler) = (state.clone(), handler.clone());
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            match Asked::from_request_parts(&mut parts, &state).await {
-                Ok(asked) => handler(asked, Upload::new(&parts, body)).await.into_response(),
+            match RequestParts::from_request_parts(&mut parts, &state).await {
+                Ok(request) => handler(request, Upload::new(&parts, body)).await.into_response(),
                 Err(problem) => problem.into_response(),
             }
         })

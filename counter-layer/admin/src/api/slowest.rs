@@ -3,31 +3,32 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{CounterName, Stats, Timestamp};
 
 use super::caching;
-use super::parameter::{Asked, DistributionPrecision, Limit, OfKind, OfRange, Range};
+use super::parameter::{DistributionPrecision, KindFilter, Limit, Range, RangeMeasure, RequestParts};
 use super::response::{Slowest, Summary, Unreadable};
 use super::route::Route;
 use crate::problem::Problem;
 
 /// The default number of buckets: the open bucket and the one before it.
-const RANKED: u64 = 2;
+const DEFAULT_BUCKETS: u64 = 2;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    let summary = "The pages that took longest, or whose responses were largest, by the mean";
+    let summary = "The pages with the highest mean response time or size";
     Route::get("/api/slowest", summary, stats.clone(), slowest)
         .json::<Slowest>()
         .cached()
-        .most("At most 10,000 buckets, and 100,000 of all counters together; without `from` the latest 2.")
+        .limit_note("At most 10,000 buckets per counter, and 100,000 in total; without `from` the latest 2.")
 }
 
-type Asking = (DistributionPrecision, Range, OfRange, Limit<10>, OfKind);
+type Query = (DistributionPrecision, Range, RangeMeasure, Limit<10>, KindFilter);
 
-async fn slowest(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
-    let Asked { state: stats, headers, .. } = asked;
-    let (DistributionPrecision(kept), range, OfRange(of), Limit(limit), OfKind(kind)) = asked.parameters;
+async fn slowest(request: RequestParts<Stats, Query>) -> Result<Response, Problem> {
+    let RequestParts { state: stats, headers, .. } = request;
+    let (DistributionPrecision(retention), range, RangeMeasure(of), Limit(limit), KindFilter(kind)) =
+        request.parameters;
     let now = Timestamp::now();
-    let (precision, range) = (kept.precision, range.buckets(kept, RANKED, now)?.range);
-    let is_wanted = |name: &CounterName| kind.has(name);
-    let found = stats.slowest(precision, range.clone(), limit, of, is_wanted).await;
+    let (precision, range) = (retention.precision, range.buckets(retention, DEFAULT_BUCKETS, now)?.range);
+    let filter = |name: &CounterName| kind.has(name);
+    let found = stats.slowest(precision, range.clone(), limit, of, filter).await;
     let found = found.map_err(|error| Problem::of(&error, &stats))?;
     let summary = |(counter, of): (CounterName, Distribution)| {
         Some(Summary {
@@ -50,5 +51,5 @@ async fn slowest(asked: Asked<Stats, Asking>) -> Result<Response, Problem> {
         relative_error: Measure::RELATIVE_ERROR,
         unreadable: Unreadable::list(found.unreadable),
     };
-    Ok(caching::answer(&headers, caching::max_age(precision, range.end, now), &slowest))
+    Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &slowest))
 }

@@ -4,7 +4,7 @@ use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::parameter::Asked;
+use super::parameter::RequestParts;
 use super::route::Route;
 use crate::status::{Dropped, Ignored};
 
@@ -69,11 +69,11 @@ struct SourceHits {
 }
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    let summary = "The sources of this process: their positions, ledgers and lags";
+    let summary = "The sources of this process, with position, ledger and lag";
     Route::get("/api/sources", summary, stats.clone(), sources).json::<Sources>()
 }
 
-async fn sources(Asked { state: stats, .. }: Asked<Stats, ()>) -> Json<Sources> {
+async fn sources(RequestParts { state: stats, .. }: RequestParts<Stats, ()>) -> Json<Sources> {
     Json(Sources { sources: stats.sources().into_iter().map(Source::from).collect() })
 }
 

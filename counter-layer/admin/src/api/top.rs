@@ -2,34 +2,35 @@ use axum::response::Response;
 use counter_core::{CounterName, Stats, Timestamp};
 
 use super::caching;
-use super::parameter::{Asked, KeptPrecision, Limit, OfKind, Prefix, Range};
+use super::parameter::{CountPrecision, KindFilter, Limit, Prefix, Range, RequestParts};
 use super::response::{Place, Top, Unreadable};
 use super::route::Route;
 use crate::problem::Problem;
 
 /// The default number of buckets. With this limit, a ranking can compare 10,000 counters.
-const RANKED: u64 = 1000;
+const DEFAULT_BUCKETS: u64 = 1000;
 
 pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/top", "The pages with the most hits", stats.clone(), top)
         .json::<Top>()
         .cached()
-        .most(
-            "At most 10,000 buckets of each counter, 10,000,000 of all together, and 10,000 counters; \
+        .limit_note(
+            "At most 10,000 buckets per counter, 10,000,000 in total, and 10,000 counters; \
              without `from` the latest 1,000.",
         )
-        .refusal("422", "There are more than 10,000 counters")
+        .error_response("422", "There are more than 10,000 counters")
 }
 
 async fn top(
-    asked: Asked<Stats, (KeptPrecision, Range, Limit<10>, Prefix, OfKind)>,
+    request: RequestParts<Stats, (CountPrecision, Range, Limit<10>, Prefix, KindFilter)>,
 ) -> Result<Response, Problem> {
-    let Asked { state: stats, headers, .. } = asked;
-    let (KeptPrecision(kept), range, Limit(limit), Prefix(prefix), OfKind(kind)) = asked.parameters;
+    let RequestParts { state: stats, headers, .. } = request;
+    let (CountPrecision(retention), range, Limit(limit), Prefix(prefix), KindFilter(kind)) =
+        request.parameters;
     let now = Timestamp::now();
-    let (precision, range) = (kept.precision, range.buckets(kept, RANKED, now)?.range);
-    let is_wanted = |name: &CounterName| name.starts_with(&prefix) && kind.has(name);
-    let top = stats.top(precision, range.clone(), limit, is_wanted).await;
+    let (precision, range) = (retention.precision, range.buckets(retention, DEFAULT_BUCKETS, now)?.range);
+    let filter = |name: &CounterName| name.starts_with(&prefix) && kind.has(name);
+    let top = stats.top(precision, range.clone(), limit, filter).await;
     let top = top.map_err(|error| Problem::of(&error, &stats))?;
     let place = |(counter, count): (CounterName, u64)| Place { counter: counter.to_string(), count };
     let top = Top {
@@ -39,5 +40,5 @@ async fn top(
         top: top.counters.into_iter().map(place).collect(),
         unreadable: Unreadable::list(top.unreadable),
     };
-    Ok(caching::answer(&headers, caching::max_age(precision, range.end, now), &top))
+    Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &top))
 }

@@ -1,7 +1,7 @@
 use axum::response::Response;
 use counter_core::{Stats, Timestamp};
 
-use super::parameter::{Asked, Counter, KeptPrecision, Range};
+use super::parameter::{CountPrecision, Counter, Range, RequestParts};
 use super::response::Total;
 use super::route::Route;
 use super::{caching, read};
@@ -11,15 +11,15 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/total", "The sum of the samples of a counter", stats.clone(), total)
         .json::<Total>()
         .cached()
-        .most("At most 10,000 buckets of each counter.")
+        .limit_note("At most 10,000 buckets per counter.")
 }
 
-async fn total(asked: Asked<Stats, (Counter, KeptPrecision, Range)>) -> Result<Response, Problem> {
-    let Asked { state: stats, headers, .. } = asked;
-    let (Counter(counter), KeptPrecision(kept), range) = asked.parameters;
+async fn total(request: RequestParts<Stats, (Counter, CountPrecision, Range)>) -> Result<Response, Problem> {
+    let RequestParts { state: stats, headers, .. } = request;
+    let (Counter(counter), CountPrecision(retention), range) = request.parameters;
     let now = Timestamp::now();
-    let range = range.buckets(kept, Stats::MAX_BUCKETS, now)?.range;
-    let series = read::series(&stats, &counter, kept.precision, range).await?;
+    let range = range.buckets(retention, Stats::MAX_BUCKETS, now)?.range;
+    let series = read::series(&stats, &counter, retention.precision, range).await?;
     let sum = series.known_total().map_err(|unreadable| Problem::of(&unreadable.into(), &stats))?;
     let total = Total {
         counter: counter.to_string(),
@@ -28,5 +28,5 @@ async fn total(asked: Asked<Stats, (Counter, KeptPrecision, Range)>) -> Result<R
         to: series.range.end.as_unix(),
         total: sum,
     };
-    Ok(caching::answer(&headers, caching::max_age(series.precision, series.range.end, now), &total))
+    Ok(caching::json_response(&headers, caching::max_age(series.precision, series.range.end, now), &total))
 }

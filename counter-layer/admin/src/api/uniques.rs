@@ -1,30 +1,32 @@
 use axum::response::Response;
 use counter_core::{Stats, Timestamp};
 
-use super::parameter::{Asked, Counters, Range, VisitorPrecision};
+use super::parameter::{Counters, Range, RequestParts, VisitorPrecision};
 use super::response::Uniques;
 use super::route::Route;
 use super::{caching, read};
 use crate::problem::Problem;
 
 pub(crate) fn route(stats: &Stats) -> Route {
-    let summary = "The unique visitors of counters together, estimated";
+    let summary = "An estimate of the unique visitors of one or more counters";
     Route::get("/api/uniques", summary, stats.clone(), uniques)
         .json::<Uniques>()
         .cached()
-        .most("At most 1,000 buckets of all counters together.")
+        .limit_note("At most 1,000 buckets over all counters.")
 }
 
-async fn uniques(asked: Asked<Stats, (Counters, VisitorPrecision, Range)>) -> Result<Response, Problem> {
-    let Asked { state: stats, headers, .. } = asked;
-    let (Counters(counters), VisitorPrecision(kept), range) = asked.parameters;
+async fn uniques(
+    request: RequestParts<Stats, (Counters, VisitorPrecision, Range)>,
+) -> Result<Response, Problem> {
+    let RequestParts { state: stats, headers, .. } = request;
+    let (Counters(counters), VisitorPrecision(retention), range) = request.parameters;
     let now = Timestamp::now();
-    let most = Stats::MAX_SKETCHES / counters.len() as u64;
-    let (precision, range) = (kept.precision, range.buckets(kept, most, now)?.range);
+    let max = Stats::MAX_SKETCHES / counters.len() as u64;
+    let (precision, range) = (retention.precision, range.buckets(retention, max, now)?.range);
     let uniques = stats.uniques(&counters, precision, range.clone()).await;
     let uniques = uniques.map_err(|error| Problem::of(&error, &stats))?;
     if uniques.visitors == 0 {
-        read::known(&stats, &counters).await?;
+        read::require_known(&stats, &counters).await?;
     }
     let max_age = caching::max_age(precision, range.end, now);
     let uniques = Uniques {
@@ -36,5 +38,5 @@ async fn uniques(asked: Asked<Stats, (Counters, VisitorPrecision, Range)>) -> Re
         standard_error: uniques.standard_error,
         salt_epoch: stats.salt_epoch().as_seconds(),
     };
-    Ok(caching::answer(&headers, max_age, &uniques))
+    Ok(caching::json_response(&headers, max_age, &uniques))
 }

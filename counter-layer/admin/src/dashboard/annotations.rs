@@ -39,11 +39,11 @@ pub(crate) fn alerts(
     counters: &[CounterName],
     range: &Range<Timestamp>,
 ) -> Vec<Annotation> {
-    let looks_at = |name: &str| {
+    let concerns = |name: &str| {
         let rule = known.rules.iter().find(|rule| rule.name == name);
         rule.is_some_and(|rule| rule.counters.iter().any(|counter| counters.contains(counter)))
     };
-    let alerts = known.history.iter().map(|entry| &entry.alert).filter(|alert| looks_at(&alert.rule));
+    let alerts = known.history.iter().map(|entry| &entry.alert).filter(|alert| concerns(&alert.rule));
     let annotation = |alert: &Alert| {
         let (kind, word) = match alert.kind {
             AlertKind::Raised => (AnnotationKind::Raised, "raised"),

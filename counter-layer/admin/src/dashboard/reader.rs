@@ -14,7 +14,7 @@ use super::annotations::{self, Annotators};
 use super::chart::annotations::Annotation;
 
 /// The maximum number of keys listed in the warning.
-const NAMED: usize = 5;
+const MAX_NAMED_KEYS: usize = 5;
 
 /// The statistics, and the keys that could not be read for this page.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<Option<Series>>, Error> {
         let all = self.stats.series_many(counters, precision, range).await?;
         let series = all.into_iter().map(|series| self.note(series));
-        Ok(series.inspect(|series| self.look_at(series.as_ref())).collect())
+        Ok(series.inspect(|series| self.add_unreadable(series.as_ref())).collect())
     }
 
     /// Returns the lifetime total of each counter.
@@ -124,14 +124,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns all counters by name up to about this number, and `true` if there are more.
-    pub(crate) async fn counters(&self, most: usize) -> Result<(Vec<CounterName>, bool), Error> {
+    pub(crate) async fn counters(&self, max: usize) -> Result<(Vec<CounterName>, bool), Error> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
             let page = self.stats.list_counters(after.as_ref(), 1000).await?;
             page.unreadable.into_iter().for_each(|unreadable| self.add(unreadable));
             names.extend(page.counters.into_iter().map(|(name, _)| name));
             after = page.next;
-            if after.is_none() || names.len() >= most {
+            if after.is_none() || names.len() >= max {
                 return Ok((names, after.is_some()));
             }
         }
@@ -143,19 +143,19 @@ impl<'a> Reader<'a> {
         if unreadable.is_empty() {
             return None;
         }
-        let named = unreadable.iter().take(NAMED).map(|(key, reason)| format!("{key} ({reason})"));
+        let named = unreadable.iter().take(MAX_NAMED_KEYS).map(|(key, reason)| format!("{key} ({reason})"));
         let named = named.collect::<Vec<_>>().join("; ");
-        let more = match unreadable.len().saturating_sub(NAMED) {
+        let more = match unreadable.len().saturating_sub(MAX_NAMED_KEYS) {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
         Some(format!(
-            "The store holds something else where counts should be, and what cannot be read is shown as \
-             unknown or left out. Look at these keys: {named}{more}."
+            "Some stored data cannot be read and is shown as \
+             unknown or left out. Check these keys: {named}{more}."
         ))
     }
 
-    fn look_at(&self, series: Option<&Series>) {
+    fn add_unreadable(&self, series: Option<&Series>) {
         if let Some(unreadable) = series.and_then(|series| series.unreadable.as_ref()) {
             self.add(unreadable.clone());
         }
@@ -174,9 +174,9 @@ impl<'a> Reader<'a> {
 /// Sums the samples between two instants, with a proportional part of the bucket that contains `until`.
 /// Returns `None` if any bucket in this range is unknown.
 pub(crate) fn total_between(series: &Series, from: Timestamp, until: Timestamp) -> Option<u64> {
-    let is_meant = |start: Timestamp| (from..until).contains(&start);
+    let is_in_range = |start: Timestamp| (from..until).contains(&start);
     let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
-    if unknown.iter().any(|start| is_meant(*start)) {
+    if unknown.iter().any(|start| is_in_range(*start)) {
         return None;
     }
     let width = u128::from(series.precision.as_seconds());
@@ -184,7 +184,7 @@ pub(crate) fn total_between(series: &Series, from: Timestamp, until: Timestamp) 
         let seconds = u128::from(until.as_unix() - sample.start.as_unix()).min(width);
         u64::try_from(u128::from(sample.count) * seconds / width).unwrap_or(u64::MAX)
     };
-    let samples = series.samples.iter().filter(|sample| is_meant(sample.start));
+    let samples = series.samples.iter().filter(|sample| is_in_range(sample.start));
     Some(samples.map(part).fold(0, u64::saturating_add))
 }
 

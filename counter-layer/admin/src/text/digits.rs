@@ -2,11 +2,11 @@
 
 /// Formats `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
-    in_groups(&number.to_string())
+    group_digits(&number.to_string())
 }
 
 /// Inserts a comma between groups of three digits.
-pub(crate) fn in_groups(digits: &str) -> String {
+pub(crate) fn group_digits(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_in_threes() {
+    fn digits_are_grouped_in_threes() {
         for (number, text) in [
             (0, "0"),
             (12, "12"),

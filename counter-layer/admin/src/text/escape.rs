@@ -38,13 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_leave_its_isolate() {
+    fn names_cannot_leave_the_isolate() {
         assert_eq!(bdi("<\u{2069}>").0, "<bdi>&lt;\u{fffd}&gt;</bdi>");
         assert_eq!(isolated("a\u{202e}b\u{2069}"), "\u{2068}a\u{fffd}b\u{fffd}\u{2069}");
     }
 
     #[test]
-    fn no_text_ends_what_it_stands_in() {
+    fn escaped_text_cannot_end_the_element() {
         assert_eq!(escape("<script a='b'>\"&\u{0}\u{ffff}"), "&lt;script a=&#39;b&#39;&gt;&quot;&amp;");
     }
 }

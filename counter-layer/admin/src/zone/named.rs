@@ -52,7 +52,7 @@ fn find(name: &str) -> Result<TimeZone, TimeZoneError> {
 
 impl fmt::Display for TimeZoneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no time zone of the IANA database, such as Europe/Berlin", self.name)
+        write!(f, "{} is not a time zone of the IANA database, e.g. Europe/Berlin", self.name)
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_begins_where_clocks_pass_over_midnight() {
+    fn days_start_after_a_skipped_midnight() {
         // In Cairo, summer time starts on 2026-04-24 at 0:00, which becomes 1:00.
         let cairo = Zone::new("Africa/Cairo").expect("a zone");
         let day = cairo.day(unix(1_777_028_400));
@@ -100,19 +100,19 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_has_a_name_and_utc_is_none_of_them() {
+    fn zones_are_found_by_name_and_utc_is_the_default() {
         for name in ["UTC", "Etc/UTC", "utc"] {
             let zone = Zone::new(name).expect("a zone");
             assert!(zone.is_utc() && zone == Zone::default(), "{name}");
         }
         for name in ["", "Europe/Atlantis", "+01:00", "Europe/Berlin\0", "../etc/passwd"] {
             let error = Zone::new(name).expect_err(name);
-            assert!(error.to_string().contains("is no time zone"), "{error}");
+            assert!(error.to_string().contains("is not a time zone"), "{error}");
         }
     }
 
     #[test]
-    fn every_instant_has_a_day_in_every_zone() {
+    fn instants_have_a_day_in_all_zones() {
         for name in ["Europe/Berlin", "Asia/Kolkata", "America/Sao_Paulo", "Pacific/Apia", "Pacific/Chatham"]
         {
             let zone = Zone::new(name).expect("a zone");

@@ -49,8 +49,8 @@ impl Fingerprint {
         let mut beginning = Vec::new();
         let mut searched = 0;
         loop {
-            let wanted = (beginning.len() * 2).clamp(1024, MAX_BEGINNING) as u64;
-            let left = wanted.saturating_sub(beginning.len() as u64);
+            let target_length = (beginning.len() * 2).clamp(1024, MAX_BEGINNING) as u64;
+            let left = target_length.saturating_sub(beginning.len() as u64);
             let is_all = (&mut log).take(left).read_to_end(&mut beginning)? as u64 != left;
             while let Some(end) = memchr::memchr(b'\n', &beginning[searched..]) {
                 let line = searched;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_grows_keeps_its_fingerprint_and_another_first_line_has_another() {
+    fn the_fingerprint_only_depends_on_the_first_line() {
         let log = b"#Version: 1.0\n#Fields: date time\n2024-05-01 00:00:01\n2024-05-01 00:00:02\n";
         let ends = log.len() - "2024-05-01 00:00:02\n".len();
         for length in 0..=log.len() {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_is_in_a_fingerprint() {
+    fn fingerprints_do_not_include_addresses() {
         let line = |client: &str| {
             of(format!("{client} - - [01/May/2026:00:00:01 +0000] \"GET / HTTP/1.1\"\n").as_bytes())
         };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_without_an_end_has_a_fingerprint_once_it_is_long() {
+    fn long_incomplete_lines_have_a_fingerprint() {
         let long = vec![b'x'; 3 * MAX_BEGINNING];
         assert_eq!(of(&long[..MAX_BEGINNING - 1]), None);
         assert!(of(&long).is_some());

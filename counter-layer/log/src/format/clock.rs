@@ -35,12 +35,12 @@ struct Variant {
 /// Parses times. The previous result is cached, because consecutive lines often have the same time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    last: [u8; CLF],
+    last: [u8; CLF_LENGTH],
     at: Option<Timestamp>,
 }
 
 /// The length of a time in the common log format.
-const CLF: usize = "10/Oct/2000:13:55:36 -0700".len();
+const CLF_LENGTH: usize = "10/Oct/2000:13:55:36 -0700".len();
 
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
@@ -80,13 +80,13 @@ impl Clock {
             _ => {
                 // Seconds have ten digits since 2001, and smaller units have three, six or nine more.
                 let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                let a_second = match digits {
+                let units_per_second = match digits {
                     ..=11 => 1,
                     12..=14 => 1_000,
                     15..=17 => 1_000_000,
                     _ => 1_000_000_000,
                 };
-                number(text, a_second)
+                number(text, units_per_second)
             }
         }
     }
@@ -165,7 +165,7 @@ impl Variant {
 // We don't use `strtime` here, because it takes 240 ns instead of 35 ns, and the rest of a line only takes
 // 850 ns.
 fn clf(text: &[u8]) -> Option<Timestamp> {
-    let text: &[u8; CLF] = text.try_into().ok()?;
+    let text: &[u8; CLF_LENGTH] = text.try_into().ok()?;
     if [text[2], text[6], text[11], text[14], text[17], text[20]] != *b"//::: " {
         return None;
     }
@@ -241,15 +241,15 @@ impl Civil {
     }
 }
 
-/// Parses a time with `a_second` units per second. The fraction is ignored.
-fn number(text: &[u8], a_second: u64) -> Option<Timestamp> {
+/// Parses a time with `units_per_second` units per second. The fraction is ignored.
+fn number(text: &[u8], units_per_second: u64) -> Option<Timestamp> {
     let (whole, fraction) = match text.iter().position(|byte| *byte == b'.') {
         None => (text, &b"0"[..]),
         Some(point) => (&text[..point], &text[point + 1..]),
     };
     let is_number = fraction.iter().all(u8::is_ascii_digit) && whole.len() <= 19;
     let whole = u64::try_from(digits(whole)?).ok()?;
-    is_number.then(|| Timestamp::from_unix(whole / a_second))
+    is_number.then(|| Timestamp::from_unix(whole / units_per_second))
 }
 
 /// Parses a number with up to 19 digits.
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_the_common_log_format_is_read_with_its_zone() {
+    fn clf_times_are_parsed_with_the_time_zone() {
         for (text, expected) in [
             ("10/Oct/2000:13:55:36 -0700", Some(971_211_336)),
             ("10/Oct/2000:20:55:36 +0000", Some(971_211_336)),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_any_form_is_told_by_its_looks() {
+    fn the_time_format_is_detected() {
         for (text, expected) in [
             ("2000-10-10T13:55:36-07:00", Some(971_211_336)),
             ("2000-10-10T20:55:36.123456Z", Some(971_211_336)),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_read_as_strftime_wrote_it() {
+    fn strftime_times_are_parsed() {
         for (format, text, expected) in [
             ("%d/%b/%Y:%T %z", "10/Oct/2000:13:55:36 -0700", Some(971_211_336)),
             ("%F %R", "2000-10-10 20:55", Some(971_211_300)),
@@ -374,20 +374,20 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_is_no_answer_for_another() {
+    fn the_cached_time_is_only_used_for_the_same_text() {
         let mut clock = Clock::default();
         let mut read = |text: &[u8]| clock.read(&TimeForm::Clf, text).map(Timestamp::as_unix);
         assert_eq!(read(b"10/Oct/2000:20:55:36 +0000"), Some(971_211_336));
         assert_eq!(read(b"99/Oct/2000:20:55:36 +0000"), None);
         assert_eq!(read(b"99/Oct/2000:20:55:36 +0000"), None);
         assert_eq!(read(b"10/Oct/2000:20:55:37 +0000"), Some(971_211_337));
-        assert_eq!(read(&[0; CLF]), None);
-        assert_eq!(Clock::default().read(&TimeForm::Clf, &[0; CLF]), None);
+        assert_eq!(read(&[0; CLF_LENGTH]), None);
+        assert_eq!(Clock::default().read(&TimeForm::Clf, &[0; CLF_LENGTH]), None);
     }
 
     proptest! {
         #[test]
-        fn every_second_is_read_as_it_was_written(unix in 0_u64..253_402_300_799, zone in -14 * 60..14 * 60_i64) {
+        fn all_seconds_round_trip(unix in 0_u64..253_402_300_799, zone in -14 * 60..14 * 60_i64) {
             let local = i64::try_from(unix).expect("small") + zone * 60;
             prop_assume!(local >= 0);
             let (days, second) = (local / 86_400, local % 86_400);
@@ -422,7 +422,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(text in prop::collection::vec(any::<u8>(), 0..40), signs in "[0-9/:+T. OctZ-]{0,40}") {
+        fn arbitrary_bytes_do_not_panic(text in prop::collection::vec(any::<u8>(), 0..40), signs in "[0-9/:+T. OctZ-]{0,40}") {
             let all = Strftime::new("%d%b%Y%T%z%Z%s%y").expect("a format");
             for form in [TimeForm::Clf, TimeForm::Any, TimeForm::Seconds, TimeForm::Microseconds, TimeForm::Strftime(all)] {
                 Clock::default().read(&form, &text);

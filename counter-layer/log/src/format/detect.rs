@@ -21,7 +21,7 @@ pub struct UnknownFormat {
 }
 
 /// Maximum number of lines to read.
-const LINES: usize = 64;
+const MAX_LINES: usize = 64;
 
 /// The known formats. If multiple formats match the same lines, the more specific format must come first.
 fn known() -> [(&'static str, Format); 6] {
@@ -51,7 +51,7 @@ impl Format {
     /// Fails if none of the known formats matches half of the lines. In this case, you need to use a
     /// [pattern](Format::pattern).
     pub fn detect(beginning: &[u8]) -> Result<Self, UnknownFormat> {
-        let lines = || (1..).zip(beginning.split(|byte| *byte == b'\n')).take(LINES);
+        let lines = || (1..).zip(beginning.split(|byte| *byte == b'\n')).take(MAX_LINES);
         let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && line[0] != b'#';
         let all = lines().filter(|(_, line)| has_request(line)).count();
         let first = lines().find(|(_, line)| has_request(line)).map_or(0, |(number, _)| number);
@@ -69,7 +69,7 @@ impl Format {
                 }
             }
             tried.push((name, reason));
-            if read > 0 && read * 2 >= all && best.as_ref().is_none_or(|(most, _)| read > *most) {
+            if read > 0 && read * 2 >= all && best.as_ref().is_none_or(|(best_count, _)| read > *best_count) {
                 best = Some((read, format));
             }
         }
@@ -90,14 +90,14 @@ fn is_forwarded(line: &Line<'_>) -> bool {
 impl fmt::Display for UnknownFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 {
-            return f.write_str("there is no line to find out the format by");
+            return f.write_str("the log does not contain a request");
         }
-        write!(f, "the format of line {} is not known", self.line)?;
+        write!(f, "the format of line {} is unknown", self.line)?;
         for (number, (name, reason)) in self.tried.iter().enumerate() {
             f.write_str(if number == 0 { ": " } else { "; " })?;
             match reason {
                 Some(reason) => write!(f, "as {name}, {reason}")?,
-                None => write!(f, "as {name}, most other lines cannot be read")?,
+                None => write!(f, "as {name}, most other lines do not match")?,
             }
         }
         Ok(())
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_known_format_is_found_out() {
+    fn known_formats_are_detected() {
         let combined = format!(r#"{COMMON} "-" "Mozilla/5.0""#);
         for (text, expected) in [
             (COMMON.to_owned(), Format::common()),
@@ -149,25 +149,22 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_format_is_told_with_the_line_and_what_was_tried_but_not_what_it_says() {
+    fn unknown_formats_are_reported_without_log_content() {
         let error = detect(&format!("\n#\n{}\n", COMMON.replace("Oct", "Okt"))).expect_err("a broken time");
-        let text = "the format of line 3 is not known: \
-            as vhost_combined, the time cannot be read; as main, the time cannot be read; \
-            as combined, the time cannot be read; as common, the time cannot be read; \
-            as json, the fields are not those of the format; as w3c, the fields are not those of the format";
+        let text = "the format of line 3 is unknown: \
+            as vhost_combined, the time is invalid; as main, the time is invalid; \
+            as combined, the time is invalid; as common, the time is invalid; \
+            as json, the fields do not match the format; as w3c, the fields do not match the format";
         assert_eq!(error.to_string(), text);
         let mixed = detect(&format!("{COMMON}\nsecret\nsecret\n")).expect_err("mostly something else");
-        assert!(mixed.to_string().contains("as common, most other lines cannot be read"), "{mixed}");
+        assert!(mixed.to_string().contains("as common, most other lines do not match"), "{mixed}");
         assert!(!format!("{mixed} {mixed:?}").contains("secret"), "{mixed:?}");
-        assert_eq!(
-            detect("\n").expect_err("no line").to_string(),
-            "there is no line to find out the format by"
-        );
+        assert_eq!(detect("\n").expect_err("no line").to_string(), "the log does not contain a request");
     }
 
     proptest! {
         #[test]
-        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             _ = Format::detect(&bytes);
         }
     }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_format_has_its_own_escapes() {
+    fn formats_use_different_escapes() {
         for (escapes, text, expected) in [
             (Escapes::None, r#"a\"b"#, r#"a\"b"#),
             (Escapes::Backslash, r#"a\"b\\n\x41\t"#, "a\"b\\nA\t"),
@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic_and_what_has_no_mark_stays(text in r#"[\\%+"ux0-9a-fd8]{0,30}"#, bytes in prop::collection::vec(any::<u8>(), 0..30)) {
+        fn arbitrary_bytes_do_not_panic_and_plain_text_is_unchanged(text in r#"[\\%+"ux0-9a-fd8]{0,30}"#, bytes in prop::collection::vec(any::<u8>(), 0..30)) {
             for escapes in [Escapes::None, Escapes::Backslash, Escapes::Json, Escapes::Plus, Escapes::Percent] {
                 unescaped(escapes, text.as_bytes());
                 let written = unescaped(escapes, &bytes);
@@ -162,7 +162,7 @@ mod tests {
         }
 
         #[test]
-        fn what_json_escapes_comes_back(text in r#"(\PC|[\x00-\x1f"\\]){0,30}"#) {
+        fn json_strings_round_trip(text in r#"(\PC|[\x00-\x1f"\\]){0,30}"#) {
             let json = serde_json::to_string(&text).expect("a text");
             prop_assert_eq!(unescaped(Escapes::Json, &json.as_bytes()[1..json.len() - 1]), text.as_bytes());
         }

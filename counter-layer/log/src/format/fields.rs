@@ -137,8 +137,8 @@ impl Fields {
             Slot::Bytes => self.found.bytes = self.found.bytes.or_else(|| number(text)),
             // Whole seconds are rounded down, so this would be 0 for most requests.
             Slot::Duration(1) if !text.contains(&b'.') => {}
-            Slot::Duration(a_second) => {
-                self.found.duration = self.found.duration.or_else(|| duration(text, *a_second));
+            Slot::Duration(units_per_second) => {
+                self.found.duration = self.found.duration.or_else(|| duration(text, *units_per_second));
             }
             Slot::FirstByte => self.found.first_byte = self.found.first_byte.or_else(|| duration(text, 1)),
             Slot::Header(name) => {
@@ -165,20 +165,20 @@ impl Fields {
     /// Sets the date for lines that only contain the time of day.
     pub(super) fn put_date(&mut self, date: &[u8]) {
         if self.found.date.is_none() {
-            self.found.date = Some(self.keep(|text| text.extend_from_slice(date)));
+            self.found.date = Some(self.append_text(|text| text.extend_from_slice(date)));
         }
     }
 
     #[inline]
     fn piece(&mut self, line: &[u8], part: Range<usize>, escapes: Escapes) -> Piece {
         if escapes.are_in(&line[part.clone()]) {
-            return self.keep(|text| escapes.write(&line[part], text));
+            return self.append_text(|text| escapes.write(&line[part], text));
         }
         Piece { start: part.start, end: part.end, is_unescaped: false }
     }
 
     #[cold]
-    fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Piece {
+    fn append_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Piece {
         let start = self.unescaped.len();
         write(&mut self.unescaped);
         Piece { start, end: self.unescaped.len(), is_unescaped: true }
@@ -251,7 +251,7 @@ impl Fields {
                 }
             }
         }
-        self.found.target = Some(self.keep(|text| text.extend_from_slice(&target)));
+        self.found.target = Some(self.append_text(|text| text.extend_from_slice(&target)));
     }
 }
 
@@ -313,7 +313,7 @@ fn peer_with_port(text: &str) -> Option<IpAddr> {
 fn outcome(text: &[u8]) -> Option<Outcome> {
     match text {
         b"499" | b"0" | b"000" => Some(Outcome::Aborted),
-        [b'1'..=b'9', _, _] => StatusCode::from_bytes(text).ok().map(Outcome::Answered),
+        [b'1'..=b'9', _, _] => StatusCode::from_bytes(text).ok().map(Outcome::Responded),
         _ => None,
     }
 }
@@ -325,8 +325,8 @@ fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a duration with `a_second` units per second, and an optional fraction up to nanoseconds.
-fn duration(text: &[u8], a_second: u64) -> Option<Duration> {
+/// Parses a duration with `units_per_second` units per second, and an optional fraction up to nanoseconds.
+fn duration(text: &[u8], units_per_second: u64) -> Option<Duration> {
     let (whole, fraction) = match memchr::memchr(b'.', text) {
         None => (text, &b""[..]),
         Some(point) => (&text[..point], &text[point + 1..]),
@@ -335,7 +335,7 @@ fn duration(text: &[u8], a_second: u64) -> Option<Duration> {
         return None;
     }
     let (whole, mut nanoseconds) = (number(whole)?, 0);
-    let mut unit = 1_000_000_000 / a_second;
+    let mut unit = 1_000_000_000 / units_per_second;
     for byte in fraction {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
@@ -344,8 +344,9 @@ fn duration(text: &[u8], a_second: u64) -> Option<Duration> {
         unit /= 10;
         nanoseconds += unit * u64::from(digit);
     }
-    let below = Duration::from_nanos(whole % a_second * (1_000_000_000 / a_second) + nanoseconds);
-    Duration::from_secs(whole / a_second).checked_add(below)
+    let below =
+        Duration::from_nanos(whole % units_per_second * (1_000_000_000 / units_per_second) + nanoseconds);
+    Duration::from_secs(whole / units_per_second).checked_add(below)
 }
 
 #[cfg(test)]
@@ -353,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_has_an_address_perhaps_with_a_port() {
+    fn peers_are_addresses_with_an_optional_port() {
         for (text, expected) in [
             ("192.0.2.1", Ok(Some("192.0.2.1"))),
             ("192.0.2.1:4711", Ok(Some("192.0.2.1"))),
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_line_is_split_at_its_first_and_its_last_space() {
+    fn request_lines_are_split_at_the_outer_spaces() {
         for (text, expected) in [
             ("GET / HTTP/1.1", Some(("GET", "/", Some(Version::HTTP_11)))),
             ("GET /a b HTTP/2.0", Some(("GET", "/a b", Some(Version::HTTP_2)))),
@@ -391,8 +392,8 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_a_number_of_units() {
-        for (text, a_second, nanoseconds) in [
+    fn durations_are_parsed_in_the_given_unit() {
+        for (text, units_per_second, nanoseconds) in [
             ("0.005", 1, Some(5_000_000)),
             ("2", 1, Some(2_000_000_000)),
             ("1234567", 1_000_000, Some(1_234_567_000)),
@@ -404,7 +405,7 @@ mod tests {
             ("1.x", 1, None),
         ] {
             let expected = nanoseconds.map(Duration::from_nanos);
-            assert_eq!(duration(text.as_bytes(), a_second), expected, "{text}");
+            assert_eq!(duration(text.as_bytes(), units_per_second), expected, "{text}");
         }
         assert!(duration(u64::MAX.to_string().as_bytes(), 1).is_some());
     }

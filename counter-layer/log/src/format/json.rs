@@ -69,8 +69,8 @@ impl Reader<'_> {
                 return self.object(Object::Headers, fields);
             }
             (Object::Headers, name) => HeaderName::from_bytes(name).map_or(Slot::Skipped, Slot::Header),
-            (Object::Request, name) => of_request(name),
-            (Object::Line, name) => of_line(name),
+            (Object::Request, name) => request_slot(name),
+            (Object::Line, name) => line_slot(name),
         };
         match self.line.get(self.at) {
             // Caddy writes a list of values per header.
@@ -162,9 +162,9 @@ impl Reader<'_> {
     }
 
     fn take(&mut self, byte: u8) -> bool {
-        let is_there = self.line.get(self.at) == Some(&byte);
-        self.at += usize::from(is_there);
-        is_there
+        let matches = self.line.get(self.at) == Some(&byte);
+        self.at += usize::from(matches);
+        matches
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
@@ -173,7 +173,7 @@ impl Reader<'_> {
 }
 
 /// Returns the slot of a member of the Caddy `request` object.
-fn of_request(name: &[u8]) -> Slot {
+fn request_slot(name: &[u8]) -> Slot {
     match name {
         b"remote_ip" | b"remote_addr" => Slot::Peer,
         b"proto" => Slot::Protocol,
@@ -185,7 +185,7 @@ fn of_request(name: &[u8]) -> Slot {
 }
 
 /// Returns the slot of a top-level member: in Caddy, an nginx variable, or a different common name.
-fn of_line(name: &[u8]) -> Slot {
+fn line_slot(name: &[u8]) -> Slot {
     match name {
         b"ts" | b"time" | b"timestamp" | b"@timestamp" | b"time_local" | b"time_iso8601" | b"msec"
         | b"date" => Slot::Time(TimeForm::Any),
@@ -208,9 +208,9 @@ fn of_line(name: &[u8]) -> Slot {
 
 /// Returns the slot of an nginx header variable, such as `http_user_agent`.
 fn header(name: &[u8]) -> Slot {
-    let mut room = [0; 64];
+    let mut buffer = [0; 64];
     let Some(name) = name.strip_prefix(b"http_") else { return Slot::Skipped };
-    let Some(header) = room.get_mut(..name.len()) else { return Slot::Skipped };
+    let Some(header) = buffer.get_mut(..name.len()) else { return Slot::Skipped };
     for (to, byte) in header.iter_mut().zip(name) {
         *to = if *byte == b'_' { b'-' } else { *byte };
     }
@@ -228,13 +228,13 @@ mod tests {
     use crate::{Format, Parser};
 
     #[test]
-    fn a_line_of_caddy_is_read() {
+    fn caddy_lines_are_parsed() {
         let line = br#"{"level":"info","ts":1646861401.5241024,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.1","remote_port":"41342","client_ip":"198.51.100.7","proto":"HTTP/2.0","method":"GET","host":"www.example.org","uri":"/articles/7?a=\"b\u0026c\"","headers":{"User-Agent":["curl/7.82.0"],"Cookie":["REDACTED"],"X-Forwarded-For":["192.0.2.7","192.0.2.8, 10.0.0.1"],"Accept":[]},"tls":{"resumed":false,"proto":"h2","server_name":"}"}},"bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200,"resp_headers":{"Server":["Caddy"],"Content-Type":["text/html"]}}"#;
         let mut parser = Parser::new(Format::caddy());
         let line = parser.parse(line).expect("it fits").expect("not empty");
         assert_eq!((line.at.as_unix(), line.method), (1_646_861_401, &b"GET"[..]));
         assert_eq!(line.target, br#"/articles/7?a="b&c""#);
-        assert_eq!(line.outcome, Outcome::Answered(http::StatusCode::OK));
+        assert_eq!(line.outcome, Outcome::Responded(http::StatusCode::OK));
         assert_eq!(line.peer, Some([192, 0, 2, 1].into()));
         assert_eq!((line.version, line.host), (Some(Version::HTTP_2), Some(&b"www.example.org"[..])));
         assert_eq!((line.bytes, line.duration.map(|time| time.as_nanos())), (Some(10_900), Some(929_675)));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_nginx_is_read_under_the_usual_names() {
+    fn nginx_lines_with_common_names_are_parsed() {
         let lines = [
             r#"{"time_local":"10/Oct/2000:13:55:36 -0700","remote_addr":"192.0.2.1","request":"GET /a?b HTTP/1.1","status":"200","body_bytes_sent":"7","http_referer":"","http_user_agent":"A \"B\" \u001f","request_time":"0.005","http_x_forwarded_for":"192.0.2.7"}"#,
             r#" { "@timestamp" : "2000-10-10T20:55:36+00:00" , "clientip" : "192.0.2.1" , "request_method" : "GET" , "request_uri" : "/a?b" , "status" : 200 , "size" : 7 , "agent" : "A \"B\" \u001f" , "duration": 5e-3, "duration" : 0.005 , "x_forwarded_for" : "192.0.2.7", "tags": ["a", {"]": 1}], "nothing": null } "#,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_of_json_or_no_request_is_malformed() {
+    fn invalid_json_and_incomplete_requests_are_malformed() {
         for (line, reason) in [
             ("{", Malformed::Fields),
             ("[]", Malformed::Fields),
@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_beside_a_request_is_skipped(
+        fn unknown_members_are_skipped(
             other in prop::collection::btree_map(r"x[a-z]{0,5}", json(), 0..6),
             target in r#"/(\PC|["\\\x00-\x1f]){0,20}"#,
         ) {
@@ -321,7 +321,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(
+        fn arbitrary_bytes_do_not_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..60),
             signs in r#"[{}\[\]:,"\\u0-9a-f .-]{0,60}"#,
         ) {

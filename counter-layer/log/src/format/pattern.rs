@@ -98,11 +98,11 @@ impl Step {
         match &self.slot {
             Slot::Time(TimeForm::Clf) if text.first() == Some(&b'[') => {
                 let end = memchr::memchr(b']', text)?;
-                self.behind(text, 1..end, end + 1)
+                self.followed_by_literal(text, 1..end, end + 1)
             }
             Slot::Time(TimeForm::Strftime(format)) => {
                 let (_, end) = format.read_prefix(text)?;
-                self.behind(text, 0..end, end)
+                self.followed_by_literal(text, 0..end, end)
             }
             slot => {
                 let end = match &*self.literal {
@@ -118,7 +118,12 @@ impl Step {
         }
     }
 
-    fn behind(&self, text: &[u8], part: Range<usize>, end: usize) -> Option<(Range<usize>, usize)> {
+    fn followed_by_literal(
+        &self,
+        text: &[u8],
+        part: Range<usize>,
+        end: usize,
+    ) -> Option<(Range<usize>, usize)> {
         text[end..].starts_with(&self.literal).then(|| (part, end + self.literal.len()))
     }
 
@@ -214,12 +219,12 @@ impl Compiler<'_> {
             self.literal('%');
             return Ok(());
         }
-        let refused = |argument: &str| FormatError::Argument {
+        let rejected = |argument: &str| FormatError::Argument {
             directive: directive.clone(),
             column,
             argument: argument.to_owned(),
         };
-        let slot = slot(letter, argument).map_err(|argument| refused(&argument))?;
+        let slot = slot(letter, argument).map_err(|argument| rejected(&argument))?;
         if let Some((before, literal)) = self.steps.last_mut()
             && literal.is_empty()
         {
@@ -234,14 +239,14 @@ impl Compiler<'_> {
     }
 
     fn finish(self) -> Result<Pattern, FormatError> {
-        let has = |wanted: fn(&Slot) -> bool| self.steps.iter().any(|(slot, _)| wanted(slot));
+        let has = |predicate: fn(&Slot) -> bool| self.steps.iter().any(|(slot, _)| predicate(slot));
         let target = |slot: &Slot| matches!(slot, Slot::Target | Slot::Path);
         let checks = [
             (has(|slot| matches!(slot, Slot::Time(_))), "%t"),
             (has(|slot| *slot == Slot::Status), "%>s"),
             (has(|slot| *slot == Slot::Request) || has(|slot| *slot == Slot::Method) && has(target), "%r"),
         ];
-        if let Some((_, directive)) = checks.into_iter().find(|(is_there, _)| !is_there) {
+        if let Some((_, directive)) = checks.into_iter().find(|(is_present, _)| !is_present) {
             return Err(FormatError::Missing { directive });
         }
         let mut is_quoted = self.beginning.ends_with(b"\"");
@@ -296,14 +301,14 @@ fn time(format: &str) -> Result<Slot, String> {
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unfinished { column } => write!(f, "the directive at column {column} has no end"),
+            Self::Unfinished { column } => write!(f, "the directive at column {column} is incomplete"),
             Self::Adjacent { directive, column } => {
-                write!(f, "nothing stands between {directive} at column {column} and the directive before it")
+                write!(f, "missing separator before {directive} at column {column}")
             }
             Self::Argument { directive, column, argument } => {
-                write!(f, "{argument:?} in {directive} at column {column} is not understood")
+                write!(f, "{argument:?} in {directive} at column {column} is not supported")
             }
-            Self::Missing { directive } => write!(f, "there is no {directive} in the pattern"),
+            Self::Missing { directive } => write!(f, "the pattern does not contain {directive}"),
         }
     }
 }
@@ -322,25 +327,25 @@ mod tests {
     const LINE: &str = r#"192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#;
 
     #[track_caller]
-    fn refused(pattern: &str, message: &str) {
+    fn rejected(pattern: &str, message: &str) {
         assert_eq!(Pattern::new(pattern).expect_err(pattern).to_string(), message);
     }
 
     #[test]
-    fn a_pattern_that_cannot_be_used_is_refused_with_the_directive_and_its_column() {
-        refused("%h %", "the directive at column 4 has no end");
-        refused("é %{Referer", "the directive at column 3 has no end");
-        refused("%h%l %t", "nothing stands between %l at column 3 and the directive before it");
-        refused("%h %{%Y %A}t", "\"%A\" in %{%Y %A}t at column 4 is not understood");
-        refused("%h %!200,304{a b}i", "\"a b\" in %!200,304{a b}i at column 4 is not understood");
-        refused("%{h}T", "\"h\" in %{h}T at column 1 is not understood");
-        refused("%t \"%r\"", "there is no %>s in the pattern");
-        refused("%>s \"%r\"", "there is no %t in the pattern");
-        refused("%>s %m %t", "there is no %r in the pattern");
+    fn invalid_patterns_are_reported_with_directive_and_column() {
+        rejected("%h %", "the directive at column 4 is incomplete");
+        rejected("é %{Referer", "the directive at column 3 is incomplete");
+        rejected("%h%l %t", "missing separator before %l at column 3");
+        rejected("%h %{%Y %A}t", "\"%A\" in %{%Y %A}t at column 4 is not supported");
+        rejected("%h %!200,304{a b}i", "\"a b\" in %!200,304{a b}i at column 4 is not supported");
+        rejected("%{h}T", "\"h\" in %{h}T at column 1 is not supported");
+        rejected("%t \"%r\"", "the pattern does not contain %>s");
+        rejected("%>s \"%r\"", "the pattern does not contain %t");
+        rejected("%>s %m %t", "the pattern does not contain %r");
     }
 
     #[test]
-    fn every_directive_fills_its_slot_and_unknown_ones_are_skipped() {
+    fn directives_fill_slots_and_unknown_directives_are_skipped() {
         let pattern =
             r#"%{%Y-%m-%dT%H:%M:%S%z}t|%v:%p %{c}a "%m %U%q %H" %>s %I/%B %{ms}T "%{User-agent}i" %{x}n"#;
         let line = r#"2000-10-10T13:55:36-07:00|www.example.org:443 192.0.2.1 "GET /a b?c HTTP/1.1" 404 12/345 678 "A \"B\" \x41" x y"#;
@@ -353,20 +358,20 @@ mod tests {
         assert_eq!((line.method, line.target), (&b"GET"[..], &b"/%C3%BC?c"[..]));
         assert_eq!(line.host, Some(&b"www.example.org"[..]));
         assert_eq!(line.peer, Some([192, 0, 2, 1].into()));
-        assert_eq!(line.outcome, Outcome::Answered(http::StatusCode::NOT_FOUND));
+        assert_eq!(line.outcome, Outcome::Responded(http::StatusCode::NOT_FOUND));
         assert_eq!((line.bytes, line.duration), (Some(345), Some(std::time::Duration::from_millis(678))));
         assert_eq!(line.user_agent(), Some(&b"A \"B\" A"[..]));
     }
 
     #[test]
-    fn a_pattern_may_stand_as_it_does_in_a_configuration_file() {
+    fn patterns_can_be_escaped_like_in_a_configuration_file() {
         let mut escaped = Parser::new(Format::pattern(r#"%h %l %u %t \"%r\" %>s %b"#).expect("a pattern"));
         let line = escaped.parse(LINE.as_bytes()).expect("it fits").expect("a request");
         assert_eq!((line.target, line.bytes), (&b"/a.gif"[..], Some(2326)));
     }
 
     #[test]
-    fn a_quotation_mark_in_a_text_ends_it_only_where_the_pattern_goes_on() {
+    fn a_quotation_mark_only_ends_a_text_if_the_literal_follows() {
         let mut parser = Parser::new(Format::combined());
         for (written, meant) in [
             (r#"a \"b\" c"#, r#"a "b" c"#),
@@ -388,7 +393,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pattern_and_no_line_panics(
+        fn arbitrary_patterns_and_lines_do_not_panic(
             pattern in r#"(%[!>0-9]{0,2}(\{(\PC|%[YmdHMSz]){0,8}\})?[a-zA-Z%^]|[" \\\[\]:|]|\PC){0,20}"#,
             line in prop::collection::vec(any::<u8>(), 0..80),
         ) {

@@ -44,13 +44,13 @@ impl Directives {
             let end = if rest.first() == Some(&b'"') {
                 // Quotation marks inside of a text are doubled, so we skip both.
                 1 + memchr::memchr_iter(b'"', &rest[1..])
-                    .find(|end| rest.get(end + 2).is_none_or(|behind| *behind == between))
+                    .find(|end| rest.get(end + 2).is_none_or(|next| *next == between))
                     .ok_or(Malformed::Fields)?
             } else {
                 memchr::memchr(between, rest).unwrap_or(rest.len())
             };
             let is_quoted = rest.first() == Some(&b'"');
-            let begin = at + usize::from(is_quoted);
+            let start = at + usize::from(is_quoted);
             let escapes = match slot {
                 _ if is_quoted => Escapes::None,
                 Slot::Header(_) => escapes,
@@ -59,10 +59,11 @@ impl Directives {
             if slot == &Slot::Duration(0) {
                 // IIS logs milliseconds. However, if the value has a fraction, it is in seconds, as required
                 // by the specification.
-                let a_second = if memchr::memchr(b'.', &line[begin..at + end]).is_some() { 1 } else { 1_000 };
-                fields.put(line, begin..at + end, &Slot::Duration(a_second), escapes)?;
+                let units_per_second =
+                    if memchr::memchr(b'.', &line[start..at + end]).is_some() { 1 } else { 1_000 };
+                fields.put(line, start..at + end, &Slot::Duration(units_per_second), escapes)?;
             } else {
-                fields.put(line, begin..at + end, slot, escapes)?;
+                fields.put(line, start..at + end, slot, escapes)?;
             }
             at += end + usize::from(is_quoted);
             let is_last = number + 1 == self.slots.len();
@@ -84,8 +85,8 @@ impl Directives {
 
 /// Returns the value of a directive. Names are case-insensitive.
 fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let (begin, value) = line.split_at_checked(name.len())?;
-    begin.eq_ignore_ascii_case(name).then_some(value.trim_ascii())
+    let (start, value) = line.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then_some(value.trim_ascii())
 }
 
 fn slot(name: &[u8]) -> Slot {
@@ -128,18 +129,18 @@ mod tests {
 
     /// Checks the final line, after parsing the lines before it.
     #[track_caller]
-    fn check(text: &str, look: impl FnOnce(crate::Line<'_>)) {
+    fn check(text: &str, check_line: impl FnOnce(crate::Line<'_>)) {
         let mut parser = Parser::new(Format::w3c());
         let lines: Vec<_> = text.lines().collect();
         let (last, before) = lines.split_last().expect("a line");
         for line in before {
             _ = parser.parse(line.as_bytes());
         }
-        look(parser.parse(last.as_bytes()).expect("it fits").expect("a request"));
+        check_line(parser.parse(last.as_bytes()).expect("it fits").expect("a request"));
     }
 
     #[test]
-    fn a_line_of_iis_is_read() {
+    fn iis_lines_are_parsed() {
         check(IIS, |line| {
             assert_eq!((line.at.as_unix(), line.target), (1_714_521_601, &b"/articles/7?a=b"[..]));
             assert_eq!(
@@ -147,13 +148,13 @@ mod tests {
                 (Some([192, 0, 2, 1].into()), Some(&b"Mozilla/5.0 (X11)"[..]))
             );
             assert_eq!(line.referer(), None);
-            assert_eq!(line.outcome, Outcome::Answered(http::StatusCode::OK));
+            assert_eq!(line.outcome, Outcome::Responded(http::StatusCode::OK));
             assert_eq!(line.duration, Some(std::time::Duration::from_millis(15)));
         });
     }
 
     #[test]
-    fn a_line_of_cloudfront_is_read() {
+    fn cloudfront_lines_are_parsed() {
         let text = "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query time-taken\n2024-05-01\t00:00:01\tFRA\t12\t192.0.2.1\tGET\td1.example.net\t/a%20b\t404\t-\tMozilla/5.0%20(X11)\t-\t0.015";
         check(text, |line| {
             assert_eq!((line.target, line.host), (&b"/a%20b"[..], Some(&b"d1.example.net"[..])));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_may_change_and_the_day_may_be_that_of_a_directive() {
+    fn directives_can_change_the_fields_and_set_the_date() {
         let text = format!(
             "{IIS}#Date: 2024-05-02 00:00:00\n#Fields: time cs-method cs-uri sc-status cs(User-Agent)\n00:00:01 GET /b 200 \"A B \"\"c\"\"\""
         );
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_its_fields_is_malformed() {
+    fn lines_with_missing_fields_are_malformed() {
         let fields = "#Fields: date time cs-method cs-uri sc-status";
         for (line, reason) in [
             ("2024-05-01 00:00:01 GET /", Malformed::Fields),
@@ -195,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(
+        fn arbitrary_bytes_do_not_panic(
             fields in r#"((date|time|c-ip|cs-uri-stem|cs-uri-query|sc-status|cs-method|cs\(.{0,3}\)|time-taken) ?){0,12}"#,
             bytes in prop::collection::vec(any::<u8>(), 0..60),
             signs in "[0-9/:\" \t+%.-]{0,60}",

@@ -28,7 +28,7 @@ const MAX_DAYS: usize = 3653;
 const DAY: u64 = 86_400;
 
 /// The bits of a mark that contain the second of the day.
-const SECONDS: u64 = (1 << 17) - 1;
+const SECONDS_MASK: u64 = (1 << 17) - 1;
 
 const KEY: VisitorKey = VisitorKey::new(*b"marks of a log's");
 
@@ -41,12 +41,12 @@ impl Mark {
         let hash = KEY.visitor(&[&at.to_le_bytes(), line.method, line.target, host, &size.to_le_bytes()]);
         let (hash, _) = hash.as_bytes().split_at(8);
         let hash = hash.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte));
-        (at / DAY, Self((hash & !SECONDS) | (at % DAY)))
+        (at / DAY, Self((hash & !SECONDS_MASK) | (at % DAY)))
     }
 
     /// Returns the second of the day.
     pub(super) const fn second(self) -> u64 {
-        self.0 & SECONDS
+        self.0 & SECONDS_MASK
     }
 
     pub(super) const fn to_bytes(self) -> [u8; 8] {
@@ -78,7 +78,7 @@ impl Marks {
         if self.0.len() >= MAX_DAYS && !self.0.contains_key(&day) {
             return;
         }
-        keep(self.0.entry(day).or_default(), mark);
+        insert_smallest(self.0.entry(day).or_default(), mark);
     }
 
     pub(super) fn days(&self) -> impl Iterator<Item = (u64, &BTreeSet<Mark>)> {
@@ -87,7 +87,7 @@ impl Marks {
 }
 
 /// Adds a mark to the marks of a day, if it is small enough.
-pub(super) fn keep(marks: &mut BTreeSet<Mark>, mark: Mark) {
+pub(super) fn insert_smallest(marks: &mut BTreeSet<Mark>, mark: Mark) {
     marks.insert(mark);
     if marks.len() > MAX_MARKS {
         marks.pop_last();

@@ -8,13 +8,13 @@ use http_body::Body;
 use super::Guard;
 use crate::layer::counting::Counting;
 use crate::layer::measures::{Measuring, content_length};
-use crate::layer::seen::Seen;
+use crate::layer::seen::Classified;
 
 /// A response while its body is being sent. If it is dropped before the end, the body is not measured.
 #[derive(Debug)]
 pub struct OpenBody {
     counting: Arc<Counting>,
-    seen: Seen,
+    seen: Classified,
     measuring: Measuring,
     /// Number of bytes so far.
     bytes: u64,
@@ -66,8 +66,8 @@ impl OpenBody {
     fn measure(&self, trailers: Option<&HeaderMap>) {
         if let Some(measures) = self.counting.settings.measures {
             let bins = measures.body_ended(self.measuring, self.bytes, trailers.filter(|_| !self.has_grpc));
-            let (hits, own) = self.seen.hits(self.counting.hits);
-            let measured = Measured { hits: &hits[..own], bins: bins.as_slice() };
+            let (hits, count) = self.seen.hits(self.counting.hits);
+            let measured = Measured { hits: &hits[..count], bins: bins.as_slice() };
             self.counting.recorder.measure_at(measured, Timestamp::now());
         }
     }

@@ -23,13 +23,13 @@ impl Measures {
     pub(crate) fn body_ended(&self, measuring: Measuring, bytes: u64, trailers: Option<&HeaderMap>) -> Bins {
         let mut bins = Bins::none();
         if self.body {
-            bins.push(Bin::body(Duration::from_nanos(self.took(measuring))));
+            bins.push(Bin::body(Duration::from_nanos(self.elapsed_nanos(measuring))));
         }
         if self.size {
             bins.push(Bin::size(bytes));
         }
         if let Some(trailers) = trailers {
-            self.look_for_grpc(trailers, &mut bins);
+            self.measure_grpc(trailers, &mut bins);
         }
         bins
     }

@@ -56,41 +56,41 @@ impl Facets {
     }
 
     /// Returns the index of the method counter, or 0 if this facet is not enabled.
-    pub(crate) fn method_place(&self, method: &Method) -> u8 {
-        if self.method.is_some() { method_place(method) } else { 0 }
+    pub(crate) fn method_index(&self, method: &Method) -> u8 {
+        if self.method.is_some() { method_index(method) } else { 0 }
     }
 
     /// Calls `each` with the counter of the request for every enabled facet.
     pub(crate) fn counters(
         &self,
         outcome: Outcome,
-        method_place: u8,
-        requester: Agent,
+        method_index: u8,
+        kind: Agent,
         mut each: impl FnMut(Counter),
     ) {
         let Self { status, method, agent } = self;
-        if let (Some(counters), Some(place)) = (status, status_place(outcome)) {
-            each(counters[place]);
+        if let (Some(counters), Some(index)) = (status, status_index(outcome)) {
+            each(counters[index]);
         }
         if let Some(counters) = method {
-            each(counters[usize::from(method_place)]);
+            each(counters[usize::from(method_index)]);
         }
         if let Some(counters) = agent {
-            each(counters[usize::from(requester == Agent::Bot)]);
+            each(counters[usize::from(kind == Agent::Bot)]);
         }
     }
 }
 
-fn status_place(outcome: Outcome) -> Option<usize> {
+fn status_index(outcome: Outcome) -> Option<usize> {
     match outcome {
-        Outcome::Arrived => None,
-        Outcome::Answered(status) => Some(usize::from(status.as_u16() / 100).clamp(1, 5) - 1),
+        Outcome::Unknown => None,
+        Outcome::Responded(status) => Some(usize::from(status.as_u16() / 100).clamp(1, 5) - 1),
         Outcome::Failed | Outcome::Panicked => Some(5),
         Outcome::Aborted => Some(6),
     }
 }
 
-fn method_place(method: &Method) -> u8 {
+fn method_index(method: &Method) -> u8 {
     match *method {
         Method::GET => 0,
         Method::HEAD => 1,
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_method_and_outcome_has_its_one_counter() {
+    fn methods_and_outcomes_map_to_one_counter() {
         for (method, name) in [
             (Method::GET, "method:GET"),
             (Method::HEAD, "method:HEAD"),
@@ -123,20 +123,20 @@ mod tests {
             (Method::TRACE, "method:other"),
             (Method::from_bytes(b"ET").expect("a method"), "method:other"),
         ] {
-            assert_eq!(METHODS[usize::from(method_place(&method))], name);
+            assert_eq!(METHODS[usize::from(method_index(&method))], name);
         }
         for (outcome, name) in [
-            (Outcome::Answered(StatusCode::SWITCHING_PROTOCOLS), "status:1xx"),
-            (Outcome::Answered(StatusCode::NO_CONTENT), "status:2xx"),
-            (Outcome::Answered(StatusCode::NOT_MODIFIED), "status:3xx"),
-            (Outcome::Answered(StatusCode::NOT_FOUND), "status:4xx"),
-            (Outcome::Answered(StatusCode::BAD_GATEWAY), "status:5xx"),
-            (Outcome::Answered(StatusCode::from_u16(999).expect("a status")), "status:5xx"),
+            (Outcome::Responded(StatusCode::SWITCHING_PROTOCOLS), "status:1xx"),
+            (Outcome::Responded(StatusCode::NO_CONTENT), "status:2xx"),
+            (Outcome::Responded(StatusCode::NOT_MODIFIED), "status:3xx"),
+            (Outcome::Responded(StatusCode::NOT_FOUND), "status:4xx"),
+            (Outcome::Responded(StatusCode::BAD_GATEWAY), "status:5xx"),
+            (Outcome::Responded(StatusCode::from_u16(999).expect("a status")), "status:5xx"),
             (Outcome::Failed, "status:failed"),
             (Outcome::Panicked, "status:failed"),
             (Outcome::Aborted, "status:aborted"),
         ] {
-            assert_eq!(status_place(outcome).map(|place| STATUSES[place]), Some(name));
+            assert_eq!(status_index(outcome).map(|index| STATUSES[index]), Some(name));
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Pages {
 }
 
 /// Maximum length of a cached path in bytes. Longer paths take too long to hash.
-const REMEMBERED: usize = 256;
+const MAX_CACHED_PATH_BYTES: usize = 256;
 
 impl Page {
     pub(crate) const fn of(counter: Counter) -> Self {
@@ -56,12 +56,12 @@ impl Pages {
         path: &str,
         route: impl FnOnce() -> Option<&'a str>,
     ) -> Match<'a> {
-        let look = || self.rules.by_path(method, path);
-        let by_path = if path.len() > REMEMBERED {
-            look()
+        let lookup = || self.rules.by_path(method, path);
+        let by_path = if path.len() > MAX_CACHED_PATH_BYTES {
+            lookup()
         } else {
             let table = self.rules.table_of(method);
-            Match::from_number(self.recent.number(path.as_bytes(), table, || Match::number(look())))
+            Match::from_number(self.recent.number(path.as_bytes(), table, || Match::number(lookup())))
         };
         by_path.unwrap_or_else(|| self.rules.by_default(route))
     }
@@ -85,7 +85,7 @@ mod tests {
     use crate::Rule;
 
     #[test]
-    fn a_path_that_comes_again_is_decided_as_it_was_at_first_and_by_its_method() {
+    fn cached_paths_are_decided_by_method() {
         let rules = Rules::builder()
             .rule(Rule::counter("pages").pattern("/pages/{id}").method(Method::GET))
             .rule(Rule::counter("posts").pattern("/pages/{id}").method(Method::POST))
@@ -96,7 +96,7 @@ mod tests {
         let recorder =
             Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").recorder();
         let pages = Pages::new(Arc::new(rules.clone()), &recorder);
-        let long = format!("/files/{}", "a".repeat(REMEMBERED));
+        let long = format!("/files/{}", "a".repeat(MAX_CACHED_PATH_BYTES));
         let paths = ["/pages/1", "/pages/2;x", "/files/secret", "/files/a", "/", "*", &long];
         for _ in 0..2 {
             for path in paths {

@@ -31,7 +31,7 @@ const CHECKS: [(u32, Hint); 6] = [
         100,
         Hint::new(
             "no_matched_path",
-            "None of the first 100 requests had a matched path, so they count under `hits` alone.",
+            "None of the first 100 requests had a matched path, so they only count under `hits`.",
             "Put the layer on the `Router` of axum 0.8; with another version of axum or another router, set \
              `AccessCounterLayer::matched_path` or rules.",
         ),
@@ -40,7 +40,7 @@ const CHECKS: [(u32, Hint); 6] = [
         100,
         Hint::new(
             "no_peer_address",
-            "None of the first 100 requests of people had the address of a client, so they have no visitors.",
+            "None of the first 100 human requests had a client address, so they have no visitors.",
             "Serve with `into_make_service_with_connect_info::<SocketAddr>()` of axum 0.8, insert a `SocketAddr` \
              extension, or set `Address::peer_from_fn`.",
         ),
@@ -49,8 +49,8 @@ const CHECKS: [(u32, Hint); 6] = [
         100,
         Hint::new(
             "no_identity",
-            "None of the first 100 requests of people had what the identity reads, so they have no visitors.",
-            "Look whether the cookie, the header or the extension has that name and type, and is there before the \
+            "None of the first 100 human requests had the source of the identity, so they have no visitors.",
+            "Check the name and type of the cookie, header or extension, and that it is inserted outside of the \
              layer.",
         ),
     ),
@@ -58,33 +58,33 @@ const CHECKS: [(u32, Hint); 6] = [
         10,
         Hint::new(
             "untrusted_forwarding",
-            "Requests have `Forwarded` or `X-Forwarded-For`, and no proxy is trusted: all people behind a proxy with \
-             the same browser are one visitor.",
-            "If the proxy is yours, choose `Identity::forwarded` with the hops or networks that you trust.",
+            "Requests have `Forwarded` or `X-Forwarded-For`, and no proxy is trusted: all people behind a proxy who use \
+             the same browser count as one visitor.",
+            "If you trust the proxy, set `Identity::forwarded` with the trusted hops or networks.",
         ),
     ),
     (
         1000,
         Hint::new(
             "one_address",
-            "The first 1,000 requests of people all came from one address, as those behind a proxy do: people with \
-             the same browser are one visitor.",
-            "Behind a proxy, choose `Identity::forwarded` with the header that it writes.",
+            "The first 1,000 human requests came from the same address, like behind a proxy: people who use \
+             the same browser count as one visitor.",
+            "Behind a proxy, set `Identity::forwarded` with the header set by the proxy.",
         ),
     ),
     (
         100,
         Hint::new(
             "no_cookie_returned",
-            "The visitor cookie was set 100 times and never came back: each request is a new visitor.",
-            "Over plain HTTP a browser drops it unless `IssuedCookie::insecure` is set. Where clients keep no \
-             cookies, `IssuedCookie::only_returned` does not count them as visitors.",
+            "The visitor cookie was set 100 times, but never sent back: every request is a new visitor.",
+            "Over plain HTTP, browsers drop it unless `IssuedCookie::insecure` is set. If clients don't keep \
+             cookies, set `IssuedCookie::only_returned` to not count them as visitors.",
         ),
     ),
 ];
 
 /// Number of human requests to check for proxy headers.
-const LOOKED_AT: u32 = 1000;
+const MAX_FORWARDING_CHECKS: u32 = 1000;
 
 /// The checks of a layer, shared by all services.
 #[derive(Debug)]
@@ -92,8 +92,8 @@ pub(crate) struct Setup {
     /// Two bits per check: open, and hint raised.
     state: AtomicU16,
     /// Number of requests counted towards each hint.
-    seen: [AtomicU32; CHECKS.len()],
-    looked_at: AtomicU32,
+    counts: [AtomicU32; CHECKS.len()],
+    forwarding_checks: AtomicU32,
     /// Keyed hash of the first client address, or 0.
     address: AtomicU64,
     hasher: RandomState,
@@ -114,7 +114,7 @@ impl Check {
 
 impl Setup {
     /// Creates closed checks, for requests that are not served here.
-    pub(crate) fn over() -> Self {
+    pub(crate) fn disabled() -> Self {
         Self { state: AtomicU16::new(0), ..Self::default() }
     }
 
@@ -142,7 +142,7 @@ impl Setup {
     /// Records whether a request had a matched path.
     #[inline(never)]
     pub(crate) fn path(&self, recorder: &Recorder, is_matched: bool) {
-        self.note(recorder, Check::MatchedPath, is_matched);
+        self.observe(recorder, Check::MatchedPath, is_matched);
     }
 
     /// Records how a human request was identified.
@@ -158,48 +158,48 @@ impl Setup {
     ) {
         let state = self.state.load(Ordering::Relaxed);
         let is_open = |check: Check| state & check.open() != 0;
-        let concerned = match visitors.reads() {
-            Reads::Nothing => 0,
+        let relevant = match visitors.reads() {
+            Reads::None => 0,
             Reads::Address(address) => {
-                self.note(recorder, Check::Address, is_known);
+                self.observe(recorder, Check::Address, is_known);
                 if is_open(Check::OneAddress)
                     && let Some(client) = client
                 {
-                    self.note(recorder, Check::OneAddress, self.is_another(client));
+                    self.observe(recorder, Check::OneAddress, self.is_another(client));
                 }
                 if address.trusts_proxies() {
                     Check::Address.open() | Check::OneAddress.open()
                 } else {
                     if is_open(Check::Forwarding) {
-                        self.look_for_proxies(recorder, head.headers);
+                        self.check_forwarding(recorder, head.headers);
                     }
                     Check::Address.open() | Check::OneAddress.open() | Check::Forwarding.open()
                 }
             }
             Reads::IssuedCookie => {
                 if is_known || is_issued {
-                    self.note(recorder, Check::Cookie, !is_issued);
+                    self.observe(recorder, Check::Cookie, !is_issued);
                 }
                 Check::Cookie.open()
             }
             Reads::Other => {
-                self.note(recorder, Check::Identity, is_known);
+                self.observe(recorder, Check::Identity, is_known);
                 Check::Identity.open()
             }
         };
-        if state & Check::VISITORS & !concerned != 0 {
-            self.state.fetch_and(concerned | !Check::VISITORS, Ordering::Relaxed);
+        if state & Check::VISITORS & !relevant != 0 {
+            self.state.fetch_and(relevant | !Check::VISITORS, Ordering::Relaxed);
         }
     }
 
-    fn look_for_proxies(&self, recorder: &Recorder, headers: &HeaderMap) {
+    fn check_forwarding(&self, recorder: &Recorder, headers: &HeaderMap) {
         if headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for") {
-            self.note(recorder, Check::Forwarding, false);
+            self.observe(recorder, Check::Forwarding, false);
         }
         // A proxy adds these headers from the start, so we can stop if there are none. A raised hint can't be
         // refuted either.
-        let is_over = self.looked_at.fetch_add(1, Ordering::Relaxed) >= LOOKED_AT;
-        if is_over || self.state.load(Ordering::Relaxed) & Check::Forwarding.raised() != 0 {
+        let is_done = self.forwarding_checks.fetch_add(1, Ordering::Relaxed) >= MAX_FORWARDING_CHECKS;
+        if is_done || self.state.load(Ordering::Relaxed) & Check::Forwarding.raised() != 0 {
             self.state.fetch_and(!Check::Forwarding.open(), Ordering::Relaxed);
         }
     }
@@ -223,18 +223,19 @@ impl Setup {
     }
 
     /// Counts a request towards a hint, or closes the check if the setup is correct.
-    fn note(&self, recorder: &Recorder, check: Check, is_well: bool) {
-        let (enough, hint) = CHECKS[check as usize];
+    fn observe(&self, recorder: &Recorder, check: Check, is_ok: bool) {
+        let (threshold, hint) = CHECKS[check as usize];
         let (open, raised) = (check.open(), check.raised());
         if self.state.load(Ordering::Relaxed) & open == 0 {
             return;
         }
-        let seen = &self.seen[check as usize];
-        if is_well {
+        let counts = &self.counts[check as usize];
+        if is_ok {
             if self.state.fetch_and(!(open | raised), Ordering::Relaxed) & raised != 0 {
                 recorder.withdraw_hint(hint);
             }
-        } else if seen.load(Ordering::Relaxed) < enough && seen.fetch_add(1, Ordering::Relaxed) + 1 == enough
+        } else if counts.load(Ordering::Relaxed) < threshold
+            && counts.fetch_add(1, Ordering::Relaxed) + 1 == threshold
         {
             recorder.raise_hint(hint);
             // The request that closes the check may have arrived in between.
@@ -249,8 +250,8 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             state: AtomicU16::new((1 << CHECKS.len()) - 1),
-            seen: Default::default(),
-            looked_at: AtomicU32::default(),
+            counts: Default::default(),
+            forwarding_checks: AtomicU32::default(),
             address: AtomicU64::default(),
             hasher: RandomState::default(),
         }

@@ -3,11 +3,11 @@
 use axum::extract::{Path, State};
 use counter_core::entity::EntityCounts;
 
-use super::Answer;
+use super::PageResult;
 use crate::forum::{Article, Forum, Group, Member, Message, Named, Note, Post};
 use crate::pages::{escaped, page};
 
-pub(super) async fn posts(State(forum): State<Forum>) -> Answer {
+pub(super) async fn posts(State(forum): State<Forum>) -> PageResult {
     let posts = forum.all_posts().await?;
     let ids: Vec<_> = posts.iter().map(|post| post.id).collect();
     let counts = forum.counts_of_posts(&ids).await?;
@@ -20,17 +20,17 @@ pub(super) async fn posts(State(forum): State<Forum>) -> Answer {
     Ok(page("Posts", &format!("<ul>{}</ul>{form}", items.collect::<String>())))
 }
 
-pub(super) async fn one_post(State(forum): State<Forum>, Path(id): Path<u32>) -> Answer {
+pub(super) async fn one_post(State(forum): State<Forum>, Path(id): Path<u32>) -> PageResult {
     let Article { title, text, author, .. } = forum.post(id).await?;
     let counts: String = forum.counts_of_posts(&[id]).await?.iter().map(of_post).collect();
     let readers = match forum.readers_of(id).await {
         Some(readers) => format!("Readers: {readers}."),
-        None => "Readers: not known now.".to_owned(),
+        None => "Readers: unknown.".to_owned(),
     };
     let members = forum.all_members().await?;
     let marks = marks(&format!("/posts/{id}"), &members, ["like", "unlike"]);
     let comments: String =
-        forum.comments(id).await?.iter().map(|note| format!("<li>{}", said(note))).collect();
+        forum.comments(id).await?.iter().map(|note| format!("<li>{}", message_text(note))).collect();
     let comment = note_form(&format!("/posts/{id}/comments"), &members);
     let body = format!(
         "<p>{}<p>By <a href=\"/members/{}\">{}</a>.<p>{counts} {readers}{marks}<ul>{comments}</ul>{comment}",
@@ -41,7 +41,7 @@ pub(super) async fn one_post(State(forum): State<Forum>, Path(id): Path<u32>) ->
     Ok(page(&escaped(&title), &body))
 }
 
-pub(super) async fn members(State(forum): State<Forum>) -> Answer {
+pub(super) async fn members(State(forum): State<Forum>) -> PageResult {
     let members = forum.all_members().await?;
     let ids: Vec<_> = members.iter().map(|member| member.id).collect();
     let counts = forum.counts_of_members(&ids).await?;
@@ -51,14 +51,14 @@ pub(super) async fn members(State(forum): State<Forum>) -> Answer {
     Ok(page("Members", &format!("<ul>{}</ul>", items.collect::<String>())))
 }
 
-pub(super) async fn one_member(State(forum): State<Forum>, Path(id): Path<u32>) -> Answer {
+pub(super) async fn one_member(State(forum): State<Forum>, Path(id): Path<u32>) -> PageResult {
     let Named { name, .. } = forum.member(id).await?;
     let counts: String = forum.counts_of_members(&[id]).await?.iter().map(of_member).collect();
     let marks = marks(&format!("/members/{id}"), &forum.all_members().await?, ["follow", "unfollow"]);
     Ok(page(&escaped(&name), &format!("<p>{counts}{marks}")))
 }
 
-pub(super) async fn groups(State(forum): State<Forum>) -> Answer {
+pub(super) async fn groups(State(forum): State<Forum>) -> PageResult {
     let groups = forum.all_groups().await?;
     let ids: Vec<_> = groups.iter().map(|group| group.id).collect();
     let counts = forum.counts_of_groups(&ids).await?;
@@ -68,7 +68,7 @@ pub(super) async fn groups(State(forum): State<Forum>) -> Answer {
     Ok(page("Groups", &format!("<ul>{}</ul>", items.collect::<String>())))
 }
 
-pub(super) async fn one_group(State(forum): State<Forum>, Path(id): Path<u32>) -> Answer {
+pub(super) async fn one_group(State(forum): State<Forum>, Path(id): Path<u32>) -> PageResult {
     let Named { name, .. } = forum.group(id).await?;
     let counts: String = forum.counts_of_groups(&[id]).await?.iter().map(of_group).collect();
     let (members, messages) = (forum.all_members().await?, forum.messages(id).await?);
@@ -76,12 +76,12 @@ pub(super) async fn one_group(State(forum): State<Forum>, Path(id): Path<u32>) -
     let likes = forum.counts_of_messages(&ids).await?;
     let items = messages.iter().zip(&likes).map(|(message, counts)| {
         let marks = marks(&format!("/messages/{}", message.id), &members, ["like", "unlike"]);
-        format!("<li>{} Likes: {}.{marks}", said(message), counts.of(Message::Likes))
+        format!("<li>{} Likes: {}.{marks}", message_text(message), counts.of(Message::Likes))
     });
     let (items, join) =
         (items.collect::<String>(), marks(&format!("/groups/{id}"), &members, ["join", "leave"]));
-    let tell = note_form(&format!("/groups/{id}/messages"), &members);
-    Ok(page(&escaped(&name), &format!("<p>{counts}{join}<ul>{items}</ul>{tell}")))
+    let message_form = note_form(&format!("/groups/{id}/messages"), &members);
+    Ok(page(&escaped(&name), &format!("<p>{counts}{join}<ul>{items}</ul>{message_form}")))
 }
 
 fn of_member(counts: &EntityCounts<Member>) -> String {
@@ -97,7 +97,7 @@ fn of_post(counts: &EntityCounts<Post>) -> String {
     format!("Views: {views}. Likes: {likes}. Comments: {comments}.")
 }
 
-fn said(Note { text, author, .. }: &Note) -> String {
+fn message_text(Note { text, author, .. }: &Note) -> String {
     format!("{}: {}", escaped(&author.name), escaped(text))
 }
 

@@ -19,18 +19,18 @@ fn numbered(bencher: Bencher<'_, '_>, mut run: impl FnMut(usize)) {
 
 /// Hashes an address and a user agent to a visitor.
 #[divan::bench]
-fn a_visitor(bencher: Bencher<'_, '_>) {
+fn hash_visitor(bencher: Bencher<'_, '_>) {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let salt = counters.recorder().salt().expect("a day is no longer than an epoch");
     numbered(bencher, |n| {
-        let mut who = [7; 24];
-        who[..8].copy_from_slice(&n.to_le_bytes());
-        _ = black_box(salt.visitor(&[black_box(&who)]));
+        let mut input = [7; 24];
+        input[..8].copy_from_slice(&n.to_le_bytes());
+        _ = black_box(salt.visitor(&[black_box(&input)]));
     });
 }
 
 #[divan::bench]
-fn a_counter_by_its_name(bencher: Bencher<'_, '_>) {
+fn look_up_counter(bencher: Bencher<'_, '_>) {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let (recorder, routes) = (counters.recorder(), routes("{id}"));
     numbered(bencher, |n| _ = black_box(recorder.counter(&routes[n % routes.len()])));
@@ -45,22 +45,22 @@ fn counter<'a>(rules: &'a Rules, path: &str) -> &'a str {
 }
 
 #[divan::bench(args = ["/articles/7", "/section42/7/details", "/static/site.css", "/", "/wp-login.php"])]
-fn one_of_a_hundred_rules(bencher: Bencher<'_, '_>, path: &str) {
+fn match_path_with_100_rules(bencher: Bencher<'_, '_>, path: &str) {
     let rules = hundred_rules();
     numbered(bencher, |_| _ = black_box(counter(&rules, path)));
 }
 
 #[divan::bench]
-fn all_of_a_hundred_rules(bencher: Bencher<'_, '_>) {
+fn match_each_of_100_rules(bencher: Bencher<'_, '_>) {
     let (rules, paths) = (hundred_rules(), routes("7"));
     numbered(bencher, |n| _ = black_box(counter(&rules, &paths[n % paths.len()])));
 }
 
 /// A whole request through a service, including the two hits in memory. The difference to `bare` is the cost
 /// of the layer.
-#[divan::bench(args = ["bare", "nobody", "visitors", "rules"])]
-fn a_request(bencher: Bencher<'_, '_>, name: &str) {
-    let mut run = (Work::named(name).expect("it is watched").prepare)();
+#[divan::bench(args = ["bare", "anonymous", "visitors", "rules"])]
+fn request(bencher: Bencher<'_, '_>, name: &str) {
+    let mut run = (Work::named(name).expect("a known operation").prepare)();
     run(10_000);
     bencher.counter(ItemsCount::new(1000_usize)).bench_local(|| run(1000));
 }
@@ -72,8 +72,8 @@ fn a_request(bencher: Bencher<'_, '_>, name: &str) {
     sample_count = 2000,
     sample_size = 1,
 )]
-fn a_request_after_others(bencher: Bencher<'_, '_>, (name, kilobytes): (&str, usize)) {
-    let mut run = (Work::named(name).expect("it is watched").prepare)();
+fn request_with_cold_cache(bencher: Bencher<'_, '_>, (name, kilobytes): (&str, usize)) {
+    let mut run = (Work::named(name).expect("a known operation").prepare)();
     let memory = vec![1_u64; 128 * kilobytes];
     run(10_000);
     bencher.with_inputs(|| memory.iter().sum::<u64>()).bench_local_values(|_| run(1));

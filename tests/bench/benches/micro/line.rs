@@ -44,7 +44,7 @@ fn format(name: &str) -> Format {
 }
 
 #[divan::bench(args = ["combined", "json"])]
-fn a_line_that_is_read(bencher: Bencher<'_, '_>, name: &str) {
+fn parse_line(bencher: Bencher<'_, '_>, name: &str) {
     let (lines, mut parser) = (lines(name), Parser::new(format(name)));
     bencher.counter(ItemsCount::new(lines.len())).bench_local(|| {
         for line in &lines {
@@ -54,7 +54,7 @@ fn a_line_that_is_read(bencher: Bencher<'_, '_>, name: &str) {
 }
 
 #[divan::bench(args = ["combined", "json"])]
-fn a_line_that_is_read_and_decided(bencher: Bencher<'_, '_>, name: &str) {
+fn parse_and_decide_line(bencher: Bencher<'_, '_>, name: &str) {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let (lines, mut parser, mut counter) = (lines(name), Parser::new(format(name)), counter(&counters));
     bencher.counter(ItemsCount::new(lines.len())).bench_local(|| {

@@ -38,11 +38,11 @@ fn bench(bencher: Bencher<'_, '_>, count: usize, visitors: &[VisitorId]) {
 }
 
 #[divan::bench(args = COUNTERS, threads = [1, 2])]
-fn of_nobody(bencher: Bencher<'_, '_>, count: usize) {
+fn without_visitor(bencher: Bencher<'_, '_>, count: usize) {
     bench(bencher, count, &[]);
 }
 
 #[divan::bench(args = COUNTERS, threads = [1, 2])]
-fn of_a_visitor(bencher: Bencher<'_, '_>, count: usize) {
+fn with_visitor(bencher: Bencher<'_, '_>, count: usize) {
     bench(bencher, count, &visitors());
 }

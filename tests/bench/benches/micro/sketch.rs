@@ -12,7 +12,7 @@ fn visitors(count: u32) -> Vec<VisitorId> {
     (0..count).map(|n| key.visitor(&[&n.to_le_bytes()])).collect()
 }
 
-fn of(count: u32) -> Sketch {
+fn sketch_of(count: u32) -> Sketch {
     let mut sketch = Sketch::new();
     for visitor in visitors(count) {
         sketch.insert(visitor);
@@ -22,25 +22,25 @@ fn of(count: u32) -> Sketch {
 
 #[divan::bench(args = VISITORS)]
 fn insert(bencher: Bencher<'_, '_>, count: u32) {
-    let (mut sketch, visitors) = (of(count), visitors(count));
+    let (mut sketch, visitors) = (sketch_of(count), visitors(count));
     let mut turn = visitors.iter().cycle();
     bencher.bench_local(|| turn.next().map(|visitor| sketch.insert(black_box(*visitor))));
 }
 
 #[divan::bench(args = VISITORS)]
 fn merge(bencher: Bencher<'_, '_>, count: u32) {
-    let (one, other) = (of(100_000), of(count));
+    let (one, other) = (sketch_of(100_000), sketch_of(count));
     bencher.with_inputs(|| one.clone()).bench_local_refs(|one| one.merge(black_box(&other)));
 }
 
 #[divan::bench(args = VISITORS)]
 fn estimate(bencher: Bencher<'_, '_>, count: u32) {
-    let sketch = of(count);
+    let sketch = sketch_of(count);
     bencher.bench_local(|| black_box(&sketch).estimate());
 }
 
 #[divan::bench(args = VISITORS)]
 fn encode(bencher: Bencher<'_, '_>, count: u32) {
-    let sketch = of(count);
+    let sketch = sketch_of(count);
     bencher.bench_local(|| black_box(&sketch).to_redis());
 }

@@ -20,14 +20,14 @@ use counter_core::{Precision, Timestamp};
 /// Number of seeds for synthetic series.
 const SEEDS: u64 = 10;
 /// Window of the windowed Gaussian in rows.
-const WINDOW: usize = 6400;
+const GAUSSIAN_WINDOW: usize = 6400;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "0".to_owned());
     match argument.parse::<u64>() {
         Ok(first) => {
             let seeds = first..first.saturating_add(SEEDS);
-            println!("Kinds of the benchmark, seeds {seeds:?}: ");
+            println!("Benchmark-like series, seeds {seeds:?}: ");
             report(&seeds.clone().map(corpus).collect::<Vec<_>>());
             println!("\nDifficult shapes, seeds {seeds:?}: ");
             let corpora: Vec<_> = seeds.map(difficult::corpus).collect();
@@ -42,18 +42,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Prints the scores of both detectors on these corpora.
 fn report(corpora: &[Vec<Labeled>]) {
-    let (mut ours, mut gaussian, mut rows, begun) = (Vec::new(), Vec::new(), 0, Instant::now());
+    let (mut ours, mut gaussian, mut rows, started) = (Vec::new(), Vec::new(), 0, Instant::now());
     for corpus in corpora {
         rows += corpus.iter().map(|series| series.values.len()).sum::<usize>();
         ours.push(best(&corpus.iter().map(|series| scored(series, detected(series))).collect::<Vec<_>>()));
     }
-    let took = begun.elapsed().as_nanos() as f64 / rows.max(1) as f64;
+    let took = started.elapsed().as_nanos() as f64 / rows.max(1) as f64;
     for corpus in corpora {
         gaussian.push(best(
             &corpus.iter().map(|series| scored(series, windowed_gaussian(series))).collect::<Vec<_>>(),
         ));
     }
-    println!("{} series, {rows} rows, {took:.0} ns a row:\n", corpora.iter().map(Vec::len).sum::<usize>());
+    println!("{} series, {rows} rows, {took:.0} ns per row:\n", corpora.iter().map(Vec::len).sum::<usize>());
     let row = |name: &str, outcomes: &[Outcome]| {
         let scores = || outcomes.iter().map(|outcome| outcome.score);
         let sum = |of: fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
@@ -65,8 +65,8 @@ fn report(corpora: &[Vec<Labeled>]) {
             sum(|outcome| outcome.false_alarms).to_string(),
         ]
     };
-    let head = ["detector", "score", "lowest", "anomalies found", "rows detected elsewhere"];
-    table::print(&head, &[row("this one", &ours), row("windowed Gaussian", &gaussian)]);
+    let head = ["detector", "score", "lowest", "anomalies found", "false positives"];
+    table::print(&head, &[row("ours", &ours), row("windowed Gaussian", &gaussian)]);
 }
 
 /// Prints the detected anomalies by shape, using the threshold that is best for all series.
@@ -79,13 +79,13 @@ fn by_shape(corpora: &[Vec<Labeled>]) {
         shapes.entry(&series.name).or_default().push(scored);
     }
     let rows = shapes.into_iter().map(|(shape, series)| {
-        let (found, windows, elsewhere) = counts(&series, threshold);
-        let alone = best(&series);
-        let score = format!("{:.1}", alone.score);
-        vec![shape.to_owned(), format!("{found} of {windows}"), elsewhere.to_string(), score]
+        let (found, windows, outside) = counts(&series, threshold);
+        let separate = best(&series);
+        let score = format!("{:.1}", separate.score);
+        vec![shape.to_owned(), format!("{found} of {windows}"), outside.to_string(), score]
     });
     println!("\nBy shape, with the threshold 1e-{threshold:.1} for all:\n");
-    let head = ["shape", "anomalies found", "rows detected elsewhere", "score with a threshold of its own"];
+    let head = ["shape", "anomalies found", "false positives", "score with a separate threshold"];
     table::print(&head, &rows.collect::<Vec<_>>());
 }
 
@@ -97,7 +97,7 @@ fn false_alarms() {
         for series in quiet(&mut Random(seed)) {
             let (weeks, alerts) = kinds.entry(series.name.clone()).or_default();
             let unusual =
-                judged(&series, |judgement| judgement.is_some_and(|judgement| judgement.is_unusual()));
+                evaluate(&series, |judgement| judgement.is_some_and(|judgement| judgement.is_unusual()));
             // The first night surprises a new detector, so we skip the probation period.
             let unusual = &unusual[probation(unusual.len())..];
             *weeks += unusual.len() as f64 * f64::from(series.width) / 604_800.0;
@@ -111,7 +111,7 @@ fn false_alarms() {
         })
         .collect();
     println!("\nFalse alarms with the default share, after the first 15 % of the rows:\n");
-    table::print(&["series", "weeks", "false alarms a week"], &rows);
+    table::print(&["series", "weeks", "false alarms per week"], &rows);
 }
 
 /// Sets the score to zero unless it exceeds all scores in the preceding rows, so that an anomaly is only
@@ -124,12 +124,12 @@ fn scored(series: &Labeled, scores: Vec<f64>) -> Scored {
 }
 
 fn detected(series: &Labeled) -> Vec<f64> {
-    judged(series, |judgement| {
+    evaluate(series, |judgement| {
         judgement.map_or(0.0, |judgement| -judgement.probability.min(judgement.stillness).max(1e-300).log10())
     })
 }
 
-fn judged<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Judgement>) -> T) -> Vec<T> {
+fn evaluate<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Judgement>) -> T) -> Vec<T> {
     let width = Precision::try_from(series.width).expect("a width");
     let known = &series.values[..probation(series.values.len())];
     let is_count = known.iter().all(|value| *value >= 0.0 && value.fract() == 0.0);
@@ -148,7 +148,7 @@ fn windowed_gaussian(series: &Labeled) -> Vec<f64> {
         let score = if n < 2.0 { 0.0 } else { (value - mean).abs() / deviation };
         window.push_back(value);
         (sum, squares) = (sum + value, squares + value * value);
-        if window.len() > WINDOW {
+        if window.len() > GAUSSIAN_WINDOW {
             let oldest: f64 = window.pop_front().expect("it is full");
             (sum, squares) = (sum - oldest, squares - oldest * oldest);
         }
@@ -183,13 +183,13 @@ fn read(folder: &Path) -> Result<Vec<Labeled>, Box<dyn Error>> {
 
 /// Returns the typical interval between rows, and the times. Replaces irregular times with regular times.
 fn regular(times: Vec<u64>) -> (u32, Vec<u64>) {
-    let mut apart: Vec<u64> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-    apart.sort_unstable();
-    let width = apart.get(apart.len() / 2).copied().unwrap_or(300).max(1);
-    let odd = apart.iter().filter(|apart| apart.abs_diff(width) * 10 > width).count();
-    let begin = times.first().copied().unwrap_or(0);
-    let times = if odd * 100 > apart.len() {
-        (0..times.len() as u64).map(|row| begin + row * width).collect()
+    let mut spacing: Vec<u64> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    spacing.sort_unstable();
+    let width = spacing.get(spacing.len() / 2).copied().unwrap_or(300).max(1);
+    let irregular = spacing.iter().filter(|spacing| spacing.abs_diff(width) * 10 > width).count();
+    let first_time = times.first().copied().unwrap_or(0);
+    let times = if irregular * 100 > spacing.len() {
+        (0..times.len() as u64).map(|row| first_time + row * width).collect()
     } else {
         times
     };

@@ -24,8 +24,8 @@ const HOURS: u64 = 91 * 24;
 /// Visitors of a counter in the copied hour.
 const VISITORS: u32 = 10;
 /// Number of counters to write in an archive page.
-const PAGE: usize = 5000;
-const TURNS: usize = 21;
+const PAGE_COUNTERS: usize = 5000;
+const ROUNDS: usize = 21;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -40,17 +40,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Postgres::start();
     let (url, folder) = (server.database(), server.data());
     rows.push(runtime.block_on(measure("PostgreSQL", &url, counters, || size(&folder.join("base"))))?);
-    println!("{counters} counters, {DAYS} days and {HOURS} hours of each (medians of readings):\n");
+    println!("{counters} counters with {DAYS} days and {HOURS} hours (reads are medians):\n");
     table::print(
         &[
             "archive",
             "million samples",
             "MB",
-            "bytes a sample",
+            "bytes per sample",
             "a year of days, ms",
             "a quarter of hours, ms",
-            "an hour with ten visitors of each copied, s",
-            "s of processor",
+            "copying an hour with ten visitors per counter, s",
+            "CPU s",
             "an audit, s",
         ],
         &rows,
@@ -82,27 +82,27 @@ async fn measure(
     let size = bytes() - empty;
 
     let (mut years, mut quarters) = (Vec::new(), Vec::new());
-    for turn in 0..TURNS {
-        let name = &names[turn * count / TURNS];
-        let began = Instant::now();
+    for turn in 0..ROUNDS {
+        let name = &names[turn * count / ROUNDS];
+        let started = Instant::now();
         let year = stats.series(name, day, now.minus(DAYS * 86_400)..now).await?;
-        years.push(began.elapsed().as_secs_f64() * 1e3);
+        years.push(started.elapsed().as_secs_f64() * 1e3);
         assert!(year.samples.len() as u64 >= DAYS - 2);
-        let began = Instant::now();
+        let started = Instant::now();
         stats.series(name, hour, now.minus(HOURS * 3600)..now).await?;
-        quarters.push(began.elapsed().as_secs_f64() * 1e3);
+        quarters.push(started.elapsed().as_secs_f64() * 1e3);
     }
 
-    count_in(&near, &names, last).await?;
+    count_hour(&near, &names, last).await?;
     let mut copier = archive.copier(stats.grid()).lateness(Duration::ZERO);
-    let (began, time) = (Instant::now(), processor::time());
+    let (started, time) = (Instant::now(), processor::time());
     let copied = copier.copy_once(last.plus(3600)).await?;
-    let (took, of_processor) = (began.elapsed(), processor::time() - time);
+    let (took, cpu_time) = (started.elapsed(), processor::time() - time);
     assert!(copied.samples >= count as u64 && copied.sketches >= count as u64, "{copied:?}");
-    let began = Instant::now();
+    let started = Instant::now();
     let audit = archive.auditor(stats.grid()).audit(now, None).await?;
     assert_eq!(audit.unreadable, 0);
-    let compared = began.elapsed().as_secs_f64();
+    let compared = started.elapsed().as_secs_f64();
     let [year, quarter] = [&mut years, &mut quarters].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
     let row = vec![
         database.to_owned(),
@@ -112,7 +112,7 @@ async fn measure(
         year,
         quarter,
         format!("{:.2}", took.as_secs_f64()),
-        format!("{:.2}", of_processor.as_secs_f64()),
+        format!("{:.2}", cpu_time.as_secs_f64()),
         format!("{compared:.2}"),
     ];
     eprintln!("{}", row.join(" | "));
@@ -127,11 +127,11 @@ async fn fill(
     buckets: u64,
     last: Timestamp,
 ) -> Result<(), Box<dyn Error>> {
-    let kept = Retention { precision, samples: u32::MAX.try_into()? };
+    let retention = Retention { precision, samples: u32::MAX.try_into()? };
     for back in (0..buckets).rev() {
         let start = last.minus(back * u64::from(precision.as_seconds()));
-        for names in names.chunks(PAGE) {
-            let mut page = Page::new(Timestamp::MIN, kept);
+        for names in names.chunks(PAGE_COUNTERS) {
+            let mut page = Page::new(Timestamp::MIN, retention);
             page.counters = names.to_vec();
             page.counts.insert(start, (0..names.len()).map(|n| (n, 1 + n as u64 % 5000)).collect());
             far.put(&page).await?;
@@ -144,7 +144,11 @@ async fn fill(
 }
 
 /// Counts hits and ten visitors on these counters in an hour.
-async fn count_in(near: &RedisStore, names: &[CounterName], start: Timestamp) -> Result<(), Box<dyn Error>> {
+async fn count_hour(
+    near: &RedisStore,
+    names: &[CounterName],
+    start: Timestamp,
+) -> Result<(), Box<dyn Error>> {
     let finest = Precision::try_from(3600)?;
     let (grid, key) = (Arc::new(Grid::default()), VisitorKey::new([7; 16]));
     let shard = near.shards().iter().next().ok_or("a store has a shard")?;

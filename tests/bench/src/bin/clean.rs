@@ -16,11 +16,11 @@ use counter_core::{Counters, RedisStore, Timestamp};
 use tests::RedisServer;
 
 /// Samples of a counter, and how many of these are expired. The cleaner should retain 120.
-const SAMPLES: u64 = 252;
-const OLD: u64 = 132;
+const SAMPLES_PER_COUNTER: u64 = 252;
+const EXPIRED_SAMPLES: u64 = 132;
 
 /// Passes after the first: the delay in minutes, and `n` if 1 in `n` counters loses a sample.
-const LATER: [(u64, Option<usize>); 4] = [(0, None), (1, Some(100)), (2, Some(10)), (3, Some(1))];
+const LATER_PASSES: [(u64, Option<usize>); 4] = [(0, None), (1, Some(100)), (2, Some(10)), (3, Some(1))];
 
 /// The result of a pass: removed samples, duration and server statistics.
 struct Pass {
@@ -37,8 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let now = Timestamp::now();
     let theirs = book(Path::new(&python), counters, now)?;
     let ours = runtime.block_on(ours(counters, now))?;
-    let lost = std::iter::once(format!("{OLD} of each"))
-        .chain(LATER.iter().map(|(_, part)| part.map_or("nothing".to_owned(), |n| format!("1 of 1 in {n}"))));
+    let lost = std::iter::once(format!("{EXPIRED_SAMPLES} per counter")).chain(
+        LATER_PASSES
+            .iter()
+            .map(|(_, part)| part.map_or("nothing".to_owned(), |n| format!("1 for 1 in {n} counters"))),
+    );
     let rows = lost.zip(theirs.iter().zip(&ours)).map(|(lost, (book, here))| {
         assert_eq!(book.removed, here.removed, "the same samples are removed");
         let milliseconds = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
@@ -58,13 +61,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("A pass over {counters} counters:\n");
     table::print(
         &[
-            "lost since the last",
+            "lost since the previous pass",
             "samples removed",
             "book, ms",
-            "here, ms",
-            "book : here",
-            "book, ms of the server's processor",
-            "here, ms of it",
+            "ours, ms",
+            "book : ours",
+            "book, server CPU ms",
+            "ours, server CPU ms",
             "calls",
             "median call, ms",
             "longest call, ms",
@@ -78,10 +81,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn filled(counters: usize, now: Timestamp) -> RedisServer {
     let server = server::start();
     let names = past::names(counters);
-    past::write(&server, "", &names, "60", SAMPLES, now);
+    past::write(&server, "", &names, "60", SAMPLES_PER_COUNTER, now);
     // Remove some samples, so that later passes find the expected number.
     let oldest = now.minus(now.as_unix() % 60).minus(119 * 60);
-    for (minutes, part) in LATER {
+    for (minutes, part) in LATER_PASSES {
         let Some(part) = part else { continue };
         let start = oldest.plus(60 * (minutes - 1)).to_string();
         for name in names.iter().enumerate().filter(|(n, _)| n % part != 0).map(|(_, name)| name) {
@@ -92,7 +95,7 @@ fn filled(counters: usize, now: Timestamp) -> RedisServer {
 }
 
 fn times(now: Timestamp) -> impl Iterator<Item = Timestamp> {
-    std::iter::once(now).chain(LATER.iter().map(move |(minutes, _)| now.plus(60 * minutes)))
+    std::iter::once(now).chain(LATER_PASSES.iter().map(move |(minutes, _)| now.plus(60 * minutes)))
 }
 
 fn book(python: &Path, counters: usize, now: Timestamp) -> Result<Vec<Pass>, Box<dyn Error>> {
@@ -101,9 +104,9 @@ fn book(python: &Path, counters: usize, now: Timestamp) -> Result<Vec<Pass>, Box
     let pass = |now: Timestamp| {
         let before = Figures::of(&server);
         let (port, now) = (server.port().to_string(), now.to_string());
-        let answer = Command::new(python).arg(&program).args([port, now]).output()?;
-        let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
-        let (removed, seconds) = answer.trim().split_once(' ').ok_or("the book's cleaner failed")?;
+        let output = Command::new(python).arg(&program).args([port, now]).output()?;
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (removed, seconds) = output.trim().split_once(' ').ok_or("the book's cleaner failed")?;
         let took = Duration::from_secs_f64(seconds.parse()?);
         Ok(Pass { removed: removed.parse()?, took, work: Figures::of(&server).since(&before) })
     };
@@ -119,9 +122,9 @@ async fn ours(counters: usize, now: Timestamp) -> Result<Vec<Pass>, Box<dyn Erro
     for now in times(now) {
         server.command(&["CONFIG", "RESETSTAT"]);
         let before = Figures::of(&server);
-        let began = Instant::now();
+        let started = Instant::now();
         let cleaned = cleaner.clean_once(now).await?;
-        let took = began.elapsed();
+        let took = started.elapsed();
         passes.push(Pass { removed: cleaned.samples, took, work: Figures::of(&server).since(&before) });
     }
     Ok(passes)

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 
 const CONNECTIONS: usize = 64;
-const TURN: Duration = Duration::from_millis(250);
+const TURN_TIME: Duration = Duration::from_millis(250);
 
 /// About three and a half minutes.
 const ROUNDS: usize = 70;
@@ -35,13 +35,13 @@ struct Turn {
 fn main() -> Result<(), Box<dyn Error>> {
     let rounds = std::env::args().nth(1).map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
     let redis = RedisServer::start();
-    let (says, said) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let url = redis.url();
-    thread::spawn(move || serve(&url, &says));
-    let serving = said.recv()?;
+    thread::spawn(move || serve(&url, &sender));
+    let serving = receiver.recv()?;
     let mut servers: Vec<SocketAddr> = Vec::new();
     for _ in KINDS {
-        servers.push(said.recv()?.parse()?);
+        servers.push(receiver.recv()?.parse()?);
     }
 
     let mut turns: Vec<Vec<Turn>> = KINDS.iter().map(|_| Vec::new()).collect();
@@ -54,12 +54,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             for turn in 0..KINDS.len() {
                 // Reverse the order in odd rounds, so that a site isn't always preceded by the same site.
                 let kind = if round % 2 == 0 { turn } else { KINDS.len() - 1 - turn };
-                let before = worked(&serving)?;
-                let answers = loads[kind].ask(TURN).await?;
-                let worked = worked(&serving)? - before;
+                let before = cpu_nanos(&serving)?;
+                let latencies = loads[kind].run(TURN_TIME).await?;
+                let cpu_nanos = cpu_nanos(&serving)? - before;
                 // The first round is for warming up.
                 if round > 0 {
-                    turns[kind].push(Turn::of(&answers, worked));
+                    turns[kind].push(Turn::of(&latencies, cpu_nanos));
                 }
             }
         }
@@ -70,14 +70,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Serves all sites. Sends the path of this thread's CPU statistics, followed by the addresses.
-fn serve(redis: &str, says: &mpsc::Sender<String>) {
-    let say = |word: String| says.send(word).expect("somebody listens");
+fn serve(redis: &str, sender: &mpsc::Sender<String>) {
+    let send_line = |word: String| sender.send(word).expect("the receiver exists");
     let thread = fs::read_link("/proc/thread-self").expect("Linux");
-    say(format!("/proc/{}/schedstat", thread.display()));
+    send_line(format!("/proc/{}/schedstat", thread.display()));
     runtime().expect("a runtime").block_on(async {
         for kind in KINDS {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            say(listener.local_addr().expect("it is bound").to_string());
+            send_line(listener.local_addr().expect("it is bound").to_string());
             let redis = redis.to_owned();
             tokio::spawn(async move {
                 let served = site::serve(kind, listener, &redis).await;
@@ -93,18 +93,18 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 /// Returns the CPU time of a thread in nanoseconds.
-fn worked(thread: &str) -> io::Result<f64> {
+fn cpu_nanos(thread: &str) -> io::Result<f64> {
     let text = fs::read_to_string(thread)?;
     let first = text.split(' ').next().and_then(|first| first.parse().ok());
-    first.ok_or_else(|| io::Error::other("no figures of the thread"))
+    first.ok_or_else(|| io::Error::other("no CPU time for the thread"))
 }
 
 impl Turn {
-    fn of(answers: &[Duration], worked: f64) -> Self {
-        let mut took: Vec<f64> = answers.iter().map(|took| took.as_secs_f64() * 1e6).collect();
-        let count = answers.len() as f64;
+    fn of(latencies: &[Duration], cpu_nanos: f64) -> Self {
+        let mut took: Vec<f64> = latencies.iter().map(|took| took.as_secs_f64() * 1e6).collect();
+        let count = latencies.len() as f64;
         let slowest = table::quantile(&mut took, 0.99);
-        Self { throughput: count / TURN.as_secs_f64(), work: worked / 1e3 / count, slowest }
+        Self { throughput: count / TURN_TIME.as_secs_f64(), work: cpu_nanos / 1e3 / count, slowest }
     }
 }
 
@@ -113,12 +113,15 @@ fn print(turns: &[Vec<Turn>]) {
     let rows: Vec<_> = KINDS
         .iter()
         .zip(turns)
-        .map(|(kind, own)| {
-            let of = |figure: fn(&Turn) -> f64| median(own.iter().map(figure).collect());
-            let mut ratios: Vec<f64> =
-                own.iter().zip(&turns[0]).map(|(own, bare)| own.throughput / bare.throughput).collect();
+        .map(|(kind, measured)| {
+            let of = |figure: fn(&Turn) -> f64| median(measured.iter().map(figure).collect());
+            let mut ratios: Vec<f64> = measured
+                .iter()
+                .zip(&turns[0])
+                .map(|(measured, bare)| measured.throughput / bare.throughput)
+                .collect();
             let mut work: Vec<f64> =
-                own.iter().zip(&turns[0]).map(|(own, bare)| bare.work / own.work).collect();
+                measured.iter().zip(&turns[0]).map(|(measured, bare)| bare.work / measured.work).collect();
             let [low, middle, high] = [0.25, 0.5, 0.75].map(|at| table::quantile(&mut ratios, at));
             vec![
                 (*kind).to_owned(),
@@ -132,10 +135,10 @@ fn print(turns: &[Vec<Turn>]) {
         .collect();
     let head = [
         "middleware",
-        "answers a second",
+        "responses per second",
         "× bare, median (quartiles)",
-        "work of the thread, µs an answer",
-        "bare ÷ that",
+        "CPU time, µs per response",
+        "bare ÷ CPU time",
         "p99, µs",
     ];
     table::print(&head, &rows);

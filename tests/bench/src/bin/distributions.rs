@@ -21,19 +21,19 @@ use tests::{LIMIT, RedisSentinel, RedisServer, Value, until};
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 
-const TIMES: usize = 10_000_000;
+const DEFAULT_TIMES: usize = 10_000_000;
 const INSTANCES: usize = 8;
 
 /// Times that an instance records before yielding to other instances.
 const CHUNK: usize = 1000;
 
 /// How long recording the final quarter takes.
-const LEARNING: Duration = Duration::from_secs(20);
+const LAST_QUARTER_TIME: Duration = Duration::from_secs(20);
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// Requests per second and route. The times are spread over a factor of ten.
-const REQUESTS: u64 = 20;
+const REQUESTS_PER_SECOND: u64 = 20;
 
 type Shape = (&'static str, fn(&mut Random) -> f64);
 
@@ -67,7 +67,7 @@ impl Random {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let times = std::env::args().nth(1).map_or(Ok(TIMES), |times| times.parse())?;
+    let times = std::env::args().nth(1).map_or(Ok(DEFAULT_TIMES), |times| times.parse())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(percentiles(times / SHAPES.len()))?;
     runtime.block_on(memory())?;
@@ -77,21 +77,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             rows.push(runtime.block_on(flush(counters, measures))?);
         }
     }
-    println!("A flush of a second's {REQUESTS} requests on each of so many counters (medians of 60):\n");
-    table::print(
-        &["counters", "distributions", "client, ms of processor", "operations", "server, ms"],
-        &rows,
-    );
+    println!("A flush of {REQUESTS_PER_SECOND} requests per counter (medians of 60):\n");
+    table::print(&["counters", "distributions", "client, CPU ms", "operations", "server, ms"], &rows);
     Ok(())
 }
 
 /// Records and checks `per_shape` times for each shape.
-async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
+async fn percentiles(per_shape: usize) -> Result<(), Box<dyn Error>> {
     let servers = RedisSentinel::start();
     servers.until_replicated();
     let mut random = Random(42);
     let shapes = SHAPES.map(|(name, shape)| {
-        (name, (0..each).map(|_| Duration::from_secs_f64(shape(&mut random))).collect::<Vec<_>>())
+        (name, (0..per_shape).map(|_| Duration::from_secs_f64(shape(&mut random))).collect::<Vec<_>>())
     });
     let (stop, stopped) = watch::channel(());
     let (mut instances, mut recorders) = (Vec::new(), Vec::new());
@@ -102,28 +99,28 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
         instances
             .push(tokio::spawn(async move { counters.run(async { drop(stopped.changed().await) }).await }));
     }
-    let began = Timestamp::now();
+    let started = Timestamp::now();
     // The failover loses the latest writes to the old master. These will be sent again with later flushes.
-    let (half, is_half) = mpsc::channel::<()>();
+    let (half, reached_half) = mpsc::channel::<()>();
     let (failed_over, has_failed_over) = mpsc::channel::<()>();
     let (shapes_of_all, recorders) = (&shapes, &recorders);
     let record = move || {
         let mut half = Some(half);
-        for from in (0..each).step_by(CHUNK) {
+        for from in (0..per_shape).step_by(CHUNK) {
             for ((name, times), n) in shapes_of_all.iter().zip(0..) {
                 let recorder = &recorders[(from / CHUNK + n) % INSTANCES];
                 let hits = [recorder.counter(name).hit()];
-                for time in &times[from..(from + CHUNK).min(each)] {
+                for time in &times[from..(from + CHUNK).min(per_shape)] {
                     recorder
                         .measure_at(Measured { hits: &hits, bins: &[Bin::time(*time)] }, Timestamp::now());
                 }
             }
-            half.take_if(|_| from >= each / 2);
-            if from >= each / 4 * 3 {
+            half.take_if(|_| from >= per_shape / 2);
+            if from >= per_shape / 4 * 3 {
                 _ = has_failed_over.recv();
                 // The instances need to have something to send, because they only notice the failover when
                 // they write.
-                thread::sleep(LEARNING.mul_f64(4.0 * CHUNK as f64 / each as f64));
+                thread::sleep(LAST_QUARTER_TIME.mul_f64(4.0 * CHUNK as f64 / per_shape as f64));
             }
         }
     };
@@ -131,17 +128,17 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
         thread::scope(|scope| {
             scope.spawn(record);
             // Returns when the other side is dropped.
-            _ = is_half.recv();
+            _ = reached_half.recv();
             servers.failover();
             drop(failed_over);
         });
     });
     let counters = counters(&servers.url(), true).await?;
-    let (hour, range) = (Precision::try_from(3600)?, began.minus(3600)..began.plus(3600));
+    let (hour, range) = (Precision::try_from(3600)?, started.minus(3600)..started.plus(3600));
     let names: Vec<_> = shapes.iter().map(|(name, _)| name.parse()).collect::<Result<_, _>>()?;
     let is_complete = async || {
         let stored = counters.stats().distribution(&names, hour, range.clone(), Measure::Time).await;
-        stored.is_ok_and(|stored| stored.merged().count() >= (shapes.len() * each) as u64)
+        stored.is_ok_and(|stored| stored.merged().count() >= (shapes.len() * per_shape) as u64)
     };
     until("all times are in the store", LIMIT, is_complete).await;
     drop(stop);
@@ -163,7 +160,7 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
         for q in QUANTILES {
             let rank = (q * times.len() as f64).ceil() as usize;
             let exact = times[rank.max(1) - 1].as_secs_f64();
-            let off = stored.quantile(q).ok_or("there are times")? / exact - 1.0;
+            let off = stored.quantile(q).ok_or("no times")? / exact - 1.0;
             if off.abs() > Measure::RELATIVE_ERROR {
                 return Err(format!("{name}: the quantile {q} is off by {off}").into());
             }
@@ -172,8 +169,8 @@ async fn percentiles(each: usize) -> Result<(), Box<dyn Error>> {
         rows.push(row);
     }
     println!(
-        "Each of {} times once, over {INSTANCES} instances and a failover; off the exact percentile:\n",
-        4 * each
+        "{} times counted exactly once, over {INSTANCES} instances and a failover; deviation from the exact percentile:\n",
+        4 * per_shape
     );
     table::print(&["shape", "50 %", "90 %", "99 %", "99.9 %"], &rows);
     Ok(())
@@ -187,8 +184,8 @@ async fn memory() -> Result<(), Box<dyn Error>> {
     let recorder = counters.recorder();
     let routes: Vec<_> = past::names(ROUTES).iter().map(|name| recorder.counter(name)).collect();
     let (now, mut random) = (Timestamp::now(), Random(7));
-    for kept in Distribution::precisions().iter() {
-        let width = u64::from(kept.precision.as_seconds());
+    for retention in Distribution::precisions().iter() {
+        let width = u64::from(retention.precision.as_seconds());
         for back in (0..120).rev() {
             for route in &routes {
                 for request in 0..1000 {
@@ -203,10 +200,10 @@ async fn memory() -> Result<(), Box<dyn Error>> {
     }
     let (mut bytes, mut keys, mut bins) = (0, 0, 0);
     let Value::Array(found) = server.command(&["KEYS", "access:bins:*:/articles/0:*"]) else {
-        return Err("KEYS answers a list".into());
+        return Err("KEYS did not return a list".into());
     };
     for key in found {
-        let key = key.text().ok_or("a key is a text")?;
+        let key = key.text().ok_or("a key is not text")?;
         let number = |words: &[&str]| match server.command(words) {
             Value::Int(number) => number,
             _ => 0,
@@ -215,7 +212,7 @@ async fn memory() -> Result<(), Box<dyn Error>> {
         bins += number(&["HLEN", &key]);
         keys += 1;
     }
-    println!("A route with times and statuses at three precisions, always busy (lognormal):\n");
+    println!("A busy route with times and statuses at three precisions (lognormal):\n");
     println!("{keys} keys, {bins} bins, {:.1} KB\n", bytes as f64 / 1e3);
     Ok(())
 }
@@ -233,9 +230,9 @@ async fn flush(count: usize, measures: bool) -> Result<Vec<String>, Box<dyn Erro
                 *route,
                 None,
                 start.plus(second),
-                NonZeroU32::new(REQUESTS as u32).expect("some"),
+                NonZeroU32::new(REQUESTS_PER_SECOND as u32).expect("some"),
             );
-            for _ in 0..REQUESTS {
+            for _ in 0..REQUESTS_PER_SECOND {
                 let bins = [Bin::time(Duration::from_secs_f64(SHAPES[0].1(&mut random))), Bin::status(200)];
                 recorder.measure_at(Measured { hits: &hits, bins: &bins }, start.plus(second));
             }

@@ -23,7 +23,14 @@ async fn measure(counters: usize) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("counts.ndjson");
     let server = RedisServer::start();
-    past::write(&server, "access:", &past::names(counters), &past::every_precision(), 120, Timestamp::now());
+    past::write(
+        &server,
+        "access:",
+        &past::names(counters),
+        &past::default_precisions(),
+        120,
+        Timestamp::now(),
+    );
     let mut rows = vec![dump(redis(&server).await?, &file).await?];
     println!("{counters} counters in a file of {:.0} MB:\n", file.metadata()?.len() as f64 / 1e6);
 
@@ -34,7 +41,7 @@ async fn measure(counters: usize) -> Result<(), Box<dyn Error>> {
     let database = Postgres::start();
     let store = SqlStore::builder().create_tables().connect(&database.database()).await?;
     rows.push(restore("PostgreSQL", store, &file).await?);
-    table::print(&["", "s", "s of processor", "million samples", "thousand samples a second"], &rows);
+    table::print(&["", "s", "CPU s", "million samples", "thousand samples per second"], &rows);
     Ok(())
 }
 
@@ -43,7 +50,7 @@ async fn redis(server: &RedisServer) -> Result<RedisStore, Box<dyn Error>> {
 }
 
 async fn dump(store: impl Store, file: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    let (began, time) = (Instant::now(), processor::time());
+    let (started, time) = (Instant::now(), processor::time());
     let mut dump = Counters::builder(store).build()?.stats().dump();
     let mut lines = BufWriter::new(File::create(file)?);
     while let Some(line) = dump.next().await? {
@@ -51,11 +58,11 @@ async fn dump(store: impl Store, file: &Path) -> Result<Vec<String>, Box<dyn Err
     }
     lines.flush()?;
     assert_eq!(dump.dumped().unreadable, 0);
-    Ok(row("a dump of Redis", dump.dumped().samples, began, time))
+    Ok(row("dump from Redis", dump.dumped().samples, started, time))
 }
 
 async fn restore(name: &str, store: impl Store, file: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    let (began, time) = (Instant::now(), processor::time());
+    let (started, time) = (Instant::now(), processor::time());
     let mut restore = Counters::builder(store).build()?.restore();
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = Vec::new();
@@ -64,17 +71,17 @@ async fn restore(name: &str, store: impl Store, file: &Path) -> Result<Vec<Strin
         line.clear();
     }
     let restored = restore.finish().await?;
-    let row = row(&format!("a restore into {name}"), restored.samples, began, time);
+    let row = row(&format!("restore into {name}"), restored.samples, started, time);
     eprintln!("{}", row.join(" | "));
     Ok(row)
 }
 
-fn row(name: &str, samples: u64, began: Instant, time: std::time::Duration) -> Vec<String> {
-    let (took, of_processor) = (began.elapsed().as_secs_f64(), (processor::time() - time).as_secs_f64());
+fn row(name: &str, samples: u64, started: Instant, time: std::time::Duration) -> Vec<String> {
+    let (took, cpu_time) = (started.elapsed().as_secs_f64(), (processor::time() - time).as_secs_f64());
     vec![
         name.to_owned(),
         format!("{took:.1}"),
-        format!("{of_processor:.1}"),
+        format!("{cpu_time:.1}"),
         format!("{:.1}", samples as f64 / 1e6),
         format!("{:.0}", samples as f64 / took / 1e3),
     ]

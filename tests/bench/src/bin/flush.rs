@@ -20,23 +20,23 @@ use counter_core::{Counters, Precisions, RedisStore, Timestamp};
 use tests::RedisServer;
 
 /// Flushes to warm up, and to measure.
-const BEFORE: u64 = 5;
-const MEASURED: u64 = 55;
+const WARMUP_FLUSHES: u64 = 5;
+const MEASURED_FLUSHES: u64 = 55;
 
 /// Commands that the book sends for a hit at a precision: `HINCRBY` and `ZADD`.
-const BOOK: f64 = 2.0;
+const BOOK_COMMANDS: f64 = 2.0;
 
 /// The request rate in the operations benchmark. Hits go to 100 routes and to `hits`.
-const REQUESTS: u32 = 10_000;
+const REQUESTS_PER_SECOND: u32 = 10_000;
 
 /// Flush intervals and duration of the operations benchmark, in seconds.
-const INTERVALS: [u64; 4] = [1, 5, 10, 30];
-const SECONDS: u64 = 120;
+const FLUSH_INTERVALS: [u64; 4] = [1, 5, 10, 30];
+const LOAD_SECONDS: u64 = 120;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
-    let counters = if asked.is_empty() { vec![1, 100, 1000, 2000] } else { asked };
+    let requested: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
+    let counters = if requested.is_empty() { vec![1, 100, 1000, 2000] } else { requested };
     let mut rows = Vec::new();
     for counters in counters {
         for visitors in [0, 1, 10] {
@@ -44,22 +44,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!(
-        "A flush of so many counters, each with hits, and with new visitors in that second (medians of \
+        "A flush of counters with hits and new visitors in a second (medians of \
          processor time, means of the rest):\n"
     );
     table::print(
         &[
             "counters",
-            "new visitors of each",
-            "client, ms of processor",
-            "until acknowledged, ms",
+            "new visitors per counter",
+            "client, CPU ms",
+            "time to acknowledgement, ms",
             "script calls",
             "KB sent",
             "operations",
-            "server, ms of processor",
-            "µs an operation",
-            "µs a plain HINCRBY",
-            "a call, ms",
+            "server, CPU ms",
+            "µs per operation",
+            "µs per plain HINCRBY",
+            "ms per call",
         ],
         &rows,
     );
@@ -67,11 +67,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let minutes = Precisions::new(default.iter().filter(|kept| kept.precision.as_seconds() >= 60))?;
     let mut rows = vec![runtime.block_on(operations(1000, 1, &default))?];
     for precisions in [&default, &minutes] {
-        for interval in INTERVALS {
-            rows.push(runtime.block_on(operations(REQUESTS, interval, precisions))?);
+        for interval in FLUSH_INTERVALS {
+            rows.push(runtime.block_on(operations(REQUESTS_PER_SECOND, interval, precisions))?);
         }
     }
-    println!("\nA second of requests, each a hit on `hits` and on one of a hundred routes:\n");
+    println!("\nPer second of requests, which hit `hits` and one of 100 routes:\n");
     table::print(
         &[
             "precisions",
@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "the book's commands",
             "calls : book's",
             "operations : book's",
-            "ms of the server's core",
+            "server CPU ms",
         ],
         &rows,
     );
@@ -95,12 +95,12 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
     let mut site = counters(&server).await?;
     let recorder = site.recorder();
     let (start, names) = (Timestamp::now(), past::names(count));
-    past::write(&server, "access:", &names, &past::every_precision(), 120, start);
+    past::write(&server, "access:", &names, &past::default_precisions(), 120, start);
     let counters: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
     let key = VisitorKey::new([7; 16]);
     let (mut client, mut waits, mut before) = (Vec::new(), Vec::new(), None);
-    for second in 0..BEFORE + MEASURED {
-        if second == BEFORE {
+    for second in 0..WARMUP_FLUSHES + MEASURED_FLUSHES {
+        if second == WARMUP_FLUSHES {
             before = Some(Figures::of(&server));
         }
         let at = start.plus(second + 1);
@@ -119,26 +119,26 @@ async fn flush(count: usize, visitors: u64) -> Result<Vec<String>, Box<dyn Error
                 );
             }
         }
-        let (began, time) = (Instant::now(), processor::time());
+        let (started, time) = (Instant::now(), processor::time());
         site.flush().await?;
-        if second >= BEFORE {
+        if second >= WARMUP_FLUSHES {
             client.push((processor::time() - time).as_secs_f64() * 1e3);
-            waits.push(began.elapsed().as_secs_f64() * 1e3);
+            waits.push(started.elapsed().as_secs_f64() * 1e3);
         }
     }
-    let work = Figures::of(&server).since(&before.expect("there are flushes before"));
-    let plain = plain(&server, &names, start.plus(BEFORE + MEASURED)).await?;
-    let (each, scripts) = (MEASURED as f64, work.calls("evalsha"));
+    let work = Figures::of(&server).since(&before.expect("warmed up"));
+    let plain = plain(&server, &names, start.plus(WARMUP_FLUSHES + MEASURED_FLUSHES)).await?;
+    let (flushes, scripts) = (MEASURED_FLUSHES as f64, work.calls("evalsha"));
     let milliseconds = work.processor.as_secs_f64() * 1e3;
     Ok(vec![
         count.to_string(),
         visitors.to_string(),
         format!("{:.2}", table::quantile(&mut client, 0.5)),
         format!("{:.1}", table::quantile(&mut waits, 0.5)),
-        format!("{:.1}", scripts.count as f64 / each),
-        format!("{:.1}", work.received as f64 / 1e3 / each),
-        format!("{:.0}", work.operations() as f64 / each),
-        format!("{:.2}", milliseconds / each),
+        format!("{:.1}", scripts.count as f64 / flushes),
+        format!("{:.1}", work.received as f64 / 1e3 / flushes),
+        format!("{:.0}", work.operations() as f64 / flushes),
+        format!("{:.2}", milliseconds / flushes),
         format!("{:.2}", milliseconds * 1e3 / work.operations() as f64),
         format!("{plain:.2}"),
         format!("{:.2}", scripts.microseconds as f64 / 1e3 / scripts.count as f64),
@@ -180,9 +180,9 @@ async fn operations(
     let (start, mut names) = (Timestamp::now(), past::names(100));
     let routes: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
     names.push("hits".to_owned());
-    past::write(&server, "access:", &names, &past::every_precision(), 120, start);
+    past::write(&server, "access:", &names, &past::default_precisions(), 120, start);
     let before = Figures::of(&server);
-    for second in 0..SECONDS {
+    for second in 0..LOAD_SECONDS {
         let at = start.plus(second);
         for (n, route) in (0..requests).zip(routes.iter().cycle()) {
             recorder.record_at(hits, None, at, NonZeroU32::MIN);
@@ -196,14 +196,14 @@ async fn operations(
     // Hits after the final measured flush must not be included.
     let work = Figures::of(&server).since(&before);
     site.flush().await?;
-    let calls = work.calls("evalsha").count as f64 / SECONDS as f64;
-    let operations = work.operations() as f64 / SECONDS as f64;
+    let calls = work.calls("evalsha").count as f64 / LOAD_SECONDS as f64;
+    let operations = work.operations() as f64 / LOAD_SECONDS as f64;
     let kept = precisions.iter().count();
-    let book = BOOK * kept as f64 * 2.0 * f64::from(requests);
+    let book = BOOK_COMMANDS * kept as f64 * 2.0 * f64::from(requests);
     let part = |of: f64| format!("1 : {:.0}", book / of);
     let finest = precisions.iter().next().map_or(0, |kept| kept.precision.as_seconds());
     Ok(vec![
-        format!("{kept}, from {finest} s on"),
+        format!("{kept}, from {finest} s"),
         requests.to_string(),
         interval.to_string(),
         format!("{calls:.1}"),
@@ -211,7 +211,7 @@ async fn operations(
         format!("{book:.0}"),
         part(calls),
         part(operations),
-        format!("{:.2}", work.processor.as_secs_f64() * 1e3 / SECONDS as f64),
+        format!("{:.2}", work.processor.as_secs_f64() * 1e3 / LOAD_SECONDS as f64),
     ])
 }
 

@@ -14,10 +14,10 @@ use std::process::ExitCode;
 use bench::callgrind;
 use bench::work::{WORK, Work};
 
-const COUNTS: [u64; 2] = [2_000, 22_000];
+const OPERATION_COUNTS: [u64; 2] = [2_000, 22_000];
 
 /// Allowed deviation in percent.
-const TOLERANCE: f64 = 5.0;
+const TOLERANCE_PERCENT: f64 = 5.0;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -26,7 +26,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         [] => Ok(compare(&measure()?, &fs::read_to_string(committed)?)),
         ["write"] => {
             let mut text =
-                "# Instructions of one more, by `tests/bench/run guard`; allocations are 0.\n".to_owned();
+                "# Instructions per operation, by `tests/bench/run guard`. Allocations must be 0.\n"
+                    .to_owned();
             for (name, instructions) in measure()? {
                 writeln!(text, "{name} {instructions:.0}")?;
             }
@@ -34,7 +35,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         [name, count] => {
-            let work = Work::named(name).ok_or("no such work")?;
+            let work = Work::named(name).ok_or("unknown operation")?;
             (work.prepare)()(count.parse()?);
             Ok(ExitCode::SUCCESS)
         }
@@ -50,23 +51,28 @@ fn measure() -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
         let allocated = allocations(work);
         if allocated > 0 {
             return Err(
-                format!("{}: {allocated} allocations in ten, and there should be none", work.name).into()
+                format!("{}: {allocated} allocations per ten operations, expected none", work.name).into()
             );
         }
-        let one = callgrind::each(&std::env::current_exe()?, &[work.name], COUNTS, &folder.join(work.name))?;
-        Ok((work, one))
+        let cost = callgrind::per_operation(
+            &std::env::current_exe()?,
+            &[work.name],
+            OPERATION_COUNTS,
+            &folder.join(work.name),
+        )?;
+        Ok((work, cost))
     });
     let measured: Result<Vec<_>, Box<dyn Error>> = measured.collect();
     fs::remove_dir_all(&folder)?;
     let measured = measured?;
-    let of = |name: &str| measured.iter().find(|(work, _)| work.name == name).map_or(0.0, |(_, one)| *one);
-    Ok(measured.iter().map(|(work, one)| (work.name, one - work.without.map_or(0.0, of))).collect())
+    let of = |name: &str| measured.iter().find(|(work, _)| work.name == name).map_or(0.0, |(_, cost)| *cost);
+    Ok(measured.iter().map(|(work, cost)| (work.name, cost - work.baseline.map_or(0.0, of))).collect())
 }
 
 /// Returns the allocations for ten operations, rounded down. We can't expect zero, because cells are closed
 /// if a new second starts during the run.
 fn allocations(work: &Work) -> u64 {
-    let [first, more] = COUNTS;
+    let [first, more] = OPERATION_COUNTS;
     let mut run = (work.prepare)();
     run(first);
     allocation_counter::measure(|| run(more)).count_total / (more / 10)
@@ -75,14 +81,16 @@ fn allocations(work: &Work) -> u64 {
 fn compare(measured: &[(&str, f64)], committed: &str) -> ExitCode {
     let mut exit = ExitCode::SUCCESS;
     for (name, instructions) in measured {
-        let known = committed.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-        let off = known.map_or(f64::INFINITY, |known| 100.0 * (instructions - known) / known);
-        let verdict = if off > TOLERANCE {
+        let committed_cost =
+            committed.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        let off = committed_cost
+            .map_or(f64::INFINITY, |committed_cost| 100.0 * (instructions - committed_cost) / committed_cost);
+        let verdict = if off > TOLERANCE_PERCENT {
             exit = ExitCode::FAILURE;
             "too many"
-        } else if off < -TOLERANCE {
+        } else if off < -TOLERANCE_PERCENT {
             exit = ExitCode::FAILURE;
-            "fewer: commit what `tests/bench/run guard write` writes"
+            "fewer: run `tests/bench/run guard write` and commit the result"
         } else {
             "as committed"
         };

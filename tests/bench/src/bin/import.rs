@@ -18,14 +18,14 @@ use bench::table;
 use tests::RedisServer;
 
 /// Interval for polling a program's statistics.
-const PAUSE: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The kernel's clock rate for CPU times.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The cost of running a program.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct Cost {
     wall: Duration,
     processor: f64,
     /// Peak memory in MB.
@@ -34,7 +34,7 @@ struct Taken {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
-    let program = PathBuf::from(arguments.next().ok_or("the program that imports has to be named")?);
+    let program = PathBuf::from(arguments.next().ok_or("usage: import PROGRAM [LINES]")?);
     let lines = match arguments.next() {
         Some(lines) => lines.to_str().ok_or("a number of lines")?.parse()?,
         None => 1_000_000,
@@ -67,9 +67,9 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
         let to_redis = measure(&mut import(&server.url(), &log))?;
         let after = Figures::of(&server).since(&before);
         let calls = after.commands.get("evalsha").map_or(0, |calls| calls.count);
-        let told =
-            format!("import to Redis: {calls} calls, {:.2} s of its own", after.processor.as_secs_f64());
-        rows.push((told, lines, to_redis));
+        let label =
+            format!("import to Redis: {calls} calls, {:.2} s Redis CPU time", after.processor.as_secs_f64());
+        rows.push((label, lines, to_redis));
         let mut gzip = Command::new("gzip");
         if gzip.arg("--keep").arg("-1").arg(&log).status()?.success() {
             let compressed = log.with_extension("log.gz");
@@ -84,23 +84,23 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
         goaccess.arg(&log).args(["--log-format=COMBINED", "--no-global-config", "--no-progress", "-o"]);
         goaccess.arg(folder.join("report.json"));
         match measure(&mut goaccess) {
-            Ok(taken) => rows.push(("GoAccess".to_owned(), lines, taken)),
+            Ok(cost) => rows.push(("GoAccess".to_owned(), lines, cost)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 eprintln!("without GoAccess: apt-get install goaccess");
             }
             Err(error) => return Err(error.into()),
         }
     }
-    let columns = ["program", "lines", "s", "s of processor", "lines a second of processor", "MB at most"];
-    let row = |(name, lines, taken): (String, u64, Taken)| {
-        let a_second = lines as f64 / taken.processor.max(1.0 / TICKS);
+    let columns = ["program", "lines", "s", "CPU s", "lines per CPU second", "peak MB"];
+    let row = |(name, lines, cost): (String, u64, Cost)| {
+        let a_second = lines as f64 / cost.processor.max(1.0 / TICKS_PER_SECOND);
         vec![
             name,
             lines.to_string(),
-            format!("{:.2}", taken.wall.as_secs_f64()),
-            format!("{:.2}", taken.processor),
+            format!("{:.2}", cost.wall.as_secs_f64()),
+            format!("{:.2}", cost.processor),
             format!("{a_second:.0}"),
-            format!("{:.1}", taken.memory),
+            format!("{:.1}", cost.memory),
         ]
     };
     table::print(&columns, &rows.into_iter().map(row).collect::<Vec<_>>());
@@ -108,8 +108,8 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
 }
 
 /// Runs a program until it exits.
-fn measure(command: &mut Command) -> io::Result<Taken> {
-    let begun = Instant::now();
+fn measure(command: &mut Command) -> io::Result<Cost> {
+    let started = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
     let (mut memory, process) = (0.0, PathBuf::from(format!("/proc/{}", child.id())));
     let (wall, processor) = loop {
@@ -119,20 +119,20 @@ fn measure(command: &mut Command) -> io::Result<Taken> {
         // The process has exited, but the statistics are available until we wait for it.
         if fields[0] == "Z" {
             let ticks = |field: usize| fields[field].parse::<f64>().map_err(io::Error::other);
-            break (begun.elapsed(), (ticks(11)? + ticks(12)?) / TICKS);
+            break (started.elapsed(), (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND);
         }
         let status = fs::read_to_string(process.join("status"))?;
-        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        memory = most.and_then(|most| most.parse().ok()).unwrap_or(memory);
-        sleep(PAUSE);
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        memory = peak.and_then(|peak| peak.parse().ok()).unwrap_or(memory);
+        sleep(POLL_INTERVAL);
     };
     succeed(&mut child)?;
-    Ok(Taken { wall, processor, memory: memory / 1024.0 })
+    Ok(Cost { wall, processor, memory: memory / 1024.0 })
 }
 
 fn succeed(child: &mut Child) -> io::Result<()> {
     let status = child.wait()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("the program failed: {status}"))) }
 }
 
 /// Writes a log. Always the same, except for times.
@@ -140,8 +140,9 @@ fn write_log(path: &Path, lines: u64) -> io::Result<()> {
     const DAY: u64 = 86_400;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
     // All lines fall on the same day, so we need to format the date only once.
-    let begin = now / DAY * DAY - DAY;
-    let date = Command::new("date").args(["-u", "-d", &format!("@{begin}"), "+%d/%b/%Y"]).output()?.stdout;
+    let day_start = now / DAY * DAY - DAY;
+    let date =
+        Command::new("date").args(["-u", "-d", &format!("@{day_start}"), "+%d/%b/%Y"]).output()?.stdout;
     let date = String::from_utf8(date).map_err(io::Error::other)?;
     let date = date.trim();
     let mut log = BufWriter::new(File::create(path)?);

@@ -13,7 +13,7 @@ use bench::{callgrind, load, table};
 use tests::RedisServer;
 use tokio::net::TcpListener;
 
-const COUNTS: [u32; 2] = [500, 4_500];
+const REQUEST_COUNTS: [u32; 2] = [500, 4_500];
 
 /// Allocator functions of the C library. How long the allocator searches depends on the heap layout, which
 /// can differ by more than a hundred instructions per response.
@@ -33,20 +33,27 @@ fn measure(kinds: &[&str]) -> Result<(), Box<dyn Error>> {
     let folder = folder()?;
     let mut measured = Vec::new();
     for kind in kinds {
-        let few = instructions(kind, &redis.url(), COUNTS[0], &folder.join("profile"))?;
-        let many = instructions(kind, &redis.url(), COUNTS[1], &folder.join("profile"))?;
-        let each = |many: u64, few: u64| (many as f64 - few as f64) / f64::from(COUNTS[1] - COUNTS[0]);
-        measured.push((*kind, each(many.0, few.0), each(many.1, few.1)));
+        let few = instructions(kind, &redis.url(), REQUEST_COUNTS[0], &folder.join("profile"))?;
+        let many = instructions(kind, &redis.url(), REQUEST_COUNTS[1], &folder.join("profile"))?;
+        let per_request = |many: u64, few: u64| {
+            (many as f64 - few as f64) / f64::from(REQUEST_COUNTS[1] - REQUEST_COUNTS[0])
+        };
+        measured.push((*kind, per_request(many.0, few.0), per_request(many.1, few.1)));
     }
     std::fs::remove_dir_all(&folder)?;
-    let nothing =
+    let identity =
         measured.iter().find(|(kind, ..)| *kind == IDENTITY).copied().unwrap_or((IDENTITY, 0.0, 0.0));
     let row = |(kind, all, allocator): &(&str, f64, f64)| {
-        let more = [all - nothing.1, allocator - nothing.2].map(|more| format!("{more:+.0}"));
+        let more = [all - identity.1, allocator - identity.2].map(|more| format!("{more:+.0}"));
         [(*kind).to_owned(), format!("{all:.0}")].into_iter().chain(more).collect()
     };
     table::print(
-        &["middleware", "instructions an answer", "more than an identity layer", "of those in the allocator"],
+        &[
+            "middleware",
+            "instructions per response",
+            "difference to an identity layer",
+            "difference in the allocator",
+        ],
         &measured.iter().map(row).collect::<Vec<_>>(),
     );
     Ok(())
@@ -68,23 +75,23 @@ fn instructions(kind: &str, redis: &str, count: u32, profile: &Path) -> Result<(
     let request = load::request(0);
     for _ in 0..count {
         stream.write_all(&request)?;
-        answer(&mut stream)?;
+        read_response(&mut stream)?;
     }
     stream.write_all(b"GET /stop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    answer(&mut stream)?;
+    read_response(&mut stream)?;
     drop(stream);
     let status = server.wait()?;
     if !status.success() {
-        return Err(format!("the server of {kind}: {status}").into());
+        return Err(format!("the server for {kind} failed: {status}").into());
     }
     let functions = callgrind::by_function(profile)?;
     let allocator = ALLOCATOR.iter().filter_map(|name| functions.get(*name)).sum();
     Ok((callgrind::instructions(profile)?, allocator))
 }
 
-fn answer(stream: &mut TcpStream) -> Result<(), Box<dyn Error>> {
+fn read_response(stream: &mut TcpStream) -> Result<(), Box<dyn Error>> {
     let (mut bytes, mut read) = ([0; 1024], 0);
-    while load::length(&bytes[..read]) != Some(read) {
+    while load::response_length(&bytes[..read]) != Some(read) {
         match stream.read(&mut bytes[read..])? {
             0 => return Err("the server closed the connection".into()),
             more => read += more,

@@ -54,14 +54,14 @@ fn in_process() -> Result<(), Box<dyn Error>> {
     });
     let ((), visitors) = grown(|| record(&counters, 60, Some(0)));
     let ((), more) = grown(|| (1..200).for_each(|visitor| record(&counters, 60, Some(visitor))));
-    println!("Bytes a counter in the process, of {COUNTERS} counters and one thread:\n");
+    println!("Bytes per counter in the process, with {COUNTERS} counters and one thread:\n");
     table::print(
-        &["what", "bytes more"],
+        &["allocation", "additional bytes"],
         &[
-            ["its name, and its place in a table for as many", &named],
-            ["a hit that waits", &hit],
-            ["its batch, which is kept for a minute", &idle],
-            ["batches of 59 more seconds, 16 MiB of them at most", &minute],
+            ["name and table slot", &named],
+            ["a pending hit", &hit],
+            ["the batch, retained for a minute", &idle],
+            ["batches of 59 more seconds, at most 16 MiB", &minute],
             ["a visitor: the registers of the open bucket", &visitors],
             ["199 more visitors", &more],
         ]
@@ -71,7 +71,7 @@ fn in_process() -> Result<(), Box<dyn Error>> {
 }
 
 fn counters_in_redis() {
-    let (now, precisions) = (Timestamp::now(), past::every_precision());
+    let (now, precisions) = (Timestamp::now(), past::default_precisions());
     let rows = [1, 120, 180, 400].map(|samples| {
         let server = RedisServer::start();
         let before = Figures::of(&server);
@@ -85,8 +85,8 @@ fn counters_in_redis() {
             encoding.text().expect("an encoding is text"),
         ]
     });
-    let columns = ["samples of each precision", "bytes a counter", "bytes a sample", "encoding"];
-    println!("Bytes in Redis, of a counter with seven precisions:\n");
+    let columns = ["samples per precision", "bytes per counter", "bytes per sample", "encoding"];
+    println!("Bytes in Redis for a counter with seven precisions:\n");
     table::print(&columns, &rows);
 }
 
@@ -107,7 +107,7 @@ fn sketches_in_redis() -> Result<(), Box<dyn Error>> {
         let keys = server.strings(&["KEYS", &format!("access:unique:86400:of {visitors}:*")]);
         rows.push(vec![visitors.to_string(), server.int(&["MEMORY", "USAGE", &keys[0]]).to_string()]);
     }
-    println!("Bytes in Redis, of the visitors of a counter in a bucket:\n");
+    println!("Bytes in Redis for the visitors of a counter in a bucket:\n");
     table::print(&["visitors", "bytes"], &rows);
     Ok(())
 }

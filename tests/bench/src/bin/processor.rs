@@ -29,15 +29,15 @@ const SITES: [(usize, u64); 4] = [(100, 100), (100, 100_000), (10_000, 100), (10
 const THREADS: u64 = 2;
 
 /// Visits to record on a counter before the measurement starts.
-const BEFORE: u64 = 100;
+const WARMUP_VISITS: u64 = 100;
 
 /// Interval between bursts. This needs to be short, but long enough that waking up doesn't cost more than
 /// counting.
-const TICK: Duration = Duration::from_millis(20);
+const BURST_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time to warm up, and to measure.
-const WARM: Duration = Duration::from_secs(2);
-const MEASURED: Duration = Duration::from_secs(8);
+const WARMUP_TIME: Duration = Duration::from_secs(2);
+const MEASURED_TIME: Duration = Duration::from_secs(8);
 
 /// The load to generate, which is passed to the process as arguments.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ struct Load {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Measurement {
     /// CPU time in a second, in milliseconds.
     processor: f64,
     /// Growth of the resident memory in MB: with counter names, with visits, and at the end.
@@ -76,9 +76,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 visitors: visitors.parse()?,
                 records: records.parse()?,
             };
-            let told = runtime.block_on(process(url, load))?;
-            let [names, visits, end] = told.grown;
-            println!("{} {names} {visits} {end}", told.processor);
+            let report = runtime.block_on(process(url, load))?;
+            let [names, visits, end] = report.grown;
+            println!("{} {names} {visits} {end}", report.processor);
             Ok(())
         }
         _ => Err("usage: processor [memory | redis]".into()),
@@ -91,8 +91,8 @@ fn paces() -> Result<[f64; 2], Box<dyn Error>> {
     let mut paces = [f64::INFINITY; 2];
     for _ in 0..3 {
         for (pace, requests) in paces.iter_mut().zip(RATES) {
-            let told = ask("memory", Load { requests, counters, visitors, records: false })?;
-            *pace = pace.min(told.processor);
+            let report = run_process("memory", Load { requests, counters, visitors, records: false })?;
+            *pace = pace.min(report.processor);
         }
     }
     Ok(paces)
@@ -105,36 +105,36 @@ fn print(store: &str, paces: [f64; 2]) -> Result<(), Box<dyn Error>> {
         for (counters, visitors) in SITES {
             let server = (store == "Redis").then(RedisServer::start);
             let url = server.as_ref().map_or_else(|| "memory".to_owned(), RedisServer::url);
-            let told = ask(&url, Load { requests, counters, visitors, records: true })?;
-            let own = told.processor - pace;
+            let report = run_process(&url, Load { requests, counters, visitors, records: true })?;
+            let net = report.processor - pace;
             let mut row = vec![
                 requests.to_string(),
                 counters.to_string(),
                 visitors.to_string(),
-                format!("{own:.1}"),
-                format!("{:.2}", own / 10.0),
-                format!("{:.0}", own * 1e6 / requests as f64),
+                format!("{net:.1}"),
+                format!("{:.2}", net / 10.0),
+                format!("{:.0}", net * 1e6 / requests as f64),
                 format!("{pace:.1}"),
             ];
-            row.extend(told.grown.map(|grown| format!("{grown:.1}")));
+            row.extend(report.grown.map(|grown| format!("{grown:.1}")));
             rows.push(row);
         }
     }
     println!(
-        "A process with requests on `hits` and a route, into {store}: {THREADS} threads, {} s each, and {BEFORE} \
-         visits of every counter before:\n",
-        MEASURED.as_secs()
+        "A process with requests on `hits` and a route, into {store}: {THREADS} threads, {} s each, and {WARMUP_VISITS} \
+         warm-up visits per counter:\n",
+        MEASURED_TIME.as_secs()
     );
     let head = [
-        "requests a second",
+        "requests per second",
         "counters",
         "visitors",
-        "ms of processor a second",
+        "CPU ms per second",
         "% of a core",
-        "ns a request",
-        "subtracted, ms a second",
-        "MB more with the names",
-        "with the visits",
+        "ns per request",
+        "subtracted, ms per second",
+        "additional MB with names",
+        "with visits",
         "at the end",
     ];
     table::print(&head, &rows);
@@ -142,7 +142,7 @@ fn print(store: &str, paces: [f64; 2]) -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs a process with this load.
-fn ask(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
+fn run_process(url: &str, load: Load) -> Result<Measurement, Box<dyn Error>> {
     let Load { requests, counters, visitors, records } = load;
     let output = Command::new(std::env::current_exe()?)
         .args(["process", url, &requests.to_string(), &counters.to_string()])
@@ -152,13 +152,15 @@ fn ask(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     let words: Result<Vec<f64>, _> =
         String::from_utf8(output.stdout)?.split_whitespace().map(str::parse).collect();
     match &*words? {
-        [processor, names, visits, end] => Ok(Told { processor: *processor, grown: [*names, *visits, *end] }),
-        _ => Err(format!("the process: {}", output.status).into()),
+        [processor, names, visits, end] => {
+            Ok(Measurement { processor: *processor, grown: [*names, *visits, *end] })
+        }
+        _ => Err(format!("the process failed: {}", output.status).into()),
     }
 }
 
 /// Generates the load in this process.
-async fn process(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
+async fn process(url: &str, load: Load) -> Result<Measurement, Box<dyn Error>> {
     let mut site = match url {
         "memory" => Counters::builder(MemoryStore::new()),
         url => Counters::builder(RedisStore::connect(url, Namespace::default()).await?),
@@ -172,21 +174,21 @@ async fn process(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     let routes: Vec<_> = past::names(load.counters).iter().map(|name| recorder.counter(name)).collect();
     let visits = Visits { recorder, hits, routes, key: VisitorKey::new([7; 16]), load };
     let named = self::resident() - resident;
-    visits.make(0, BEFORE * load.counters as u64);
+    visits.make(0, WARMUP_VISITS * load.counters as u64);
     site.flush().await?;
     let visited = self::resident() - resident;
 
     let upkeep = site.spawn();
-    let began = Instant::now();
+    let started = Instant::now();
     let recording: Vec<_> = (0..THREADS)
         .map(|thread| {
             let visits = visits.clone();
-            thread::spawn(move || visits.pace(thread, began))
+            thread::spawn(move || visits.pace(thread, started))
         })
         .collect();
-    tokio::time::sleep(WARM).await;
+    tokio::time::sleep(WARMUP_TIME).await;
     let (from, time) = (Instant::now(), processor::time());
-    tokio::time::sleep(MEASURED).await;
+    tokio::time::sleep(MEASURED_TIME).await;
     let processor = (processor::time() - time).as_secs_f64() * 1e3 / from.elapsed().as_secs_f64();
     let grown = self::resident() - resident;
     // Otherwise, the runtime would be blocked by joining the threads during their final burst.
@@ -196,14 +198,14 @@ async fn process(url: &str, load: Load) -> Result<Told, Box<dyn Error>> {
     }
     upkeep.stop().await?;
     let of = stats.ledger().hits;
-    assert_eq!(of.applied, of.recorded, "every hit has arrived");
-    Ok(Told { processor, grown: [named, visited, grown] })
+    assert_eq!(of.applied, of.recorded, "all hits are applied");
+    Ok(Measurement { processor, grown: [named, visited, grown] })
 }
 
 /// Returns the resident memory of this process in MB.
 fn resident() -> f64 {
-    let told = fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let report = fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = report.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kilobytes.expect("a process has a size") * 1024.0 / 1e6
 }
@@ -236,17 +238,17 @@ impl Visits {
     }
 
     /// Makes this thread's share of the requests at a steady rate.
-    fn pace(&self, thread: u64, began: Instant) {
+    fn pace(&self, thread: u64, started: Instant) {
         let mut made = 0;
         loop {
-            let passed = began.elapsed();
-            if passed >= WARM + MEASURED {
+            let passed = started.elapsed();
+            if passed >= WARMUP_TIME + MEASURED_TIME {
                 break;
             }
             let due = (passed.as_secs_f64() * self.load.requests as f64 / THREADS as f64) as u64;
             self.make(thread * u64::from(u32::MAX) + made, due - made);
             made = due;
-            thread::sleep(TICK);
+            thread::sleep(BURST_INTERVAL);
         }
     }
 }

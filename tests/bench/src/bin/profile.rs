@@ -16,21 +16,21 @@ use counter_core::{Counter, Counters, Recorder, RedisStore, Timestamp};
 use tests::RedisServer;
 
 const COUNTERS: usize = 1000;
-const COUNTS: [u64; 2] = [10, 60];
+const FLUSH_COUNTS: [u64; 2] = [10, 60];
 const VISITORS: [&str; 3] = ["0", "1", "10"];
 
 /// Components: a label, the functions to add up (including callees), and functions to subtract.
 const PARTS: [(&str, &[&str], &[&str]); 6] = [
-    ("folding the stripes, and cutting into batches", &[TAKE], &[]),
-    ("a batch as the arguments of a call", &[ENCODE], &[]),
-    ("`fred`: taking a call, and giving its answer", &[CALL], &[]),
-    ("`fred`: encoding frames and writing them", &[WRITE], &[]),
-    ("`fred`: the rest of its task, including reading", &[TASK], &[WRITE]),
-    ("everything else, including tokio", &["profile::main"], &[RECORD, TAKE, ENCODE, CALL, TASK]),
+    ("folding the stripes and cutting batches", &[CUT], &[]),
+    ("encoding a batch as script arguments", &[ENCODE], &[]),
+    ("`fred`: sending a call and returning the reply", &[CALL], &[]),
+    ("`fred`: encoding and writing frames", &[WRITE], &[]),
+    ("`fred`: rest of the connection task, including reading", &[TASK], &[WRITE]),
+    ("everything else, including tokio", &["profile::main"], &[RECORD, CUT, ENCODE, CALL, TASK]),
 ];
 
 const RECORD: &str = "profile::record";
-const TAKE: &str = "counter_core::visits::flush::shard_flusher::ShardFlusher::cut";
+const CUT: &str = "counter_core::visits::flush::shard_flusher::ShardFlusher::cut";
 const ENCODE: &str = "counter_core::visits::redis::apply::encode";
 const CALL: &str = "counter_core::redis::connection::Connection::call::{{closure}}";
 const TASK: &str = "fred::runtime::_tokio::ClientLike::connect::{{closure}}";
@@ -52,19 +52,28 @@ fn measure() -> Result<(), Box<dyn Error>> {
     let (server, program) = (RedisServer::start(), std::env::current_exe()?);
     let profile = std::env::temp_dir().join(format!("profile-{}", std::process::id()));
     let costs = VISITORS.map(|visitors| {
-        callgrind::each_by_function(&program, &["flush", &server.url(), visitors], COUNTS, &profile)
+        callgrind::per_operation_by_function(
+            &program,
+            &["flush", &server.url(), visitors],
+            FLUSH_COUNTS,
+            &profile,
+        )
     });
     fs::remove_file(&profile)?;
     let costs = costs.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let row = |what: &str, of: &[&str], without: &[&str]| {
+    let row = |component: &str, of: &[&str], without: &[&str]| {
         let numbers = costs.iter().map(|costs| Ok(format!("{:.0}", sum(costs, of)? - sum(costs, without)?)));
-        [Ok(what.to_owned())].into_iter().chain(numbers).collect::<Result<Vec<_>, Box<dyn Error>>>()
+        [Ok(component.to_owned())].into_iter().chain(numbers).collect::<Result<Vec<_>, Box<dyn Error>>>()
     };
-    let mut rows =
-        PARTS.map(|(what, of, without)| row(what, of, without)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut rows = PARTS
+        .map(|(component, of, without)| row(component, of, without))
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
     rows.push(row("all", &["profile::main"], &[RECORD])?);
-    println!("Instructions for each of {COUNTERS} counters, with so many new visitors of each:\n");
-    table::print(&["what", VISITORS[0], VISITORS[1], VISITORS[2]], &rows);
+    println!(
+        "Instructions per counter with {COUNTERS} counters, by the number of new visitors per counter:\n"
+    );
+    table::print(&["component", VISITORS[0], VISITORS[1], VISITORS[2]], &rows);
     Ok(())
 }
 
@@ -72,7 +81,7 @@ fn measure() -> Result<(), Box<dyn Error>> {
 fn sum(costs: &BTreeMap<String, f64>, functions: &[&str]) -> Result<f64, String> {
     let cost = |function: &&str| {
         // A new compiler version might inline the function.
-        costs.get(*function).ok_or_else(|| format!("{function} is compiled into another function"))
+        costs.get(*function).ok_or_else(|| format!("{function} not found: it has been inlined or renamed"))
     };
     Ok(functions.iter().map(cost).sum::<Result<f64, _>>()? / COUNTERS as f64)
 }
@@ -93,9 +102,9 @@ async fn flush(redis: &str, visitors: u64, count: u64) -> Result<(), Box<dyn Err
 #[inline(never)]
 fn record(recorder: &Recorder, counters: &[Counter], at: Timestamp, visitors: Range<u64>) {
     let key = VisitorKey::new([7; 16]);
-    let nobody = [at, at.plus(1)].map(|at| (at, None));
+    let anonymous = [at, at.plus(1)].map(|at| (at, None));
     let visitors = visitors.map(|visitor| (at.plus(1), Some(key.visitor(&[&visitor.to_le_bytes()]))));
-    for (at, visitor) in nobody.into_iter().chain(visitors) {
+    for (at, visitor) in anonymous.into_iter().chain(visitors) {
         for counter in counters {
             recorder.record_at(*counter, visitor, at, NonZeroU32::MIN);
         }

@@ -16,7 +16,7 @@ const COUNTERS: usize = 2000;
 const SERIES: usize = 1000;
 /// Rows on a page of the dashboard's table.
 const ROWS: usize = 25;
-const TURNS: usize = 21;
+const ROUNDS: usize = 21;
 
 fn main() -> Result<(), Box<dyn Error>> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(read())
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn read() -> Result<(), Box<dyn Error>> {
     let server = RedisServer::start();
     let (now, names) = (Timestamp::now(), past::names(COUNTERS));
-    past::write(&server, "access:", &names, &past::every_precision(), 120, now);
+    past::write(&server, "access:", &names, &past::default_precisions(), 120, now);
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     let client = Client::new(Config::from_url(&server.url())?, None, None, None);
     client.init().await?;
@@ -39,9 +39,9 @@ async fn read() -> Result<(), Box<dyn Error>> {
         let range = end.minus(60 * buckets)..end;
         let (mut times, before) = (Vec::new(), Figures::of(&server));
         for _ in 0..100 {
-            let began = Instant::now();
+            let started = Instant::now();
             let series = stats.series(&names[0], minute, range.clone()).await?;
-            times.push(began.elapsed().as_secs_f64() * 1e3);
+            times.push(started.elapsed().as_secs_f64() * 1e3);
             assert_eq!(series.samples.len() as u64, buckets);
         }
         let commands = Figures::of(&server).since(&before).operations() / 100;
@@ -56,37 +56,35 @@ async fn read() -> Result<(), Box<dyn Error>> {
     let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let (mut our_time, mut bare_time) = (Duration::ZERO, Duration::ZERO);
     let before = Figures::of(&server);
-    for _ in 0..TURNS {
-        let (began, time) = (Instant::now(), processor::time());
+    for _ in 0..ROUNDS {
+        let (started, time) = (Instant::now(), processor::time());
         let series = stats.series_many(&names[..SERIES], minute, end.minus(7200)..end).await?;
-        let here = began.elapsed().as_secs_f64() * 1e3;
+        let here = started.elapsed().as_secs_f64() * 1e3;
         our_time += processor::time() - time;
         assert_eq!(series.iter().flatten().map(|series| series.samples.len()).sum::<usize>(), 120 * SERIES);
-        let (began, time) = (Instant::now(), processor::time());
+        let (started, time) = (Instant::now(), processor::time());
         hashes(&client, &names[..SERIES]).await?;
-        let there = began.elapsed().as_secs_f64() * 1e3;
+        let there = started.elapsed().as_secs_f64() * 1e3;
         bare_time += processor::time() - time;
         ours.push(here);
         bare.push(there);
         ratios.push(here / there);
     }
-    let commands = Figures::of(&server).since(&before).operations() / (2 * TURNS as u64);
-    let client = |time: Duration| {
-        format!("{:.1} ms of the client's processor", time.as_secs_f64() * 1e3 / TURNS as f64)
-    };
-    let ratio =
-        format!("{:.2} of the bare pipeline; {}", table::quantile(&mut ratios, 0.5), client(our_time));
+    let commands = Figures::of(&server).since(&before).operations() / (2 * ROUNDS as u64);
+    let client =
+        |time: Duration| format!("{:.1} ms client CPU time", time.as_secs_f64() * 1e3 / ROUNDS as f64);
+    let ratio = format!("{:.2} × the bare pipeline; {}", table::quantile(&mut ratios, 0.5), client(our_time));
     rows.push(row("1,000 series of 120 buckets", table::quantile(&mut ours, 0.5), commands, &ratio));
     let hgetall = "a bare pipeline of 1,000 HGETALL";
     rows.push(row(hgetall, table::quantile(&mut bare, 0.5), commands, &client(bare_time)));
 
     let (mut times, before) = (Vec::new(), Figures::of(&server));
-    for _ in 0..TURNS {
-        let began = Instant::now();
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
         page(&stats, now).await?;
-        times.push(began.elapsed().as_secs_f64() * 1e3);
+        times.push(started.elapsed().as_secs_f64() * 1e3);
     }
-    let commands = Figures::of(&server).since(&before).operations() / TURNS as u64;
+    let commands = Figures::of(&server).since(&before).operations() / ROUNDS as u64;
     rows.push(row(
         "a table of 2,000 counters",
         table::quantile(&mut times, 0.5),
@@ -94,12 +92,12 @@ async fn read() -> Result<(), Box<dyn Error>> {
         "all totals, 25 rows with sparklines",
     ));
     println!("Reading from one server, medians:\n");
-    table::print(&["what", "ms", "commands", ""], &rows);
+    table::print(&["query", "ms", "commands", ""], &rows);
     Ok(())
 }
 
-fn row(what: &str, milliseconds: f64, commands: u64, note: &str) -> Vec<String> {
-    vec![what.to_owned(), format!("{milliseconds:.2}"), commands.to_string(), note.to_owned()]
+fn row(label: &str, milliseconds: f64, commands: u64, note: &str) -> Vec<String> {
+    vec![label.to_owned(), format!("{milliseconds:.2}"), commands.to_string(), note.to_owned()]
 }
 
 /// The minimum that a client needs to do. The replies are not parsed.
@@ -130,12 +128,12 @@ async fn page(stats: &Stats, now: Timestamp) -> Result<(), Box<dyn Error>> {
     let totals = stats.series_many(&names, day, today.start..today.end()).await?;
     let mut order: Vec<_> = totals.iter().flatten().map(counter_core::Series::total).zip(&names).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
-    let shown: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
+    let top: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
     let end = minute.bucket(now).end();
-    stats.series_many(&shown, minute, end.minus(7200)..end).await?;
-    stats.series_many(&shown, hour, today.start.minus(86_400)..today.start).await?;
-    stats.lifetimes(&shown).await?;
-    for name in &shown {
+    stats.series_many(&top, minute, end.minus(7200)..end).await?;
+    stats.series_many(&top, hour, today.start.minus(86_400)..today.start).await?;
+    stats.lifetimes(&top).await?;
+    for name in &top {
         stats.uniques(std::slice::from_ref(name), day, today.start..today.end()).await?;
     }
     Ok(())

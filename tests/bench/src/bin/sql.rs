@@ -18,18 +18,18 @@ use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Stats
 use tests::{MariaDb, Postgres};
 
 /// Flushes to warm up, and to measure.
-const BEFORE: u64 = 5;
-const MEASURED: u64 = 30;
+const WARMUP_FLUSHES: u64 = 5;
+const MEASURED_FLUSHES: u64 = 30;
 /// Samples to write at a precision.
 const SAMPLES: u64 = 120;
 /// Rows on a page of the dashboard's table.
 const ROWS: usize = 25;
-const TURNS: usize = 21;
+const ROUNDS: usize = 21;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
-    let counters = if asked.is_empty() { vec![1000, 2000] } else { asked };
+    let requested: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
+    let counters = if requested.is_empty() { vec![1000, 2000] } else { requested };
     let (mut flushes, mut reads) = (Vec::new(), Vec::new());
     for counters in counters {
         let folder = tempfile::tempdir()?;
@@ -57,27 +57,27 @@ fn main() -> Result<(), Box<dyn Error>> {
         let bytes = || size(&folder.join(url.rsplit('/').next().unwrap_or_default()));
         runtime.block_on(measure("MariaDB", &url, counters, Some(id), bytes, (&mut flushes, &mut reads)))?;
     }
-    println!("A flush of so many counters, each with hits in two seconds (medians):\n");
+    println!("A flush of counters with hits in two seconds (medians):\n");
     table::print(
         &[
             "database",
             "counters",
-            "new visitors of each",
-            "client, ms of processor",
-            "until acknowledged, ms",
-            "server, ms of processor",
+            "new visitors per counter",
+            "client, CPU ms",
+            "time to acknowledgement, ms",
+            "server, CPU ms",
             "KB written to disk",
         ],
         &flushes,
     );
-    println!("\nReading (medians), and the size:\n");
+    println!("\nReads (medians) and size:\n");
     table::print(
         &[
             "database",
             "counters",
             "the dashboard's table, ms",
             "1,000 series of 120 buckets, ms",
-            "bytes a sample",
+            "bytes per sample",
         ],
         &reads,
     );
@@ -111,13 +111,13 @@ async fn measure(
     let (mut tables, mut series) = (Vec::new(), Vec::new());
     let minute = Precision::try_from(60)?;
     let end = minute.bucket(start).end();
-    for _ in 0..TURNS {
-        let began = Instant::now();
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
         page(&stats, count, start).await?;
-        tables.push(began.elapsed().as_secs_f64() * 1e3);
-        let began = Instant::now();
+        tables.push(started.elapsed().as_secs_f64() * 1e3);
+        let started = Instant::now();
         stats.series_many(&names[..names.len().min(1000)], minute, end.minus(7200)..end).await?;
-        series.push(began.elapsed().as_secs_f64() * 1e3);
+        series.push(started.elapsed().as_secs_f64() * 1e3);
     }
     let [table, series] = [&mut tables, &mut series].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
     let row = vec![database.to_owned(), count.to_string(), table, series, format!("{size:.0}")];
@@ -130,7 +130,7 @@ async fn measure(
 async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64, Box<dyn Error>> {
     let (writer, grid) = (WriterId::random(), Arc::new(Grid::default()));
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-    let (mut sequence, precisions) = (0, grid.counts.iter().map(|kept| kept.precision));
+    let (mut sequence, precisions) = (0, grid.counts.iter().map(|retention| retention.precision));
     for finest in precisions.clone() {
         let only = Precisions::new([finest]).expect("one precision");
         let grid = Arc::new(Grid { counts: only, ..Grid::default() });
@@ -180,7 +180,7 @@ async fn flush(
     let counters: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
     let (start, key) = (Timestamp::now(), VisitorKey::new([7; 16]));
     let (mut client, mut waits, mut servers, mut written) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for second in 0..BEFORE + MEASURED {
+    for second in 0..WARMUP_FLUSHES + MEASURED_FLUSHES {
         let at = start.plus(second + 1);
         for counter in &counters {
             // A flush almost always contains two seconds.
@@ -193,14 +193,14 @@ async fn flush(
                 recorder.record_at(*counter, Some(visitor), at, NonZeroU32::MIN);
             }
         }
-        let before = server.map_or(0.0, processor::of_family);
+        let before = server.map_or(0.0, processor::process_tree_seconds);
         let disk = written_by(server);
-        let (began, time) = (Instant::now(), processor::time());
+        let (started, time) = (Instant::now(), processor::time());
         site.flush().await?;
-        if second >= BEFORE {
+        if second >= WARMUP_FLUSHES {
             client.push((processor::time() - time).as_secs_f64() * 1e3);
-            waits.push(began.elapsed().as_secs_f64() * 1e3);
-            servers.push((server.map_or(0.0, processor::of_family) - before) * 1e3);
+            waits.push(started.elapsed().as_secs_f64() * 1e3);
+            servers.push((server.map_or(0.0, processor::process_tree_seconds) - before) * 1e3);
             written.push((written_by(server) - disk) as f64 / 1e3);
         }
     }
@@ -219,8 +219,8 @@ async fn flush(
 
 /// Returns the bytes written by this process, if the database is embedded.
 fn written_by(server: Option<u32>) -> u64 {
-    let told = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let written = told.lines().find_map(|line| line.strip_prefix("wchar: ")).and_then(|n| n.parse().ok());
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")).and_then(|n| n.parse().ok());
     if server.is_some() { 0 } else { written.unwrap_or(0) }
 }
 
@@ -253,12 +253,12 @@ async fn page(stats: &Stats, count: usize, now: Timestamp) -> Result<(), Box<dyn
     let totals = stats.series_many(&names, day, today.start..today.end()).await?;
     let mut order: Vec<_> = totals.iter().flatten().map(counter_core::Series::total).zip(&names).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
-    let shown: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
+    let top: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
     let end = minute.bucket(now).end();
-    stats.series_many(&shown, minute, end.minus(7200)..end).await?;
-    stats.series_many(&shown, hour, today.start.minus(86_400)..today.start).await?;
-    stats.lifetimes(&shown).await?;
-    for name in &shown {
+    stats.series_many(&top, minute, end.minus(7200)..end).await?;
+    stats.series_many(&top, hour, today.start.minus(86_400)..today.start).await?;
+    stats.lifetimes(&top).await?;
+    for name in &top {
         stats.uniques(std::slice::from_ref(name), day, today.start..today.end()).await?;
     }
     Ok(())

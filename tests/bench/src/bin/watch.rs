@@ -17,10 +17,10 @@ const MINUTES: u64 = 50;
 
 /// Minutes to evaluate through a proxy, in order to count round trips. The proxy also uses CPU time in this
 /// process, so we don't measure time here.
-const THROUGH_PROXY: u64 = 10;
+const PROXIED_MINUTES: u64 = 10;
 
 /// Idle time after which a round trip is considered complete.
-const SILENCE: Duration = Duration::from_millis(100);
+const IDLE_TIME: Duration = Duration::from_millis(100);
 
 type Rule = fn(String, CounterName, Precision) -> AlertRule;
 
@@ -36,46 +36,41 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         rows.push(runtime.block_on(passes(name, rule))?);
     }
-    println!("A minute of {COUNTERS} counters with a rule each (medians of {}):\n", MINUTES - THROUGH_PROXY);
-    let head = [
-        "rule",
-        "to begin, ms",
-        "ms",
-        "ms at most",
-        "ms of processor",
-        "exchanges",
-        "ms of Redis",
-        "document, KB",
-    ];
+    println!(
+        "Evaluating a rule for each of {COUNTERS} counters (medians of {}):\n",
+        MINUTES - PROXIED_MINUTES
+    );
+    let head =
+        ["rule", "warm-up, ms", "ms", "maximum, ms", "CPU ms", "round trips", "Redis CPU ms", "document, KB"];
     table::print(&head, &rows);
     Ok(())
 }
 
 async fn passes(name: &str, rule: Rule) -> Result<Vec<String>, Box<dyn Error>> {
     let (server, now, names) = (RedisServer::start(), Timestamp::now(), past::names(COUNTERS));
-    past::write(&server, "access:", &names, &past::every_precision(), 120, now);
+    past::write(&server, "access:", &names, &past::default_precisions(), 120, now);
     let proxy = FaultProxy::start(server.address()).await;
-    proxy.await_silence(SILENCE);
+    proxy.reply_when_idle(IDLE_TIME);
     let mut counted = watch(&proxy.url(), &names, rule).await?;
     let mut direct = watch(&server.url(), &names, rule).await?;
-    let begin =
+    let start =
         Precision::try_from(60)?.bucket(now).start.minus(60 * (MINUTES + 1)).plus(Watch::LATENESS.as_secs());
 
     let mut exchanges = Vec::new();
-    begun(&mut counted, begin).await?;
-    for minutes in 1..=THROUGH_PROXY {
+    warm_up(&mut counted, start).await?;
+    for minutes in 1..=PROXIED_MINUTES {
         let before = proxy.round_trips();
-        assert_eq!(counted.check_once(begin.plus(60 * minutes)).await?.judged, COUNTERS as u64);
+        assert_eq!(counted.check_once(start.plus(60 * minutes)).await?.judged, COUNTERS as u64);
         exchanges.push((proxy.round_trips() - before) as f64);
     }
     let before = processor::time();
-    begun(&mut direct, begin.plus(60 * (THROUGH_PROXY + 1))).await?;
-    let to_begin = (processor::time() - before).as_secs_f64() * 1e3;
+    warm_up(&mut direct, start.plus(60 * (PROXIED_MINUTES + 1))).await?;
+    let warm_up_time = (processor::time() - before).as_secs_f64() * 1e3;
     let (mut times, mut processors, mut of_server) = (Vec::new(), Vec::new(), Vec::new());
-    for minutes in THROUGH_PROXY + 2..=MINUTES {
-        let (began, before, figures) = (Instant::now(), processor::time(), Figures::of(&server));
-        assert_eq!(direct.check_once(begin.plus(60 * minutes)).await?.judged, COUNTERS as u64);
-        times.push(began.elapsed().as_secs_f64() * 1e3);
+    for minutes in PROXIED_MINUTES + 2..=MINUTES {
+        let (started, before, figures) = (Instant::now(), processor::time(), Figures::of(&server));
+        assert_eq!(direct.check_once(start.plus(60 * minutes)).await?.judged, COUNTERS as u64);
+        times.push(started.elapsed().as_secs_f64() * 1e3);
         processors.push((processor::time() - before).as_secs_f64() * 1e3);
         of_server.push(Figures::of(&server).since(&figures).processor.as_secs_f64() * 1e3);
     }
@@ -83,7 +78,7 @@ async fn passes(name: &str, rule: Rule) -> Result<Vec<String>, Box<dyn Error>> {
     let median = |values: &mut [f64]| format!("{:.1}", table::quantile(values, 0.5));
     Ok(vec![
         name.to_owned(),
-        format!("{to_begin:.0}"),
+        format!("{warm_up_time:.0}"),
         median(&mut times),
         format!("{:.1}", table::quantile(&mut times, 1.0)),
         median(&mut processors),
@@ -95,7 +90,7 @@ async fn passes(name: &str, rule: Rule) -> Result<Vec<String>, Box<dyn Error>> {
 
 /// Runs passes until all counters have been evaluated, because the first passes only start with some of the
 /// counters.
-async fn begun(watch: &mut Watch, at: Timestamp) -> Result<(), Box<dyn Error>> {
+async fn warm_up(watch: &mut Watch, at: Timestamp) -> Result<(), Box<dyn Error>> {
     let mut judged = 0;
     while judged < COUNTERS as u64 {
         judged += watch.check_once(at).await?.judged;

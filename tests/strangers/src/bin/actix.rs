@@ -14,11 +14,11 @@ use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform};
 use actix_web::middleware::from_fn;
 use actix_web::{App, Error, HttpResponse, HttpServer, web};
 use counter_layer::{AccessCounter, AccessCounterLayer, Identity, Rule, Rules};
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 use tower::{Layer, Service as _};
 
 #[actix_web::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     // actix and our rules use the same template syntax.
     let rules = Rules::builder()
@@ -100,11 +100,11 @@ where
     }
 
     fn call(&self, request: ServiceRequest) -> Self::Future {
-        let answer = self.0.clone().call(head(request));
+        let response = self.0.clone().call(head(request));
         Box::pin(async move {
-            let Ok(answer) = answer.await;
-            let (parts, answer) = answer.into_parts();
-            let mut response = answer?;
+            let Ok(response) = response.await;
+            let (parts, response) = response.into_parts();
+            let mut response = response?;
             // The layer may only add a single header: the visitor cookie.
             for cookie in parts.headers.get_all(http::header::SET_COOKIE) {
                 if let Ok(cookie) = cookie.as_bytes().try_into() {
@@ -136,18 +136,18 @@ where
     }
 
     fn call(&mut self, request: http::Request<ServiceRequest>) -> Self::Future {
-        let answer = self.0.call(request.into_body());
+        let response = self.0.call(request.into_body());
         Box::pin(async move {
-            let answer = answer.await;
+            let response = response.await;
             // actix converts errors to responses outside all middlewares, but we can already get the status.
-            let status = match &answer {
+            let status = match &response {
                 Ok(response) => response.status(),
                 Err(error) => error.as_response_error().status_code(),
             };
             let status = http::StatusCode::from_u16(status.as_u16());
-            let mut answer = http::Response::new(answer);
-            *answer.status_mut() = status.unwrap_or_default();
-            Ok(answer)
+            let mut response = http::Response::new(response);
+            *response.status_mut() = status.unwrap_or_default();
+            Ok(response)
         })
     }
 }

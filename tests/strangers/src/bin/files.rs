@@ -9,12 +9,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 use tower::ServiceBuilder;
 use tower_http::services::ServeDir;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let folder = std::env::args().nth(1).ok_or("usage: files FOLDER")?;
     let counting = Counting::start().await?;
     // Downloads that exist at startup are counted by name, other files by folder.

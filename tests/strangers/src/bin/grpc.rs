@@ -2,13 +2,13 @@
 
 use counter_layer::Identity;
 use counter_layer::grpc::GrpcStatusLayer;
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("pastes", ServingStatus::NotServing).await;

@@ -7,11 +7,11 @@ use axum::Router;
 use axum::routing::get;
 use counter_layer::{Delivery, Identity};
 use lambda_http::{RequestExt, request::RequestContext};
-use strangers::{Counting, Failure};
+use strangers::{BoxError, Counting};
 use tower::ServiceBuilder;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     // There is no connection. Instead, the gateway reports the client address.
     let by_source_ip = Identity::extension(|SourceIp(ip): &SourceIp| ip.clone());

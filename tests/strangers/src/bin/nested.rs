@@ -7,14 +7,14 @@ use axum::extract::State;
 use axum::routing::get;
 use counter_layer::Identity;
 use http::StatusCode;
-use strangers::{Counting, Failure, listen, say, terminated};
+use strangers::{BoxError, Counting, listen, print_line, terminated};
 use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
 
 type Ending = State<watch::Receiver<bool>>;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     let (end, ending) = watch::channel(false);
     let v1 = Router::new()
@@ -47,12 +47,12 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn panicking() -> &'static str {
-    panic!("as asked")
+    panic!("requested panic")
 }
 
 /// Responds when the server starts to shut down. Graceful shutdown waits for this response.
 async fn slow(State(mut ending): Ending) -> Result<&'static str, StatusCode> {
-    say("slow").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    print_line("slow").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     ending.wait_for(|end| *end).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok("at last")
 }

@@ -10,19 +10,19 @@ use axum::routing::{get, post};
 use axum::{Form, Router};
 use counter_layer::Identity;
 use http::StatusCode;
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 use tower_http::limit::RequestBodyLimitLayer;
 
 #[derive(Debug, Default)]
 struct Pastes {
-    texts: HashMap<u64, String>,
+    contents: HashMap<u64, String>,
     last: u64,
 }
 
 type Shared = State<Arc<Mutex<Pastes>>>;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     let app = Router::new()
         .route("/", get(async || "Paste something."))
@@ -45,7 +45,7 @@ async fn paste(
     let mut pastes = pastes.lock().unwrap_or_else(PoisonError::into_inner);
     pastes.last += 1;
     let id = pastes.last;
-    pastes.texts.insert(id, text);
+    pastes.contents.insert(id, text);
     Ok(Redirect::to(&format!("/pastes/{id}")))
 }
 
@@ -54,10 +54,10 @@ async fn show(State(pastes): Shared, Path(id): Path<u64>) -> Result<String, Stat
     if id > pastes.last {
         return Err(StatusCode::NOT_FOUND);
     }
-    pastes.texts.get(&id).cloned().ok_or(StatusCode::GONE)
+    pastes.contents.get(&id).cloned().ok_or(StatusCode::GONE)
 }
 
 async fn remove(State(pastes): Shared, Path(id): Path<u64>) -> StatusCode {
-    let removed = pastes.lock().unwrap_or_else(PoisonError::into_inner).texts.remove(&id);
+    let removed = pastes.lock().unwrap_or_else(PoisonError::into_inner).contents.remove(&id);
     if removed.is_some() { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }

@@ -12,11 +12,11 @@ use futures_util::future::BoxFuture;
 use poem::listener::TcpAcceptor;
 use poem::web::Path;
 use poem::{Addr, Endpoint, EndpointExt, Middleware, Request, Response, Route, Server, get, handler};
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 use tower::{Layer, Service};
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     let rules = Rules::builder()
         .rule(Rule::counter("home").pattern(""))
@@ -72,8 +72,8 @@ impl<E: Endpoint + 'static> Endpoint for CountedEndpoint<E> {
             extensions.insert(peer);
         }
         let head = head.body(request).map_err(poem::error::InternalServerError)?;
-        let Ok(answer) = self.0.clone().call(head).await;
-        let (parts, mut response) = answer.into_parts();
+        let Ok(counted) = self.0.clone().call(head).await;
+        let (parts, mut response) = counted.into_parts();
         // The layer may only add a single header: the visitor cookie.
         for cookie in parts.headers.get_all(http::header::SET_COOKIE) {
             response.headers_mut().append(http::header::SET_COOKIE, cookie.clone());
@@ -102,9 +102,9 @@ impl<E: Endpoint + 'static> Service<http::Request<Request>> for Inner<E> {
         async move {
             // Convert errors to responses here, so that they can still be counted by status.
             let response = inner.get_response(request.into_body()).await;
-            let mut answer = http::Response::new(());
-            *answer.status_mut() = response.status();
-            Ok(answer.map(|()| response))
+            let mut counted = http::Response::new(());
+            *counted.status_mut() = response.status();
+            Ok(counted.map(|()| response))
         }
         .boxed()
     }

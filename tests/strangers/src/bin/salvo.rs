@@ -6,10 +6,10 @@ use counter_layer::{Identity, Rule, Rules};
 use salvo::conn::tcp::TcpAcceptor;
 use salvo::http::{ReqBody, StatusCode};
 use salvo::prelude::{Request, Response, Router, Server, TowerLayerCompat, handler};
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     let rules = Rules::builder()
         .rule(Rule::counter("home").pattern(""))
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Failure> {
         .hoop(counting.layer(Identity::peer())?.rules(rules).compat::<ReqBody>())
         .get(home)
         .push(Router::with_path("articles/{id}").get(article))
-        .push(Router::with_path("{**rest}").goal(nothing));
+        .push(Router::with_path("{**rest}").goal(not_found));
     let server = Server::new(TcpAcceptor::try_from(listen().await?)?);
     let handle = server.handle();
     tokio::spawn(async move {
@@ -56,6 +56,6 @@ async fn article(request: &mut Request, response: &mut Response) {
 }
 
 #[handler]
-async fn nothing(response: &mut Response) {
+async fn not_found(response: &mut Response) {
     response.status_code(StatusCode::NOT_FOUND);
 }

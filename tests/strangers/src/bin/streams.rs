@@ -12,13 +12,13 @@ use axum::response::sse::{Event, Sse};
 use axum::routing::{any, get};
 use counter_layer::Identity;
 use futures_util::stream::{self, Stream};
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 use tokio::sync::watch;
 
 type Ending = State<watch::Receiver<bool>>;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     let (end, ending) = watch::channel(false);
     let app = Router::new()

@@ -6,10 +6,10 @@ use axum::Router;
 use axum::routing::get;
 use counter_layer::{Forwarded, Identity, Rule, Rules};
 use http::StatusCode;
-use strangers::{Counting, Failure, listen, terminated};
+use strangers::{BoxError, Counting, listen, terminated};
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), BoxError> {
     let counting = Counting::start().await?;
     let rules = Rules::builder()
         .rule(Rule::counter("not stripped").pattern("/shop/*"))

@@ -5,15 +5,15 @@ use tests::{LIMIT, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{Stranger, Visit, at_random};
+use crate::support::{TestApp, Visit, random_visits};
 
 #[tokio::test]
-async fn a_pastebin_is_counted_as_its_clients_saw_it() {
-    let mut pastebin = Stranger::start(env!("CARGO_BIN_EXE_pastebin"), &[]).await;
+async fn pastebin_counts_match_the_client_tally() {
+    let mut pastebin = TestApp::start(env!("CARGO_BIN_EXE_pastebin"), &[]).await;
     let paste = |text: String| Visit::new("POST", "/pastes", "/pastes").form(format!("text={text}"));
-    let made = pastebin.ask_all((0..60).map(|number| paste(format!("paste{number}"))).collect()).await;
-    assert!(made.iter().all(|answer| answer.status == 303 && answer.headers.contains_key("location")));
-    let visits = at_random(
+    let made = pastebin.request_all((0..60).map(|number| paste(format!("paste{number}"))).collect()).await;
+    assert!(made.iter().all(|response| response.status == 303 && response.headers.contains_key("location")));
+    let visits = random_visits(
         400,
         1,
         &[
@@ -31,17 +31,20 @@ async fn a_pastebin_is_counted_as_its_clients_saw_it() {
             &|random| Visit::new("GET", format!("/wp-{}.php", random.u32(..)), None),
         ],
     );
-    let answers = pastebin.ask_all(visits).await;
+    let responses = pastebin.request_all(visits).await;
     for status in [200, 204, 400, 404, 405, 410, 413] {
-        assert!(answers.iter().any(|answer| answer.status == status), "nothing was answered by {status}");
+        assert!(
+            responses.iter().any(|response| response.status == status),
+            "no response has status {status}"
+        );
     }
     pastebin.check().await;
 }
 
 #[tokio::test]
-async fn nested_routers_panics_and_clients_that_go_away_are_counted_as_they_were() {
-    let mut site = Stranger::start(env!("CARGO_BIN_EXE_nested"), &[]).await;
-    let visits = at_random(
+async fn nested_routers_panics_and_aborted_requests_are_counted() {
+    let mut site = TestApp::start(env!("CARGO_BIN_EXE_nested"), &[]).await;
+    let visits = random_visits(
         400,
         2,
         &[
@@ -56,25 +59,28 @@ async fn nested_routers_panics_and_clients_that_go_away_are_counted_as_they_were
             &|random| Visit::new("GET", format!("/{}", random.u16(..)), None),
         ],
     );
-    let answers = site.ask_all(visits).await;
+    let responses = site.request_all(visits).await;
     for status in [200, 404, 405, 418, 500] {
-        assert!(answers.iter().any(|answer| answer.status == status), "nothing was answered by {status}");
+        assert!(
+            responses.iter().any(|response| response.status == status),
+            "no response has status {status}"
+        );
     }
 
     // An uncaught panic closes the connection.
     for _ in 0..5 {
         let mut client = send(&site, "/panic").await;
-        let mut answer = Vec::new();
-        let end = tokio::time::timeout(LIMIT, client.read_to_end(&mut answer)).await.expect("an end");
-        assert!(end.is_err() || answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+        let mut response = Vec::new();
+        let end = tokio::time::timeout(LIMIT, client.read_to_end(&mut response)).await.expect("an end");
+        assert!(end.is_err() || response.is_empty(), "{}", String::from_utf8_lossy(&response));
         site.tally.add(&Method::GET, Some("/panic"), "failed");
     }
 
-    let slow = |site: &Stranger| site.program.lines().iter().filter(|line| *line == "slow").count();
+    let slow = |site: &TestApp| site.program.lines().iter().filter(|line| *line == "slow").count();
     // Clients that disconnect when the handler has been called.
-    for heard in 1..=5 {
+    for calls in 1..=5 {
         let client = send(&site, "/slow").await;
-        until("the handler is called", LIMIT, async || slow(&site) == heard).await;
+        until("the handler is called", LIMIT, async || slow(&site) == calls).await;
         drop(client);
         site.tally.add(&Method::GET, Some("/slow"), "aborted");
     }
@@ -85,21 +91,21 @@ async fn nested_routers_panics_and_clients_that_go_away_are_counted_as_they_were
 
     // Requests in progress at the SIGTERM will be completed and counted.
     let mut waiting = Vec::new();
-    for heard in 6..=10 {
+    for calls in 6..=10 {
         waiting.push(send(&site, "/slow").await);
-        until("the handler is called", LIMIT, async || slow(&site) == heard).await;
+        until("the handler is called", LIMIT, async || slow(&site) == calls).await;
         site.tally.add(&Method::GET, Some("/slow"), "2xx");
     }
     site.check().await;
     for mut client in waiting {
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.expect("an answer");
-        assert!(answer.ends_with("at last"), "{answer}");
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.expect("a response");
+        assert!(response.ends_with("at last"), "{response}");
     }
 }
 
 /// Sends a request, but doesn't wait for the response.
-async fn send(site: &Stranger, path: &str) -> TcpStream {
+async fn send(site: &TestApp, path: &str) -> TcpStream {
     let mut client = TcpStream::connect(site.address).await.expect("a server");
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     client.write_all(request.as_bytes()).await.expect("it is sent");

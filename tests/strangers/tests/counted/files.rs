@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use crate::support::{Stranger, Visit, at_random};
+use crate::support::{TestApp, Visit, random_visits};
 
 const MANUAL: &str = "/downloads/manual.pdf";
 
 #[tokio::test]
-async fn files_are_counted_by_directory_by_extension_and_by_name() {
+async fn files_are_counted_by_directory_extension_and_name() {
     let folder = tempfile::tempdir().expect("a folder");
     for (file, text) in [
         ("index.html", "home"),
@@ -18,13 +18,13 @@ async fn files_are_counted_by_directory_by_extension_and_by_name() {
         ("downloads/manual.pdf", "a manual"),
     ] {
         let file = folder.path().join(file);
-        fs::create_dir_all(file.parent().expect("it lies in a folder")).expect("a folder");
+        fs::create_dir_all(file.parent().expect("a parent folder")).expect("a folder");
         fs::write(file, text).expect("a file");
     }
-    let mut files = Stranger::start(env!("CARGO_BIN_EXE_files"), &[folder.path()]).await;
-    let first = files.ask(Visit::new("GET", "/style.css", "styles")).await;
+    let mut files = TestApp::start(env!("CARGO_BIN_EXE_files"), &[folder.path()]).await;
+    let first = files.request(Visit::new("GET", "/style.css", "styles")).await;
     let modified = first.headers["last-modified"].to_str().expect("a date").to_owned();
-    let visits = at_random(
+    let visits = random_visits(
         500,
         3,
         &[
@@ -50,9 +50,12 @@ async fn files_are_counted_by_directory_by_extension_and_by_name() {
             &|random| Visit::new("GET", format!("/{}", random.u16(..)), "rest"),
         ],
     );
-    let answers = files.ask_all(visits).await;
+    let responses = files.request_all(visits).await;
     for status in [200, 206, 304, 307, 404, 405, 416] {
-        assert!(answers.iter().any(|answer| answer.status == status), "nothing was answered by {status}");
+        assert!(
+            responses.iter().any(|response| response.status == status),
+            "no response has status {status}"
+        );
     }
     files.check().await;
 }

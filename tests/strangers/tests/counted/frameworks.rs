@@ -1,12 +1,12 @@
 //! Frameworks with incompatible request types or middlewares.
 
-use crate::support::{Stranger, Visit, at_random};
+use crate::support::{TestApp, Visit, random_visits};
 
 #[tokio::test]
 async fn actix_web_is_counted_by_a_transform() {
-    let mut actix = Stranger::start(env!("CARGO_BIN_EXE_actix"), &[]).await;
+    let mut actix = TestApp::start(env!("CARGO_BIN_EXE_actix"), &[]).await;
     articles(&mut actix, 4).await;
-    let visits = at_random(
+    let visits = random_visits(
         100,
         5,
         &[
@@ -15,9 +15,12 @@ async fn actix_web_is_counted_by_a_transform() {
             &|_| Visit::new("GET", "/refused", "rest"),
         ],
     );
-    let answers = actix.ask_all(visits).await;
+    let responses = actix.request_all(visits).await;
     for status in [200, 403, 415] {
-        assert!(answers.iter().any(|answer| answer.status == status), "nothing was answered by {status}");
+        assert!(
+            responses.iter().any(|response| response.status == status),
+            "no response has status {status}"
+        );
     }
     actix.check().await;
     assert_eq!(actix.visitors().await, 3);
@@ -25,23 +28,23 @@ async fn actix_web_is_counted_by_a_transform() {
 
 #[tokio::test]
 async fn poem_is_counted_by_a_middleware() {
-    let mut poem = Stranger::start(env!("CARGO_BIN_EXE_poem"), &[]).await;
+    let mut poem = TestApp::start(env!("CARGO_BIN_EXE_poem"), &[]).await;
     articles(&mut poem, 6).await;
     poem.check().await;
     assert_eq!(poem.visitors().await, 3);
 }
 
 #[tokio::test]
-async fn salvo_is_counted_by_its_own_adapter() {
-    let mut salvo = Stranger::start(env!("CARGO_BIN_EXE_salvo"), &[]).await;
+async fn salvo_is_counted_by_the_tower_adapter() {
+    let mut salvo = TestApp::start(env!("CARGO_BIN_EXE_salvo"), &[]).await;
     articles(&mut salvo, 7).await;
     salvo.check().await;
     assert_eq!(salvo.visitors().await, 3);
 }
 
 /// Requests pages that any of the applications has, from three addresses.
-async fn articles(site: &mut Stranger, seed: u64) {
-    let mut visits = at_random(
+async fn articles(site: &mut TestApp, seed: u64) {
+    let mut visits = random_visits(
         300,
         seed,
         &[
@@ -54,8 +57,11 @@ async fn articles(site: &mut Stranger, seed: u64) {
     for (last, visit) in (1..=3).cycle().zip(&mut visits) {
         visit.from = [127, 0, 0, last].into();
     }
-    let answers = site.ask_all(visits).await;
+    let responses = site.request_all(visits).await;
     for status in [200, 404] {
-        assert!(answers.iter().any(|answer| answer.status == status), "nothing was answered by {status}");
+        assert!(
+            responses.iter().any(|response| response.status == status),
+            "no response has status {status}"
+        );
     }
 }

@@ -15,15 +15,15 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
-use crate::support::{Stranger, lifetime};
+use crate::support::{TestApp, lifetime};
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 const REFLECT: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
 #[tokio::test]
-async fn calls_of_grpc_are_counted_by_method_and_status_and_a_scan_by_neither_name() {
-    let mut site = Stranger::start(env!("CARGO_BIN_EXE_grpc"), &[]).await;
+async fn grpc_calls_count_by_method_and_status_and_scans_add_no_counters() {
+    let mut site = TestApp::start(env!("CARGO_BIN_EXE_grpc"), &[]).await;
     let channel = Channel::from_shared(format!("http://{}", site.address)).expect("an address");
     let channel = channel.connect().await.expect("a server");
     let mut health = HealthClient::new(channel.clone());
@@ -57,19 +57,19 @@ async fn calls_of_grpc_are_counted_by_method_and_status_and_a_scan_by_neither_na
             3 => {
                 let list = MessageRequest::ListServices(String::new());
                 let request = ServerReflectionRequest { host: String::new(), message_request: Some(list) };
-                let asking = futures_util::stream::iter([request]);
-                let answer = reflection.server_reflection_info(asking).await.expect("it is there");
-                let mut answers = answer.into_inner();
-                while answers.message().await.expect("it ends well").is_some() {}
+                let requests = futures_util::stream::iter([request]);
+                let response = reflection.server_reflection_info(requests).await.expect("it is there");
+                let mut responses = response.into_inner();
+                while responses.message().await.expect("it ends well").is_some() {}
                 site.call(Some(REFLECT), "grpc:ok");
             }
             _ => {
                 let path = format!("http://{}/scan.Nobody{}/Method", site.address, random.u32(..));
                 let call = Request::post(path).header("content-type", "application/grpc");
-                let answer =
-                    scanner.request(call.body(Empty::new()).expect("a call")).await.expect("an answer");
-                assert_eq!(answer.headers()["grpc-status"], "12");
-                answer.into_body().collect().await.expect("a whole answer");
+                let response =
+                    scanner.request(call.body(Empty::new()).expect("a call")).await.expect("a response");
+                assert_eq!(response.headers()["grpc-status"], "12");
+                response.into_body().collect().await.expect("a complete body");
                 site.call(None, "grpc:unimplemented");
             }
         }
@@ -83,7 +83,7 @@ async fn calls_of_grpc_are_counted_by_method_and_status_and_a_scan_by_neither_na
     site.check().await;
 }
 
-impl Stranger {
+impl TestApp {
     /// Adds a call to the tally.
     fn call(&mut self, method: Option<&str>, status: &str) {
         self.tally.add(&Method::POST, method, "2xx");

@@ -17,10 +17,10 @@ use tests::{LIMIT, Process, RedisServer, until};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::support::{BROWSER, Stranger, Tally, Visit, at_random, class};
+use crate::support::{BROWSER, Tally, TestApp, Visit, class, random_visits};
 
 #[tokio::test]
-async fn a_function_that_is_frozen_after_each_response_and_then_killed_has_counted_every_one() {
+async fn a_lambda_frozen_after_every_response_and_killed_loses_no_hits() {
     let redis = RedisServer::start();
     let runtime = Arc::new(Runtime::default());
     let address = serve(Arc::clone(&runtime)).await;
@@ -32,10 +32,10 @@ async fn a_function_that_is_frozen_after_each_response_and_then_killed_has_count
         .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
         .env("AWS_LAMBDA_FUNCTION_VERSION", "1");
     let mut function =
-        Stranger { program: Process::start(&mut command), address, redis, tally: Tally::default() };
+        TestApp { program: Process::start(&mut command), address, redis, tally: Tally::default() };
     let process = function.program.id();
 
-    let visits = at_random(
+    let visits = random_visits(
         100,
         10,
         &[
@@ -50,7 +50,7 @@ async fn a_function_that_is_frozen_after_each_response_and_then_killed_has_count
         if number > 0 {
             signal(process, "CONT");
         }
-        until("there is a response", LIMIT, async || runtime.answered() > number).await;
+        until("there is a response", LIMIT, async || runtime.response_count() > number).await;
         signal(process, "STOP");
         runtime.release();
         function.tally.add(&visit.method, visit.counter, &class(runtime.last_status()));
@@ -76,7 +76,7 @@ impl Runtime {
         self.event.notify_one();
     }
 
-    fn answered(&self) -> usize {
+    fn response_count(&self) -> usize {
         self.statuses.lock().expect("no panic").len()
     }
 
@@ -120,9 +120,9 @@ async fn next(State(runtime): State<Arc<Runtime>>) -> impl IntoResponse {
 }
 
 async fn response(State(runtime): State<Arc<Runtime>>, Path(_): Path<String>, body: String) -> StatusCode {
-    let answer: Value = serde_json::from_str(&body).expect("JSON");
+    let response: Value = serde_json::from_str(&body).expect("JSON");
     let status =
-        answer["statusCode"].as_u64().and_then(|status| u16::try_from(status).ok()).expect("a status");
+        response["statusCode"].as_u64().and_then(|status| u16::try_from(status).ok()).expect("a status");
     runtime.statuses.lock().expect("no panic").push(status);
     runtime.frozen.notified().await;
     StatusCode::ACCEPTED

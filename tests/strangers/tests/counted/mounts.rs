@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use tower_http::services::ServeDir;
 
 #[tokio::test]
-async fn a_request_counts_under_the_template_that_axum_knows_where_the_layer_stands() {
+async fn a_request_counts_under_the_template_axum_matched_at_the_layer() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("app.js"), "app()").expect("a file");
     let files = || ServeDir::new(folder.path());
@@ -91,7 +91,7 @@ async fn counted(build: impl Fn(AccessCounterLayer) -> Router, path: &str) -> Ve
     let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let router = build(AccessCounterLayer::new(counters.recorder()));
     let request = Request::get(path).body(Body::empty()).expect("a request");
-    router.oneshot(request).await.expect("an answer");
+    router.oneshot(request).await.expect("a response");
     counters.flush().await.expect("memory takes all");
     let known = counters.stats().list_counters(None, 10).await.expect("memory can be read").counters;
     known.into_iter().map(|(name, _)| name.to_string()).collect()

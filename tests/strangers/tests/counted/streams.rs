@@ -7,12 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::{Stranger, Visit, at_random, lifetime};
+use crate::support::{TestApp, Visit, lifetime, random_visits};
 
 #[tokio::test]
-async fn streams_and_sockets_are_counted_once_however_long_they_last() {
-    let mut site = Stranger::start(env!("CARGO_BIN_EXE_streams"), &[]).await;
-    let visits = at_random(
+async fn streams_and_sockets_count_once_regardless_of_duration() {
+    let mut site = TestApp::start(env!("CARGO_BIN_EXE_streams"), &[]).await;
+    let visits = random_visits(
         200,
         8,
         &[
@@ -22,16 +22,16 @@ async fn streams_and_sockets_are_counted_once_however_long_they_last() {
             &|_| Visit::new("POST", "/events/news", "/events/{topic}"),
         ],
     );
-    site.ask_all(visits).await;
+    site.request_all(visits).await;
 
     let mut events = Vec::new();
     for topic in 0..20 {
         let mut client = TcpStream::connect(site.address).await.expect("a server");
         let request = format!("GET /events/{topic} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         client.write_all(request.as_bytes()).await.expect("it is sent");
-        let mut begun = Vec::new();
-        while !String::from_utf8_lossy(&begun).contains("data: begin") {
-            begun.push(client.read_u8().await.expect("an event"));
+        let mut received = Vec::new();
+        while !String::from_utf8_lossy(&received).contains("data: begin") {
+            received.push(client.read_u8().await.expect("an event"));
         }
         site.tally.add(&Method::GET, Some("/events/{topic}"), "2xx");
         events.push(client);
@@ -46,9 +46,9 @@ async fn streams_and_sockets_are_counted_once_however_long_they_last() {
         let (mut socket, _) = tokio_tungstenite::connect_async(url).await.expect("a socket");
         site.tally.add(&Method::GET, Some("/socket"), "1xx");
         for number in 0..10 {
-            let said = Message::text(format!("hello {number}"));
-            socket.send(said.clone()).await.expect("it is open");
-            assert_eq!(socket.next().await.expect("it is open").expect("an echo"), said);
+            let message = Message::text(format!("hello {number}"));
+            socket.send(message.clone()).await.expect("it is open");
+            assert_eq!(socket.next().await.expect("it is open").expect("an echo"), message);
         }
         sockets.push(socket);
     }

@@ -12,13 +12,13 @@ use tempfile::TempDir;
 use tests::{LIMIT, Process, until};
 use tokio::net::TcpStream;
 
-use crate::support::{Stranger, Tally, Visit, at_random, class};
+use crate::support::{Tally, TestApp, Visit, class, random_visits};
 
 #[tokio::test]
-async fn what_nginx_logs_is_what_is_counted_behind_it() {
-    let mut shop = Stranger::start(env!("CARGO_BIN_EXE_subpath"), &[]).await;
+async fn counts_behind_nginx_match_the_access_log() {
+    let mut shop = TestApp::start(env!("CARGO_BIN_EXE_subpath"), &[]).await;
     let (nginx, address) = Nginx::start(shop.address).await;
-    let mut visits = at_random(
+    let mut visits = random_visits(
         400,
         9,
         &[
@@ -33,11 +33,11 @@ async fn what_nginx_logs_is_what_is_counted_behind_it() {
         ],
     );
     // Values written by the client are to the left of the trusted hop.
-    for ((last, lie), visit) in (2..=6).cycle().zip((0..=255).cycle()).zip(&mut visits) {
-        let lie = format!("192.0.2.{lie}");
-        *visit = visit.clone().from([127, 0, 0, last]).header("x-forwarded-for", &lie);
+    for ((last, spoofed), visit) in (2..=6).cycle().zip((0..=255).cycle()).zip(&mut visits) {
+        let spoofed = format!("192.0.2.{spoofed}");
+        *visit = visit.clone().from([127, 0, 0, last]).header("x-forwarded-for", &spoofed);
     }
-    shop.ask_by(address, visits).await;
+    shop.request_via(address, visits).await;
     shop.check().await;
     let logged = nginx.end().await;
     assert_eq!(logged, shop.tally);
@@ -55,18 +55,18 @@ impl Nginx {
         let folder = tempfile::tempdir().expect("a folder");
         // If nginx is started by root, the workers run as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
-        let own = folder.path().display();
+        let root = folder.path().display();
         let port = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|free| free.local_addr())
             .expect("a port")
             .port();
         let configuration = format!(
-            "daemon off; worker_processes 1; pid {own}/pid; error_log stderr;
+            "daemon off; worker_processes 1; pid {root}/pid; error_log stderr;
             events {{}}
             http {{
-                log_format counted '$status $request_method $uri'; access_log {own}/access.log counted;
-                client_body_temp_path {own}/a; proxy_temp_path {own}/b; fastcgi_temp_path {own}/c;
-                uwsgi_temp_path {own}/d; scgi_temp_path {own}/e;
+                log_format counted '$status $request_method $uri'; access_log {root}/access.log counted;
+                client_body_temp_path {root}/a; proxy_temp_path {root}/b; fastcgi_temp_path {root}/c;
+                uwsgi_temp_path {root}/d; scgi_temp_path {root}/e;
                 server {{
                     listen 127.0.0.1:{port};
                     proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;

@@ -19,7 +19,7 @@ use tests::{LIMIT, Process, RedisServer};
 use tokio::time::timeout;
 
 /// Maximum number of concurrent requests.
-const SIDE_BY_SIDE: usize = 8;
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// A browser's user agent.
 pub(crate) const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -65,21 +65,21 @@ impl Visit {
 
 /// A response with a complete body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
 }
 
 /// A program, its Redis server, and the expected counts.
 #[derive(Debug)]
-pub(crate) struct Stranger {
+pub(crate) struct TestApp {
     pub(crate) program: Process,
     pub(crate) address: SocketAddr,
     pub(crate) redis: RedisServer,
     pub(crate) tally: Tally,
 }
 
-impl Stranger {
+impl TestApp {
     /// Starts a program like `env!("CARGO_BIN_EXE_pastebin")`.
     pub(crate) async fn start(program: &str, arguments: &[&Path]) -> Self {
         let redis = RedisServer::start();
@@ -91,33 +91,34 @@ impl Stranger {
     }
 
     /// Sends a request.
-    pub(crate) async fn ask(&mut self, visit: Visit) -> Answer {
-        let mut answers = self.ask_all(vec![visit]).await;
-        answers.pop().expect("an answer to each question")
+    pub(crate) async fn request(&mut self, visit: Visit) -> Response {
+        let mut responses = self.request_all(vec![visit]).await;
+        responses.pop().expect("a response per request")
     }
 
     /// Sends requests concurrently. The responses are returned in any order.
-    pub(crate) async fn ask_all(&mut self, visits: Vec<Visit>) -> Vec<Answer> {
-        self.ask_by(self.address, visits).await
+    pub(crate) async fn request_all(&mut self, visits: Vec<Visit>) -> Vec<Response> {
+        self.request_via(self.address, visits).await
     }
 
     /// Sends requests via another server.
-    pub(crate) async fn ask_by(&mut self, address: SocketAddr, visits: Vec<Visit>) -> Vec<Answer> {
+    pub(crate) async fn request_via(&mut self, address: SocketAddr, visits: Vec<Visit>) -> Vec<Response> {
         let clients: BTreeMap<_, _> = visits.iter().map(|visit| (visit.from, client(visit.from))).collect();
-        let asking = visits.into_iter().map(|visit| {
+        let requests = visits.into_iter().map(|visit| {
             let client = &clients[&visit.from];
             async move {
-                let answer = timeout(LIMIT, ask(client, address, &visit)).await.expect("an answer in time");
-                (visit, answer)
+                let response =
+                    timeout(LIMIT, request(client, address, &visit)).await.expect("a response in time");
+                (visit, response)
             }
         });
-        let mut answers = Vec::new();
-        let mut asking = stream::iter(asking).buffer_unordered(SIDE_BY_SIDE);
-        while let Some((visit, answer)) = asking.next().await {
-            self.tally.add(&visit.method, visit.counter, &class(answer.status));
-            answers.push(answer);
+        let mut responses = Vec::new();
+        let mut requests = stream::iter(requests).buffer_unordered(MAX_CONCURRENT_REQUESTS);
+        while let Some((visit, response)) = requests.next().await {
+            self.tally.add(&visit.method, visit.counter, &class(response.status));
+            responses.push(response);
         }
-        answers
+        responses
     }
 
     /// Stops the program with a SIGTERM, and compares the stored counts with the tally.
@@ -133,7 +134,7 @@ impl Stranger {
         assert_eq!(
             self.counted().await,
             self.tally.0,
-            "what is counted, and what clients saw\n{}",
+            "stored counts and client tally differ\n{}",
             self.program
         );
     }
@@ -192,11 +193,11 @@ pub(crate) fn class(status: u16) -> String {
 }
 
 /// Generates `count` visits using randomly chosen functions. The result only depends on the seed.
-pub(crate) fn at_random(count: usize, seed: u64, kinds: &[&dyn Fn(&mut Rng) -> Visit]) -> Vec<Visit> {
+pub(crate) fn random_visits(count: usize, seed: u64, kinds: &[&dyn Fn(&mut Rng) -> Visit]) -> Vec<Visit> {
     let mut random = Rng::with_seed(seed);
     let visits: Vec<_> = (0..count).map(|_| kinds[random.usize(..kinds.len())](&mut random)).collect();
-    let seen: HashSet<_> = visits.iter().filter_map(|visit| visit.counter).collect();
-    assert!(!seen.is_empty(), "visits of nothing");
+    let counter_names: HashSet<_> = visits.iter().filter_map(|visit| visit.counter).collect();
+    assert!(!counter_names.is_empty(), "no visit has a counter");
     visits
 }
 
@@ -206,14 +207,18 @@ fn client(from: IpAddr) -> Client<HttpConnector, Full<Bytes>> {
     Client::builder(TokioExecutor::new()).build(connector)
 }
 
-async fn ask(client: &Client<HttpConnector, Full<Bytes>>, address: SocketAddr, visit: &Visit) -> Answer {
+async fn request(
+    client: &Client<HttpConnector, Full<Bytes>>,
+    address: SocketAddr,
+    visit: &Visit,
+) -> Response {
     let uri = format!("http://{address}{}", visit.path);
     let request = Request::builder().method(&visit.method).uri(uri);
     let mut request = request.body(visit.body.clone().into()).expect("a request");
     request.headers_mut().clone_from(&visit.headers);
-    let (head, body) = client.request(request).await.expect("an answer").into_parts();
-    body.collect().await.expect("a whole answer");
-    Answer { status: head.status.as_u16(), headers: head.headers }
+    let (head, body) = client.request(request).await.expect("a response").into_parts();
+    body.collect().await.expect("a complete body");
+    Response { status: head.status.as_u16(), headers: head.headers }
 }
 
 /// Returns the current lifetime total of a counter in Redis.

@@ -75,7 +75,7 @@ impl Archiving {
         })
         .await;
         let mut auditor = archive.auditor(&Grid::default());
-        let audit = auditor.audit(Timestamp::now(), None).await.expect("both are there");
+        let audit = auditor.audit(Timestamp::now(), None).await.expect("both stores are available");
         assert!(audit.compared > 0 && audit.unreadable == 0, "{audit:?}");
         assert_eq!((audit.differing, audit.differences), (0, Vec::new()));
         record.compare_seconds(&archive, began).await;

@@ -95,7 +95,7 @@ impl Server {
 }
 
 impl Servers for Server {
-    const FORGET: bool = false;
+    const CAN_FORGET: bool = false;
     const FAULTS: u64 = 16;
     // The throughput of a database depends on the batch size, and a storm waits for a hundred batches.
     const MAX_PENDING: u64 = 100;
@@ -110,17 +110,17 @@ impl Servers for Server {
         let text = "SELECT CAST(COALESCE(SUM(sequence), 0) AS SIGNED) FROM access_fence";
         let sum: Result<i64, _> = match &self.server {
             Kind::Postgres(server) => {
-                let pool = sqlx::PgPool::connect(&server.url()).await.expect("it answers");
+                let pool = sqlx::PgPool::connect(&server.url()).await.expect("the server replies");
                 sqlx::query_scalar("SELECT CAST(COALESCE(SUM(sequence), 0) AS BIGINT) FROM access_fence")
                     .fetch_one(&pool)
                     .await
             }
             Kind::MariaDb(server) => {
-                let pool = sqlx::MySqlPool::connect(&server.url()).await.expect("it answers");
+                let pool = sqlx::MySqlPool::connect(&server.url()).await.expect("the server replies");
                 sqlx::query_scalar(text).fetch_one(&pool).await
             }
         };
-        u64::try_from(sum.expect("it can be read")).expect("not negative")
+        u64::try_from(sum.expect("readable")).expect("not negative")
     }
 
     async fn reference(&self, _: &CounterName, _: Bucket, visitors: &[VisitorId]) -> Sketch {
@@ -158,7 +158,7 @@ impl Servers for Server {
             }
             // This should be rare because each pending call has to wait for five seconds.
             12 if random.among(0..3) == 0 => {
-                proxy.forget();
+                proxy.freeze();
                 "forgotten connections"
             }
             13 => {
@@ -172,7 +172,7 @@ impl Servers for Server {
         }
     }
 
-    fn have_seen_all(&self) -> bool {
+    fn all_faults_took_effect(&self) -> bool {
         self.proxy.swallowed() > 0 && self.proxy.dropped() > 0
     }
 
@@ -205,7 +205,7 @@ impl File {
 }
 
 impl Servers for File {
-    const FORGET: bool = false;
+    const CAN_FORGET: bool = false;
     const FAULTS: u64 = 6;
 
     type Store = SqlStore;
@@ -218,7 +218,7 @@ impl Servers for File {
         let sum: i64 = sqlx::query_scalar("SELECT COALESCE(SUM(sequence), 0) FROM access_fence")
             .fetch_one(&mut self.other().await)
             .await
-            .expect("it can be read");
+            .expect("readable");
         u64::try_from(sum).expect("not negative")
     }
 
@@ -249,7 +249,7 @@ impl Servers for File {
         }
     }
 
-    fn have_seen_all(&self) -> bool {
+    fn all_faults_took_effect(&self) -> bool {
         true
     }
 
@@ -264,7 +264,7 @@ async fn connected(url: &str) -> SqlStore {
         store.is_some()
     })
     .await;
-    store.expect("it answers")
+    store.expect("the server replies")
 }
 
 fn sketch_of(visitors: &[VisitorId]) -> Sketch {

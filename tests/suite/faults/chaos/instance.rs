@@ -22,7 +22,7 @@ pub(crate) struct Instance {
     stats: Stats,
     writers: Vec<JoinHandle<Record>>,
     auditor: JoinHandle<()>,
-    looks: Arc<AtomicU64>,
+    audits: Arc<AtomicU64>,
     upkeep: Upkeep,
     done: Arc<AtomicBool>,
 }
@@ -42,24 +42,24 @@ impl Instance {
         let done = Arc::new(AtomicBool::new(false));
         let writer = |random| tokio::spawn(write(recorder.clone(), max_pending, random, Arc::clone(&done)));
         let writers = (0..WRITERS).map(|_| writer(random.fork())).collect();
-        let looks = Arc::<AtomicU64>::default();
-        let auditor = tokio::spawn(audit(recorder.clone(), Arc::clone(&looks), Arc::clone(&done)));
-        Self { recorder, stats, writers, auditor, looks, upkeep, done }
+        let audits = Arc::<AtomicU64>::default();
+        let auditor = tokio::spawn(audit(recorder.clone(), Arc::clone(&audits), Arc::clone(&done)));
+        Self { recorder, stats, writers, auditor, audits, upkeep, done }
     }
 
     /// Stops like a service: first the writers, and then the counters. On return, every hit must be stored.
     pub(crate) async fn end(self) -> Record {
-        until("its ledger was looked at", LIMIT, async || self.looks.load(Ordering::Relaxed) > 100).await;
+        until("the ledger was checked", LIMIT, async || self.audits.load(Ordering::Relaxed) > 100).await;
         self.done.store(true, Ordering::Relaxed);
         let mut record = Record::default();
         for writer in self.writers {
             record.add(writer.await.expect("no panic"));
         }
-        self.auditor.await.expect("the ledger is right at every look");
+        self.auditor.await.expect("the ledger always balances");
         // A loss is only reported with the next batch.
         record.write_everywhere(&self.recorder);
         let stopped = timeout(2 * LIMIT, self.upkeep.stop()).await.expect("the shutdown ends");
-        stopped.expect("all is flushed");
+        stopped.expect("everything is flushed");
         let ledger = self.stats.ledger();
         let (requests, hits) = (ledger.requests, ledger.hits);
         assert!(requests.balance() && hits.balance(), "{ledger:?}");
@@ -84,7 +84,7 @@ async fn write(recorder: Recorder, max_pending: u64, mut random: Random, done: A
     record
 }
 
-async fn audit(recorder: Recorder, looks: Arc<AtomicU64>, done: Arc<AtomicBool>) {
+async fn audit(recorder: Recorder, audits: Arc<AtomicU64>, done: Arc<AtomicBool>) {
     let mut recorded = 0;
     while !done.load(Ordering::Relaxed) {
         let ledger = recorder.ledger();
@@ -93,7 +93,7 @@ async fn audit(recorder: Recorder, looks: Arc<AtomicU64>, done: Arc<AtomicBool>)
         assert!(hits.recorded >= recorded, "{ledger:?}");
         assert_eq!((hits.dropped.total(), hits.expired, hits.lost_by_server), (0, 0, 0), "{ledger:?}");
         recorded = hits.recorded;
-        looks.fetch_add(1, Ordering::Relaxed);
+        audits.fetch_add(1, Ordering::Relaxed);
         sleep(Duration::from_millis(2)).await;
     }
 }

@@ -13,15 +13,15 @@ const PAGES: usize = 40;
 
 /// Number of counters, following the pages, that only get hits in the past, so that cleaners will remove
 /// these counters completely.
-const PAST: usize = 4;
+const PAST_COUNTERS: usize = 4;
 
 /// Number of label values, following these counters; this must be fewer than the places of the label.
-const VALUES: usize = 8;
+const LABEL_VALUES: usize = 8;
 
-const COUNTERS: usize = PAGES + PAST + VALUES;
+const COUNTERS: usize = PAGES + PAST_COUNTERS + LABEL_VALUES;
 
 /// Counter for requests, timed by the recorder clock.
-const HITS: &str = "hits";
+const HITS_COUNTER: &str = "hits";
 
 /// Precision that is copied into an archive, and retained until then.
 pub(crate) const ARCHIVED: u32 = 1;
@@ -59,19 +59,19 @@ impl Record {
             140..170 => {
                 // The second, five seconds or minute of this hit is about to leave retention.
                 let widths = [1, 5, 5, 60].map(precision);
-                let kept = Precisions::default().retention(random.one_of(&widths)).expect("by default");
-                let at = kept.oldest(now).plus(random.among(0..8));
-                let counter = if random.among(0..2) == 0 { page } else { PAGES + page % PAST };
+                let retention = Precisions::default().retention(random.one_of(&widths)).expect("by default");
+                let at = retention.oldest(now).plus(random.among(0..8));
+                let counter = if random.among(0..2) == 0 { page } else { PAGES + page % PAST_COUNTERS };
                 self.edges.insert((counter, at));
                 self.hit(recorder, counter, at, None, weight(1));
             }
             170..180 => {
-                let value = PAGES + PAST + page % VALUES;
+                let value = PAGES + PAST_COUNTERS + page % LABEL_VALUES;
                 let age = random.one_of(&[0, 0, 100, 4000, 100_000]);
-                self.hit_of_label(recorder, value, now.minus(age), weight(random.among(1..4)));
+                self.record_label_hit(recorder, value, now.minus(age), weight(random.among(1..4)));
             }
             180..190 => {
-                recorder.request(&[recorder.counter(HITS).hit()], Agent::Human);
+                recorder.request(&[recorder.counter(HITS_COUNTER).hit()], Agent::Human);
                 (self.requests, self.hits) = (self.requests + 1, self.hits + 1);
             }
             190..199 => {
@@ -122,16 +122,16 @@ impl Record {
         now: Timestamp,
     ) {
         let mut known = BTreeSet::new();
-        for kept in Precisions::default().iter() {
-            let width = kept.precision;
-            let is_held = |start| width == precision(ARCHIVED) && start < kept.oldest(now);
+        for retention in Precisions::default().iter() {
+            let width = retention.precision;
+            let is_held = |start| width == precision(ARCHIVED) && start < retention.oldest(now);
             for counter in 0..COUNTERS {
                 let mut expected = BTreeMap::<_, u64>::new();
                 for ((_, at), count) in
                     self.counts.range((counter, Timestamp::MIN)..=(counter, Timestamp::MAX))
                 {
                     let start = width.bucket(*at).start;
-                    if start >= kept.oldest(now) {
+                    if start >= retention.oldest(now) {
                         *expected.entry(start).or_default() += count;
                     }
                 }
@@ -143,26 +143,26 @@ impl Record {
                     known.insert((title(counter), width));
                 }
             }
-            let samples = samples_of(store, &[name(HITS)], width, always()).await;
-            if kept.oldest(now) <= began {
+            let samples = samples_of(store, &[name(HITS_COUNTER)], width, always()).await;
+            if retention.oldest(now) <= began {
                 let sum = samples.concat().iter().map(|sample| sample.count).sum::<u64>();
                 assert_eq!(sum, self.requests, "requests by {width} s");
             }
             if !samples.is_empty() {
-                known.insert((name(HITS), width));
+                known.insert((name(HITS_COUNTER), width));
             }
         }
-        let widths: Vec<_> = Precisions::default().iter().map(|kept| kept.precision).collect();
+        let widths: Vec<_> = Precisions::default().iter().map(|retention| retention.precision).collect();
         let found = store.known(&widths, "", 10_000).await.expect("readable").counters.into_iter();
         let found = found.filter(|known_by| known_by.1 != precision(ARCHIVED) || known.contains(known_by));
         assert_eq!(found.collect::<BTreeSet<_>>(), known);
         for width in [HOUR, DAY].map(precision) {
             self.compare_visitors(store, servers, width).await;
         }
-        for kept in Distribution::precisions().iter() {
+        for retention in Distribution::precisions().iter() {
             // Bins may be missing close to the end of retention.
-            let oldest = if kept.precision == precision(60) { began } else { Timestamp::MIN };
-            self.compare_bins(store, kept.precision, oldest, now).await;
+            let oldest = if retention.precision == precision(60) { began } else { Timestamp::MIN };
+            self.compare_bins(store, retention.precision, oldest, now).await;
         }
     }
 
@@ -174,7 +174,7 @@ impl Record {
         }
         let first = width.bucket(oldest).start;
         expected.retain(|(_, start), _| *start >= first);
-        let counters: Vec<_> = (0..PAGES + PAST).map(title).collect();
+        let counters: Vec<_> = (0..PAGES + PAST_COUNTERS).map(title).collect();
         let range = now.minus(200_000).max(first)..now.plus(1);
         let found = store.bins(&counters, width, range).await.expect("readable");
         let mut all = BTreeMap::new();
@@ -190,7 +190,8 @@ impl Record {
     /// Compares the seconds since `began` to a store where they are retained forever.
     pub(crate) async fn compare_seconds(&self, store: &impl Store, began: Timestamp) {
         let since = began..Timestamp::MAX;
-        let requests = samples_of(store, &[name(HITS)], precision(ARCHIVED), since.clone()).await.concat();
+        let requests =
+            samples_of(store, &[name(HITS_COUNTER)], precision(ARCHIVED), since.clone()).await.concat();
         assert_eq!(requests.iter().map(|sample| sample.count).sum::<u64>(), self.requests);
         for page in 0..PAGES {
             let is_sure = |at: Timestamp| !self.edges.contains(&(page, at));
@@ -219,12 +220,12 @@ impl Record {
         }
     }
 
-    fn hit_of_label(&mut self, recorder: &Recorder, counter: usize, at: Timestamp, weight: NonZeroU32) {
+    fn record_label_hit(&mut self, recorder: &Recorder, counter: usize, at: Timestamp, weight: NonZeroU32) {
         let title = title(counter);
         let (label, value) = title.label().expect("a value of a label");
         let values = recorder.label_values(label).expect("a name");
-        let noted = values.note(Some(value), at, weight);
-        recorder.record_at(values.counter(noted), None, at, weight);
+        let identified = values.note(Some(value), at, weight);
+        recorder.record_at(values.counter(identified), None, at, weight);
         *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
         self.hits += u64::from(weight.get());
     }
@@ -255,7 +256,7 @@ impl Record {
 }
 
 fn title(counter: usize) -> CounterName {
-    match counter.checked_sub(PAGES + PAST) {
+    match counter.checked_sub(PAGES + PAST_COUNTERS) {
         None => name(&format!("/page/{counter}")),
         Some(value) => name(&format!("label:site:{value}.example")),
     }

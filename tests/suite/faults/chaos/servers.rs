@@ -14,7 +14,7 @@ use crate::random::Random;
 /// Servers that faults can be injected into.
 pub(crate) trait Servers {
     /// Whether the servers may lose acknowledged data.
-    const FORGET: bool;
+    const CAN_FORGET: bool;
 
     /// Number of fault kinds, weighted: frequent faults have multiple numbers.
     const FAULTS: u64;
@@ -41,7 +41,7 @@ pub(crate) trait Servers {
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str;
 
     /// Whether each essential fault has taken effect, as opposed to just being injected.
-    fn have_seen_all(&self) -> bool;
+    fn all_faults_took_effect(&self) -> bool;
 
     /// Removes the faults and waits for the servers to be in sync.
     async fn heal(&mut self);
@@ -106,21 +106,21 @@ pub(crate) fn reference(
     assert_eq!(count(&ours), count(&reference), "visitors of {counter} by {precision} s");
     let Value::Bulk(reference) = servers.command(&reference, &[b"GET".to_vec(), reference.clone().into()])
     else {
-        panic!("the reference is there");
+        panic!("the reference exists");
     };
     Sketch::from_redis(&reference).expect("a HyperLogLog")
 }
 
 /// A server with a proxy, configured to sync writes to disk immediately.
 #[derive(Debug)]
-pub(crate) struct One {
+pub(crate) struct SingleServer {
     server: RedisServer,
     proxy: FaultProxy,
     scripts: bool,
 }
 
 /// Errors that mean that a command was not executed.
-const REFUSALS: [&str; 5] = [
+const TRANSIENT_ERRORS: [&str; 5] = [
     "LOADING Redis is loading the dataset in memory",
     "BUSY Redis is busy running a script.",
     "OOM command not allowed when used memory > 'maxmemory'.",
@@ -128,7 +128,7 @@ const REFUSALS: [&str; 5] = [
     "TRYAGAIN Multiple keys request during rehashing of slot",
 ];
 
-impl One {
+impl SingleServer {
     pub(crate) async fn start() -> Self {
         Self::start_with(&[], true).await
     }
@@ -147,8 +147,8 @@ impl One {
     }
 }
 
-impl Servers for One {
-    const FORGET: bool = false;
+impl Servers for SingleServer {
+    const CAN_FORGET: bool = false;
     const FAULTS: u64 = 20;
 
     type Store = RedisStore;
@@ -177,7 +177,7 @@ impl Servers for One {
                 "requests to lose"
             }
             7..10 => {
-                proxy.reply_with(random.among(1..4), random.one_of(&REFUSALS));
+                proxy.reply_with(random.among(1..4), random.one_of(&TRANSIENT_ERRORS));
                 "calls to refuse"
             }
             10..12 => {
@@ -200,7 +200,7 @@ impl Servers for One {
             }
             // This should be rare because each call on such a connection has to wait for five seconds.
             17 if random.among(0..3) == 0 => {
-                proxy.forget();
+                proxy.freeze();
                 "forgotten connections"
             }
             18 if self.scripts => {
@@ -218,8 +218,8 @@ impl Servers for One {
         }
     }
 
-    fn have_seen_all(&self) -> bool {
-        self.proxy.swallowed() > 0 && self.proxy.dropped() > 0 && self.proxy.answered() > 0
+    fn all_faults_took_effect(&self) -> bool {
+        self.proxy.swallowed() > 0 && self.proxy.dropped() > 0 && self.proxy.replied() > 0
     }
 
     async fn heal(&mut self) {
@@ -229,7 +229,7 @@ impl Servers for One {
     }
 }
 
-impl Keys for One {
+impl Keys for SingleServer {
     fn url(&self) -> String {
         self.proxy.url()
     }
@@ -259,14 +259,14 @@ async fn restart(server: &mut RedisServer, random: &mut Random) {
 
 /// A master and a replica that switch roles.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub(crate) struct SentinelPair {
     servers: RedisSentinel,
     copies: u64,
     /// Number of batches that were acknowledged by a master but missing after the failover.
     pub(crate) lost: u64,
 }
 
-impl Pair {
+impl SentinelPair {
     pub(crate) fn start() -> Self {
         Self { servers: block_in_place(RedisSentinel::start), copies: 0, lost: 0 }
     }
@@ -287,8 +287,8 @@ impl Pair {
     }
 }
 
-impl Servers for Pair {
-    const FORGET: bool = true;
+impl Servers for SentinelPair {
+    const CAN_FORGET: bool = true;
     const FAULTS: u64 = 12;
 
     type Store = RedisStore;
@@ -335,7 +335,7 @@ impl Servers for Pair {
         }
     }
 
-    fn have_seen_all(&self) -> bool {
+    fn all_faults_took_effect(&self) -> bool {
         self.lost > 0
     }
 
@@ -351,7 +351,7 @@ impl Servers for Pair {
     }
 }
 
-impl Keys for Pair {
+impl Keys for SentinelPair {
     fn url(&self) -> String {
         self.servers.url()
     }
@@ -377,14 +377,14 @@ fn sequence(server: &RedisServer, fence: &str) -> u64 {
 
 /// Three masters that sync writes to disk immediately.
 #[derive(Debug)]
-pub(crate) struct Three(RedisCluster);
+pub(crate) struct Cluster(RedisCluster);
 
-impl Three {
+impl Cluster {
     pub(crate) fn start() -> Self {
         Self(block_in_place(RedisCluster::start))
     }
 
-    fn some_node(&self, random: &mut Random) -> usize {
+    fn random_node(&self, random: &mut Random) -> usize {
         usize::try_from(random.among(0..self.0.nodes().len() as u64)).expect("few nodes")
     }
 
@@ -405,8 +405,8 @@ impl Three {
     }
 }
 
-impl Servers for Three {
-    const FORGET: bool = false;
+impl Servers for Cluster {
+    const CAN_FORGET: bool = false;
     const FAULTS: u64 = 12;
 
     type Store = RedisStore;
@@ -424,7 +424,7 @@ impl Servers for Three {
     }
 
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str {
-        let node = self.some_node(random);
+        let node = self.random_node(random);
         match kind {
             0..3 => {
                 self.0.node(node).command(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -451,16 +451,16 @@ impl Servers for Three {
         }
     }
 
-    fn have_seen_all(&self) -> bool {
+    fn all_faults_took_effect(&self) -> bool {
         true
     }
 
     async fn heal(&mut self) {
-        block_in_place(|| self.0.until_whole());
+        block_in_place(|| self.0.until_healthy());
     }
 }
 
-impl Keys for Three {
+impl Keys for Cluster {
     fn url(&self) -> String {
         self.0.url()
     }

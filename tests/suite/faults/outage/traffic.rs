@@ -30,8 +30,8 @@ pub(super) async fn stored(store: &impl Store, counter: &str, precision: Precisi
 
 /// The health error after a failed flush, with the number of pending hits.
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
-    pub(super) words: String,
+pub(super) struct Failure {
+    pub(super) message: String,
     pub(super) waiting: u64,
 }
 
@@ -41,20 +41,20 @@ pub(super) struct Traffic {
     pub(super) recorder: Recorder,
     pub(super) stats: Stats,
     /// The failures so far: a failure may be over when the test reads the health.
-    troubles: Arc<Mutex<Vec<Trouble>>>,
+    failures: Arc<Mutex<Vec<Failure>>>,
     upkeep: tokio::task::JoinHandle<Result<(), Error>>,
     done: Arc<AtomicBool>,
     writer: std::thread::JoinHandle<Seconds>,
 }
 
 impl Traffic {
-    pub(super) async fn begin(store: RedisStore) -> Self {
+    pub(super) async fn start(store: RedisStore) -> Self {
         let builder = Counters::builder(store.clone()).shutdown_timeout(LIMIT);
         let mut counters = builder.build().expect("good settings");
         let (recorder, stats) = (counters.recorder(), counters.stats());
-        let (done, troubles) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<_>>>::default());
+        let (done, failures) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<_>>>::default());
         let upkeep = tokio::spawn({
-            let (stats, done, troubles) = (stats.clone(), Arc::clone(&done), Arc::clone(&troubles));
+            let (stats, done, failures) = (stats.clone(), Arc::clone(&done), Arc::clone(&failures));
             async move {
                 while !done.load(Ordering::Relaxed) {
                     let flushed = counters.flush().await;
@@ -64,9 +64,9 @@ impl Traffic {
                     assert_eq!(health.last_error.is_some(), flushed.is_err(), "{health:?}");
                     // Some batches may have been stored by a failed flush.
                     assert!(health.failing_for.is_none() || flushed.is_err(), "{health:?}");
-                    if let Some(words) = health.last_error {
-                        let trouble = Trouble { words, waiting: hits.pending };
-                        troubles.lock().expect("no panic").push(trouble);
+                    if let Some(message) = health.last_error {
+                        let failure = Failure { message, waiting: hits.pending };
+                        failures.lock().expect("no panic").push(failure);
                     }
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -77,50 +77,50 @@ impl Traffic {
             let (recorder, done) = (recorder.clone(), Arc::clone(&done));
             move || write(&recorder, &done)
         });
-        Self { store, recorder, stats, troubles, upkeep, done, writer }
+        Self { store, recorder, stats, failures, upkeep, done, writer }
     }
 
     /// Waits until some of the hits are stored.
-    pub(super) async fn flowing(&self) {
+    pub(super) async fn wait_for_hits(&self) {
         let applied = self.stats.ledger().hits.applied;
         until("hits arrive", LIMIT, async || self.stats.ledger().hits.applied > applied + 20).await;
     }
 
     /// Returns the failures so far.
-    pub(super) fn troubles(&self) -> Vec<Trouble> {
-        self.troubles.lock().expect("no panic").clone()
+    pub(super) fn failures(&self) -> Vec<Failure> {
+        self.failures.lock().expect("no panic").clone()
     }
 
     /// Waits until a failure after the first `before` failures contains this text and has pending hits. The
     /// failure may already be over.
-    pub(super) async fn told(&self, before: usize, words: &str) {
-        let told = async || {
-            let troubles = self.troubles();
-            troubles[before..].iter().any(|trouble| trouble.words.contains(words) && trouble.waiting > 0)
+    pub(super) async fn reported(&self, before: usize, message: &str) {
+        let reported = async || {
+            let failures = self.failures();
+            failures[before..].iter().any(|failure| failure.message.contains(message) && failure.waiting > 0)
         };
-        let waiting = until("the trouble is told", LIMIT, told);
+        let waiting = until("the failure is reported", LIMIT, reported);
         if tokio::time::timeout(LIMIT / 2, waiting).await.is_err() {
-            panic!("nobody says {words:?}, but {:?}", self.troubles());
+            panic!("no failure contains {message:?}: {:?}", self.failures());
         }
     }
 
     /// Waits until a permanent failure with this text is reported, and checks that hits are still accepted.
-    pub(super) async fn troubled(&self, words: &str) -> Duration {
+    pub(super) async fn fails_with(&self, message: &str) -> Duration {
         let began = Instant::now();
-        self.told(self.troubles().len(), words).await;
-        let told = began.elapsed();
+        self.reported(self.failures().len(), message).await;
+        let reported = began.elapsed();
         let before = self.recorder.ledger().hits;
         let waits = async || {
             let hits = self.recorder.ledger().hits;
             assert!(hits.balance(), "{hits:?}");
             hits.pending > before.pending + 20 && hits.recorded > before.recorded + 20
         };
-        until("hits wait", LIMIT, waits).await;
-        told
+        until("hits are pending", LIMIT, waits).await;
+        reported
     }
 
     /// Waits until the store has made more than `before` connections.
-    pub(super) async fn connected_again(&self, before: u64) {
+    pub(super) async fn wait_for_reconnect(&self, before: u64) {
         let connected = async || {
             // Without scripts, the flusher uses separate connections, so we need a read to detect that this
             // connection has failed.
@@ -132,10 +132,10 @@ impl Traffic {
 
     /// Stops the traffic, and checks that each hit is in the right buckets exactly once.
     pub(super) async fn end(self) -> Stats {
-        self.flowing().await;
+        self.wait_for_hits().await;
         self.done.store(true, Ordering::Relaxed);
         let seconds = self.writer.join().expect("no panic");
-        self.upkeep.await.expect("no panic").expect("all is flushed");
+        self.upkeep.await.expect("no panic").expect("everything is flushed");
         assert_eq!(self.stats.health().last_error, None);
         for width in [1, 60, 86_400] {
             let width = precision(width);
@@ -162,7 +162,7 @@ fn write(recorder: &Recorder, done: &AtomicBool) -> Seconds {
 
 pub(super) async fn through_proxy(server: &RedisServer) -> (FaultProxy, Traffic) {
     let proxy = FaultProxy::start(server.address()).await;
-    let traffic = Traffic::begin(store(&proxy.url()).await).await;
-    traffic.flowing().await;
+    let traffic = Traffic::start(store(&proxy.url()).await).await;
+    traffic.wait_for_hits().await;
     (proxy, traffic)
 }

@@ -35,39 +35,39 @@ async fn written(counters: &mut Counters) {
 }
 
 #[tokio::test]
-async fn a_copy_is_left_alone() {
+async fn a_copied_spool_file_is_ignored() {
     let (folder, copied, store) = (folder(), folder(), Switch::store());
-    store.hand.away(true);
+    store.hooks.unavailable(true);
     let mut original = over(&store, folder.path());
     record(&original, 5);
     written(&mut original).await;
     copy(folder.path(), copied.path(), false).await;
     record(&original, 100);
-    store.hand.away(false);
+    store.hooks.unavailable(false);
     let mut clone = over(&store, copied.path());
     record(&clone, 1000);
     for counters in [&mut clone, &mut original] {
-        counters.flush().await.expect("the store is there");
+        counters.flush().await.expect("the store is available");
     }
     assert_eq!(total(&original.stats()).await, 1105);
     assert_eq!(clone.stats().ledger().hits.recovered, 0);
 }
 
 #[tokio::test]
-async fn hits_that_a_snapshot_has_too_count_once_and_the_ledger_names_the_rest() {
+async fn hits_duplicated_by_a_snapshot_count_once_and_the_rest_is_reported() {
     for is_clone_first in [true, false] {
         let (folder, copied, store) = (folder(), folder(), Switch::store());
         let mut original = over(&store, folder.path());
         record(&original, 1);
-        original.flush().await.expect("the store is there");
-        store.hand.away(true);
+        original.flush().await.expect("the store is available");
+        store.hooks.unavailable(true);
         record(&original, 5);
-        original.flush().await.expect_err("the store is away");
+        original.flush().await.expect_err("the store is unavailable");
         record(&original, 7);
         written(&mut original).await;
         copy(folder.path(), copied.path(), true).await;
         record(&original, 100);
-        store.hand.away(false);
+        store.hooks.unavailable(false);
         let mut clone = over(&store, copied.path());
         record(&clone, 1000);
         let mut both = [&mut original, &mut clone];
@@ -75,10 +75,10 @@ async fn hits_that_a_snapshot_has_too_count_once_and_the_ledger_names_the_rest()
             both.reverse();
         }
         for counters in both {
-            counters.flush().await.expect("the store is there");
+            counters.flush().await.expect("the store is available");
         }
         record(&original, 10_000);
-        original.flush().await.expect("the store is there");
+        original.flush().await.expect("the store is available");
         let (hits, hints) = (original.stats().ledger().hits, original.stats().health().hints);
         let stored = total(&original.stats()).await;
         assert_eq!((hits.pending, hits.balance()), (0, true));

@@ -19,15 +19,15 @@ const COUNTERS: [&str; 3] = ["a", "b", "c"];
 const PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
 
 fn kills() -> u64 {
-    let said = std::env::var("COUNTER_STORM_KILLS").ok();
-    said.map_or(12, |kills| kills.parse().expect("COUNTER_STORM_KILLS is a whole number"))
+    let output = std::env::var("COUNTER_STORM_KILLS").ok();
+    output.map_or(12, |kills| kills.parse().expect("COUNTER_STORM_KILLS is a whole number"))
 }
 
 /// Output of the processes: the minimum and maximum number of hits to be counted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct Output {
     durable: u64,
-    asked: u64,
+    requested: u64,
     /// Whether writing to a file has failed at some point.
     failing: bool,
 }
@@ -53,30 +53,30 @@ impl Recording {
         program.arg(url).arg(folder).arg(random.next().to_string());
         program.arg(random.one_of(&["20", "150", "1000"]));
         let process = Process::start(&mut program);
-        process.wait_line(|line| line.strip_prefix("asked ").map(drop), LIMIT).await;
+        process.wait_line(|line| line.strip_prefix("announced ").map(drop), LIMIT).await;
         Self(process)
     }
 
-    fn said(&self) -> Said {
-        let (mut said, lines) = (Said::default(), self.0.lines());
-        assert!(lines.len() < process::LINES, "what it said last is not among them");
+    fn output(&self) -> Output {
+        let (mut output, lines) = (Output::default(), self.0.lines());
+        assert!(lines.len() < process::MAX_LINES, "the latest output is missing");
         for line in lines {
             let number = |prefix| line.strip_prefix(prefix).map(|number| number.parse().expect("a number"));
-            said.durable = number("durable ").unwrap_or(said.durable).max(said.durable);
-            said.asked = number("asked ").unwrap_or(said.asked);
-            said.failing |= line == "failing";
+            output.durable = number("durable ").unwrap_or(output.durable).max(output.durable);
+            output.requested = number("announced ").unwrap_or(output.requested);
+            output.failing |= line == "failing";
         }
-        said
+        output
     }
 
     /// Kills the process and adds the output.
-    async fn kill(mut self, all: &mut Said) {
+    async fn kill(mut self, all: &mut Output) {
         self.0.kill();
-        until("all is read", LIMIT, async || self.0.has_said_all()).await;
-        let said = self.said();
-        assert!(said.durable <= said.asked, "{said:?}");
-        (all.durable, all.asked) = (all.durable + said.durable, all.asked + said.asked);
-        all.failing |= said.failing;
+        until("all is read", LIMIT, async || self.0.output_is_closed()).await;
+        let output = self.output();
+        assert!(output.durable <= output.requested, "{output:?}");
+        (all.durable, all.requested) = (all.durable + output.durable, all.requested + output.requested);
+        all.failing |= output.failing;
     }
 }
 
@@ -119,19 +119,19 @@ fn visitors(server: &RedisServer) -> u64 {
 }
 
 #[track_caller]
-fn assert_counted(server: &RedisServer, said: Said, what: &str) {
+fn assert_counted(server: &RedisServer, output: Output, what: &str) {
     let counted = counted(server);
-    assert!((said.durable..=said.asked).contains(&counted), "{what}: {counted} counted, {said:?}");
+    assert!((output.durable..=output.requested).contains(&counted), "{what}: {counted} counted, {output:?}");
     let (visitors, few) = (visitors(server), counted / 20 + 20);
     assert!(visitors.abs_diff(counted) <= few, "{what}: {visitors} visitors of {counted} hits");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_at_any_instant_a_process_loses_nothing_that_was_written_and_doubles_nothing() {
+async fn a_process_killed_at_any_time_neither_loses_nor_doubles_written_hits() {
     let mut random = Random::storm("of kills over a spool");
-    let (folder, mut said) = (folder(), Said::default());
+    let (folder, mut output) = (folder(), Output::default());
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let (mut away, mut together) = (0, Vec::new());
+    let (mut away, mut concurrent) = (0, Vec::new());
     for kill in 0..kills() {
         match random.among(0..8) {
             // The server is unavailable for up to three lives, so some processes start and end without it.
@@ -149,12 +149,12 @@ async fn killed_at_any_instant_a_process_loses_nothing_that_was_written_and_doub
         sleep(random.millis(0..400)).await;
         // Sometimes other processes run at the same time.
         if random.among(0..4) == 0 {
-            together.push(recording);
+            concurrent.push(recording);
         } else {
-            recording.kill(&mut said).await;
+            recording.kill(&mut output).await;
         }
-        if together.len() > 2 {
-            together.remove(0).kill(&mut said).await;
+        if concurrent.len() > 2 {
+            concurrent.remove(0).kill(&mut output).await;
         }
         if away > 0 {
             away -= 1;
@@ -162,57 +162,57 @@ async fn killed_at_any_instant_a_process_loses_nothing_that_was_written_and_doub
                 redis.restart();
             }
         }
-        if kill % 20 == 19 && away == 0 && together.is_empty() {
+        if kill % 20 == 19 && away == 0 && concurrent.is_empty() {
             drain(store(&redis.url()).await, folder.path()).await;
-            assert_counted(&redis, said, "in between");
+            assert_counted(&redis, output, "in between");
         }
     }
-    for recording in together {
-        recording.kill(&mut said).await;
+    for recording in concurrent {
+        recording.kill(&mut output).await;
     }
     if away > 0 {
         redis.restart();
     }
     drain(store(&redis.url()).await, folder.path()).await;
-    assert_counted(&redis, said, "at the end");
-    eprintln!("{} counted of {said:?}", counted(&redis));
+    assert_counted(&redis, output, "at the end");
+    eprintln!("{} counted of {output:?}", counted(&redis));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_on_a_disk_without_room_a_process_loses_nothing_that_was_written() {
+async fn a_process_killed_on_a_full_disk_loses_no_written_hits() {
     let mut random = Random::storm("of kills on full disks");
-    let (folder, mut said) = (folder(), Said::default());
+    let (folder, mut output) = (folder(), Output::default());
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut is_away = false;
+    let mut is_unavailable = false;
     let mut lives = 0;
     // The longest lives are certain to fail because every write adds to the WAL.
-    while lives < kills() || !said.failing {
+    while lives < kills() || !output.failing {
         lives += 1;
         if random.among(0..3) == 0 {
-            if is_away {
+            if is_unavailable {
                 redis.restart();
             } else {
                 redis.kill();
             }
-            is_away = !is_away;
+            is_unavailable = !is_unavailable;
         }
         let kib = 20 + random.among(0..150);
         let recording = Recording::start_within(kib, &redis.url(), folder.path(), &mut random).await;
         sleep(random.millis(100..700)).await;
-        recording.kill(&mut said).await;
+        recording.kill(&mut output).await;
     }
-    if is_away {
+    if is_unavailable {
         redis.restart();
     }
     drain(store(&redis.url()).await, folder.path()).await;
-    assert_counted(&redis, said, "at the end");
-    eprintln!("{} counted of {said:?}", counted(&redis));
+    assert_counted(&redis, output, "at the end");
+    eprintln!("{} counted of {output:?}", counted(&redis));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_around_a_failover_a_process_loses_nothing_that_was_written() {
+async fn a_process_killed_around_a_failover_loses_no_written_hits() {
     let mut random = Random::storm("of kills and failovers");
-    let (folder, mut said) = (folder(), Said::default());
+    let (folder, mut output) = (folder(), Output::default());
     let mut servers = RedisSentinel::start();
     for _ in 0..kills().div_ceil(4).min(50) {
         let recording = Recording::start(&servers.url(), folder.path(), &mut random).await;
@@ -221,20 +221,20 @@ async fn killed_around_a_failover_a_process_loses_nothing_that_was_written() {
             0 => {
                 servers.kill_master();
                 servers.restart_old();
-                recording.kill(&mut said).await;
+                recording.kill(&mut output).await;
             }
             1 => {
-                recording.kill(&mut said).await;
+                recording.kill(&mut output).await;
                 servers.failover();
             }
             _ => {
                 servers.failover();
-                recording.kill(&mut said).await;
+                recording.kill(&mut output).await;
             }
         }
         servers.until_replicated();
     }
     drain(store(&servers.url()).await, folder.path()).await;
     let counted = counted(servers.master_server());
-    assert!((said.durable..=said.asked).contains(&counted), "{counted} counted, {said:?}");
+    assert!((output.durable..=output.requested).contains(&counted), "{counted} counted, {output:?}");
 }

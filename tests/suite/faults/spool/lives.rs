@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::super::histories::{Data, Model};
 use super::{folder, over, spool};
 use crate::support::name;
-use crate::through::Through;
+use crate::through::InterceptedStore;
 
 /// Maximum number of hits in a history. This must be a prime.
 const HITS: u64 = 997;
@@ -30,33 +30,33 @@ fn histories() -> u64 {
     said.map_or(60, |lives| lives.parse().expect("COUNTER_STORM_LIVES is a whole number"))
 }
 
-struct Lives {
+struct History {
     model: Model,
-    store: Through<Model>,
+    store: InterceptedStore<Model>,
     folder: TempDir,
-    life: Option<Life>,
+    process: Option<Process>,
     snapshots: Vec<Data>,
     /// Whether the directory is at the expected path.
     is_there: bool,
     /// Number of recorded hits. A hit uses a separate counter that is named after the index.
     recorded: u64,
     /// Hits that were reported as written or stored at some point.
-    told: BTreeSet<u64>,
+    reported: BTreeSet<u64>,
     /// Hits recorded while the directory is missing, which can't be in a file.
-    homeless: Vec<u64>,
+    unspooled: Vec<u64>,
     /// Number of hits that were reported as written, but not when the process ended; or that are reported as
     /// lost or in doubt.
     excused: u64,
     /// Sum of the hits that were unwritten at the end of processes, and sum of the hits reported as lost or
     /// in doubt.
     unwritten: u64,
-    doubtful: u64,
+    in_doubt_or_lost: u64,
     /// Whether the address can switch to other servers.
     moves: bool,
     said: Vec<String>,
 }
 
-struct Life {
+struct Process {
     counters: Counters,
     recorder: Recorder,
     stats: Stats,
@@ -64,31 +64,31 @@ struct Life {
     hits: Range<u64>,
 }
 
-impl Lives {
-    fn begin(seed: u64, moves: bool) -> Self {
+impl History {
+    fn start(seed: u64, moves: bool) -> Self {
         // A cell has a sample in each of the seven precisions, so we get either a single batch, batches of
         // three cells, or batches of one cell.
         let samples = [1000, 21, 7][usize::try_from(seed % 3).expect("3")];
-        let model = Model::new(seed, true).slow(samples);
+        let model = Model::new(seed, true).with_delays(samples);
         let folder = folder();
         let mut lives = Self {
-            store: Through::new(model.clone()),
+            store: InterceptedStore::new(model.clone()),
             model,
             folder,
-            life: None,
+            process: None,
             snapshots: vec![Data::default()],
             is_there: true,
             recorded: 0,
-            told: BTreeSet::new(),
-            homeless: Vec::new(),
+            reported: BTreeSet::new(),
+            unspooled: Vec::new(),
             excused: 0,
             unwritten: 0,
-            doubtful: 0,
+            in_doubt_or_lost: 0,
             moves,
             said: Vec::new(),
         };
         std::fs::create_dir(lives.path()).expect("ours");
-        lives.live();
+        lives.ensure_process();
         lives
     }
 
@@ -96,71 +96,71 @@ impl Lives {
         self.folder.path().join("spool")
     }
 
-    fn elsewhere(&self) -> PathBuf {
+    fn moved_path(&self) -> PathBuf {
         self.folder.path().join("elsewhere")
     }
 
-    fn put_back(&mut self) {
+    fn restore_directory(&mut self) {
         if !std::mem::replace(&mut self.is_there, true) {
-            std::fs::rename(self.elsewhere(), self.path()).expect("on one disk");
+            std::fs::rename(self.moved_path(), self.path()).expect("one file system");
         }
     }
 
-    fn live(&mut self) -> &mut Life {
+    fn ensure_process(&mut self) -> &mut Process {
         let (path, recorded) = (self.path(), self.recorded);
-        self.life.get_or_insert_with(|| {
+        self.process.get_or_insert_with(|| {
             let counters = over(&self.store, &path);
             let recorder = counters.recorder();
             // The counter order differs from the order of the hits.
             let step = self.model.among(1..HITS);
             (0..HITS).for_each(|n| _ = recorder.counter(&(n * step % HITS).to_string()));
-            Life { recorder, stats: counters.stats(), counters, hits: recorded..recorded }
+            Process { recorder, stats: counters.stats(), counters, hits: recorded..recorded }
         })
     }
 
     /// Records the hits that the process reports as written.
-    fn look(&mut self) {
-        let Some(life) = &self.life else { return };
-        if spool(&life.stats).unwritten == 0 {
-            self.told.extend(life.hits.clone());
+    fn track_written(&mut self) {
+        let Some(process) = &self.process else { return };
+        if spool(&process.stats).unwritten == 0 {
+            self.reported.extend(process.hits.clone());
         }
     }
 
     /// Ends the process like `kill -9`.
     fn end(&mut self) {
-        let Some(Life { stats, hits: own, .. }) = self.life.take() else { return };
+        let Some(Process { stats, hits: process_hits, .. }) = self.process.take() else { return };
         let SpoolHealth { unwritten, failing_for, .. } = spool(&stats);
         if failing_for.is_some() {
             // Batches acknowledged during the failure are not in a file, and would be lost with a failover.
             self.snapshots.clear();
         }
-        let told = self.told.range(own).count() as u64;
+        let reported = self.reported.range(process_hits).count() as u64;
         let is_stored = |hit: &u64| self.model.data(|data| data.by_counter.contains_key(&*title(*hit)));
         // These are also counted as unwritten.
-        let homeless = self.homeless.drain(..).filter(|hit| !is_stored(hit)).count() as u64;
-        self.excused += unwritten.saturating_sub(homeless).min(told);
+        let unspooled = self.unspooled.drain(..).filter(|hit| !is_stored(hit)).count() as u64;
+        self.excused += unwritten.saturating_sub(unspooled).min(reported);
         self.unwritten += unwritten;
         let hits = stats.ledger().hits;
         assert!(hits.balance(), "{hits:?}: {}", self.said.join("; "));
-        self.doubtful += hits.dropped.in_doubt + hits.lost_by_server;
+        self.in_doubt_or_lost += hits.dropped.in_doubt + hits.lost_by_server;
     }
 
     /// Records a hit at a random recent time.
     fn record(&mut self) {
         let at = Timestamp::now().minus(10 * self.model.among(0..3));
         let title = name(&title(self.recorded));
-        let life = self.live();
+        let process = self.ensure_process();
         let counter = match title.label() {
-            None => life.recorder.counter(&title),
+            None => process.recorder.counter(&title),
             Some((label, value)) => {
-                let values = life.recorder.label_values(label).expect("a name");
+                let values = process.recorder.label_values(label).expect("a name");
                 values.counter(values.note(Some(value), at, NonZeroU32::MIN))
             }
         };
-        life.recorder.record_at(counter, None, at, NonZeroU32::MIN);
-        life.hits.end += 1;
+        process.recorder.record_at(counter, None, at, NonZeroU32::MIN);
+        process.hits.end += 1;
         if !self.is_there {
-            self.homeless.push(self.recorded);
+            self.unspooled.push(self.recorded);
         }
         self.recorded += 1;
         assert!(self.recorded < HITS, "fewer counters than hits");
@@ -168,10 +168,10 @@ impl Lives {
 
     /// Cuts some hits into a batch and queues more hits, also in the file, and leaves the store unavailable.
     async fn outage(&mut self) {
-        self.model.takes(0);
+        self.model.set_batch_limit(0);
         for _ in 0..2 {
             (0..6).for_each(|_| self.record());
-            self.live().counters.flush().await.expect_err("the store is away");
+            self.ensure_process().counters.flush().await.expect_err("the store is unavailable");
         }
     }
 
@@ -185,7 +185,7 @@ impl Lives {
             }
             5..9 => {
                 model.fail(true);
-                let sent = self.live().counters.flush().await.is_ok();
+                let sent = self.ensure_process().counters.flush().await.is_ok();
                 model.fail(false);
                 format!("a flush, {sent}")
             }
@@ -193,7 +193,7 @@ impl Lives {
                 model.fail(true);
                 let polls = 1 + model.among(0..6);
                 {
-                    let mut flush = pin!(self.live().counters.flush());
+                    let mut flush = pin!(self.ensure_process().counters.flush());
                     for _ in 0..polls {
                         if flush.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                             break;
@@ -206,51 +206,51 @@ impl Lives {
             }
             10..12 => {
                 // A process can't start without the directory.
-                self.put_back();
+                self.restore_directory();
                 self.end();
-                self.live();
+                self.ensure_process();
                 "another life".to_owned()
             }
             12 | 13 => {
-                let (from, to) = (self.path(), self.elsewhere());
+                let (from, to) = (self.path(), self.moved_path());
                 let (from, to) = if self.is_there { (from, to) } else { (to, from) };
-                std::fs::rename(from, to).expect("on one disk");
+                std::fs::rename(from, to).expect("one file system");
                 self.is_there = !self.is_there;
-                self.homeless.clear();
+                self.unspooled.clear();
                 format!("the directory is there: {}", self.is_there)
             }
             14 | 15 => {
                 self.outage().await;
-                model.takes(u64::MAX);
+                model.set_batch_limit(u64::MAX);
                 "an outage".to_owned()
             }
             20 if self.is_there => {
                 self.outage().await;
-                std::fs::rename(self.path(), self.elsewhere()).expect("on one disk");
+                std::fs::rename(self.path(), self.moved_path()).expect("one file system");
                 self.is_there = false;
                 (0..6).for_each(|_| self.record());
                 let batches = model.among(0..12);
-                model.takes(batches);
-                let sent = self.live().counters.flush().await.is_ok();
-                self.look();
-                model.takes(u64::MAX);
-                self.put_back();
+                model.set_batch_limit(batches);
+                let sent = self.ensure_process().counters.flush().await.is_ok();
+                self.track_written();
+                model.set_batch_limit(u64::MAX);
+                self.restore_directory();
                 self.end();
-                self.live();
+                self.ensure_process();
                 format!("a life that ends after {batches} batches, while the disk fails, {sent}")
             }
             16 => {
-                self.put_back();
-                self.homeless.clear();
-                self.live().counters.run(async {}).await.expect("nothing fails");
+                self.restore_directory();
+                self.unspooled.clear();
+                self.ensure_process().counters.run(async {}).await.expect("no failures");
                 self.end();
-                self.live();
+                self.ensure_process();
                 // The store has confirmed everything, and there are no files left.
                 self.snapshots.clear();
                 "an end in order".to_owned()
             }
             17 | 18 if self.is_there => {
-                drop(self.live().counters.flush().await);
+                drop(self.ensure_process().counters.flush().await);
                 model.close();
                 let back = usize::try_from(model.among(1..5)).expect("4");
                 match self.snapshots.len().checked_sub(back) {
@@ -264,13 +264,13 @@ impl Lives {
                 }
             }
             21.. => {
-                model.switch();
+                model.switch_server();
                 "another server".to_owned()
             }
             // If a server loses fences and another server loses data, we can't distinguish this from a server
             // that lost both.
             19 if self.is_there && !self.moves => {
-                self.notice().await;
+                self.detect_losses().await;
                 model.data(|data| data.fences.clear());
                 self.snapshots.clear();
                 "all fences are lost".to_owned()
@@ -278,7 +278,7 @@ impl Lives {
             _ => "nothing".to_owned(),
         };
         self.said.push(what);
-        self.look();
+        self.track_written();
         let data = model.data(|data| data.clone());
         // We must not fail over to a state without the fence, because this would be two faults within a
         // minute.
@@ -289,18 +289,18 @@ impl Lives {
 
     /// Sends a batch, together with leftovers, so that the process detects lost data. If fences are lost
     /// right after a failover, it can't be distinguished from a failover.
-    async fn notice(&mut self) {
+    async fn detect_losses(&mut self) {
         self.end();
         self.record();
-        self.live().counters.flush().await.expect("nothing fails");
+        self.ensure_process().counters.flush().await.expect("no failures");
     }
 
     async fn check(mut self, seed: u64) -> (u64, u64) {
-        self.put_back();
-        self.notice().await;
-        let life = self.live();
-        life.counters.run(async {}).await.expect("nothing fails any more");
-        let stats = life.stats.clone();
+        self.restore_directory();
+        self.detect_losses().await;
+        let process = self.ensure_process();
+        process.counters.run(async {}).await.expect("no failures");
+        let stats = process.stats.clone();
         self.end();
         let (stored, said) = (self.model.data(|data| data.by_counter.clone()), self.said.join("; "));
         assert_eq!(stats.ledger().hits.pending, 0, "{said}");
@@ -310,15 +310,16 @@ impl Lives {
         }
         if self.moves {
             // If an ended process has sent hits to a server, they will not be sent to another server.
-            return (self.unwritten, self.doubtful);
+            return (self.unwritten, self.in_doubt_or_lost);
         }
-        let missing: Vec<_> = self.told.iter().filter(|hit| !stored.contains_key(&*title(**hit))).collect();
-        let excused = self.excused + self.doubtful;
+        let missing: Vec<_> =
+            self.reported.iter().filter(|hit| !stored.contains_key(&*title(**hit))).collect();
+        let excused = self.excused + self.in_doubt_or_lost;
         assert!(
             missing.len() as u64 <= excused,
-            "{seed}: told as written and not stored: {missing:?}, {excused} excused: {said}"
+            "{seed}: reported as written but not stored: {missing:?}, {excused} excused: {said}"
         );
-        (self.unwritten, self.doubtful)
+        (self.unwritten, self.in_doubt_or_lost)
     }
 }
 
@@ -328,7 +329,7 @@ fn title(hit: u64) -> String {
 }
 
 async fn history(seed: u64, moves: bool) -> (u64, u64) {
-    let mut lives = Lives::begin(seed, moves);
+    let mut lives = History::start(seed, moves);
     for _ in 0..40 {
         lives.step().await;
     }
@@ -336,31 +337,31 @@ async fn history(seed: u64, moves: bool) -> (u64, u64) {
 }
 
 /// Runs the histories and returns the number of unwritten hits and of excused hits.
-async fn live_all(moves: bool) -> (u64, u64) {
+async fn run_all(moves: bool) -> (u64, u64) {
     // Histories mostly wait for the disk, so we run them concurrently.
-    let (mut running, mut unwritten, mut doubtful) = (JoinSet::new(), 0, 0);
+    let (mut running, mut unwritten, mut in_doubt_or_lost) = (JoinSet::new(), 0, 0);
     for seed in 0..histories() + 8 {
         if seed >= 8 {
             let (lost, doubt) = running.join_next().await.expect("one runs").expect("no panic");
-            (unwritten, doubtful) = (unwritten + lost, doubtful + doubt);
+            (unwritten, in_doubt_or_lost) = (unwritten + lost, in_doubt_or_lost + doubt);
         }
         if seed < histories() {
             running.spawn(history(seed, moves));
         }
     }
-    (unwritten, doubtful)
+    (unwritten, in_doubt_or_lost)
 }
 
 #[tokio::test]
-async fn in_any_order_of_events_nothing_is_doubled_and_nothing_that_was_written_is_lost() {
-    let (unwritten, doubtful) = live_all(false).await;
+async fn in_any_order_of_events_no_written_hit_is_doubled_or_lost() {
+    let (unwritten, in_doubt_or_lost) = run_all(false).await;
     assert!(
-        unwritten > 0 && doubtful > 0,
-        "these histories show less than they should: {unwritten} {doubtful}"
+        unwritten > 0 && in_doubt_or_lost > 0,
+        "these histories show less than they should: {unwritten} {in_doubt_or_lost}"
     );
 }
 
 #[tokio::test]
-async fn no_server_counts_a_hit_twice_wherever_the_address_leads() {
-    live_all(true).await;
+async fn no_server_counts_a_hit_twice_if_the_address_moves() {
+    run_all(true).await;
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::pending;
 
-use counter_core::stores::{Answer, BoxFuture};
+use counter_core::stores::{BoxFuture, StoreFuture};
 use counter_core::window::{Acquired, Addition, WindowKey, WindowStore};
 use counter_core::{Error, VisitorId};
 
@@ -15,30 +15,30 @@ pub(super) struct Acquiring<F> {
 }
 
 /// Creates a store that never responds.
-pub(super) fn silent() -> impl WindowStore + Clone {
+pub(super) fn unresponsive() -> impl WindowStore + Clone {
     Acquiring {
         is_immediate: false,
-        add_within: |_: &Addition, _| -> Answer<'static, _> { Box::pin(pending()) },
+        add_within: |_: &Addition, _| -> StoreFuture<'static, _> { Box::pin(pending()) },
     }
 }
 
 impl<F> WindowStore for Acquiring<F>
 where
-    F: Fn(&Addition, u64) -> Answer<'static, Acquired> + Send + Sync + 'static,
+    F: Fn(&Addition, u64) -> StoreFuture<'static, Acquired> + Send + Sync + 'static,
 {
     fn add<'a>(&'a self, _: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         unreachable!("a limit adds within a limit")
     }
 
-    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> Answer<'a, (bool, u64)> {
+    fn add_once<'a>(&'a self, _: &'a WindowKey, _: VisitorId) -> StoreFuture<'a, (bool, u64)> {
         unreachable!("a limit adds within a limit")
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> Answer<'a, Acquired> {
+    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
         (self.add_within)(addition, limit)
     }
 
-    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> Answer<'a, Vec<u64>> {
+    fn counts<'a>(&'a self, _: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
         unreachable!("a limit adds within a limit")
     }
 

@@ -1,19 +1,19 @@
 //! Random requests.
 
-use super::ANSWER;
+use super::RESPONSE_HEADER;
 use crate::random::Random;
 use crate::support::{BOT, BROWSER};
 
 /// A request with the expected outcome.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct TestRequest {
     pub(super) head: Vec<u8>,
     pub(super) fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    Answered {
+    Responded {
         has_body: bool,
     },
     /// The connection switches to a different protocol.
@@ -21,17 +21,17 @@ pub(super) enum Fate {
     /// The client disconnects before the response.
     Aborted,
     /// Rust HTTP servers don't accept this as a request.
-    Refused,
+    Rejected,
 }
 
-impl Asked {
+impl TestRequest {
     pub(super) fn random(random: &mut Random) -> Self {
         let method = random.one_of(&[
             "GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH",
             "PURGE", "PROPFIND",
         ]);
         let target = target(random);
-        let mut fate = Fate::Answered { has_body: method != "HEAD" };
+        let mut fate = Fate::Responded { has_body: method != "HEAD" };
         let mut answer = random.one_of(&[
             "200", "200", "200", "201", "204", "206", "301", "302", "304", "400", "401", "404", "405", "410",
             "416", "418", "429", "500", "502", "503",
@@ -39,14 +39,14 @@ impl Asked {
         match random.among(0..40) {
             0 => (fate, answer) = (Fate::Aborted, "none"),
             1 if method == "GET" => (fate, answer) = (Fate::Upgraded, "101"),
-            _ if ["204", "304"].contains(&answer) => fate = Fate::Answered { has_body: false },
+            _ if ["204", "304"].contains(&answer) => fate = Fate::Responded { has_body: false },
             _ => {}
         }
         if target.contains('<') || target.contains("?q=\"") {
-            fate = Fate::Refused;
+            fate = Fate::Rejected;
         }
         let mut head =
-            format!("{method} {target} HTTP/1.1\r\nHost: www.example.org\r\n{ANSWER}: {answer}\r\n");
+            format!("{method} {target} HTTP/1.1\r\nHost: www.example.org\r\n{RESPONSE_HEADER}: {answer}\r\n");
         if fate == Fate::Upgraded {
             head += "Connection: upgrade\r\nUpgrade: echo\r\n";
         }

@@ -18,7 +18,7 @@ use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use super::{Client, check, counters, layer, serve};
 
 #[tokio::test]
-async fn a_call_of_grpc_is_counted_by_its_method_and_its_failure_as_the_200_that_it_is() {
+async fn a_grpc_call_is_counted_by_method_and_a_failed_call_as_200() {
     let mut counters = counters();
     let rules =
         Rules::builder().rule(Rule::counter("greeter").pattern("/test.Greeter/*")).default_counter("rest");
@@ -29,7 +29,7 @@ async fn a_call_of_grpc_is_counted_by_its_method_and_its_failure_as_the_200_that
 }
 
 #[tokio::test]
-async fn a_method_of_grpc_has_a_counter_from_its_first_success_on_and_a_scan_gets_none() {
+async fn a_grpc_method_gets_a_counter_on_success_but_a_scan_does_not() {
     let mut counters = counters();
     let mut calls = vec!["/test.Greeter/Refuse", "/test.Greeter/Greet", "/test.Greeter/Greet"];
     let scan: Vec<_> = (0..3000).map(|number| format!("/scan.Nobody/Method{number}")).collect();
@@ -60,7 +60,7 @@ async fn a_method_of_grpc_has_a_counter_from_its_first_success_on_and_a_scan_get
 }
 
 #[tokio::test]
-async fn a_method_of_grpc_is_a_route_to_rules_and_an_unknown_one_is_unmatched() {
+async fn a_grpc_method_is_a_route_for_rules_and_an_unknown_one_is_unmatched() {
     let mut counters = counters();
     let rules = Rules::builder()
         .rule(Rule::counter("refused").pattern("/test.Greeter/Refuse"))
@@ -79,7 +79,7 @@ async fn a_method_of_grpc_is_a_route_to_rules_and_an_unknown_one_is_unmatched() 
 }
 
 #[tokio::test]
-async fn a_method_of_grpc_that_is_counted_on_arrival_has_its_counter_from_the_second_call_on() {
+async fn a_grpc_method_counted_on_arrival_has_a_counter_from_the_second_call() {
     let mut counters = counters();
     let arriving = AccessCounterLayer::new(counters.recorder()).count_on_request();
     call(arriving, &["/test.Greeter/Greet"; 3]).await;
@@ -87,15 +87,15 @@ async fn a_method_of_grpc_that_is_counted_on_arrival_has_its_counter_from_the_se
 }
 
 #[tokio::test]
-async fn the_status_of_a_call_is_counted_from_its_head_its_trailers_or_its_end() {
+async fn the_grpc_status_is_read_from_the_head_trailers_or_end() {
     let mut counters = counters();
     let calls = ["Greet", "Refuse", "Late", "Late", "Missing", "Silent", "Odd", "Page"];
     let calls = calls.map(|method| format!("/test.Greeter/{method}"));
     call(GrpcStatusLayer::new(counters.recorder()), &calls.each_ref().map(String::as_str)).await;
     let site = Router::new().layer(GrpcStatusLayer::new(counters.recorder()));
     let mut client = Client::http1(serve(site).await).await;
-    client.ask(Method::POST, "/test.Greeter/Greet", &[("content-type", "application/grpc-web")]).await;
-    client.ask(Method::GET, "/test.Greeter/Greet", &[]).await;
+    client.send(Method::POST, "/test.Greeter/Greet", &[("content-type", "application/grpc-web")]).await;
+    client.send(Method::GET, "/test.Greeter/Greet", &[]).await;
     let expected = [
         ("grpc:not_found", 2),
         ("grpc:ok", 1),
@@ -107,7 +107,7 @@ async fn the_status_of_a_call_is_counted_from_its_head_its_trailers_or_its_end()
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_before_its_status_came_is_cancelled() {
+async fn a_grpc_call_dropped_before_the_status_is_cancelled() {
     let mut counters = counters();
     let layer = GrpcStatusLayer::new(counters.recorder());
     let call =
@@ -127,12 +127,12 @@ async fn a_call_that_is_dropped_before_its_status_came_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_page_that_answers_whatever_is_asked_for_gives_no_counter_to_what_says_it_is_grpc() {
+async fn a_fallback_page_creates_no_counters_for_fake_grpc_requests() {
     let mut counters = counters();
     let site = Router::new().fallback(async || "an application of one page").layer(layer(&counters));
     let mut client = Client::http1(serve(site).await).await;
     for path in ["/a.B/C", "/a.B/D"] {
-        client.ask(Method::POST, path, &[("content-type", "application/grpc")]).await;
+        client.send(Method::POST, path, &[("content-type", "application/grpc")]).await;
     }
     check(&mut counters, 2, &[("hits", 2), ("method:POST", 2), ("status:2xx", 2)]).await;
 }
@@ -198,7 +198,7 @@ where
     tokio::spawn(server.serve_with_incoming(tonic::transport::server::TcpIncoming::from(listener)));
     let mut client = Client::http2(address).await;
     for method in methods {
-        let answer = client.ask(Method::POST, method, &[("content-type", "application/grpc")]).await;
+        let answer = client.send(Method::POST, method, &[("content-type", "application/grpc")]).await;
         assert_eq!(answer, StatusCode::OK, "{method}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side, Values};
-use counter_core::stores::{Answer, WriterId};
+use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::time::Grid;
 use counter_core::visits::{
     Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Write,
@@ -13,13 +13,13 @@ use counter_core::visits::{
 use counter_core::{Counters, MemoryStore, Precision, Store, Timestamp};
 
 use super::copies::{archives, grid, hit, visit};
-use super::{kept, lifetime, samples, send, sketch};
+use super::{lifetime, retained, samples, send, sketch};
 use crate::random::Random;
 use crate::stores;
 use crate::support::{name, precision};
 
 archives! {
-    what_the_near_store_lost_returns_from_the_far_one:
+    a_repair_restores_near_store_losses_from_the_far_store:
     memory_returns_from_memory memory memory,
     redis_returns_from_sqlite redis sqlite,
     redis_without_scripts_returns_from_postgres redis_without_scripts postgres,
@@ -28,7 +28,7 @@ archives! {
 }
 
 async fn audit(archive: &Archive, grid: &Grid, right: Option<Side>) -> Audit {
-    archive.auditor(grid).audit(Timestamp::now(), right).await.expect("both are there")
+    archive.auditor(grid).audit(Timestamp::now(), right).await.expect("both stores are available")
 }
 
 /// Sends thirty hours of two counters and copies them.
@@ -36,10 +36,10 @@ async fn copied(archive: &Archive, grid: &Arc<Grid>, now: Timestamp) {
     let hits = (0..30).flat_map(|ago| ["/", "/about"].map(|name| hit(name, now.minus(3600 * ago), 3600)));
     let visits = (0..30).map(|ago| visit("/", now.minus(3600 * ago), ago / 3)).collect();
     send(archive, grid, hits.collect(), visits).await;
-    archive.copier(grid).copy_once(Timestamp::now()).await.expect("both are there");
+    archive.copier(grid).copy_once(Timestamp::now()).await.expect("both stores are available");
 }
 
-async fn what_the_near_store_lost_returns_from_the_far_one(
+async fn a_repair_restores_near_store_losses_from_the_far_store(
     near: impl Store + Clone,
     far: impl Store + ArchiveStore + Clone,
 ) {
@@ -50,7 +50,7 @@ async fn what_the_near_store_lost_returns_from_the_far_one(
     let lost = Archive::new(MemoryStore::new(), MemoryStore::new());
     copied(&lost, &grid, now).await;
     for counter in ["/", "/about"] {
-        near.forget(&name(counter), &grid, Timestamp::now()).await.expect("the store is there");
+        near.forget(&name(counter), &grid, Timestamp::now()).await.expect("the store is available");
     }
     let archive = Archive::new(near.clone(), far.clone());
     let some: Vec<_> = (5..8).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect();
@@ -63,7 +63,7 @@ async fn what_the_near_store_lost_returns_from_the_far_one(
     assert_eq!(found.unreadable, 0);
     let first = &found.differences[0];
     assert_eq!((first.values, &*first.counter, first.near, first.far), (Values::Counts, "/", 0, 1));
-    assert_eq!(audit(&archive, &grid, None).await.late, 0, "what came late is copied by the way");
+    assert_eq!(audit(&archive, &grid, None).await.late, 0, "late values are copied by the audit");
 
     // Concurrent repairs should be safe.
     let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
@@ -87,13 +87,13 @@ async fn what_the_near_store_lost_returns_from_the_far_one(
 }
 
 archives! {
-    a_repair_does_not_double_a_lifetime_that_was_not_lost:
+    a_repair_does_not_double_an_intact_lifetime:
     lifetimes_of_memory_and_memory memory memory,
     lifetimes_of_redis_and_sqlite redis sqlite,
     lifetimes_of_sqlite_and_sqlite sqlite sqlite,
 }
 
-async fn a_repair_does_not_double_a_lifetime_that_was_not_lost(
+async fn a_repair_does_not_double_an_intact_lifetime(
     near: impl Store + Clone,
     far: impl Store + ArchiveStore + Clone,
 ) {
@@ -104,16 +104,16 @@ async fn a_repair_does_not_double_a_lifetime_that_was_not_lost(
     for ago in 1..=5 {
         recorder.record_at(recorder.counter("/"), None, now.minus(ago * 86_400), NonZeroU32::MIN);
     }
-    counters.flush().await.expect("the store is there");
-    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both are there");
+    counters.flush().await.expect("the store is available");
+    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
     // Only the samples are lost: lifetimes are in another key or table.
-    near.forget(&name("/"), &grid, Timestamp::now()).await.expect("the store is there");
+    near.forget(&name("/"), &grid, Timestamp::now()).await.expect("the store is available");
     let kind = FenceKind::Process { incarnation: Incarnation::default() };
     let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
     let cells = vec![Cell { count: 5, ..hit("/", now, 1) }];
     let empty = Batch::empty(near.shards().of("/"), fence, &Arc::new(grid.clone()));
     let five = Batch { cells, adds: Adds::Lifetimes, ..empty };
-    near.apply(&five).await.expect("the store is there");
+    near.apply(&five).await.expect("the store is available");
     assert_eq!((lifetime(&near, "/").await, samples(&near, "/", 86_400).await), (5, vec![]));
 
     let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
@@ -123,7 +123,7 @@ async fn a_repair_does_not_double_a_lifetime_that_was_not_lost(
 }
 
 archives! {
-    distributions_that_the_near_store_lost_return_from_the_far_one:
+    a_repair_restores_lost_distributions_from_the_far_store:
     distributions_of_memory_return_from_memory memory memory,
     distributions_of_redis_return_from_sqlite redis sqlite,
     distributions_of_redis_without_scripts_return_from_postgres redis_without_scripts postgres,
@@ -132,7 +132,7 @@ archives! {
 }
 
 /// Builds counters with distributions.
-fn measuring(store: impl Store) -> Counters {
+fn with_distributions(store: impl Store) -> Counters {
     let counters = Counters::builder(store).distributions(Distribution::precisions());
     counters.build().expect("good precisions")
 }
@@ -151,7 +151,7 @@ async fn measure(counters: &mut Counters, hours: std::ops::Range<u64>, now: Time
             recorder.record_at(counter, None, at, std::num::NonZeroU32::MIN);
         }
     }
-    counters.flush().await.expect("the store is there");
+    counters.flush().await.expect("the store is available");
 }
 
 /// Returns the bins of closed hours that will not expire during the test.
@@ -162,16 +162,16 @@ async fn bins(store: &impl Store, counter: &str, now: Timestamp) -> Vec<(Timesta
     readings.remove(0).buckets
 }
 
-async fn distributions_that_the_near_store_lost_return_from_the_far_one(
+async fn a_repair_restores_lost_distributions_from_the_far_store(
     near: impl Store + Clone,
     far: impl Store + ArchiveStore + Clone,
 ) {
     let now = Timestamp::now();
     let archive = Archive::new(near.clone(), far.clone());
-    let mut counters = measuring(archive.clone());
+    let mut counters = with_distributions(archive.clone());
     let grid = counters.stats().grid().clone();
     measure(&mut counters, 0..30, now).await;
-    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both are there");
+    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
     let of_bins = |found: &Audit| {
         let of_bins = found.differences.iter().filter(|one| one.values == Values::Distributions);
         of_bins.map(|one| (one.near, one.far)).collect::<Vec<_>>()
@@ -183,14 +183,14 @@ async fn distributions_that_the_near_store_lost_return_from_the_far_one(
 
     // The data is lost, but requests continue: a request in the same hours, and a late request.
     for counter in ["/", "/about"] {
-        near.forget(&name(counter), &grid, Timestamp::now()).await.expect("the store is there");
+        near.forget(&name(counter), &grid, Timestamp::now()).await.expect("the store is available");
     }
-    measure(&mut measuring(near.clone()), 5..6, now).await;
-    measure(&mut measuring(near.clone()), 5..6, now).await;
+    measure(&mut with_distributions(near.clone()), 5..6, now).await;
+    measure(&mut with_distributions(near.clone()), 5..6, now).await;
     let found = audit(&archive, &grid, None).await;
     let lost = of_bins(&found);
     assert!(lost.len() >= 2 * 21 && lost.contains(&(0, 140)), "{lost:?}");
-    assert_eq!(of_bins(&audit(&archive, &grid, None).await), lost, "what is not repaired stays");
+    assert_eq!(of_bins(&audit(&archive, &grid, None).await), lost, "other data is not repaired");
 
     let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
     tokio::join!(repair(), repair(), repair());
@@ -212,9 +212,9 @@ async fn distributions_that_the_near_store_lost_return_from_the_far_one(
     let mut page = Page::new(Timestamp::now(), hours);
     page.counters = vec![name("/"), name("/about")];
     let unknown = precision(3600).bucket(now.minus(9 * 3600)).start;
-    near.forget(&name("/about"), &grid, Timestamp::now()).await.expect("the store is there");
+    near.forget(&name("/about"), &grid, Timestamp::now()).await.expect("the store is available");
     page.bins.insert(unknown, vec![(0, vec![(Bin::status(500), 7)])]);
-    far.put(&page).await.expect("it takes all");
+    far.put(&page).await.expect("it accepts everything");
     let wrong = of_bins(&audit(&archive, &grid, None).await);
     assert!(wrong.contains(&(140, 147)) && wrong.contains(&(0, 140)), "{wrong:?}");
     audit(&archive, &grid, Some(Side::Near)).await;
@@ -227,17 +227,17 @@ async fn distributions_that_the_near_store_lost_return_from_the_far_one(
 }
 
 #[tokio::test]
-async fn what_is_wrong_in_the_far_store_is_replaced_from_the_near_one_when_it_is_right() {
+async fn a_repair_replaces_wrong_far_values_if_the_near_store_is_right() {
     let (near, far) = (MemoryStore::new(), MemoryStore::new());
     let (archive, grid, now) = (Archive::new(near.clone(), far.clone()), grid(), Timestamp::now());
     copied(&archive, &grid, now).await;
     let before = samples(&near, "/", 3600).await;
     let start = precision(3600).bucket(now.minus(36_000)).start;
-    let retention = kept([(3600, 1000)]).iter().next().expect("hours");
+    let retention = retained([(3600, 1000)]).iter().next().expect("hours");
     let mut page = Page::new(Timestamp::now(), retention);
     page.counters = vec![name("/"), name("/nowhere")];
     page.counts.insert(start, vec![(0, 900), (1, 7)]);
-    far.put(&page).await.expect("memory takes all");
+    far.put(&page).await.expect("memory accepts everything");
     let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
 
     let found = audit(&archive, &grid, None).await;
@@ -256,7 +256,7 @@ async fn what_is_wrong_in_the_far_store_is_replaced_from_the_near_one_when_it_is
 }
 
 #[tokio::test]
-async fn what_came_late_is_copied_with_the_lifetime_of_its_counter() {
+async fn late_hits_are_copied_with_the_counter_lifetime() {
     let (near, far) = (MemoryStore::new(), MemoryStore::new());
     let (archive, grid, now) = (Archive::new(near.clone(), far.clone()), grid(), Timestamp::now());
     copied(&archive, &grid, now).await;
@@ -266,14 +266,14 @@ async fn what_came_late_is_copied_with_the_lifetime_of_its_counter() {
 }
 
 #[tokio::test]
-async fn hits_that_come_during_a_repair_stay_and_nothing_is_added_twice() {
+async fn hits_recorded_during_a_repair_are_kept_and_counted_once() {
     let mut random = Random::storm("of repairs");
     let (_server, near) = stores::redis().await;
     let (_folder, far) = stores::sqlite().await;
     let (grid, now) = (grid(), Timestamp::now());
     let archive = Archive::new(near.clone(), far);
     copied(&archive, &grid, now).await;
-    near.forget(&name("/"), &grid, now).await.expect("the store is there");
+    near.forget(&name("/"), &grid, now).await.expect("the store is available");
     let hours: Vec<_> = (4..20).map(|ago| now.minus(3600 * ago)).collect();
     let mut counted = 0;
     let counting = async {
@@ -304,47 +304,47 @@ async fn hits_that_come_during_a_repair_stay_and_nothing_is_added_twice() {
 
 /// A far store with a clock that is this many seconds behind.
 #[derive(Clone, Debug)]
-struct Behind(MemoryStore, u64);
+struct SlowClock(MemoryStore, u64);
 
-impl AsRef<dyn Store> for Behind {
+impl AsRef<dyn Store> for SlowClock {
     fn as_ref(&self) -> &(dyn Store + 'static) {
         self.0.as_ref()
     }
 }
 
-impl ArchiveStore for Behind {
-    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool> {
+impl ArchiveStore for SlowClock {
+    fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool> {
         self.0.lease(holder, time)
     }
 
-    fn release(&self, holder: WriterId) -> Answer<'_, ()> {
+    fn release(&self, holder: WriterId) -> StoreFuture<'_, ()> {
         self.0.release(holder)
     }
 
-    fn time(&self) -> Answer<'_, Timestamp> {
+    fn time(&self) -> StoreFuture<'_, Timestamp> {
         Box::pin(async { Ok(self.0.time().await?.minus(self.1)) })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
+    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         self.0.progress(values, precision)
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()> {
+    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         self.0.advance(values, precision, progress)
     }
 
-    fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()> {
+    fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
         self.0.put(page)
     }
 }
 
 #[tokio::test]
-async fn nothing_is_compared_that_the_clock_of_the_far_store_has_not_reached() {
+async fn buckets_ahead_of_the_far_store_clock_are_not_compared() {
     let (near, far, grid, now) = (MemoryStore::new(), MemoryStore::new(), grid(), Timestamp::now());
     copied(&Archive::new(near, far.clone()), &grid, now).await;
     // The near store has lost everything.
     let differing = async |behind| {
-        let archive = Archive::new(MemoryStore::new(), Behind(far.clone(), behind));
+        let archive = Archive::new(MemoryStore::new(), SlowClock(far.clone(), behind));
         let found = audit(&archive, &grid, None).await;
         let hours = found.differences.into_iter().filter(|one| one.bucket.precision == precision(3600));
         hours.map(|one| one.bucket.start).max().expect("there are some")

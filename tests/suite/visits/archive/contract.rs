@@ -11,21 +11,21 @@ use counter_core::visits::Bin;
 use counter_core::{Store, Timestamp};
 use tests::until;
 
-use super::{clean, kept, lifetime, samples, sketch};
+use super::{clean, lifetime, retained, samples, sketch};
 use crate::stores;
 use crate::support::{name, precision, unix};
 
 stores::on! {
     [memory sqlite sqlite_in_memory postgres mariadb]
     {
-        of_two_counts_the_greater_stays_however_often_a_page_is_put
-        visitors_are_a_union_however_often_a_page_is_put
-        of_two_counts_of_a_bin_the_greater_stays_however_often_a_page_is_put
-        what_was_forgotten_after_it_was_read_stays_forgotten
-        progress_is_kept_for_each_precision_and_kind_of_values
+        putting_a_page_keeps_the_greater_count_and_is_idempotent
+        putting_a_page_merges_visitors_and_is_idempotent
+        putting_a_page_keeps_the_greater_bin_count_and_is_idempotent
+        a_counter_forgotten_after_it_was_read_stays_forgotten
+        progress_is_stored_per_precision_and_kind_of_values
         a_lease_has_one_holder_until_it_ends
-        a_lease_is_given_back_by_its_holder_alone
-        what_left_its_own_retention_is_cleaned
+        a_lease_is_released_only_by_its_holder
+        values_past_retention_are_cleaned
     }
 }
 
@@ -35,7 +35,7 @@ fn hour() -> u64 {
 }
 
 fn page(counters: &[&str]) -> Page {
-    let mut page = Page::new(Timestamp::now(), kept([(3600, 1000)]).iter().next().expect("hours"));
+    let mut page = Page::new(Timestamp::now(), retained([(3600, 1000)]).iter().next().expect("hours"));
     page.counters = counters.iter().map(|counter| name(counter)).collect();
     page
 }
@@ -48,16 +48,14 @@ fn of(visitors: std::ops::Range<u32>) -> Sketch {
     sketch
 }
 
-async fn of_two_counts_of_a_bin_the_greater_stays_however_often_a_page_is_put(
-    store: impl Store + ArchiveStore,
-) {
+async fn putting_a_page_keeps_the_greater_bin_count_and_is_idempotent(store: impl Store + ArchiveStore) {
     let bins =
         |bins: &[(u16, u64)]| bins.iter().map(|(status, count)| (Bin::status(*status), *count)).collect();
     let put = async |a: &[(u16, u64)], b: &[(u16, u64)], replaces| {
         let mut page = page(&["/a", "/b"]);
         page.replaces = replaces;
         page.bins.insert(unix(hour()), vec![(0, bins(a)), (1, bins(b))]);
-        store.put(&page).await.expect("the store is there");
+        store.put(&page).await.expect("the store is available");
     };
     let are = async |a: &[(u16, u64)], b: &[(u16, u64)]| {
         let range = unix(hour())..unix(hour() + 1);
@@ -73,7 +71,7 @@ async fn of_two_counts_of_a_bin_the_greater_stays_however_often_a_page_is_put(
     are(&[(200, 1)], &[(404, 7)]).await;
 }
 
-async fn of_two_counts_the_greater_stays_however_often_a_page_is_put(store: impl Store + ArchiveStore) {
+async fn putting_a_page_keeps_the_greater_count_and_is_idempotent(store: impl Store + ArchiveStore) {
     let put = async |counts: [[u64; 2]; 2], lifetimes: [u64; 2]| {
         let mut page = page(&["/a", "/b"]);
         page.lifetimes = lifetimes.to_vec();
@@ -81,7 +79,7 @@ async fn of_two_counts_the_greater_stays_however_often_a_page_is_put(store: impl
             let some = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
             page.counts.insert(unix(start), some.collect());
         }
-        store.put(&page).await.expect("the store is there");
+        store.put(&page).await.expect("the store is available");
     };
     put([[5, 0], [1, 7]], [12, 0]).await;
     put([[5, 0], [1, 7]], [12, 0]).await;
@@ -93,18 +91,18 @@ async fn of_two_counts_the_greater_stays_however_often_a_page_is_put(store: impl
     assert_eq!(known.len(), 2, "{known:?}");
 }
 
-async fn visitors_are_a_union_however_often_a_page_is_put(store: impl Store + ArchiveStore) {
+async fn putting_a_page_merges_visitors_and_is_idempotent(store: impl Store + ArchiveStore) {
     for visitors in [0..50, 0..50, 40..200, 0..50] {
         let mut page = page(&["/a", "/b"]);
         page.visitors.insert(unix(hour()), vec![(0, of(visitors)), (1, of(7..9))]);
-        store.put(&page).await.expect("the store is there");
+        store.put(&page).await.expect("the store is available");
     }
     assert_eq!(sketch(&store, "/a", 3600, hour()).await, of(0..200));
     assert_eq!(sketch(&store, "/b", 3600, hour()).await, of(7..9));
     assert_eq!(sketch(&store, "/b", 3600, hour() + 3600).await, Sketch::new());
 }
 
-async fn what_was_forgotten_after_it_was_read_stays_forgotten(store: impl Store + ArchiveStore) {
+async fn a_counter_forgotten_after_it_was_read_stays_forgotten(store: impl Store + ArchiveStore) {
     let page = |read| {
         let mut page = Page { read, ..page(&["/a", "/b"]) };
         page.lifetimes = vec![1, 1];
@@ -114,29 +112,32 @@ async fn what_was_forgotten_after_it_was_read_stays_forgotten(store: impl Store 
     };
     let read = Timestamp::now();
     // This also applies to a counter that is copied for the first time.
-    store.forget(&name("/a"), &Grid::default(), read).await.expect("the store is there");
-    store.put(&page(read)).await.expect("the store is there");
+    store.forget(&name("/a"), &Grid::default(), read).await.expect("the store is available");
+    store.put(&page(read)).await.expect("the store is available");
     assert_eq!((samples(&store, "/a", 3600).await, lifetime(&store, "/a").await), (vec![], 0));
-    store.put(&page(read.plus(60))).await.expect("the store is there");
-    store.forget(&name("/a"), &Grid::default(), Timestamp::now()).await.expect("the store is there");
-    store.put(&page(read)).await.expect("the store is there");
+    store.put(&page(read.plus(60))).await.expect("the store is available");
+    store.forget(&name("/a"), &Grid::default(), Timestamp::now()).await.expect("the store is available");
+    store.put(&page(read)).await.expect("the store is available");
     assert_eq!((samples(&store, "/a", 3600).await, lifetime(&store, "/a").await), (vec![], 0));
     assert_eq!(sketch(&store, "/a", 3600, hour()).await, Sketch::new());
     assert_eq!((samples(&store, "/b", 3600).await, lifetime(&store, "/b").await), (vec![(hour(), 1)], 1));
     // Values read later belong to the new counter.
-    store.put(&page(read.plus(60))).await.expect("the store is there");
+    store.put(&page(read.plus(60))).await.expect("the store is available");
     assert_eq!(samples(&store, "/a", 3600).await, [(hour(), 1)]);
 }
 
-async fn progress_is_kept_for_each_precision_and_kind_of_values(store: impl Store + ArchiveStore) {
+async fn progress_is_stored_per_precision_and_kind_of_values(store: impl Store + ArchiveStore) {
     let (hours, days) = (precision(3600), precision(86_400).utc_offset(3600));
     let progress = |copied, settled| Progress { copied: unix(copied), settled: unix(settled) };
     assert_eq!(store.progress(Values::Counts, hours).await.expect("readable"), None);
     for (copied, settled) in [(7200, 3600), (3600, 3600), (3600, 7200)] {
-        store.advance(Values::Counts, hours, progress(copied, settled)).await.expect("the store is there");
+        store
+            .advance(Values::Counts, hours, progress(copied, settled))
+            .await
+            .expect("the store is available");
     }
     assert_eq!(store.progress(Values::Counts, hours).await.expect("readable"), Some(progress(3600, 7200)));
-    store.advance(Values::Visitors, days, progress(1, 0)).await.expect("the store is there");
+    store.advance(Values::Visitors, days, progress(1, 0)).await.expect("the store is available");
     assert_eq!(store.progress(Values::Visitors, days).await.expect("readable"), Some(progress(1, 0)));
     assert_eq!(store.progress(Values::Visitors, hours).await.expect("readable"), None);
     assert_eq!(store.progress(Values::Counts, days).await.expect("readable"), None);
@@ -145,39 +146,39 @@ async fn progress_is_kept_for_each_precision_and_kind_of_values(store: impl Stor
 async fn a_lease_has_one_holder_until_it_ends(store: impl Store + ArchiveStore) {
     let (one, other) = (WriterId::random(), WriterId::random());
     let ask = async |holder, seconds| {
-        store.lease(holder, Duration::from_secs(seconds)).await.expect("the store is there")
+        store.lease(holder, Duration::from_secs(seconds)).await.expect("the store is available")
     };
-    let time = store.time().await.expect("the store is there");
+    let time = store.time().await.expect("the store is available");
     assert!(time.as_unix().abs_diff(Timestamp::now().as_unix()) < 600);
     assert!(ask(one, 3600).await);
     assert!(!ask(other, 3600).await);
-    assert!(ask(one, 0).await, "it prolongs, or ends, what it has");
+    assert!(ask(one, 0).await, "the holder renews or releases the lease");
     until("the lease has ended", tests::LIMIT, async || ask(other, 3600).await).await;
     assert!(!ask(one, 3600).await);
     assert!(ask(one, 60).await, "no lease ends so late unless a clock was ahead");
 }
 
-async fn a_lease_is_given_back_by_its_holder_alone(store: impl Store + ArchiveStore) {
+async fn a_lease_is_released_only_by_its_holder(store: impl Store + ArchiveStore) {
     let (one, other) = (WriterId::random(), WriterId::random());
     let ask =
-        async |holder| store.lease(holder, Duration::from_secs(3600)).await.expect("the store is there");
-    let release = async |holder| store.release(holder).await.expect("the store is there");
+        async |holder| store.lease(holder, Duration::from_secs(3600)).await.expect("the store is available");
+    let release = async |holder| store.release(holder).await.expect("the store is available");
     release(one).await;
     assert!(ask(one).await);
     release(other).await;
-    assert!(!ask(other).await, "it is still that of one");
+    assert!(!ask(other).await, "the lease is still held");
     release(one).await;
     assert!(ask(other).await);
     release(one).await;
     assert!(!ask(one).await);
 }
 
-async fn what_left_its_own_retention_is_cleaned(store: impl Store + ArchiveStore) {
+async fn values_past_retention_are_cleaned(store: impl Store + ArchiveStore) {
     let mut page = page(&["/a"]);
     for ago in [0, 1000, 1010, 5000] {
         page.counts.insert(unix(hour() - ago * 3600), vec![(0, 1 + ago)]);
     }
-    store.put(&page).await.expect("the store is there");
-    clean(&store, Timestamp::now(), &kept([(3600, 1005)])).await;
+    store.put(&page).await.expect("the store is available");
+    clean(&store, Timestamp::now(), &retained([(3600, 1005)])).await;
     assert_eq!(samples(&store, "/a", 3600).await, [(hour() - 3_600_000, 1001), (hour(), 1)]);
 }

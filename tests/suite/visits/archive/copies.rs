@@ -14,10 +14,10 @@ use counter_core::visits::{Bin, Cell, Distribution, Measure, Measured, Read, Vis
 use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
 use tests::Postgres;
 
-use super::{clean, kept, lifetime, samples, send, sketch};
+use super::{clean, lifetime, retained, samples, send, sketch};
 use crate::stores;
 use crate::support::{name, precision, unix};
-use crate::through::{Hand, Through};
+use crate::through::{Hooks, InterceptedStore};
 
 /// Generates a test per archive, i.e. per pair of a near and a far store.
 macro_rules! archives {
@@ -35,7 +35,7 @@ macro_rules! archives {
 pub(super) use archives;
 
 archives! {
-    what_left_the_near_store_is_read_from_the_far_one:
+    data_past_near_store_retention_is_read_from_the_far_store:
     memory_is_archived_in_memory memory memory,
     redis_is_archived_in_sqlite redis sqlite,
     redis_without_scripts_is_archived_in_postgres redis_without_scripts postgres,
@@ -44,8 +44,8 @@ archives! {
 }
 
 pub(super) fn grid() -> Arc<Grid> {
-    let set = kept([(60, 10), (3600, 48), (86_400, 10)]);
-    Arc::new(Grid { counts: set, visitors: kept([(3600, 48), (86_400, 10)]), distributions: None })
+    let set = retained([(60, 10), (3600, 48), (86_400, 10)]);
+    Arc::new(Grid { counts: set, visitors: retained([(3600, 48), (86_400, 10)]), distributions: None })
 }
 
 pub(super) fn hit(counter: &str, at: Timestamp, finest: u32) -> Cell {
@@ -59,7 +59,7 @@ pub(super) fn visit(counter: &str, at: Timestamp, who: u64) -> VisitorCell {
 }
 
 /// The near store still serves open buckets, and buckets that wait for their final copy.
-async fn what_left_the_near_store_is_read_from_the_far_one(
+async fn data_past_near_store_retention_is_read_from_the_far_store(
     near: impl Store + Clone,
     far: impl Store + ArchiveStore + Clone,
 ) {
@@ -82,9 +82,9 @@ async fn what_left_the_near_store_is_read_from_the_far_one(
     assert_eq!(before.len(), 90);
 
     let mut copier = archive.copier(&grid);
-    let copied = copier.copy_once(Timestamp::now()).await.expect("both are there");
+    let copied = copier.copy_once(Timestamp::now()).await.expect("both stores are available");
     assert!(copied.samples >= 2 * 88 + 5 && copied.sketches >= 38 && copied.unreadable == 0, "{copied:?}");
-    assert_eq!(samples(&far, "/", 60).await, [], "no more than is wanted");
+    assert_eq!(samples(&far, "/", 60).await, [], "only the requested counters");
     clean(&archive, Timestamp::now(), &grid.counts).await;
 
     assert!(samples(&near, "/", 3600).await.len() <= 51, "the near store is cleaned");
@@ -97,24 +97,25 @@ async fn what_left_the_near_store_is_read_from_the_far_one(
     assert_eq!(sketch(&far, "/", 3600, bucket).await, visitors);
 
     // Copy again, and then as if the next hour is over: only new, late and expiring samples should be copied.
-    copier.copy_once(Timestamp::now()).await.expect("both are there");
-    let next = copier.lateness(Duration::ZERO).copy_once(Timestamp::now()).await.expect("both are there");
+    copier.copy_once(Timestamp::now()).await.expect("both stores are available");
+    let next =
+        copier.lateness(Duration::ZERO).copy_once(Timestamp::now()).await.expect("both stores are available");
     assert!(next.samples <= 2 * (2 * 6 + 5), "{next:?}");
     assert_eq!(samples(&archive, "/", 3600).await, before);
-    archive.forget(&name("/"), &grid, Timestamp::now()).await.expect("both are there");
+    archive.forget(&name("/"), &grid, Timestamp::now()).await.expect("both stores are available");
     assert_eq!((samples(&archive, "/", 3600).await, lifetime(&archive, "/").await), (vec![], 0));
     assert_eq!(samples(&archive, "/about", 3600).await, before);
 }
 
 archives! {
-    distributions_of_closed_buckets_are_read_from_the_far_store_when_the_near_one_is_lost:
+    distributions_are_read_from_the_far_store_if_the_near_store_is_lost:
     distributions_of_memory_are_archived_in_memory memory memory,
     distributions_of_redis_are_archived_in_sqlite redis sqlite,
     distributions_of_redis_in_shards_are_archived_in_mariadb redis_in_shards mariadb,
     distributions_of_sqlite_are_archived_in_postgres sqlite postgres,
 }
 
-async fn distributions_of_closed_buckets_are_read_from_the_far_store_when_the_near_one_is_lost(
+async fn distributions_are_read_from_the_far_store_if_the_near_store_is_lost(
     near: impl Store + Clone,
     far: impl Store + ArchiveStore + Clone,
 ) {
@@ -133,7 +134,7 @@ async fn distributions_of_closed_buckets_are_read_from_the_far_store_when_the_ne
         recorder.record_at(recorder.counter("/"), None, at, NonZeroU32::MIN);
         recorder.record_at(recorder.counter("/about"), None, at, NonZeroU32::MIN);
     }
-    counters.flush().await.expect("both are there");
+    counters.flush().await.expect("both stores are available");
     let closed = now.minus(40 * 3600)..precision(3600).bucket(now).start.minus(7200);
     let names = ["/", "/about"].map(name);
     let read = async |stats: &Stats, measure| {
@@ -144,23 +145,24 @@ async fn distributions_of_closed_buckets_are_read_from_the_far_store_when_the_ne
     let expected = [read(&stats, Measure::Status).await, read(&stats, Measure::Size).await];
     assert!(expected[0].len() >= 26, "{expected:?}");
     for _ in 0..2 {
-        let copied = archive.copier(stats.grid()).copy_once(now).await.expect("both are there");
+        let copied = archive.copier(stats.grid()).copy_once(now).await.expect("both stores are available");
         assert_eq!(copied.unreadable, 0);
         assert!(copied.distributions < 2 * 200, "no minutes: {copied:?}");
     }
     assert_eq!([read(&stats, Measure::Status).await, read(&stats, Measure::Size).await], expected);
     // An empty near store of an unknown kind.
-    let again = over(Archive::new(Through::new(Empty), far)).build().expect("good precisions").stats();
+    let again =
+        over(Archive::new(InterceptedStore::new(Empty), far)).build().expect("good precisions").stats();
     assert_eq!([read(&again, Measure::Status).await, read(&again, Measure::Size).await], expected);
 }
 
 #[derive(Clone, Debug)]
 struct Empty;
 
-impl Hand for Empty {}
+impl Hooks for Empty {}
 
 #[tokio::test]
-async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
+async fn series_rankings_and_uniques_combine_both_stores() {
     let (near, far) = (MemoryStore::new(), MemoryStore::new());
     let archive = Archive::new(near.clone(), far.clone());
     let mut counters = Counters::builder(archive.clone()).build().expect("good settings");
@@ -175,8 +177,8 @@ async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
             recorder.record_at(counter, visitor, now.minus(ago * 86_400), NonZeroU32::MIN);
         }
     }
-    counters.flush().await.expect("memory takes all");
-    archive.copier(stats.grid()).copy_once(Timestamp::now()).await.expect("both are there");
+    counters.flush().await.expect("memory accepts everything");
+    archive.copier(stats.grid()).copy_once(Timestamp::now()).await.expect("both stores are available");
     // Simulates the near store cleaner after a hundred days.
     clean(&near, now.plus(100 * 86_400), &stats.grid().counts).await;
 
@@ -190,7 +192,7 @@ async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
     let both = [name("/new"), name("/old"), name("/none")];
     assert_eq!(stats.uniques(&both, day, last.clone()).await.expect("readable").visitors, 5);
     // If the near store retains days for a month, it is the only store to be queried for this range.
-    let month = Counters::builder(archive.clone()).visitor_precisions(kept([(86_400, 30)]));
+    let month = Counters::builder(archive.clone()).visitor_precisions(retained([(86_400, 30)]));
     let each = month
         .build()
         .expect("good settings")
@@ -206,7 +208,7 @@ async fn a_series_of_years_a_ranking_and_uniques_are_of_both_stores() {
 }
 
 #[tokio::test]
-async fn a_counter_whose_visitors_cannot_be_read_leaves_those_of_others_alone() {
+async fn unreadable_visitors_do_not_affect_other_counters() {
     let (server, near) = stores::redis().await;
     let archive = Archive::new(near, MemoryStore::new());
     let hour = precision(3600).bucket(Timestamp::now()).start;
@@ -221,16 +223,16 @@ async fn a_counter_whose_visitors_cannot_be_read_leaves_those_of_others_alone() 
 }
 
 #[tokio::test]
-async fn where_the_archive_cannot_be_read_visitors_are_of_the_near_store_or_unknown() {
+async fn without_the_archive_visitors_come_from_the_near_store_or_are_unknown() {
     let (folder, far) = stores::sqlite().await;
     let (archive, grid, now) = (Archive::new(MemoryStore::new(), far), grid(), Timestamp::now());
     let visits = ["/a", "/b"].into_iter().flat_map(|name| (0..40).map(move |ago| (name, ago)));
     let visits = visits.map(|(name, ago)| visit(name, now.minus(3600 * ago), ago)).collect();
     let hits = ["/a", "/b"].map(|name| hit(name, now.minus(3600), 3600));
     send(&archive, &grid, hits.into(), visits).await;
-    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both are there");
+    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
     let url = format!("sqlite:{}", folder.path().join("counts.db").display());
-    let file = SqlitePool::connect(&url).await.expect("it is there");
+    let file = SqlitePool::connect(&url).await.expect("it exists");
     let damage = "UPDATE access_visitors SET registers = X'00' \
         WHERE counter = (SELECT id FROM access_counter WHERE name = '/a')";
     sqlx::query(damage).execute(&file).await.expect("a database");
@@ -254,7 +256,7 @@ async fn where_the_archive_cannot_be_read_visitors_are_of_the_near_store_or_unkn
 }
 
 #[tokio::test]
-async fn what_no_list_names_waits_for_its_copy_and_holds_up_no_other() {
+async fn an_unreadable_list_delays_only_the_copies_of_its_counters() {
     let ((server, near), far) = (stores::redis_in_shards().await, MemoryStore::new());
     let archive = Archive::new(near.clone(), far.clone());
     let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
@@ -282,7 +284,7 @@ async fn what_no_list_names_waits_for_its_copy_and_holds_up_no_other() {
     assert!(settled.settled < now.minus(60 * 3600), "{settled:?}");
 
     server.command(&["RENAME", "aside", &list]);
-    copier.copy_once(now.minus(3600)).await.expect("both are there");
+    copier.copy_once(now.minus(3600)).await.expect("both stores are available");
     // Samples past the near store retention are copied immediately, and the rest as they expire.
     let copied = samples(&far, "/a", 3600).await;
     assert!(copied.len() >= 12 && copied[0].0 < now.minus(58 * 3600).as_unix(), "{copied:?}");
@@ -293,7 +295,7 @@ async fn what_no_list_names_waits_for_its_copy_and_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn the_near_store_waits_for_the_last_copy_and_not_longer_than_twice_its_retention() {
+async fn the_near_store_keeps_uncopied_samples_for_at_most_twice_retention() {
     let (near, far) = (MemoryStore::new(), MemoryStore::new());
     let archive = Archive::new(near.clone(), far);
     let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
@@ -304,11 +306,11 @@ async fn the_near_store_waits_for_the_last_copy_and_not_longer_than_twice_its_re
     let waiting = || stats.health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
     assert!(waiting().is_empty());
     clean(&archive, now, &grid.counts).await;
-    assert_eq!(samples(&near, "/", 3600).await.len(), 96, "nobody copies");
-    assert_eq!(samples(&near, "/", 60).await.len(), 1, "what is not archived does not wait");
+    assert_eq!(samples(&near, "/", 3600).await.len(), 96, "no copier is active");
+    assert_eq!(samples(&near, "/", 60).await.len(), 1, "unarchived data does not wait");
     assert_eq!(waiting(), ["archive_behind"]);
 
-    archive.copier(&grid).copy_once(now).await.expect("both are there");
+    archive.copier(&grid).copy_once(now).await.expect("both stores are available");
     clean(&archive, now, &grid.counts).await;
     assert_eq!(samples(&near, "/", 3600).await.len(), 48);
     assert_eq!(samples(&archive, "/", 3600).await.len(), 96);
@@ -316,31 +318,31 @@ async fn the_near_store_waits_for_the_last_copy_and_not_longer_than_twice_its_re
 }
 
 #[tokio::test]
-async fn after_a_clock_that_was_far_ahead_copying_goes_on() {
+async fn copying_continues_after_a_clock_was_far_ahead() {
     let (near, far) = (MemoryStore::new(), MemoryStore::new());
     let archive = Archive::new(near.clone(), far.clone());
     let (grid, now, hour) = (grid(), Timestamp::now(), precision(3600));
     let month = now.plus(30 * 86_400);
     far.advance(Values::Counts, hour, Progress { copied: month, settled: month })
         .await
-        .expect("memory takes all");
+        .expect("memory accepts everything");
     send(&archive, &grid, (0..60).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect(), Vec::new())
         .await;
     clean(&archive, now, &grid.counts).await;
-    assert_eq!(samples(&near, "/", 3600).await.len(), 60, "nothing is settled");
-    archive.copier(&grid).copy_once(now).await.expect("both are there");
+    assert_eq!(samples(&near, "/", 3600).await.len(), 60, "the transaction is still open");
+    archive.copier(&grid).copy_once(now).await.expect("both stores are available");
     assert!(samples(&far, "/", 3600).await.len() >= 58);
     let progress = far.progress(Values::Counts, hour).await.expect("readable").expect("it was copied");
     assert!(progress.copied <= now && progress.settled < now, "{progress:?}");
 }
 
 #[tokio::test]
-async fn a_copier_whose_clock_is_ahead_takes_no_open_bucket_for_a_closed_one() {
+async fn a_copier_with_a_fast_clock_does_not_copy_open_buckets() {
     let (near, far) = (MemoryStore::new(), MemoryStore::new());
     let archive = Archive::new(near.clone(), far.clone());
     let (grid, now) = (grid(), Timestamp::now());
     let this_hour = precision(3600).bucket(now).start.as_unix();
-    let ask = async |at| archive.copier(&grid).copy_once(at).await.expect("both are there");
+    let ask = async |at| archive.copier(&grid).copy_once(at).await.expect("both stores are available");
     send(&archive, &grid, vec![hit("/", now, 3600), hit("/", now.minus(7200), 3600)], Vec::new()).await;
     assert!(ask(now.plus(400 * 86_400)).await.samples > 0);
     let copied = samples(&far, "/", 3600).await;
@@ -352,43 +354,46 @@ async fn a_copier_whose_clock_is_ahead_takes_no_open_bucket_for_a_closed_one() {
 }
 
 #[tokio::test]
-async fn a_copier_that_stops_gives_its_lease_back() {
+async fn a_stopped_copier_releases_its_lease() {
     let far = MemoryStore::new();
     let (archive, grid) = (Archive::new(MemoryStore::new(), far.clone()), grid());
     let (mut one, mut other) = (archive.copier(&grid), archive.copier(&grid));
-    let is_free =
-        async || far.lease(WriterId::random(), Duration::from_secs(3600)).await.expect("memory takes all");
+    let is_free = async || {
+        far.lease(WriterId::random(), Duration::from_secs(3600)).await.expect("memory accepts everything")
+    };
     for copier in [&mut one, &mut other] {
-        copier.copy_once(Timestamp::now()).await.expect("both are there");
+        copier.copy_once(Timestamp::now()).await.expect("both stores are available");
     }
     other.run(std::future::ready(())).await;
-    assert!(!is_free().await, "it was never that of the other");
+    assert!(!is_free().await, "it never belonged to the other store");
     one.run(std::future::ready(())).await;
     assert!(is_free().await);
 }
 
 #[tokio::test]
-async fn without_the_far_store_hits_count_and_what_the_near_store_has_can_be_read() {
+async fn without_the_far_store_hits_count_and_near_data_is_readable() {
     let (server, near) = (Postgres::start(), MemoryStore::new());
     let far = stores::sql(&server.database()).await;
     let archive = Archive::new(near.clone(), far);
     let mut counters = Counters::builder(archive.clone()).build().expect("good settings");
     let (stats, recorder, now) = (counters.stats(), counters.recorder(), Timestamp::now());
     recorder.record_at(recorder.counter("/"), None, now, NonZeroU32::MIN);
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let mut copier = archive.copier(stats.grid());
-    copier.copy_once(Timestamp::now()).await.expect("both are there");
+    copier.copy_once(Timestamp::now()).await.expect("both stores are available");
     clean(&archive, Timestamp::now(), &stats.grid().counts).await;
 
     drop(server);
     recorder.record_at(recorder.counter("/"), None, now, NonZeroU32::MIN);
-    counters.flush().await.expect("memory takes all");
+    counters.flush().await.expect("memory accepts everything");
     let (home, hour, day) = ([name("/")], precision(3600), precision(86_400));
-    let recent =
-        stats.series_many(&home, hour, now.minus(86_400)..now.plus(1)).await.expect("enough is near");
+    let recent = stats
+        .series_many(&home, hour, now.minus(86_400)..now.plus(1))
+        .await
+        .expect("the near store has enough");
     assert_eq!(recent[0].as_ref().expect("readable").total(), 2);
-    assert_eq!(stats.lifetimes(&home).await.expect("enough is near"), [2]);
-    let known = stats.list_counters(None, 10).await.expect("enough is near");
+    assert_eq!(stats.lifetimes(&home).await.expect("the near store has enough"), [2]);
+    let known = stats.list_counters(None, 10).await.expect("the near store has enough");
     assert_eq!((known.counters.len(), &*known.unreadable[0].key), (1, "archive"));
     // If a sample may only exist in the far store, it is unknown instead of 0.
     assert!(stats.series_many(&home, day, now.minus(400 * 86_400)..now).await.is_err());

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use counter_core::archive::{Archive, ArchiveStore, Copier, Page, Progress, Values};
 use counter_core::sketch::Sketch;
-use counter_core::stores::{Answer, WriterId};
+use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Cell, VisitorCell, Write};
 use counter_core::{Error, ErrorKind, MemoryStore, Precision, Store, Timestamp};
 
-use super::{clean, kept, lifetime, samples, send, sketch};
+use super::{clean, lifetime, retained, samples, send, sketch};
 use crate::random::Random;
 use crate::support::{name, precision, unix};
 
@@ -40,34 +40,34 @@ impl Far {
 }
 
 impl ArchiveStore for Far {
-    fn lease(&self, _: WriterId, _: Duration) -> Answer<'_, bool> {
+    fn lease(&self, _: WriterId, _: Duration) -> StoreFuture<'_, bool> {
         Box::pin(async { Ok(true) })
     }
 
-    fn release(&self, _: WriterId) -> Answer<'_, ()> {
+    fn release(&self, _: WriterId) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn time(&self) -> Answer<'_, Timestamp> {
+    fn time(&self) -> StoreFuture<'_, Timestamp> {
         // This must be later than counters forgotten in this second, because days pass within a second here.
         Box::pin(async { Ok(Timestamp::now().plus(2)) })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
+    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         Box::pin(async move {
             self.pass()?;
             self.inner.progress(values, precision).await
         })
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()> {
+    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.pass()?;
             self.inner.advance(values, precision, progress).await
         })
     }
 
-    fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()> {
+    fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             self.pass()?;
             self.inner.put(page).await
@@ -79,7 +79,7 @@ const NAMES: [&str; 3] = ["/", "/about", "hits"];
 const HOURS: u64 = 20;
 const DAYS: u64 = 6;
 /// Maximum time between copies, in hours.
-const PAUSE: u64 = 10;
+const MAX_COPY_PAUSE: u64 = 10;
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -103,7 +103,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let hours_and_days = kept(
+        let hours_and_days = retained(
             [(3600, HOURS), (86_400, DAYS)]
                 .map(|(width, samples)| (width, u32::try_from(samples).expect("small"))),
         );
@@ -127,9 +127,9 @@ impl World {
             _ => drop(self.copy().await),
         }
         // Failures must not be longer than the near store waits for a copy.
-        if self.now > self.copied.plus(PAUSE * 3600) {
+        if self.now > self.copied.plus(MAX_COPY_PAUSE * 3600) {
             self.far.fails.store(false, Ordering::Relaxed);
-            self.copy().await.expect("nothing fails");
+            self.copy().await.expect("no failures");
         }
     }
 
@@ -182,7 +182,7 @@ impl World {
 
     async fn forget(&mut self) {
         let counter = self.random.one_of(&NAMES);
-        self.archive.forget(&name(counter), &self.grid, self.now).await.expect("memory takes all");
+        self.archive.forget(&name(counter), &self.grid, self.now).await.expect("memory accepts everything");
         self.model.remove(counter);
         self.check(counter).await;
     }
@@ -210,7 +210,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn in_any_order_of_events_every_bucket_that_was_ever_counted_can_be_read() {
+async fn in_any_order_of_events_every_counted_bucket_is_readable() {
     let first = Random::storm_seed();
     for seed in first..first + 200 {
         eprintln!("COUNTER_STORM_SEED={seed}");

@@ -13,7 +13,7 @@ use crate::support::name;
 stores::on! {
     [memory redis redis_without_scripts sqlite postgres mariadb]
     {
-        a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store
+        a_batch_is_acknowledged_only_if_its_contents_are_stored
     }
 }
 
@@ -45,15 +45,15 @@ impl Cutter {
 }
 
 async fn lifetime(store: &impl Store, counter: &str) -> u64 {
-    let lifetimes = store.lifetimes(&[name(counter)]).await.expect("the store is there");
+    let lifetimes = store.lifetimes(&[name(counter)]).await.expect("the store is available");
     lifetimes.into_iter().next().expect("an answer").expect("readable")
 }
 
 async fn apply(store: &impl Store, batch: &Batch) -> ApplyOutcome {
-    store.apply(batch).await.expect("the store is there")
+    store.apply(batch).await.expect("the store is available")
 }
 
-async fn a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store(store: impl Store + Clone) {
+async fn a_batch_is_acknowledged_only_if_its_contents_are_stored(store: impl Store + Clone) {
     let seed = Random::seed();
     let mut random = Random::new(seed);
     for _ in 0..6 {
@@ -66,24 +66,25 @@ async fn a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store(store
                 let last = random.among(0..cutters[0].last + 1);
                 cutters.push(Cutter::of(writer, 2, last));
             }
-            let who = usize::try_from(random.among(0..cutters.len() as u64)).expect("one of two");
+            let visitor_id = usize::try_from(random.among(0..cutters.len() as u64)).expect("one of two");
             let is_late = !sent.is_empty() && random.among(0..3) == 0;
             let at = match is_late {
                 true => usize::try_from(random.among(0..sent.len() as u64)).expect("one that was sent"),
-                false if cutters[who].is_refused => continue,
+                false if cutters[visitor_id].is_refused => continue,
                 false => {
-                    let next = (who, cutters[who].last + 1);
-                    let known = sent.iter().position(|(who, sequence, _)| (*who, *sequence) == next);
+                    let next = (visitor_id, cutters[visitor_id].last + 1);
+                    let known =
+                        sent.iter().position(|(visitor_id, sequence, _)| (*visitor_id, *sequence) == next);
                     known.unwrap_or_else(|| {
                         sent.push((next.0, next.1, false));
                         sent.len() - 1
                     })
                 }
             };
-            let (who, sequence, was_acknowledged) = sent[at];
-            let outcome = apply(&store, &cutters[who].cut(sequence)).await;
+            let (visitor_id, sequence, was_acknowledged) = sent[at];
+            let outcome = apply(&store, &cutters[visitor_id].cut(sequence)).await;
             let is_acknowledged = matches!(outcome, ApplyOutcome::Applied(_));
-            let cutter = &mut cutters[who];
+            let cutter = &mut cutters[visitor_id];
             let count = lifetime(&store, &cutter.counter(sequence)).await;
             let expected = u64::from(is_acknowledged || was_acknowledged);
             assert_eq!(count, expected, "seed {seed}: {cutter:?}, batch {sequence}: {outcome:?}");
@@ -98,12 +99,12 @@ async fn a_batch_is_acknowledged_only_if_its_own_contents_are_in_the_store(store
 }
 
 #[tokio::test]
-async fn a_batch_in_conflict_is_not_acknowledged_after_the_fence_was_evicted() {
-    evict_in_a_conflict(stores::redis().await).await;
-    evict_in_a_conflict(stores::redis_without_scripts().await).await;
+async fn a_conflicting_batch_is_not_acknowledged_after_fence_eviction() {
+    evict_during_conflict(stores::redis().await).await;
+    evict_during_conflict(stores::redis_without_scripts().await).await;
 }
 
-async fn evict_in_a_conflict((server, store): (RedisServer, RedisStore)) {
+async fn evict_during_conflict((server, store): (RedisServer, RedisStore)) {
     let evict = || {
         for fence in server.strings(&["KEYS", "access:fence:*"]) {
             server.command(&["DEL", &fence]);
@@ -136,7 +137,7 @@ async fn evict_in_a_conflict((server, store): (RedisServer, RedisStore)) {
     assert_eq!(counts().await, [1, 1, 0, 0]);
 
     // If the process with the stored batch recreates the fence, the other batch stays in conflict.
-    let witness = store.witness(Shard::default(), writer).await.expect("the store is there");
+    let witness = store.witness(Shard::default(), writer).await.expect("the store is available");
     assert!(witness.as_ref().is_some_and(|witness| witness.listed), "{witness:?}");
     assert!(is_applied(&opening(&other, 2, witness.clone())).await);
     assert!(matches!(apply(&store, &one.cut(2)).await, ApplyOutcome::Conflict { .. }));

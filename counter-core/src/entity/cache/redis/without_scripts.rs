@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::redis::{Client, Command, Connection, Queue, args, has_code, unavailable};
 
 /// Maximum number of attempts when other clients modify the copy.
-const ATTEMPTS: usize = 20;
+const MAX_ATTEMPTS: usize = 20;
 
 pub(super) async fn read(
     client: &Client,
@@ -25,23 +25,23 @@ pub(super) async fn read(
     for Item { copy, lease: key, .. } in &part.items {
         let names = fields.iter().map(|name| Value::from(*name));
         let args = [Value::from(copy)].into_iter().chain(names).collect();
-        let texts: Vec<Option<String>> = match client.call("HMGET", copy, args).await {
+        let strings: Vec<Option<String>> = match client.call("HMGET", copy, args).await {
             Err(error) if has_code(&error, "WRONGTYPE") => Vec::from([None]),
-            texts => texts?,
+            strings => strings?,
         };
-        found.push(match values(texts) {
+        found.push(match values(strings) {
             Some(values) => EntityFound::Warm(values),
-            None if take(client, key, lease).await? => EntityFound::Cold,
+            None if acquire(client, key, lease).await? => EntityFound::Cold,
             None => EntityFound::Leased,
         });
     }
     Ok(found)
 }
 
-async fn take(client: &Client, key: &str, lease: EntityLease) -> Result<bool, Error> {
+async fn acquire(client: &Client, key: &str, lease: EntityLease) -> Result<bool, Error> {
     let args = [key, &lease.token.to_string(), "NX", "PX", &milliseconds(lease.ttl)];
-    let taken: Value = client.call("SET", key, args.map(Value::from).to_vec()).await?;
-    Ok(!taken.is_null())
+    let acquired: Value = client.call("SET", key, args.map(Value::from).to_vec()).await?;
+    Ok(!acquired.is_null())
 }
 
 pub(super) async fn store(
@@ -50,34 +50,34 @@ pub(super) async fn store(
     lease: EntityLease,
 ) -> Result<u64, Error> {
     let token = lease.token.to_string();
-    let mut kept = 0;
+    let mut stored = 0;
     for item in &part.items {
-        let Item { copy, lease, what, .. } = item;
-        let decide = |seen: Seen| {
-            if seen.lease.as_ref() != Some(&token) {
+        let Item { copy, lease, value, .. } = item;
+        let commands_for = |watched: Watched| {
+            if watched.lease.as_ref() != Some(&token) {
                 return Vec::new();
             }
-            let rows = what.fields.iter().flat_map(|(name, row)| [Value::from(*name), text(*row).into()]);
+            let rows = value.fields.iter().flat_map(|(name, row)| [Value::from(*name), text(*row).into()]);
             vec![
                 ("DEL", args([lease, copy])),
                 ("HSET", [Value::from(copy)].into_iter().chain(rows).collect()),
-                ("PEXPIRE", args([copy, &milliseconds(what.ttl)])),
+                ("PEXPIRE", args([copy, &milliseconds(value.ttl)])),
             ]
         };
-        kept += u64::from(attempt(client, item, "", decide).await? > 0);
+        stored += u64::from(attempt(client, item, "", commands_for).await? > 0);
     }
-    Ok(kept)
+    Ok(stored)
 }
 
 pub(super) async fn update(client: &Client, part: &Part<'_, EntityRow>) -> Result<(), Error> {
     for item in &part.items {
-        let Item { copy, lease, what, .. } = item;
-        let decide = |seen: Seen| {
-            let newer = seen.field.as_deref().is_none_or(|text| version(text) < what.row.version);
-            let set = ("HSET", args([copy, what.field, &text(what.row)]));
-            [("DEL", args([lease]))].into_iter().chain((seen.copy && newer).then_some(set)).collect()
+        let Item { copy, lease, value, .. } = item;
+        let commands_for = |watched: Watched| {
+            let newer = watched.field.as_deref().is_none_or(|text| version(text) < value.row.version);
+            let set = ("HSET", args([copy, value.field, &text(value.row)]));
+            [("DEL", args([lease]))].into_iter().chain((watched.copy && newer).then_some(set)).collect()
         };
-        attempt(client, item, what.field, decide).await?;
+        attempt(client, item, value.field, commands_for).await?;
     }
     Ok(())
 }
@@ -85,19 +85,19 @@ pub(super) async fn update(client: &Client, part: &Part<'_, EntityRow>) -> Resul
 pub(super) async fn audit(client: &Client, part: &Part<'_, EntityRow>) -> Result<EntityAudit, Error> {
     let mut audit = EntityAudit::default();
     for item in &part.items {
-        let Item { copy, lease, what, .. } = item;
+        let Item { copy, lease, value, .. } = item;
         let newer = Mutex::new(None);
-        let decide = |seen: Seen| {
-            let differing = seen.field.filter(|field| *field != text(what.row));
-            let is_newer = differing.as_deref().is_some_and(|text| version(text) > what.row.version);
+        let commands_for = |watched: Watched| {
+            let differing = watched.field.filter(|field| *field != text(value.row));
+            let is_newer = differing.as_deref().is_some_and(|text| version(text) > value.row.version);
             let delete = (differing.is_some() && !is_newer).then(|| ("DEL", args([lease, copy])));
             *newer.lock().expect("nothing panics under this lock") = differing.filter(|_| is_newer);
             delete.into_iter().collect()
         };
-        audit.removed += u64::from(attempt(client, item, what.field, decide).await? > 0);
+        audit.removed += u64::from(attempt(client, item, value.field, commands_for).await? > 0);
         let newer = newer.into_inner().expect("nothing panics under this lock");
         let newer = newer.and_then(|text| parse(&text));
-        audit.newer.extend(newer.map(|row| EntityRow { row, ..*item.what }));
+        audit.newer.extend(newer.map(|row| EntityRow { row, ..*item.value }));
     }
     Ok(audit)
 }
@@ -107,35 +107,35 @@ fn version(text: &str) -> u64 {
 }
 
 /// Watched state that must not change until the commands are executed.
-struct Seen {
+struct Watched {
     lease: Option<String>,
     /// True if a copy exists.
     copy: bool,
     field: Option<String>,
 }
 
-/// Executes the commands that `decide` returns for the current copy and lease. Returns the number of
+/// Executes the commands that `commands_for` returns for the current copy and lease. Returns the number of
 /// commands.
 async fn attempt<T>(
     client: &Client,
     item: &Item<'_, T>,
     field: &str,
-    decide: impl Fn(Seen) -> Vec<Command>,
+    commands_for: impl Fn(Watched) -> Vec<Command>,
 ) -> Result<usize, Error> {
     let server = client.server(&item.copy).await?;
-    for _ in 0..ATTEMPTS {
-        if let Some(done) = client.learn(attempt_at(&server, item, field, &decide).await)? {
+    for _ in 0..MAX_ATTEMPTS {
+        if let Some(done) = client.learn(attempt_at(&server, item, field, &commands_for).await)? {
             return Ok(done);
         }
     }
-    Err(unavailable("other clients changed the copy at every attempt"))
+    Err(unavailable("the copy was modified by other clients on every attempt"))
 }
 
 async fn attempt_at<T>(
     server: &Connection,
     item: &Item<'_, T>,
     field: &str,
-    decide: impl Fn(Seen) -> Vec<Command>,
+    commands_for: impl Fn(Watched) -> Vec<Command>,
 ) -> Result<Option<usize>, Error> {
     let mut transaction = server.watch_in(Queue::Calls, &item.copy).await?;
     transaction.watch(&item.lease).await?;
@@ -145,11 +145,11 @@ async fn attempt_at<T>(
         // Ignore keys of a different type.
         Err(error) if has_code(&error, "WRONGTYPE") => (false, None),
         found => {
-            let there: i64 = transaction.call("EXISTS", args([&item.copy])).await?;
-            (there == 1, found?)
+            let exists: i64 = transaction.call("EXISTS", args([&item.copy])).await?;
+            (exists == 1, found?)
         }
     };
-    let commands = decide(Seen { lease, copy, field });
+    let commands = commands_for(Watched { lease, copy, field });
     let done = commands.len();
     if done == 0 {
         transaction.abandon().await?;

@@ -31,10 +31,10 @@ impl Found {
             let both = match (near, far) {
                 (Some(near), Some(far)) => [near, far],
                 (Some(near), None) => {
-                    let far = near.nothing();
+                    let far = near.empty();
                     [near, far]
                 }
-                (None, Some(far)) => [far.nothing(), far],
+                (None, Some(far)) => [far.empty(), far],
                 (None, None) => continue,
             };
             if is_compared(&start) {

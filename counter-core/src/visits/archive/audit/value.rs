@@ -1,7 +1,7 @@
 //! Bucket values to be compared in an audit.
 
 use crate::sketch::Sketch;
-use crate::visits::store::{Bins, count_of};
+use crate::visits::store::{Bins, bin_count};
 
 /// The value of a bucket in a store.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,14 +18,14 @@ impl Value {
             (Self::Count(this), Self::Count(other)) => this < other,
             (Self::Visitors(this), Self::Visitors(other)) => !this.includes(other),
             (Self::Bins(this), Self::Bins(other)) => {
-                other.iter().any(|(bin, count)| count_of(this, *bin) < *count)
+                other.iter().any(|(bin, count)| bin_count(this, *bin) < *count)
             }
             _ => false,
         }
     }
 
     /// Returns an empty value of the same kind.
-    pub(super) fn nothing(&self) -> Self {
+    pub(super) fn empty(&self) -> Self {
         match self {
             Self::Count(_) => Self::Count(0),
             Self::Visitors(_) => Self::Visitors(Sketch::new()),

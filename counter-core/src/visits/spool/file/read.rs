@@ -8,7 +8,10 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 use tokio::task::yield_now;
 
-use super::{APPLICATION, FORMATS, Unread, answered, answered_within, count, index, now, number, patience};
+use super::{
+    APPLICATION_ID, FORMAT_VERSIONS, OpenError, count, disk_timeout, index, now, number,
+    with_default_timeout, with_timeout,
+};
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
 use crate::time::Grid;
@@ -20,15 +23,15 @@ use crate::visits::spool::waiting::Waiting;
 use crate::visits::store::{Incarnation, Witness};
 
 /// Number of rows to read at a time, of up to 1 MiB each.
-const PAGE_OF_ROWS: i64 = 16;
+const ROWS_PER_READ: i64 = 16;
 /// Maximum row length to read, in bytes. The longest row that we write has 16 chunks of 64 KiB.
-const LONGEST: usize = 16 << 20;
+const MAX_ROW_BYTES: usize = 16 << 20;
 
 /// The contents of a leftover file.
 pub(crate) struct Found {
     pub(crate) grid: Arc<Grid>,
     /// Time since the latest write.
-    pub(crate) silence: Duration,
+    pub(crate) idle_time: Duration,
     pub(crate) bytes: u64,
     pub(crate) lanes: Vec<FoundLane>,
     pub(crate) origin: Origin,
@@ -52,64 +55,68 @@ pub(super) async fn read(
     path: &Path,
     shards: Shards,
     bytes: u64,
-) -> Result<Found, Unread> {
+) -> Result<Found, OpenError> {
     if is_unwritten(connection).await? {
         // The process ended before the first write.
         let (grid, origin) = (Arc::default(), Origin::default());
-        return Ok(Found { grid, silence: Duration::ZERO, bytes, lanes: Vec::new(), origin });
+        return Ok(Found { grid, idle_time: Duration::ZERO, bytes, lanes: Vec::new(), origin });
     }
     let check = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection);
-    let check: String = answered_within(patience(bytes), check).await?;
+    let check: String = with_timeout(disk_timeout(bytes), check).await?;
     if check != "ok" {
-        return Err(Unread::damaged(&check));
+        return Err(OpenError::damaged(&check));
     }
-    let of_process = sqlx::query("SELECT shards, grid, written, file FROM spool").fetch_one(&mut *connection);
-    let of_process = answered(of_process).await?;
-    let (its, ours) = (of_process.try_get::<i64, _>(0)?, count(shards));
-    if its != ours {
-        return Err(Unread::Foreign(format!("it is for a store of {its} shards, and this one has {ours}")));
+    let file_info = sqlx::query("SELECT shards, grid, written, file FROM spool").fetch_one(&mut *connection);
+    let file_info = with_default_timeout(file_info).await?;
+    let (file_shards, store_shards) = (file_info.try_get::<i64, _>(0)?, count(shards));
+    if file_shards != store_shards {
+        return Err(OpenError::Foreign(format!(
+            "the file is for a store with {file_shards} shards, but this store has {store_shards}"
+        )));
     }
-    let written: String = of_process.try_get(3)?;
+    let written: String = file_info.try_get(3)?;
     if FileId::of(path).await?.is_copy_of(&written) {
-        return Err(Unread::Foreign(
-            "it is a copy, and what it has may be counted by the process that wrote the original. If that process and its \
-             file are gone for good, set `file` in the table `spool` of this one to an empty text"
+        return Err(OpenError::Foreign(
+            "it is a copy, and the hits may be counted by the process that wrote the original. If that process and the \
+             original file no longer exist, set `file` in the table `spool` of the copy to an empty string"
                 .to_owned(),
         ));
     }
-    let grid = of_process.try_get(1)?;
-    let grid = decode_grid(grid).ok_or_else(|| Unread::damaged("precisions that are none"))?;
-    let silence = now().saturating_sub(of_process.try_get(2)?);
+    let grid = file_info.try_get(1)?;
+    let grid = decode_grid(grid).ok_or_else(|| OpenError::damaged("invalid precisions"))?;
+    let idle_time = now().saturating_sub(file_info.try_get(2)?);
     let mut lanes = Vec::new();
     let found =
         sqlx::query("SELECT shard, writer, data, writers, is_known, incarnation FROM lane ORDER BY shard");
-    for row in answered(found.fetch_all(&mut *connection)).await? {
+    for row in with_default_timeout(found.fetch_all(&mut *connection)).await? {
         lanes.push(read_lane(connection, &row, shards, &grid).await?);
     }
     Ok(Found {
         grid: Arc::new(grid),
-        silence: Duration::from_secs(silence.try_into().unwrap_or_default()),
+        idle_time: Duration::from_secs(idle_time.try_into().unwrap_or_default()),
         bytes,
         lanes,
-        origin: answered(origin::read(connection)).await?,
+        origin: with_default_timeout(origin::read(connection)).await?,
     })
 }
 
 /// Returns `true` if the file is empty. Fails if this is not a spool file, or if the format is unknown.
-async fn is_unwritten(connection: &mut SqliteConnection) -> Result<bool, Unread> {
-    let application = answered(number(connection, "PRAGMA application_id")).await?;
-    let format = answered(number(connection, "PRAGMA user_version")).await?;
+async fn is_unwritten(connection: &mut SqliteConnection) -> Result<bool, OpenError> {
+    let application = with_default_timeout(number(connection, "PRAGMA application_id")).await?;
+    let format = with_default_timeout(number(connection, "PRAGMA user_version")).await?;
     if (application, format) == (0, 0)
-        && answered(number(connection, "SELECT count(*) FROM sqlite_schema")).await? == 0
+        && with_default_timeout(number(connection, "SELECT count(*) FROM sqlite_schema")).await? == 0
     {
         return Ok(true);
     }
-    if application != APPLICATION {
-        return Err(Unread::Foreign("it is not the file of a spool".to_owned()));
+    if application != APPLICATION_ID {
+        return Err(OpenError::Foreign("not a spool file".to_owned()));
     }
-    let [_, newest] = FORMATS;
-    if !FORMATS.contains(&format) {
-        return Err(Unread::Foreign(format!("its format is {format}, and this version knows {newest}")));
+    let [_, newest] = FORMAT_VERSIONS;
+    if !FORMAT_VERSIONS.contains(&format) {
+        return Err(OpenError::Foreign(format!(
+            "unsupported format {format}; this version supports {newest}"
+        )));
     }
     Ok(false)
 }
@@ -120,12 +127,12 @@ async fn read_lane(
     row: &SqliteRow,
     shards: Shards,
     grid: &Grid,
-) -> Result<FoundLane, Unread> {
+) -> Result<FoundLane, OpenError> {
     let number: i64 = row.try_get(0)?;
     let shard = shards.iter().find(|shard| index(*shard) == number);
-    let shard = shard.ok_or_else(|| Unread::damaged("a shard that is none"))?;
+    let shard = shard.ok_or_else(|| OpenError::damaged("invalid shard"))?;
     let writer: Vec<u8> = row.try_get(1)?;
-    let writer = writer.try_into().map_err(|_| Unread::damaged("a writer that is none"))?;
+    let writer = writer.try_into().map_err(|_| OpenError::damaged("invalid writer"))?;
     let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
     // If a witness exists, the fence was created.
     let witness = Witness { data, writers, listed: true, evicts: false };
@@ -141,13 +148,13 @@ async fn read_rows(
     connection: &mut SqliteConnection,
     shard: i64,
     grid: &Grid,
-) -> Result<(Vec<(u64, Incarnation, Content)>, Option<Waiting>), Unread> {
+) -> Result<(Vec<(u64, Incarnation, Content)>, Option<Waiting>), OpenError> {
     let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
     loop {
         let rows = "SELECT sequence, is_waiting, checksum, content, rowid, incarnation FROM part \
                     WHERE shard = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?";
-        let rows = sqlx::query(rows).bind(shard).bind(at.0).bind(at.1).bind(PAGE_OF_ROWS);
-        let rows = answered(rows.fetch_all(&mut *connection)).await?;
+        let rows = sqlx::query(rows).bind(shard).bind(at.0).bind(at.1).bind(ROWS_PER_READ);
+        let rows = with_default_timeout(rows.fetch_all(&mut *connection)).await?;
         if rows.is_empty() {
             return Ok((batches, waiting));
         }
@@ -155,11 +162,10 @@ async fn read_rows(
             let (sequence, content): (i64, &[u8]) = (row.try_get(0)?, row.try_get(3)?);
             // The first batch of a writer is always empty.
             let is_sound = sequence > 1 && checksum(shard, sequence, content) == row.try_get::<i64, _>(2)?;
-            if !is_sound || content.len() > LONGEST {
-                return Err(Unread::damaged("a row that is not what was written"));
+            if !is_sound || content.len() > MAX_ROW_BYTES {
+                return Err(OpenError::damaged("row checksum mismatch"));
             }
-            let decoded =
-                decode(content, grid).ok_or_else(|| Unread::damaged("a row that cannot be read"))?;
+            let decoded = decode(content, grid).ok_or_else(|| OpenError::damaged("invalid row"))?;
             at = (sequence, row.try_get(4)?);
             let sequence = sequence.cast_unsigned();
             if row.try_get(1)? {

@@ -12,9 +12,9 @@ use crate::visits::spool::content::{checksum, encode};
 use crate::visits::store::Incarnation;
 
 /// Maximum number of samples in a row of pending hits. Large rows are faster than many small rows.
-const SAMPLES: usize = 16_000;
+const MAX_ROW_SAMPLES: usize = 16_000;
 /// Number of rows to insert in a statement.
-const ROWS: usize = 100;
+const ROWS_PER_STATEMENT: usize = 100;
 
 /// The encoded rows to write for a shard.
 pub(crate) struct Rows {
@@ -47,7 +47,7 @@ impl Rows {
                 parts.push(Part { sequence, incarnation, is_waiting: false, hits, content });
                 yield_now().await;
             }
-            let chunks = std::mem::take(&mut entry.waiting).take(names, grid, SAMPLES);
+            let chunks = std::mem::take(&mut entry.waiting).take(names, grid, MAX_ROW_SAMPLES);
             for chunk in chunks {
                 let hits = chunk.cells.iter().map(|cell| cell.count).sum();
                 let content = encode(&chunk.cells, &chunk.sketches, &chunk.bins, grid);
@@ -92,7 +92,7 @@ async fn write_all(connection: &mut SqliteConnection, rows: &[Rows]) -> Result<(
         let lane = lane.bind(witness.and_then(|witness| witness.data.clone()));
         let lane = lane.bind(witness.and_then(|witness| witness.writers.clone())).bind(witness.is_some());
         lane.execute(&mut *transaction).await?;
-        for parts in parts.chunks(ROWS) {
+        for parts in parts.chunks(ROWS_PER_STATEMENT) {
             let mut insert = QueryBuilder::<Sqlite>::new("INSERT INTO part ");
             insert.push_values(parts, |mut row, part| {
                 let sequence = signed(part.sequence);

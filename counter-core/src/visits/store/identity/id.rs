@@ -63,7 +63,7 @@ impl fmt::Display for StoreId {
 
 impl fmt::Display for StoreIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the id of a store has 32 hexadecimal digits")
+        f.write_str("a store id must have 32 hexadecimal digits")
     }
 }
 

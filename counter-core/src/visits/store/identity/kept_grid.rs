@@ -44,14 +44,14 @@ impl GridMismatch {
 
 impl fmt::Display for GridMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the store keeps other buckets than these counters:")?;
+        f.write_str("the stored grid differs from the configured grid:")?;
         let mut separator = ' ';
-        for (what, sets) in self.sets() {
+        for (name, sets) in self.sets() {
             let Some((stored, configured)) = sets.filter(|(stored, configured)| stored != configured) else {
                 continue;
             };
-            let (theirs, ours) = (only_in(stored, configured), only_in(configured, stored));
-            write!(f, "{separator}{what}: the store keeps {theirs}, these counters {ours}")?;
+            let (only_stored, only_configured) = (only_in(stored, configured), only_in(configured, stored));
+            write!(f, "{separator}{name}: stored {only_stored}, configured {only_configured}")?;
             separator = ';';
         }
         Ok(())
@@ -66,7 +66,7 @@ crate::log::debug::debug_in_full!(GridMismatch);
 fn only_in(set: &Precisions, other: &Precisions) -> String {
     let only = set.iter().filter(|kept| other.retention(kept.precision) != Some(*kept));
     let listed: Vec<_> = only.map(|kept| format!("{} samples of {}", kept.samples, kept.precision)).collect();
-    if listed.is_empty() { "nothing else".to_owned() } else { listed.join(" and ") }
+    if listed.is_empty() { "no other precisions".to_owned() } else { listed.join(" and ") }
 }
 
 /// Writes a grid as lines of a record.
@@ -76,10 +76,10 @@ pub(crate) fn write(grid: &Grid, text: &mut String) {
         ("visitors", Some(&grid.visitors)),
         ("distributions", grid.distributions.as_ref()),
     ];
-    for (what, set) in sets {
+    for (name, set) in sets {
         let Some(set) = set else { continue };
         let kept = |kept: Retention| format!("{}:{}", kept.precision, kept.samples);
-        let _ = writeln!(text, "{what} {}", set.iter().map(kept).collect::<Vec<_>>().join(","));
+        let _ = writeln!(text, "{name} {}", set.iter().map(kept).collect::<Vec<_>>().join(","));
     }
 }
 

@@ -1,22 +1,22 @@
 use std::sync::Mutex;
 
-use super::record::{Seen, StoreRecord};
+use super::record::{StoreRecord, StoreUse};
 
 /// The last store that responded to this process.
 #[derive(Debug, Default)]
-pub(crate) struct KnownStore(Mutex<Option<(StoreRecord, Seen)>>);
+pub(crate) struct KnownStore(Mutex<Option<(StoreRecord, StoreUse)>>);
 
 impl KnownStore {
     /// Updates the record, with the store clock when it was read. Returns the previous record.
-    pub(crate) fn note(&self, record: StoreRecord, seen: Seen) -> Option<StoreRecord> {
-        let before = self.0.lock().expect("nothing panics under this lock").replace((record, seen));
+    pub(crate) fn note(&self, record: StoreRecord, last_use: StoreUse) -> Option<StoreRecord> {
+        let before = self.0.lock().expect("nothing panics under this lock").replace((record, last_use));
         before.map(|(record, _)| record)
     }
 
     /// Returns when we last read from the store.
     #[cfg(feature = "spool")]
-    pub(crate) fn seen(&self) -> Option<Seen> {
-        self.0.lock().expect("nothing panics under this lock").as_ref().map(|(_, seen)| *seen)
+    pub(crate) fn last_use(&self) -> Option<StoreUse> {
+        self.0.lock().expect("nothing panics under this lock").as_ref().map(|(_, last_use)| *last_use)
     }
 
     /// Returns the record of the store.

@@ -26,7 +26,7 @@ pub(crate) struct StoreRecord {
     /// Stores restored into this store, with the id of the dump.
     pub(crate) restored: Vec<(StoreId, String)>,
     /// Stores for which this store is the archive.
-    pub(crate) copied: Vec<Seen>,
+    pub(crate) copied: Vec<StoreUse>,
     /// The kind of the last copied store.
     pub(crate) copied_kind: String,
     /// Lines written by newer versions.
@@ -35,7 +35,7 @@ pub(crate) struct StoreRecord {
 
 /// A store that was in use at a given time of the store clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct StoreUse {
     pub(crate) id: StoreId,
     pub(crate) at: Timestamp,
 }
@@ -55,7 +55,7 @@ pub(crate) async fn update(
     let update = |document: Result<Document, Error>| {
         let document = match document {
             // Either the user is missing permissions, or the key belongs to another program.
-            Err(error) if *error.kind() == ErrorKind::Refused => return Ok((None, None)),
+            Err(error) if *error.kind() == ErrorKind::Rejected => return Ok((None, None)),
             document => document?,
         };
         let now = document.now.unwrap_or_else(Timestamp::now);
@@ -69,7 +69,7 @@ pub(crate) async fn update(
         let content = is_changed.then(|| record.to_text().into_bytes());
         Ok((Some((record, now)), content))
     };
-    let lost = "other processes keep changing the record of the store";
+    let lost = "the store record is being changed by other processes";
     let updated = change_document(documents, NAME, update).await?;
     updated.ok_or_else(|| Error::new(ErrorKind::Unavailable).caused_by(lost))
 }
@@ -78,9 +78,9 @@ pub(crate) async fn update(
 /// or if it was created after all of them were last in use, as happens when a store loses all of its data.
 /// Clocks may differ by up to [`Health::CLOCK_SKEW_BOUND`](crate::Health::CLOCK_SKEW_BOUND).
 #[cfg(any(feature = "archive", feature = "spool", test))]
-pub(crate) fn follows(record: &StoreRecord, seen: &[Seen]) -> bool {
-    let last = seen.iter().map(|seen| seen.at).max();
-    seen.iter().any(|seen| seen.id == record.id)
+pub(crate) fn follows(record: &StoreRecord, used: &[StoreUse]) -> bool {
+    let last = used.iter().map(|used| used.at).max();
+    used.iter().any(|used| used.id == record.id)
         || last
             .is_none_or(|last| last <= record.created.plus(crate::visits::ledger::Health::CLOCK_SKEW_BOUND))
 }
@@ -100,30 +100,32 @@ impl StoreRecord {
 
     /// Stores the configured grid, unless it already has a grid. If the stored grid doesn't have
     /// distributions, they will be added.
-    pub(crate) fn keep_grid(&mut self, own: &Grid) {
+    pub(crate) fn keep_grid(&mut self, configured: &Grid) {
         match &mut self.grid {
-            None => self.grid = Some(own.clone()),
-            Some(kept) if kept.distributions.is_none() => kept.distributions.clone_from(&own.distributions),
+            None => self.grid = Some(configured.clone()),
+            Some(kept) if kept.distributions.is_none() => {
+                kept.distributions.clone_from(&configured.distributions)
+            }
             Some(_) => {}
         }
     }
 
     /// Compares the stored grid, if any, to the configured grid.
-    pub(crate) fn mismatch(&self, own: &Grid) -> Option<GridMismatch> {
-        GridMismatch::between(self.grid.as_ref()?, own)
+    pub(crate) fn mismatch(&self, configured: &Grid) -> Option<GridMismatch> {
+        GridMismatch::between(self.grid.as_ref()?, configured)
     }
 
     /// Returns the ids of all stores whose counts are in this store, starting with the store itself.
     #[cfg(any(feature = "archive", feature = "dump"))]
     pub(crate) fn contained(&self) -> impl Iterator<Item = StoreId> {
-        let others = self.restored.iter().map(|(id, _)| *id).chain(self.copied.iter().map(|seen| seen.id));
+        let others = self.restored.iter().map(|(id, _)| *id).chain(self.copied.iter().map(|used| used.id));
         [self.id].into_iter().chain(others)
     }
 
     /// Returns whether counts of the given store were counted here, or have been copied into this store.
     #[cfg(feature = "dump")]
     pub(crate) fn counted(&self, id: StoreId) -> bool {
-        self.id == id || self.copied.iter().any(|seen| seen.id == id)
+        self.id == id || self.copied.iter().any(|used| used.id == id)
     }
 
     /// Returns the dump from which the given store was restored, if it was a different dump.
@@ -135,18 +137,19 @@ impl StoreRecord {
 
     /// Returns the reason if the given store, which is of this kind, can't be copied into this store.
     #[cfg(feature = "archive")]
-    pub(crate) fn refuses_copies_of(&self, near: &Self, kind: &str) -> Option<String> {
+    pub(crate) fn copy_rejection(&self, near: &Self, kind: &str) -> Option<String> {
         if self.id == near.id {
-            return Some("the archive is the store itself: use another database".to_owned());
+            return Some("the archive is the same store: use another database".to_owned());
         }
-        let (last, is_known) = (self.copied.last()?, |seen: &Seen| near.contained().any(|id| id == seen.id));
+        let (last, is_known) =
+            (self.copied.last()?, |used: &StoreUse| near.contained().any(|id| id == used.id));
         let is_other_kind = !self.copied_kind.is_empty() && !kind.is_empty() && self.copied_kind != kind;
         if self.copied.iter().any(is_known) || !is_other_kind && follows(near, &self.copied) {
             return None;
         }
         Some(format!(
-            "the archive belongs to the store {} ({}), and this is the store {} ({kind}): use another database as its \
-             archive; to continue with the archive of a store that was moved, restore a dump of that store here first",
+            "the archive belongs to the store {} ({}), but this is the store {} ({kind}): use another database as its \
+             archive; to keep using the archive of a moved store, restore a dump of that store here first",
             last.id, self.copied_kind, near.id
         ))
     }
@@ -163,9 +166,9 @@ impl StoreRecord {
 
     /// Records that a store of this kind was copied at this time.
     #[cfg(feature = "archive")]
-    pub(crate) fn copy(&mut self, seen: Seen, kind: &str) {
-        self.copied.retain(|other| other.id != seen.id);
-        self.copied.push(seen);
+    pub(crate) fn copy(&mut self, used: StoreUse, kind: &str) {
+        self.copied.retain(|other| other.id != used.id);
+        self.copied.push(used);
         let surplus = self.copied.len().saturating_sub(MAX_STORES);
         self.copied.drain(..surplus);
         kind.clone_into(&mut self.copied_kind);
@@ -179,7 +182,7 @@ impl StoreRecord {
         for (id, dump) in &self.restored {
             let _ = writeln!(text, "restored {id} {dump}");
         }
-        for Seen { id, at } in &self.copied {
+        for StoreUse { id, at } in &self.copied {
             let _ = writeln!(text, "copied {id} {at}");
         }
         if !self.copied_kind.is_empty() {
@@ -200,14 +203,15 @@ impl StoreRecord {
             let (word, values) = line.split_once(' ').unwrap_or((line, ""));
             let pair = values.split_once(' ');
             let id = pair.and_then(|(id, value)| Some((id.parse().ok()?, value)));
-            let seen = id.and_then(|(id, at)| Some(Seen { id, at: Timestamp::from_unix(at.parse().ok()?) }));
-            match (word, id, seen) {
-                ("id", _, Some(seen)) => (record.id, record.created, has_id) = (seen.id, seen.at, true),
+            let used =
+                id.and_then(|(id, at)| Some(StoreUse { id, at: Timestamp::from_unix(at.parse().ok()?) }));
+            match (word, id, used) {
+                ("id", _, Some(used)) => (record.id, record.created, has_id) = (used.id, used.at, true),
                 ("counts", ..) => counts = kept_grid::precisions(values),
                 ("visitors", ..) => visitors = kept_grid::precisions(values),
                 ("distributions", ..) => distributions = kept_grid::precisions(values),
                 ("restored", Some((id, dump)), _) => record.restored.push((id, dump.to_owned())),
-                ("copied", _, Some(seen)) => record.copied.push(seen),
+                ("copied", _, Some(used)) => record.copied.push(used),
                 ("copied-kind", ..) => values.clone_into(&mut record.copied_kind),
                 _ => record.rest.push(line.to_owned()),
             }
@@ -223,19 +227,19 @@ mod tests {
     use crate::time::Precisions;
     use crate::visits::ledger::Health;
 
-    fn seen(id: StoreId, at: u64) -> Seen {
-        Seen { id, at: Timestamp::from_unix(at) }
+    fn used(id: StoreId, at: u64) -> StoreUse {
+        StoreUse { id, at: Timestamp::from_unix(at) }
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn records_round_trip() {
         let mut record = StoreRecord::new(Timestamp::from_unix(1_585_908_965));
         assert_eq!(StoreRecord::parse(record.to_text().as_bytes()).as_ref(), Some(&record));
         let grid = Grid { counts: Precisions::default().utc_offset(19_800), ..Grid::default() };
         record.keep_grid(&grid);
         record.keep_grid(&Grid { distributions: Some(Precisions::default()), ..Grid::default() });
         record.restore(StoreId::random(), "a dump");
-        record.copy(seen(StoreId::random(), 7), "Redis, with a blank");
+        record.copy(used(StoreId::random(), 7), "Redis, with a blank");
         record.rest.push("of a newer version".to_owned());
         assert_eq!(StoreRecord::parse(record.to_text().as_bytes()), Some(record.clone()));
         assert_eq!(record.grid.map(|kept| kept.counts), Some(grid.counts));
@@ -245,17 +249,21 @@ mod tests {
     }
 
     #[test]
-    fn a_store_follows_another_one_only_if_it_was_created_after_it() {
+    fn a_store_only_follows_stores_last_used_before_it_was_created() {
         let record = StoreRecord::new(Timestamp::from_unix(1000));
         let other = StoreId::random();
-        for (seen, expected, what) in [
+        for (used, expected, what) in [
             (vec![], true, "no store was known"),
-            (vec![seen(record.id, 9000)], true, "it is the same store"),
-            (vec![seen(record.id, 10), seen(other, 9000)], true, "it has returned"),
-            (vec![seen(other, 1000 + Health::CLOCK_SKEW_BOUND)], true, "the other was lost before"),
-            (vec![seen(other, 1001 + Health::CLOCK_SKEW_BOUND)], false, "both existed"),
+            (vec![used(record.id, 9000)], true, "it is the same store"),
+            (vec![used(record.id, 10), used(other, 9000)], true, "the store was switched back"),
+            (
+                vec![used(other, 1000 + Health::CLOCK_SKEW_BOUND)],
+                true,
+                "created after the last use of the lost store",
+            ),
+            (vec![used(other, 1001 + Health::CLOCK_SKEW_BOUND)], false, "both existed at the same time"),
         ] {
-            assert_eq!(follows(&record, &seen), expected, "{what}");
+            assert_eq!(follows(&record, &used), expected, "{what}");
         }
     }
 }

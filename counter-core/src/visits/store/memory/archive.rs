@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::{Bins, Kept, MemoryVisits, Visitors};
-use crate::family::future::Answer;
+use super::{Bins, MemoryVisits, State, Visitors};
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
@@ -18,18 +18,18 @@ pub(crate) struct Archived {
 }
 
 /// How long a page can be in flight, in seconds.
-const REMEMBERED: u64 = 86_400;
+const FORGOTTEN_TTL: u64 = 86_400;
 
 impl Archived {
     pub(crate) fn forget(&mut self, counter: &CounterName) {
         let now = Timestamp::now();
-        self.forgotten.retain(|_, at| at.plus(REMEMBERED) > now);
+        self.forgotten.retain(|_, at| at.plus(FORGOTTEN_TTL) > now);
         self.forgotten.insert(counter.clone(), now);
     }
 }
 
 impl ArchiveStore for MemoryVisits {
-    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool> {
+    fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let (now, lease) = (Timestamp::now(), &mut self.kept().archived.holder);
             let end = now.plus(time.as_secs());
@@ -42,29 +42,29 @@ impl ArchiveStore for MemoryVisits {
         })
     }
 
-    fn release(&self, holder: WriterId) -> Answer<'_, ()> {
+    fn release(&self, holder: WriterId) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.kept().archived.holder.take_if(|(other, _)| *other == holder);
             Ok(())
         })
     }
 
-    fn time(&self) -> Answer<'_, Timestamp> {
+    fn time(&self) -> StoreFuture<'_, Timestamp> {
         Box::pin(async { Ok(Timestamp::now()) })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
+    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         Box::pin(async move { Ok(self.kept().archived.progress.get(&(values, precision)).copied()) })
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()> {
+    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.kept().archived.progress.insert((values, precision), progress);
             Ok(())
         })
     }
 
-    fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()> {
+    fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let kept = &mut *self.kept();
             put_counts(kept, page);
@@ -81,7 +81,7 @@ fn counter<'a>(archived: &Archived, page: &'a Page, index: usize) -> Option<&'a 
     page.counters.get(index).filter(is_kept)
 }
 
-fn put_counts(kept: &mut Kept, page: &Page) {
+fn put_counts(kept: &mut State, page: &Page) {
     for (index, &lifetime) in page.lifetimes.iter().enumerate() {
         if let Some(counter) = counter(&kept.archived, page, index) {
             let total = kept.totals.entry(counter.clone()).or_default();
@@ -101,13 +101,13 @@ fn put_counts(kept: &mut Kept, page: &Page) {
     }
 }
 
-fn put_visitors(kept: &mut Kept, page: &Page) {
+fn put_visitors(kept: &mut State, page: &Page) {
     for (&start, sketches) in &page.visitors {
         let expiry = page.kept.expiry(start);
         for (index, sketch) in sketches {
             let Some(counter) = counter(&kept.archived, page, *index) else { continue };
-            let place = (counter.clone(), Bucket { precision: page.kept.precision, start });
-            let visitors = kept.visitors.entry(place);
+            let key = (counter.clone(), Bucket { precision: page.kept.precision, start });
+            let visitors = kept.visitors.entry(key);
             let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
             visitors.expiry = expiry.max(visitors.expiry);
             if page.replaces {
@@ -118,18 +118,18 @@ fn put_visitors(kept: &mut Kept, page: &Page) {
     }
 }
 
-fn put_bins(kept: &mut Kept, page: &Page) {
+fn put_bins(kept: &mut State, page: &Page) {
     for (&start, counters) in &page.bins {
         let expiry = page.kept.expiry(start);
         for (index, bins) in counters {
             let Some(counter) = counter(&kept.archived, page, *index) else { continue };
-            let place = (counter.clone(), page.kept.precision, start);
+            let key = (counter.clone(), page.kept.precision, start);
             if page.replaces && bins.is_empty() {
-                kept.bins.remove(&place);
+                kept.bins.remove(&key);
                 continue;
             }
             let none = || Bins { expiry, counts: BTreeMap::new() };
-            let kept = kept.bins.entry(place).or_insert_with(none);
+            let kept = kept.bins.entry(key).or_insert_with(none);
             kept.expiry = expiry.max(kept.expiry);
             if page.replaces {
                 kept.counts.clear();

@@ -16,10 +16,10 @@ pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOut
     let fence = keys.fence(batch.fence);
     let call = encode(keys, batch, &fence);
     let sent = Timestamp::now();
-    let (word, rest, time): (String, String, u64) = store.client.run(&store.apply, call).await?;
+    let (status, rest, time): (String, String, u64) = store.client.run(&store.apply, call).await?;
     store.skew.measure(sent, Timestamp::from_unix(time), Timestamp::now());
     let found = || rest.parse().ok();
-    let outcome = match &*word {
+    let outcome = match &*status {
         "gap" => found().map(|found| ApplyOutcome::SequenceGap { found }),
         "conflict" => found().map(|found| ApplyOutcome::Conflict { found }),
         "applied" => decode(&rest).map(ApplyOutcome::Applied),
@@ -47,7 +47,7 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
         FenceKind::Process { incarnation } => {
             call.line(&incarnation.to_string());
             if batch.fence.is_opening() {
-                opening(&mut call, batch.witness.as_ref());
+                encode_opening(&mut call, batch.witness.as_ref());
             }
             call.end();
         }
@@ -75,7 +75,7 @@ fn cells(call: &mut Call, batch: &Batch) {
     call.number(groups().count());
     for cells in groups() {
         call.number(cells[0].start);
-        call.number(place(&batch.grid.counts, cells[0].finest));
+        call.number(lua_index(&batch.grid.counts, cells[0].finest));
         for cell in cells {
             call.line(&cell.counter);
             call.digits_line(cell.count);
@@ -97,7 +97,7 @@ fn visitors(call: &mut Call, batch: &Batch) {
         };
         call.line(&cell.counter);
         call.digits_line(cell.start.as_unix());
-        call.digits_line(place(&batch.grid.visitors, cell.finest));
+        call.digits_line(lua_index(&batch.grid.visitors, cell.finest));
         call.part(kind);
         call.digits_line((values.len() - before) as u64);
     }
@@ -112,7 +112,7 @@ fn bins(call: &mut Call, keys: &Keys, batch: &Batch) {
         for cell in &batch.bins {
             call.line(&cell.counter);
             call.digits_line(cell.start.as_unix());
-            call.digits_line(place(set, cell.finest));
+            call.digits_line(lua_index(set, cell.finest));
             for (bin, count) in &cell.bins {
                 call.digits_part(bin.number().into());
                 call.part(b" ");
@@ -126,7 +126,7 @@ fn bins(call: &mut Call, keys: &Keys, batch: &Batch) {
 }
 
 /// Adds a mark for an empty store, and the expected witness.
-fn opening(call: &mut Call, witness: Option<&Witness>) {
+fn encode_opening(call: &mut Call, witness: Option<&Witness>) {
     call.line(&WriterId::random().to_string());
     if let Some(witness) = witness {
         call.line(if witness.listed { "listed" } else { "" });
@@ -144,6 +144,6 @@ fn precisions(call: &mut Call, set: &Precisions) {
 }
 
 /// Returns the 1-based index of a precision.
-fn place(set: &Precisions, finest: Precision) -> u64 {
+fn lua_index(set: &Precisions, finest: Precision) -> u64 {
     1 + set.iter().take_while(|kept| kept.precision < finest).count() as u64
 }

@@ -4,14 +4,14 @@ use super::RedisVisits;
 use crate::error::Error;
 use crate::family::shard::Shard;
 use crate::redis::Call;
-use crate::time::{Precisions, SAMPLES, Timestamp};
+use crate::time::{DEFAULT_SAMPLES, Precisions, Timestamp};
 use crate::visits::store::write::Cleaned;
 
 /// Number of fields to process in a call, which takes the server about 1 ms.
-const BUDGET: u32 = 1000;
+const FIELDS_PER_CALL: u32 = 1000;
 /// Number of members to scan in a step, and number of fields to read from new members. Each takes about 1 ms.
-const STEP: u32 = 1000;
-const STEP_FIELDS: u32 = 5000;
+const MEMBERS_PER_STEP: u32 = 1000;
+const FIELDS_PER_STEP: u32 = 5000;
 
 pub(crate) async fn clean(
     store: &RedisVisits,
@@ -23,7 +23,7 @@ pub(crate) async fn clean(
     let mut call =
         Call::new([&keys.known, &keys.due, &keys.scratch, &keys.sources, &keys.sources_due, &keys.total]);
     call.number(now);
-    call.number(BUDGET);
+    call.number(FIELDS_PER_CALL);
     call.push(keys.counts());
     call.push(keys.source());
     retention(&mut call, kept);
@@ -40,8 +40,8 @@ pub(crate) async fn adopt(
     let keys = store.keys(shard);
     let mut call = Call::new([&keys.known, &keys.due, &keys.scratch]);
     call.push(cursor.map_or_else(|| "-".to_owned(), |member| format!("({member}")));
-    call.number(STEP);
-    call.number(STEP_FIELDS);
+    call.number(MEMBERS_PER_STEP);
+    call.number(FIELDS_PER_STEP);
     call.push(keys.counts());
     retention(&mut call, kept);
     let last: Bytes = store.client.run(&store.adopt, call).await?;
@@ -61,7 +61,7 @@ fn cursor_of(last: &[u8]) -> Option<String> {
 }
 
 fn retention(call: &mut Call, kept: &Precisions) {
-    call.number(SAMPLES);
+    call.number(DEFAULT_SAMPLES);
     for kept in kept.iter() {
         call.push(kept.precision.to_string());
         call.number(kept.samples);
@@ -73,11 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_goes_on_after_a_member_that_is_no_text() {
+    fn a_scan_continues_after_a_member_that_is_not_utf8() {
         assert_eq!(cursor_of(b""), None);
         assert_eq!(cursor_of(b"60:a"), Some("60:a".to_owned()));
-        let after = cursor_of(b"60:\xf0\x01b").expect("there is more");
+        let after = cursor_of(b"60:\xf0\x01b").expect("the scan should continue");
         assert!(after.as_bytes() > &b"60:\xf0\x01b"[..] && after.as_bytes() < &b"86400:a"[..]);
-        assert_eq!(cursor_of(b"60:\xff"), None, "no text comes after it");
+        assert_eq!(cursor_of(b"60:\xff"), None, "no valid text follows");
     }
 }

@@ -9,17 +9,17 @@ use crate::redis::{Call, Command, Queue, args, explain, unavailable};
 use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
 
 /// Number of keys to delete in a command.
-const KEYS: usize = 500;
+const KEYS_PER_DELETE: usize = 500;
 /// Number of recent buckets in each precision that are deleted atomically with the lifetime. Older buckets
 /// are deleted beforehand, as there can be millions of them, and a writer would only add to them after having
 /// been disconnected for that long.
 const LATEST_BUCKETS: usize = 500;
 /// How long writers will be notified about a forgotten counter, in seconds. 40 days is longer than a visitor
 /// bucket is retained.
-const TOLD: u64 = 40 * 86_400;
+const FORGOTTEN_TTL: u64 = 40 * 86_400;
 
 /// Keys and members to remove in a single step.
-struct Doomed {
+struct Removal {
     /// Keys of buckets.
     keys: Vec<String>,
     /// Members in the lists of known and due counters.
@@ -33,33 +33,33 @@ pub(crate) async fn forget(
     now: Timestamp,
 ) -> Result<(), Error> {
     let keys = store.keys(store.client.shards().of(counter));
-    let mut doomed = Doomed { keys: Vec::new(), members: Vec::new() };
+    let mut removal = Removal { keys: Vec::new(), members: Vec::new() };
     for kept in grid.counts.iter() {
-        doomed.members.push(format!("{}:{counter}", kept.precision));
-        doomed.keys.push(keys.count(kept.precision, counter));
+        removal.members.push(format!("{}:{counter}", kept.precision));
+        removal.keys.push(keys.count(kept.precision, counter));
     }
     for kept in grid.visitors.iter() {
-        delete_older(store, keys, kept, now, &mut doomed, |bucket| keys.unique(counter, bucket)).await?;
+        delete_older(store, keys, kept, now, &mut removal, |bucket| keys.unique(counter, bucket)).await?;
     }
     for kept in grid.distributions.iter().flat_map(Precisions::iter) {
-        delete_older(store, keys, kept, now, &mut doomed, |bucket| keys.bins(counter, bucket)).await?;
+        delete_older(store, keys, kept, now, &mut removal, |bucket| keys.bins(counter, bucket)).await?;
     }
     // This must be done last, because it causes writers to resend the visitors of open buckets.
-    let by_script = by_script(store, keys, counter, &doomed);
-    store.client.scripted(by_script, by_transaction(store, keys, counter, &doomed)).await
+    let by_script = by_script(store, keys, counter, &removal);
+    store.client.scripted(by_script, by_transaction(store, keys, counter, &removal)).await
 }
 
 async fn by_script(
     store: &RedisVisits,
     keys: &Keys,
     counter: &CounterName,
-    doomed: &Doomed,
+    removal: &Removal,
 ) -> Result<(), Error> {
     let mut call = Call::new([&*keys.scratch, &keys.forgotten, &keys.total, &keys.known, &keys.due]);
-    doomed.keys.iter().for_each(|key| call.key(key));
+    removal.keys.iter().for_each(|key| call.key(key));
     call.push(&**counter);
-    call.number(TOLD);
-    doomed.members.iter().for_each(|member| call.push(member));
+    call.number(FORGOTTEN_TTL);
+    removal.members.iter().for_each(|member| call.push(member));
     store.client.run::<Value>(&store.forget, call).await.map(drop)
 }
 
@@ -67,30 +67,30 @@ async fn by_transaction(
     store: &RedisVisits,
     keys: &Keys,
     counter: &CounterName,
-    doomed: &Doomed,
+    removal: &Removal,
 ) -> Result<(), Error> {
     let server = store.client.server(&keys.total).await?;
     let executed = async {
         let transaction = server.begin_in(Queue::Calls).await?;
-        let expiry = transaction.time().await?.plus(TOLD).to_string();
+        let expiry = transaction.time().await?.plus(FORGOTTEN_TTL).to_string();
         let mut commands: Vec<Command> = vec![
             ("HINCRBY", args([&*keys.forgotten, counter, "1"])),
             ("EXPIREAT", args([&keys.forgotten, &expiry])),
             ("HDEL", args([&*keys.total, counter])),
         ];
-        for some in doomed.keys.chunks(KEYS) {
+        for some in removal.keys.chunks(KEYS_PER_DELETE) {
             commands.push(("DEL", some.iter().map(Value::from).collect()));
         }
-        for member in &doomed.members {
+        for member in &removal.members {
             commands.push(("ZREM", args([&keys.known, member])));
             commands.push(("ZREM", args([&keys.due, member])));
         }
         transaction.execute(commands).await
     };
-    let refusals = store.client.learn(executed.await)?;
-    let refusals = refusals.ok_or_else(|| unavailable("the transaction was not executed"))?;
-    match refusals.into_iter().flatten().next() {
-        Some(words) => Err(explain(FredError::new(FredKind::Unknown, words))),
+    let rejections = store.client.learn(executed.await)?;
+    let rejections = rejections.ok_or_else(|| unavailable("the transaction was not executed"))?;
+    match rejections.into_iter().flatten().next() {
+        Some(message) => Err(explain(FredError::new(FredKind::Unknown, message))),
         None => Ok(()),
     }
 }
@@ -101,7 +101,7 @@ async fn delete_older(
     keys: &Keys,
     kept: Retention,
     now: Timestamp,
-    doomed: &mut Doomed,
+    removal: &mut Removal,
     key: impl Fn(Bucket) -> String,
 ) -> Result<(), Error> {
     let precision = kept.precision;
@@ -109,13 +109,13 @@ async fn delete_older(
     let latest = now.minus(u64::from(precision.as_seconds()) * LATEST_BUCKETS as u64).max(kept.oldest(now));
     let mut older = precision.starts(kept.oldest(now)..latest);
     loop {
-        let some = older.by_ref().take(KEYS);
+        let some = older.by_ref().take(KEYS_PER_DELETE);
         let some: Vec<Value> = some.map(|start| key(Bucket { precision, start }).into()).collect();
         if some.is_empty() {
             break;
         }
         let _: Value = store.client.call("DEL", &keys.total, some).await?;
     }
-    doomed.keys.extend(precision.starts(latest..end).map(|start| key(Bucket { precision, start })));
+    removal.keys.extend(precision.starts(latest..end).map(|start| key(Bucket { precision, start })));
     Ok(())
 }

@@ -6,15 +6,15 @@ use std::sync::Mutex;
 use fred::types::Value;
 
 use crate::error::Error;
-use crate::redis::answer_of;
+use crate::redis::error_message;
 use crate::time::Timestamp;
 use crate::visits::store::reading::Unreadable;
 
 /// Maximum number of keys to log.
-const TOLD: usize = 1000;
+const MAX_LOGGED_KEYS: usize = 1000;
 
 /// Maximum number of characters to quote from a foreign value.
-const REPEATED: usize = 60;
+const MAX_QUOTED_CHARS: usize = 60;
 
 /// The foreign entries found while reading a key.
 #[derive(Debug, Default)]
@@ -26,20 +26,20 @@ pub(crate) struct Junk {
 
 /// Keys that have already been logged. We only log a key once, because pages are read every second.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<HashSet<String>>);
+pub(crate) struct LoggedKeys(Mutex<HashSet<String>>);
 
 impl Junk {
     /// Adds a foreign field or member.
-    pub(crate) fn add(&mut self, what: &Value, why: &str) {
+    pub(crate) fn add(&mut self, value: &Value, reason: &str) {
         match self.first {
-            None => self.first = Some(format!("{} {why}", repeat(what))),
+            None => self.first = Some(format!("{} {reason}", quote(value))),
             Some(_) => self.more += 1,
         }
     }
 
     /// Adds a bucket with an invalid count.
     pub(crate) fn add_bucket(&mut self, start: Timestamp, count: &Value) {
-        self.add(count, &format!("in the field \"{start}\" is no count"));
+        self.add(count, &format!("in field \"{start}\" is not a count"));
         self.buckets.push(start);
     }
 
@@ -54,30 +54,32 @@ impl Junk {
     }
 }
 
-impl Told {
+impl LoggedKeys {
     /// Logs a key that can't be read, unless it has been logged before.
-    pub(crate) fn tell(&self, unreadable: &Unreadable) {
+    pub(crate) fn log_once(&self, unreadable: &Unreadable) {
         let is_new = {
-            let mut told = self.0.lock().expect("nothing panics under this lock");
-            told.len() < TOLD && !told.contains(&unreadable.key) && told.insert(unreadable.key.clone())
+            let mut logged_keys = self.0.lock().expect("nothing panics under this lock");
+            logged_keys.len() < MAX_LOGGED_KEYS
+                && !logged_keys.contains(&unreadable.key)
+                && logged_keys.insert(unreadable.key.clone())
         };
         // This must not happen under the lock, because a subscriber could panic.
         if is_new {
             let Unreadable { key, reason, .. } = unreadable;
-            tracing::warn!(key, reason, "what is under this key cannot be read and is left out");
+            tracing::warn!(key, reason, "ignoring unreadable data in this key");
         }
     }
 }
 
 /// Describes a key which was rejected by the server.
 pub(crate) fn wrong_key(key: &str, error: &Error) -> Unreadable {
-    Unreadable::new(key, answer_of(error).map_or_else(|| error.to_string(), str::to_owned))
+    Unreadable::new(key, error_message(error).map_or_else(|| error.to_string(), str::to_owned))
 }
 
 /// Formats a foreign value to fit on a line.
-fn repeat(value: &Value) -> String {
+fn quote(value: &Value) -> String {
     let text = value.as_bytes().map(String::from_utf8_lossy).unwrap_or_default();
-    let short: String = text.chars().take(REPEATED).collect();
+    let short: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     let rest = if short.len() < text.len() { "…" } else { "" };
     format!("{short:?}{rest}")
 }

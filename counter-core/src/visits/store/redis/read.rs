@@ -12,7 +12,7 @@ use crate::family::name::CounterName;
 use crate::redis::Group;
 use crate::visits::store::reading::Unreadable;
 
-type Each<T> = Vec<Result<T, Unreadable>>;
+type Results<T> = Vec<Result<T, Unreadable>>;
 
 /// Parses the bytes in place, because a table of counters can contain hundreds of thousands of numbers.
 fn number(value: &Value) -> Option<u64> {

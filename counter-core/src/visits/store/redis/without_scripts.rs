@@ -22,16 +22,16 @@ use crate::family::writer::WriterId;
 use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
 use crate::visits::ledger::DropReason;
-use crate::visits::store::batch::{AHEAD, Adds, ApplyOutcome, Batch, Part, Remark};
+use crate::visits::store::batch::{Adds, ApplyOutcome, Batch, MAX_FUTURE_SECONDS, Part, Remark};
 use crate::visits::store::fence::{FenceKind, StoredFence};
 use crate::visits::store::remarks::decode;
 use crate::visits::store::witness::Witness;
 use crate::visits::store::write::Cleaned;
 
 /// Maximum number of counters to clean in a call.
-const MEMBERS: usize = 20;
+const MAX_MEMBERS: usize = 20;
 /// Maximum number of sources to remove in a call.
-const SOURCES: usize = 20;
+const MAX_SOURCES: usize = 20;
 
 pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);
@@ -70,7 +70,7 @@ async fn apply_at(
         return Ok(outcome);
     }
     if let Some(witness) = batch.witness.as_ref().filter(|_| batch.fence.is_opening())
-        && !witness.shows_same(&shown(&transaction, keys, &writer).await?)
+        && !witness.has_same_state(&read_witness(&transaction, keys, &writer).await?)
     {
         transaction.abandon().await?;
         return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
@@ -78,16 +78,16 @@ async fn apply_at(
     // If an abandoned attempt to send this batch has been applied after all, the fence has changed, and this
     // will do nothing.
     let next = batch.fence.applied_to(found).to_string();
-    let mut commands = vec![(Of::Index, ("SET", args([fence, &next])))];
+    let mut commands = vec![(Target::Index, ("SET", args([fence, &next])))];
     marks(keys, batch, &next, time, &mut commands);
-    let ahead = time.plus(AHEAD);
-    counts(keys, batch, ahead, &mut commands);
-    visitors(keys, batch, ahead, &mut commands);
-    bins(keys, batch, ahead, &mut commands);
+    let max_start = time.plus(MAX_FUTURE_SECONDS);
+    counts(keys, batch, max_start, &mut commands);
+    visitors(keys, batch, max_start, &mut commands);
+    bins(keys, batch, max_start, &mut commands);
     let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
-    let answers = transaction.execute_for_integers(commands).await?;
-    let answers = answers.ok_or_else(|| unavailable("another attempt with the same batch was under way"))?;
-    Ok(ApplyOutcome::Applied(remarks_of(batch, ahead, parts.into_iter().zip(answers))))
+    let replies = transaction.execute_for_integers(commands).await?;
+    let replies = replies.ok_or_else(|| unavailable("another attempt to send this batch was in progress"))?;
+    Ok(ApplyOutcome::Applied(remarks_of(batch, max_start, parts.into_iter().zip(replies))))
 }
 
 /// Reads a string. Returns `None` if the key is missing or has a different type.
@@ -104,22 +104,22 @@ async fn text(
 }
 
 /// Adds the position of a source, or the marks for a new writer.
-fn marks(keys: &Keys, batch: &Batch, next: &str, time: Timestamp, commands: &mut Vec<(Of, Command)>) {
+fn marks(keys: &Keys, batch: &Batch, next: &str, time: Timestamp, commands: &mut Vec<(Target, Command)>) {
     let writer = batch.fence.writer.to_string();
     if let FenceKind::Source { life } = batch.fence.kind {
-        commands.push((Of::Index, ("HSET", args([&*keys.sources, &*writer, next]))));
+        commands.push((Target::Index, ("HSET", args([&*keys.sources, &*writer, next]))));
         commands.push(match life {
             Some(life) => {
                 let end = time.plus(life.as_secs()).to_string();
-                (Of::Index, ("ZADD", args([&keys.sources_due, &end, &writer])))
+                (Target::Index, ("ZADD", args([&keys.sources_due, &end, &writer])))
             }
-            None => (Of::Index, ("ZREM", args([&keys.sources_due, &writer]))),
+            None => (Target::Index, ("ZREM", args([&keys.sources_due, &writer]))),
         });
     } else if batch.fence.is_opening() {
         let mark = WriterId::random().to_string();
-        commands.push((Of::Index, ("HSETNX", args([&*keys.total, MARK, &mark]))));
-        commands.push((Of::Index, ("HSETNX", args([&*keys.writers, MARK, &mark]))));
-        commands.push((Of::Index, ("HSETNX", args([&keys.writers, &writer, ""]))));
+        commands.push((Target::Index, ("HSETNX", args([&*keys.total, MARK, &mark]))));
+        commands.push((Target::Index, ("HSETNX", args([&*keys.writers, MARK, &mark]))));
+        commands.push((Target::Index, ("HSETNX", args([&keys.writers, &writer, ""]))));
     }
 }
 
@@ -127,35 +127,39 @@ fn marks(keys: &Keys, batch: &Batch, next: &str, time: Timestamp, commands: &mut
 /// message.
 fn remarks_of(
     batch: &Batch,
-    ahead: Timestamp,
-    answers: impl Iterator<Item = (Of, Result<Option<i64>, String>)>,
+    max_start: Timestamp,
+    replies: impl Iterator<Item = (Target, Result<Option<i64>, String>)>,
 ) -> Vec<Remark> {
-    let mut refused = BTreeMap::new();
+    let mut rejected = BTreeMap::new();
     let mut remarks = Vec::new();
-    for (of, answer) in answers {
-        match (of, answer) {
-            (Of::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
-                remarks.push(Remark::Began { cell });
+    for (of, reply) in replies {
+        match (of, reply) {
+            (Target::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
+                remarks.push(Remark::NewLifetime { cell });
             }
             (_, Ok(_)) => {}
-            (Of::Cell(cell), Err(words)) => drop(refused.insert(Part::Cell(cell), reason(&words))),
-            (Of::Visitors(cell), Err(words)) => drop(refused.insert(Part::Visitors(cell), reason(&words))),
-            (Of::Bins(cell), Err(words)) => drop(refused.insert(Part::Bins(cell), reason(&words))),
-            (Of::Index | Of::Lifetime(_), Err(words)) => drop(refused.insert(Part::Index, reason(&words))),
+            (Target::Cell(cell), Err(message)) => drop(rejected.insert(Part::Cell(cell), reason(&message))),
+            (Target::Visitors(cell), Err(message)) => {
+                drop(rejected.insert(Part::Visitors(cell), reason(&message)))
+            }
+            (Target::Bins(cell), Err(message)) => drop(rejected.insert(Part::Bins(cell), reason(&message))),
+            (Target::Index | Target::Lifetime(_), Err(message)) => {
+                drop(rejected.insert(Part::Index, reason(&message)))
+            }
         }
     }
-    let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
-    refused.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
-    let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
-    refused.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
-    let bins = batch.bins.iter().enumerate().filter(|(_, cell)| cell.start > ahead);
-    refused.extend(bins.map(|(index, _)| (Part::Bins(index), DropReason::Ahead)));
-    remarks.extend(refused.into_iter().map(|(part, reason)| Remark::Refused { part, reason }));
+    let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
+    rejected.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
+    let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
+    rejected.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
+    let bins = batch.bins.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
+    rejected.extend(bins.map(|(index, _)| (Part::Bins(index), DropReason::Ahead)));
+    remarks.extend(rejected.into_iter().map(|(part, reason)| Remark::Rejected { part, reason }));
     remarks
 }
 
 /// Reads the marks on the server of this transaction.
-async fn shown(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Result<Witness, Error> {
+async fn read_witness(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Result<Witness, Error> {
     let mark = async |key: &str, field: &str| -> Result<Option<String>, Error> {
         match transaction.call("HGET", args([key, field])).await {
             Err(error) if has_code(&error, "WRONGTYPE") => Ok(None),
@@ -169,7 +173,7 @@ async fn shown(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Resu
 
 /// The part of the batch that a command belongs to, by index.
 #[derive(Clone, Copy)]
-enum Of {
+enum Target {
     Cell(usize),
     Visitors(usize),
     Bins(usize),
@@ -177,31 +181,31 @@ enum Of {
     Index,
 }
 
-fn counts(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
-    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+fn counts(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec<(Target, Command)>) {
+    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
         for (bucket, retention) in batch.buckets(cell) {
             let Bucket { precision, start } = bucket;
             let (key, member) =
                 (keys.count(precision, &cell.counter), format!("{precision}:{}", cell.counter));
             let (start, count) = (start.to_string(), cell.count.to_string());
             let expiry = retention.expiry(bucket.start).to_string();
-            commands.push((Of::Cell(index), ("HINCRBY", args([&key, &start, &count]))));
-            commands.push((Of::Index, ("ZADD", args([&keys.known, "0", &member]))));
-            commands.push((Of::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
+            commands.push((Target::Cell(index), ("HINCRBY", args([&key, &start, &count]))));
+            commands.push((Target::Index, ("ZADD", args([&keys.known, "0", &member]))));
+            commands.push((Target::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
         }
         // The lifetime of a label value is removed with its last sample, so it must not be created with no
         // sample.
         let is_value = cell.counter.label().is_some();
         if batch.adds != Adds::Samples && !(is_value && batch.is_expired(cell)) {
             let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
-            commands.push((Of::Lifetime(index), ("HINCRBY", total)));
+            commands.push((Target::Lifetime(index), ("HINCRBY", total)));
         }
     }
 }
 
-fn visitors(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
-    for (index, cell) in batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
-        let mut push = |name, args| commands.push((Of::Visitors(index), (name, args)));
+fn visitors(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec<(Target, Command)>) {
+    for (index, cell) in batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
+        let mut push = |name, args| commands.push((Target::Visitors(index), (name, args)));
         for (bucket, retention) in batch.visitor_buckets(cell) {
             let key = keys.unique(&cell.counter, bucket);
             if cell.travels_dense() {
@@ -218,26 +222,26 @@ fn visitors(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of
     }
 }
 
-fn bins(keys: &Keys, batch: &Batch, ahead: Timestamp, commands: &mut Vec<(Of, Command)>) {
-    for (index, cell) in batch.bins.iter().enumerate().filter(|(_, cell)| cell.start <= ahead) {
+fn bins(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec<(Target, Command)>) {
+    for (index, cell) in batch.bins.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
         for (bucket, retention) in batch.bin_buckets(cell) {
             let key = keys.bins(&cell.counter, bucket);
             for (bin, count) in &cell.bins {
                 let args = args([&*key, &bin.number().to_string(), &count.to_string()]);
-                commands.push((Of::Bins(index), ("HINCRBY", args)));
+                commands.push((Target::Bins(index), ("HINCRBY", args)));
             }
             let expiry = retention.expiry(bucket.start).to_string();
-            commands.push((Of::Bins(index), ("EXPIREAT", args([&key, &expiry]))));
+            commands.push((Target::Bins(index), ("EXPIREAT", args([&key, &expiry]))));
         }
     }
 }
 
-fn reason(refusal: &str) -> DropReason {
-    if refusal.contains("WRONGTYPE") {
+fn reason(message: &str) -> DropReason {
+    if message.contains("WRONGTYPE") {
         DropReason::WrongType
-    } else if refusal.contains("not an integer") {
+    } else if message.contains("not an integer") {
         DropReason::NotANumber
-    } else if refusal.contains("overflow") {
+    } else if message.contains("overflow") {
         DropReason::OutOfRange
     } else {
         DropReason::Other
@@ -254,9 +258,9 @@ pub(crate) async fn clean(
     // If the clock of an instance is ahead, it must not remove samples that are still retained by other
     // instances.
     let now = now.min(store.client.time(&keys.due).await?);
-    let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MEMBERS.to_string()];
+    let bounds = [&keys.due, "-inf", &now.to_string(), "LIMIT", "0", &MAX_MEMBERS.to_string()];
     let due: Vec<Bytes> = store.client.call("ZRANGEBYSCORE", &keys.due, args(bounds)).await?;
-    let mut cleaned = Cleaned { more: due.len() == MEMBERS, ..Cleaned::default() };
+    let mut cleaned = Cleaned { more: due.len() == MAX_MEMBERS, ..Cleaned::default() };
     let server = store.client.server(&keys.due).await?;
     for member in &due {
         let cleaning = async {
@@ -272,14 +276,14 @@ pub(crate) async fn clean(
         store.client.learn(cleaning.await)?;
     }
     let ended = store.client.learn(clean_sources(store, &server, keys).await)?;
-    cleaned.more |= ended == SOURCES;
+    cleaned.more |= ended == MAX_SOURCES;
     Ok(cleaned)
 }
 
 /// Removes some sources with an expired life. Returns the number of expired sources that it looked at.
 async fn clean_sources(store: &RedisVisits, server: &Connection, keys: &Keys) -> Result<usize, Error> {
     let now = store.client.time(&keys.sources_due).await?.to_string();
-    let bounds = [&keys.sources_due, "-inf", &now, "LIMIT", "0", &SOURCES.to_string()];
+    let bounds = [&keys.sources_due, "-inf", &now, "LIMIT", "0", &MAX_SOURCES.to_string()];
     let ended = store.client.call("ZRANGEBYSCORE", &keys.sources_due, args(bounds)).await;
     let ended: Vec<Bytes> = match ended {
         Err(error) if has_code(&error, "WRONGTYPE") => return Ok(0),
@@ -314,41 +318,41 @@ async fn clean_member(
     cleaned: &mut Cleaned,
 ) -> Result<(), Error> {
     let key = format!("{}{member}", keys.counts());
-    let not_ours = async || server.call("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
+    let remove_from_due = async || server.call("ZREM", &keys.due, args([&keys.due, member])).await.map(drop);
     let precision = member.split_once(':').and_then(|(precision, _)| precision.parse::<Precision>().ok());
     let Some(precision) = precision else {
-        return not_ours().await;
+        return remove_from_due().await;
     };
     let mut transaction = server.watch(&key).await?;
     let fields: Vec<Bytes> = match transaction.call("HKEYS", args([&key])).await {
-        Err(error) if has_code(&error, "WRONGTYPE") => return not_ours().await,
+        Err(error) if has_code(&error, "WRONGTYPE") => return remove_from_due().await,
         fields => fields?,
     };
     let fields: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
     let retention = kept.retention_or_default(precision);
     let oldest = retention.oldest(now);
     let start = |field: &String| field.parse().map(Timestamp::from_unix).ok();
-    let (doomed, left): (Vec<_>, Vec<_>) =
+    let (expired, remaining): (Vec<_>, Vec<_>) =
         fields.into_iter().partition(|field| start(field).is_some_and(|start| start < oldest));
     let mut commands = Vec::new();
-    if !doomed.is_empty() {
-        let fields = doomed.iter().map(String::as_str);
+    if !expired.is_empty() {
+        let fields = expired.iter().map(String::as_str);
         commands.push(("HDEL", [&*key].into_iter().chain(fields).map(Value::from).collect()));
     }
-    if left.is_empty() {
+    if remaining.is_empty() {
         commands.push(("ZREM", args([&keys.known, member])));
         commands.push(("ZREM", args([&keys.due, member])));
         if let Some(value) = last_of_value(&mut transaction, keys, precision, member, kept).await? {
             commands.push(("HDEL", args([&*keys.total, value])));
         }
     } else {
-        let next = retention.expiry(left.iter().filter_map(start).min().unwrap_or(oldest));
+        let next = retention.expiry(remaining.iter().filter_map(start).min().unwrap_or(oldest));
         commands.push(("ZADD", args([&keys.due, &next.to_string(), member])));
     }
     // If another client writes to it in the meantime, it will be cleaned in the next pass.
     if transaction.execute(commands).await?.is_some() {
-        cleaned.samples += doomed.len() as u64;
-        cleaned.counters += u64::from(left.is_empty());
+        cleaned.samples += expired.len() as u64;
+        cleaned.counters += u64::from(remaining.is_empty());
     }
     Ok(())
 }

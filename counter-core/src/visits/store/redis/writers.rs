@@ -17,14 +17,14 @@ use crate::visits::store::witness::Witness;
 /// name.
 pub(crate) const MARK: &str = "";
 /// Number of writers to look at in a round trip.
-const PAGE: &str = "500";
+const SCAN_COUNT: &str = "500";
 /// How long a writer must be idle until its fence is removed, and then the writer after the same time, in
 /// seconds (30 days). A writer can still start over, but if it had a batch in flight, we can't find out any
 /// more if this batch was applied.
-const SILENCE: u64 = 30 * 86_400;
-const HOUR: u64 = 3600;
+const IDLE_TIMEOUT: u64 = 30 * 86_400;
+const FENCE_EXPIRY_DELAY: u64 = 3600;
 /// The sequence of a missing fence.
-const NONE: &str = "0";
+const NO_SEQUENCE: &str = "0";
 
 pub(crate) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId) -> Result<Witness, Error> {
     let keys = store.keys(shard);
@@ -58,12 +58,12 @@ async fn evicts(store: &RedisVisits, keys: &Keys) -> Result<bool, Error> {
 /// We don't delete a fence, but set an expiry, which is cleared by the next batch. If a writer comes back,
 /// its fence is thus either intact or missing. When a writer with no fence is removed from the list, we also
 /// remove the mark of the list, so that a lost fence will not be mistaken for lost data.
-pub(crate) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(), Error> {
+pub(crate) async fn forget_idle(store: &RedisVisits, shard: Shard) -> Result<(), Error> {
     let keys = store.keys(shard);
     let now = store.client.time(&keys.writers).await?;
     let mut cursor = "0".to_owned();
     loop {
-        let args = [&keys.writers, &cursor, "COUNT", PAGE].map(Value::from).to_vec();
+        let args = [&keys.writers, &cursor, "COUNT", SCAN_COUNT].map(Value::from).to_vec();
         let (next, page): (String, Vec<Bytes>) = match store.client.call("HSCAN", &keys.writers, args).await {
             Err(error) if has_code(&error, "WRONGTYPE") => return Ok(()),
             page => page?,
@@ -77,28 +77,32 @@ pub(crate) async fn forget_silent(store: &RedisVisits, shard: Shard) -> Result<(
             true => Vec::new(),
             false => store.client.call("MGET", &keys.writers, reads).await?,
         };
-        let (mut calls, mut seen, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut calls, mut updates, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         for (((writer, before), fence), stored) in page.iter().zip(fences).zip(stored) {
             let stored = stored.as_deref().map(text).unwrap_or_default();
-            let sequence = stored.split(' ').next().filter(|sequence| !sequence.is_empty()).unwrap_or(NONE);
+            let sequence =
+                stored.split(' ').next().filter(|sequence| !sequence.is_empty()).unwrap_or(NO_SEQUENCE);
             match before.split_once(' ') {
                 Some((same, since)) if same == sequence => {
-                    let silent =
-                        since.parse().is_ok_and(|since| now > Timestamp::from_unix(since).plus(SILENCE));
-                    if silent && sequence == NONE {
-                        gone.push(Value::from(writer));
-                    } else if silent {
-                        calls.push(("EXPIREAT", vec![fence.into(), now.plus(HOUR).to_string().into()]));
+                    let idle =
+                        since.parse().is_ok_and(|since| now > Timestamp::from_unix(since).plus(IDLE_TIMEOUT));
+                    if idle && sequence == NO_SEQUENCE {
+                        removed.push(Value::from(writer));
+                    } else if idle {
+                        calls.push((
+                            "EXPIREAT",
+                            vec![fence.into(), now.plus(FENCE_EXPIRY_DELAY).to_string().into()],
+                        ));
                     }
                 }
-                _ => seen.extend([Value::from(writer), format!("{sequence} {now}").into()]),
+                _ => updates.extend([Value::from(writer), format!("{sequence} {now}").into()]),
             }
         }
-        if !seen.is_empty() {
-            calls.push(("HSET", [Value::from(&keys.writers)].into_iter().chain(seen).collect()));
+        if !updates.is_empty() {
+            calls.push(("HSET", [Value::from(&keys.writers)].into_iter().chain(updates).collect()));
         }
-        if !gone.is_empty() {
-            let args = [Value::from(&keys.writers), MARK.into()].into_iter().chain(gone);
+        if !removed.is_empty() {
+            let args = [Value::from(&keys.writers), MARK.into()].into_iter().chain(removed);
             calls.push(("HDEL", args.collect()));
         }
         if !calls.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::names::Known;
+use super::names::LockedCounter;
 use super::{unix, width};
 use crate::sql::dialect::Dialect;
 use crate::sql::{Failure, Session, Value};
@@ -10,7 +10,7 @@ use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Adds, Batch, Cell, Part, Remark};
 
 /// Precision and start of a stored bucket.
-pub(crate) type Place = (i64, i64);
+pub(crate) type BucketKey = (i64, i64);
 
 /// Counter ids with the amounts to add, in ascending order with no duplicates.
 pub(crate) type Pairs = Vec<(i64, i64)>;
@@ -19,7 +19,7 @@ pub(crate) type Pairs = Vec<(i64, i64)>;
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
     /// In the order in which we write buckets, to avoid deadlocks between batches.
-    buckets: BTreeMap<Place, Pairs>,
+    buckets: BTreeMap<BucketKey, Pairs>,
     totals: Pairs,
 }
 
@@ -28,7 +28,7 @@ impl Additions {
     pub(crate) fn fold(
         batch: &Batch,
         cells: &[(usize, &Cell)],
-        known: &HashMap<&str, Known>,
+        known: &HashMap<&str, LockedCounter>,
     ) -> Option<Self> {
         let mut additions = Self::default();
         for group in cells.chunk_by(|(_, a), (_, b)| (a.start, a.finest) == (b.start, b.finest)) {
@@ -37,8 +37,8 @@ impl Additions {
             };
             let pairs = group.iter().map(pair).collect::<Option<Pairs>>()?;
             for (bucket, _) in batch.buckets(group[0].1) {
-                let place = (width(bucket.precision), unix(bucket.start));
-                additions.buckets.entry(place).or_default().extend_from_slice(&pairs);
+                let bucket_key = (width(bucket.precision), unix(bucket.start));
+                additions.buckets.entry(bucket_key).or_default().extend_from_slice(&pairs);
             }
             if batch.adds != Adds::Samples {
                 additions.totals.extend(pairs);
@@ -55,43 +55,45 @@ impl Additions {
     pub(crate) fn fit(
         batch: &Batch,
         cells: &[(usize, &Cell)],
-        known: &HashMap<&str, Known>,
-        mut stored: HashMap<(Place, i64), i64>,
+        known: &HashMap<&str, LockedCounter>,
+        mut stored: HashMap<(BucketKey, i64), i64>,
         remarks: &mut Vec<Remark>,
     ) -> Self {
-        let (mut buckets, mut totals) = (BTreeMap::<Place, BTreeMap<i64, i64>>::new(), BTreeMap::new());
+        let (mut buckets, mut totals) = (BTreeMap::<BucketKey, BTreeMap<i64, i64>>::new(), BTreeMap::new());
         for (index, cell) in cells {
-            let (mut fit, mut wanted) = (0, 0);
+            let (mut fit, mut targets) = (0, 0);
             let id = known[&*cell.counter].id;
             for (bucket, _) in batch.buckets(cell) {
-                let place = (width(bucket.precision), unix(bucket.start));
-                let count = stored.entry((place, id)).or_default();
-                wanted += 1;
+                let bucket_key = (width(bucket.precision), unix(bucket.start));
+                let count = stored.entry((bucket_key, id)).or_default();
+                targets += 1;
                 if let Some((more, sum)) =
                     i64::try_from(cell.count).ok().and_then(|more| Some((more, count.checked_add(more)?)))
                 {
                     *count = sum;
-                    *buckets.entry(place).or_default().entry(id).or_default() += more;
+                    *buckets.entry(bucket_key).or_default().entry(id).or_default() += more;
                     fit += 1;
                 }
             }
-            if batch.adds_to_lifetime(fit, wanted) {
+            if batch.adds_to_lifetime(fit, targets) {
                 let total: &mut i64 = totals.entry(id).or_default();
                 *total = total.saturating_add_unsigned(cell.count);
             }
-            if fit < wanted {
-                remarks.push(Remark::Refused { part: Part::Cell(*index), reason: DropReason::OutOfRange });
+            if fit < targets {
+                remarks.push(Remark::Rejected { part: Part::Cell(*index), reason: DropReason::OutOfRange });
             }
         }
-        let buckets =
-            buckets.into_iter().map(|(place, pairs)| (place, pairs.into_iter().collect())).collect();
+        let buckets = buckets
+            .into_iter()
+            .map(|(bucket_key, pairs)| (bucket_key, pairs.into_iter().collect()))
+            .collect();
         let mut additions = Self { buckets, totals: totals.into_iter().collect() };
         additions.clamp(known);
         additions
     }
 
     /// Limits lifetimes to the maximum.
-    fn clamp(&mut self, known: &HashMap<&str, Known>) {
+    fn clamp(&mut self, known: &HashMap<&str, LockedCounter>) {
         let totals: HashMap<_, _> = known.values().map(|counter| (counter.id, counter.total)).collect();
         for (id, more) in &mut self.totals {
             *more = (*more).min(i64::MAX - totals.get(id).copied().unwrap_or(0));
@@ -116,8 +118,8 @@ impl Additions {
         if self.buckets.is_empty() {
             return Ok(());
         }
-        let such = "kept.width = ? AND kept.bucket = ? AND kept.counter = pair.id";
-        let update = dialect.update_by_pairs("access_sample", "hits", "kept.hits + pair.n", such);
+        let condition = "kept.width = ? AND kept.bucket = ? AND kept.counter = pair.id";
+        let update = dialect.update_by_pairs("access_sample", "hits", "kept.hits + pair.n", condition);
         let pairs = dialect.pairs;
         let insert = dialect.insert_new(
             "access_sample (width, bucket, counter, hits)",
@@ -151,13 +153,13 @@ pub(crate) async fn stored(
     dialect: &Dialect,
     batch: &Batch,
     cells: &[(usize, &Cell)],
-    known: &HashMap<&str, Known>,
-) -> Result<HashMap<(Place, i64), i64>, Failure> {
-    let mut counters = BTreeMap::<Place, Vec<i64>>::new();
+    known: &HashMap<&str, LockedCounter>,
+) -> Result<HashMap<(BucketKey, i64), i64>, Failure> {
+    let mut counters = BTreeMap::<BucketKey, Vec<i64>>::new();
     for (_, cell) in cells {
         for (bucket, _) in batch.buckets(cell) {
-            let place = (width(bucket.precision), unix(bucket.start));
-            counters.entry(place).or_default().push(known[&*cell.counter].id);
+            let bucket_key = (width(bucket.precision), unix(bucket.start));
+            counters.entry(bucket_key).or_default().push(known[&*cell.counter].id);
         }
     }
     let text = format!(
@@ -165,12 +167,12 @@ pub(crate) async fn stored(
         dialect.in_list
     );
     let mut stored = HashMap::new();
-    for (place, mut ids) in counters {
+    for (bucket_key, mut ids) in counters {
         ids.sort_unstable();
         ids.dedup();
-        let values = [Value::Int(place.0), Value::Int(place.1), Value::Ints(&ids)];
+        let values = [Value::Int(bucket_key.0), Value::Int(bucket_key.1), Value::Ints(&ids)];
         for row in session.fetch(&text, &values).await? {
-            stored.insert((place, row.int(0)?), row.int(1)?);
+            stored.insert((bucket_key, row.int(0)?), row.int(1)?);
         }
     }
     Ok(stored)

@@ -3,37 +3,37 @@
 use std::collections::{HashMap, HashSet};
 
 use super::additions::{Additions, stored};
-use super::names::Known;
+use super::names::LockedCounter;
 use super::{SqlVisits, bins, fence, names, raised, unix};
 use crate::error::Error;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Class, Failure, Session, Value};
 use crate::time::Timestamp;
 use crate::visits::ledger::DropReason;
-use crate::visits::store::batch::{AHEAD, ApplyOutcome, Batch, Cell, Part, Remark};
+use crate::visits::store::batch::{ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark};
 use crate::visits::store::fence::StoredFence;
 
 /// How long writers will be notified about a forgotten counter, in seconds. 40 days is longer than a visitor
 /// bucket is retained.
-pub(crate) const TOLD: i64 = 40 * 86_400;
+pub(crate) const FORGOTTEN_TTL: i64 = 40 * 86_400;
 
 pub(crate) async fn apply(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
-    store.database.attempt_batch(|| apply_or_fit(store, batch)).await
+    store.database.attempt_batch(|| apply_with_retry(store, batch)).await
 }
 
 /// Applies a batch. On overflow, which causes a whole statement to fail, we retry cell by cell.
-async fn apply_or_fit(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Failure> {
+async fn apply_with_retry(store: &SqlVisits, batch: &Batch) -> Result<ApplyOutcome, Failure> {
     match apply_once(store, batch, false).await {
         Err(failure) if failure.class() == Some(Class::OutOfRange) => apply_once(store, batch, true).await,
         applied => applied,
     }
 }
 
-async fn apply_once(store: &SqlVisits, batch: &Batch, fits: bool) -> Result<ApplyOutcome, Failure> {
+async fn apply_once(store: &SqlVisits, batch: &Batch, cell_by_cell: bool) -> Result<ApplyOutcome, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     let sent = Timestamp::now();
-    let found = fence::hold(&mut session, dialect, batch.fence).await?;
+    let found = fence::lock(&mut session, dialect, batch.fence).await?;
     store.skew.measure(sent, found.time, Timestamp::now());
     if let Some(outcome) = batch.fence.outcome(found.fence, || found.remarks) {
         session.roll_back().await?;
@@ -41,7 +41,7 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, fits: bool) -> Result<Appl
     }
     if batch.fence.is_opening() {
         if let Some(witness) = &batch.witness
-            && !witness.shows_same(&fence::shown(&mut session, batch.fence.writer).await?)
+            && !witness.has_same_state(&fence::read_witness(&mut session, batch.fence.writer).await?)
         {
             session.roll_back().await?;
             return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
@@ -49,7 +49,7 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, fits: bool) -> Result<Appl
         fence::mark(&mut session, dialect).await?;
     }
     let mut remarks = Vec::new();
-    write(&mut session, dialect, batch, found.time, fits, &mut remarks).await?;
+    write(&mut session, dialect, batch, found.time, cell_by_cell, &mut remarks).await?;
     fence::advance(&mut session, batch.fence, found.fence, &remarks).await?;
     session.commit().await?;
     Ok(ApplyOutcome::Applied(remarks))
@@ -60,27 +60,27 @@ async fn write(
     dialect: &Dialect,
     batch: &Batch,
     time: Timestamp,
-    fits: bool,
+    cell_by_cell: bool,
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
-    let ahead = time.plus(AHEAD);
-    let refuse = |part| Remark::Refused { part, reason: DropReason::Ahead };
+    let max_start = time.plus(MAX_FUTURE_SECONDS);
+    let reject = |part| Remark::Rejected { part, reason: DropReason::Ahead };
     let (mut cells, mut sketches, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     for (index, cell) in batch.cells.iter().enumerate() {
-        match cell.start > ahead {
-            true => remarks.push(refuse(Part::Cell(index))),
+        match cell.start > max_start {
+            true => remarks.push(reject(Part::Cell(index))),
             false => cells.push((index, cell)),
         }
     }
     for (index, cell) in batch.sketches.iter().enumerate() {
-        match cell.start > ahead {
-            true => remarks.push(refuse(Part::Visitors(index))),
+        match cell.start > max_start {
+            true => remarks.push(reject(Part::Visitors(index))),
             false => sketches.push((index, cell)),
         }
     }
     for (index, cell) in batch.bins.iter().enumerate() {
-        match cell.start > ahead {
-            true => remarks.push(refuse(Part::Bins(index))),
+        match cell.start > max_start {
+            true => remarks.push(reject(Part::Bins(index))),
             false => parts.push((index, cell)),
         }
     }
@@ -93,8 +93,8 @@ async fn write(
     }
     all.sort_unstable();
     all.dedup();
-    let known = names::hold(session, dialect, &all).await?;
-    let folded = if fits { None } else { Additions::fold(batch, &cells, &known) };
+    let known = names::lock(session, dialect, &all).await?;
+    let folded = if cell_by_cell { None } else { Additions::fold(batch, &cells, &known) };
     let additions = match folded {
         Some(additions) => additions,
         None => {
@@ -102,44 +102,45 @@ async fn write(
             Additions::fit(batch, &cells, &known, stored, remarks)
         }
     };
-    tell(session, dialect, batch, (&cells, &known), unix(time), &additions, remarks).await?;
+    add_new_lifetimes(session, dialect, batch, (&cells, &known), unix(time), &additions, remarks).await?;
     additions.write(session, dialect).await?;
     raised::write(session, dialect, batch, &sketches, &known, remarks).await?;
-    bins::write(session, dialect, batch, (&parts, &known), fits, remarks).await
+    bins::write(session, dialect, batch, (&parts, &known), cell_by_cell, remarks).await
 }
 
 /// Adds remarks for counters that are new, or that were forgotten after this writer sent visitors.
-async fn tell(
+async fn add_new_lifetimes(
     session: &mut Session,
     dialect: &Dialect,
     batch: &Batch,
-    (cells, known): (&[(usize, &Cell)], &HashMap<&str, Known>),
+    (cells, known): (&[(usize, &Cell)], &HashMap<&str, LockedCounter>),
     time: i64,
     additions: &Additions,
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
     let writer = batch.fence.writer.to_string();
     let counted = additions.counters();
-    let forgotten = known.values().filter(|counter| counter.forgotten > 0 && counter.forgotten > time - TOLD);
+    let forgotten =
+        known.values().filter(|counter| counter.forgotten > 0 && counter.forgotten > time - FORGOTTEN_TTL);
     let forgotten: Vec<_> = forgotten.map(|counter| counter.id).filter(|id| counted.contains(id)).collect();
-    let mut untold: HashSet<i64> = forgotten.iter().copied().collect();
+    let mut unnotified: HashSet<i64> = forgotten.iter().copied().collect();
     if !forgotten.is_empty() {
         let text =
             format!("SELECT counter FROM access_told WHERE writer = ? AND counter {}", dialect.in_list);
         for row in session.fetch(&text, &[Value::Text(&writer), Value::Ints(&forgotten)]).await? {
-            untold.remove(&row.int(0)?);
+            unnotified.remove(&row.int(0)?);
         }
     }
-    for &id in &untold {
+    for &id in &unnotified {
         let text = dialect.insert_new("access_told (counter, writer)", "VALUES (?, ?)");
         session.execute(&text, &[Value::Int(id), Value::Text(&writer)]).await?;
     }
-    let mut told = HashSet::new();
+    let mut remarked = HashSet::new();
     for (index, cell) in cells {
         let counter = known[&*cell.counter];
-        let begins = counter.total == 0 || untold.contains(&counter.id);
-        if begins && counted.contains(&counter.id) && told.insert(counter.id) {
-            remarks.push(Remark::Began { cell: *index });
+        let is_new = counter.total == 0 || unnotified.contains(&counter.id);
+        if is_new && counted.contains(&counter.id) && remarked.insert(counter.id) {
+            remarks.push(Remark::NewLifetime { cell: *index });
         }
     }
     Ok(())

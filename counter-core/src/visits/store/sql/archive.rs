@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::names::Known;
+use super::names::LockedCounter;
 use super::{SqlVisits, at, bins, names, raised, unix, width};
 use crate::error::Error;
-use crate::family::future::Answer;
+use crate::family::future::StoreFuture;
 use crate::family::writer::WriterId;
 use crate::sql::{Failure, Session, Value};
 use crate::time::{Precision, Timestamp};
@@ -14,30 +14,30 @@ use crate::visits::distribution::Bin;
 use crate::visits::store::archive_store::{ArchiveStore, Page, Progress, Values};
 
 impl ArchiveStore for SqlVisits {
-    fn lease(&self, holder: WriterId, time: Duration) -> Answer<'_, bool> {
+    fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool> {
         Box::pin(async move { self.database.attempt(|| lease(self, holder, time)).await })
     }
 
-    fn release(&self, holder: WriterId) -> Answer<'_, ()> {
+    fn release(&self, holder: WriterId) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.database.attempt(|| release(self, holder)).await })
     }
 
-    fn time(&self) -> Answer<'_, Timestamp> {
+    fn time(&self) -> StoreFuture<'_, Timestamp> {
         Box::pin(async move {
             let rows = self.database.fetch(&format!("SELECT {}", self.database.dialect().now), &[]).await?;
             Ok(at(rows.first().map_or(Ok(0), |row| row.int(0))?))
         })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> Answer<'_, Option<Progress>> {
+    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         Box::pin(progress(self, values, precision))
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> Answer<'_, ()> {
+    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.database.attempt(|| advance(self, values, precision, progress)).await })
     }
 
-    fn put<'a>(&'a self, page: &'a Page) -> Answer<'a, ()> {
+    fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.database.attempt_batch(|| put(self, page)).await })
     }
 }
@@ -110,9 +110,9 @@ async fn advance(
 async fn put(store: &SqlVisits, page: &Page) -> Result<(), Failure> {
     let mut session = store.database.begin().await?;
     let all: Vec<&str> = page.counters.iter().map(|counter| &**counter).collect();
-    let known = names::hold(&mut session, store.database.dialect(), &all).await?;
+    let known = names::lock(&mut session, store.database.dialect(), &all).await?;
     // If a counter was forgotten after being read, it must remain forgotten.
-    let is_kept = |known: &Known| known.forgotten == 0 || known.forgotten < unix(page.read);
+    let is_kept = |known: &LockedCounter| known.forgotten == 0 || known.forgotten < unix(page.read);
     let numbers: Vec<_> =
         all.iter().map(|name| known.get(name).filter(|known| is_kept(known)).map(|known| known.id)).collect();
     put_counts(&mut session, store, page, &numbers).await?;
@@ -149,7 +149,7 @@ async fn put_bins(
         }
         let expiry = unix(page.kept.expiry(start));
         let greater = format!("{}({{old}}, {{new}})", dialect.greatest);
-        for rows in rows.chunks(bins::ROWS) {
+        for rows in rows.chunks(bins::ROWS_PER_WRITE) {
             bins::upsert(session, dialect, place, expiry, rows, &greater).await?;
         }
     }
@@ -169,9 +169,9 @@ async fn put_counts(
     let totals: Vec<_> = page.lifetimes.iter().copied().enumerate().filter_map(pair).collect();
     if !totals.is_empty() {
         // Skips unchanged rows.
-        let such =
+        let condition =
             if page.replaces { "kept.id = pair.id" } else { "kept.id = pair.id AND kept.total < pair.n" };
-        let text = dialect.update_by_pairs("access_counter", "total", "pair.n", such);
+        let text = dialect.update_by_pairs("access_counter", "total", "pair.n", condition);
         session.execute(&text, &[Value::Pairs(&totals)]).await?;
     }
     let greater = format!("{}({{old}}, {{new}})", dialect.greatest);
@@ -229,7 +229,7 @@ async fn put_visitors(
         raised.sort_unstable_by_key(|(id, _)| *id);
         let place = (width(page.kept.precision), unix(start));
         let expiry = unix(page.kept.expiry(start));
-        for some in raised.chunks(raised::SKETCHES) {
+        for some in raised.chunks(raised::MAX_SKETCHES) {
             if page.replaces {
                 let ids: Vec<_> = some.iter().map(|(id, _)| *id).collect();
                 let list = store.database.dialect().in_list;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::additions::Place;
-use super::names::Known;
+use super::additions::BucketKey;
+use super::names::LockedCounter;
 use super::{SqlVisits, at, malformed, names, unix, width};
 use crate::error::Error;
 use crate::family::name::CounterName;
@@ -17,13 +17,13 @@ use crate::visits::store::batch::{Batch, BinCell, Part, Remark};
 use crate::visits::store::reading::{BinReading, Unreadable};
 
 /// Number of rows in a write.
-pub(crate) const ROWS: usize = 5000;
+pub(crate) const ROWS_PER_WRITE: usize = 5000;
 /// The factors for counter and measure, and the index offset, in an encoded key.
-const COUNTER: i64 = 1 << 24;
-const MEASURE: i64 = 1 << 16;
-const ZERO: i64 = 1 << 15;
+const COUNTER_FACTOR: i64 = 1 << 24;
+const MEASURE_FACTOR: i64 = 1 << 16;
+const INDEX_OFFSET: i64 = 1 << 15;
 /// Number of distributions in a read.
-const SEARCHED: usize = 1000;
+const MAX_LOOKUPS: usize = 1000;
 
 /// The bins of a bucket, with its expiry. The amounts to add are grouped by counter and bin.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct Sums {
 }
 
 /// Bin counts by bucket and counter.
-type Stored = HashMap<(Place, i64, Bin), i64>;
+type Stored = HashMap<(BucketKey, i64, Bin), i64>;
 
 /// Adds the bins of a batch. With `cell_by_cell`, this reads the current counts first, to add remarks for
 /// cells which would overflow.
@@ -41,36 +41,36 @@ pub(crate) async fn write(
     session: &mut Session,
     dialect: &Dialect,
     batch: &Batch,
-    (cells, known): (&[(usize, &BinCell)], &HashMap<&str, Known>),
-    fits: bool,
+    (cells, known): (&[(usize, &BinCell)], &HashMap<&str, LockedCounter>),
+    cell_by_cell: bool,
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
-    let place =
+    let bucket_key =
         |(bucket, _): &(crate::time::Bucket, Retention)| (width(bucket.precision), unix(bucket.start));
     let mut stored = Stored::new();
-    if fits {
-        let mut counters = BTreeMap::<Place, Vec<i64>>::new();
+    if cell_by_cell {
+        let mut counters = BTreeMap::<BucketKey, Vec<i64>>::new();
         for (_, cell) in cells {
             for bucket in batch.bin_buckets(cell) {
-                counters.entry(place(&bucket)).or_default().push(known[&*cell.counter].id);
+                counters.entry(bucket_key(&bucket)).or_default().push(known[&*cell.counter].id);
             }
         }
-        for (place, mut ids) in counters {
+        for (bucket_key, mut ids) in counters {
             ids.sort_unstable();
             ids.dedup();
-            read_stored(session, dialect, place, &ids, &mut stored).await?;
+            read_stored(session, dialect, bucket_key, &ids, &mut stored).await?;
         }
     }
     // In the order in which we write buckets, to avoid deadlocks between batches.
-    let mut buckets = BTreeMap::<Place, Sums>::new();
+    let mut buckets = BTreeMap::<BucketKey, Sums>::new();
     for (index, cell) in cells {
         let (id, mut is_refused) = (known[&*cell.counter].id, false);
         for bucket in batch.bin_buckets(cell) {
-            let place = place(&bucket);
-            let sums = buckets.entry(place).or_default();
+            let bucket_key = bucket_key(&bucket);
+            let sums = buckets.entry(bucket_key).or_default();
             sums.expiry = sums.expiry.max(unix(bucket.1.expiry(bucket.0.start)));
             for (bin, more) in &cell.bins {
-                let sum = stored.entry((place, id, *bin)).or_default();
+                let sum = stored.entry((bucket_key, id, *bin)).or_default();
                 let more = i64::try_from(*more).ok();
                 match more.and_then(|more| Some((more, sum.checked_add(more)?))) {
                     Some((more, new)) => {
@@ -82,13 +82,13 @@ pub(crate) async fn write(
             }
         }
         if is_refused {
-            remarks.push(Remark::Refused { part: Part::Bins(*index), reason: DropReason::OutOfRange });
+            remarks.push(Remark::Rejected { part: Part::Bins(*index), reason: DropReason::OutOfRange });
         }
     }
-    for (place, Sums { expiry, rows }) in buckets {
+    for (bucket_key, Sums { expiry, rows }) in buckets {
         let rows: Vec<_> = rows.into_iter().collect();
-        for rows in rows.chunks(ROWS) {
-            upsert(session, dialect, place, expiry, rows, "{old} + {new}").await?;
+        for rows in rows.chunks(ROWS_PER_WRITE) {
+            upsert(session, dialect, bucket_key, expiry, rows, "{old} + {new}").await?;
         }
     }
     Ok(())
@@ -98,17 +98,17 @@ pub(crate) async fn write(
 pub(crate) async fn upsert(
     session: &mut Session,
     dialect: &Dialect,
-    (width, bucket): Place,
+    (width, bucket): BucketKey,
     expiry: i64,
     rows: &[((i64, Bin), i64)],
     hits: &str,
 ) -> Result<(), Failure> {
     // A single list of numbers is much faster than a value for each column and row.
-    let pairs: Vec<_> = rows.iter().map(|((id, bin), count)| (place_of(*id, *bin), *count)).collect();
+    let pairs: Vec<_> = rows.iter().map(|((id, bin), count)| (encode_key(*id, *bin), *count)).collect();
     let (counter, measure, bin) = (
-        format!("(pair.id - pair.id % {COUNTER}) / {COUNTER}"),
-        format!("(pair.id % {COUNTER} - pair.id % {MEASURE}) / {MEASURE}"),
-        format!("pair.id % {MEASURE} - {ZERO}"),
+        format!("(pair.id - pair.id % {COUNTER_FACTOR}) / {COUNTER_FACTOR}"),
+        format!("(pair.id % {COUNTER_FACTOR} - pair.id % {MEASURE_FACTOR}) / {MEASURE_FACTOR}"),
+        format!("pair.id % {MEASURE_FACTOR} - {INDEX_OFFSET}"),
     );
     let columns = "width, bucket, counter, measure, bin, expiry, hits";
     let new = format!(
@@ -119,12 +119,12 @@ pub(crate) async fn upsert(
     let text = if dialect.on_conflict {
         // Usually, the row already exists. In an upsert, PostgreSQL would need to visit all of its dead
         // versions.
-        let such = format!(
+        let condition = format!(
             "kept.width = ? AND kept.bucket = ? AND kept.counter = {counter} AND kept.measure = {measure} \
              AND kept.bin = {bin}"
         );
         let hits = hits.replace("{old}", "kept.hits").replace("{new}", "pair.n");
-        let text = dialect.update_by_pairs("access_bins", "hits", &hits, &such);
+        let text = dialect.update_by_pairs("access_bins", "hits", &hits, &condition);
         if session.execute(&text, &[Value::Pairs(&pairs), width, bucket]).await? >= pairs.len() as u64 {
             return Ok(());
         }
@@ -139,14 +139,14 @@ pub(crate) async fn upsert(
 }
 
 /// Encodes counter, measure and index as a number, which will be decoded by the statement.
-fn place_of(counter: i64, bin: Bin) -> i64 {
-    counter * COUNTER + bin.measure() as i64 * MEASURE + i64::from(bin.index()) + ZERO
+fn encode_key(counter: i64, bin: Bin) -> i64 {
+    counter * COUNTER_FACTOR + bin.measure() as i64 * MEASURE_FACTOR + i64::from(bin.index()) + INDEX_OFFSET
 }
 
 async fn read_stored(
     session: &mut Session,
     dialect: &Dialect,
-    place: Place,
+    bucket_key: BucketKey,
     ids: &[i64],
     stored: &mut Stored,
 ) -> Result<(), Failure> {
@@ -154,10 +154,10 @@ async fn read_stored(
         "SELECT counter, measure, bin, hits FROM access_bins WHERE width = ? AND bucket = ? AND counter {}",
         dialect.in_list
     );
-    let values = [Value::Int(place.0), Value::Int(place.1), Value::Ints(ids)];
+    let values = [Value::Int(bucket_key.0), Value::Int(bucket_key.1), Value::Ints(ids)];
     for row in session.fetch(&text, &values).await? {
         if let Some(bin) = bin(row.int(1)?, row.int(2)?) {
-            stored.insert((place, row.int(0)?, bin), row.int(3)?);
+            stored.insert((bucket_key, row.int(0)?, bin), row.int(3)?);
         }
     }
     Ok(())
@@ -179,24 +179,24 @@ pub(crate) async fn read(
          WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY counter, bucket"
     );
     let mut found = HashMap::<i64, BinReading>::new();
-    for starts in starts.chunks(SEARCHED) {
-        for some in all.chunks((SEARCHED / starts.len()).max(1)) {
+    for starts in starts.chunks(MAX_LOOKUPS) {
+        for some in all.chunks((MAX_LOOKUPS / starts.len()).max(1)) {
             let values = [Value::Int(width(precision)), Value::Ints(starts), Value::Ints(some)];
             for row in store.database.fetch(&text, &values).await? {
                 let (counter, start) = (row.int(0)?, at(row.int(1)?));
-                let (mut bins, mut is_odd) = (Vec::new(), false);
+                let (mut bins, mut is_malformed) = (Vec::new(), false);
                 for line in row.text(2)?.lines() {
                     match entry(line).ok_or_else(|| malformed("access_bins"))? {
                         (Some(bin), Ok(count)) => bins.push((bin, count)),
-                        _ => is_odd = true,
+                        _ => is_malformed = true,
                     }
                 }
                 bins.sort_unstable();
                 let reading = found.entry(counter).or_default();
                 reading.buckets.push((start, bins));
-                if is_odd {
+                if is_malformed {
                     let key = format!("access_bins {counter}");
-                    let none = || Unreadable::new(key, "a bin is none, or its count is negative");
+                    let none = || Unreadable::new(key, "a bin is invalid or has a negative count");
                     reading.unreadable.get_or_insert_with(none).buckets.push(start);
                 }
             }

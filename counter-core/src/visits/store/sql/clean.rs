@@ -7,11 +7,11 @@ use crate::time::{Precisions, Timestamp};
 use crate::visits::store::write::Cleaned;
 
 /// Maximum number of samples, and of counters, to remove in a call and precision.
-const SAMPLES: i64 = 10_000;
+const MAX_SAMPLES: i64 = 10_000;
 /// Maximum number of bins to remove in a call.
-const BINS: i64 = 10_000;
+const MAX_BINS: i64 = 10_000;
 /// Maximum number of sketches to remove in a call.
-const SKETCHES: i64 = 1000;
+const MAX_SKETCHES: i64 = 1000;
 
 pub(crate) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
     let mut cleaned = store.database.attempt(|| clean_once(store, now, kept)).await?;
@@ -21,9 +21,9 @@ pub(crate) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) 
 }
 
 /// Key columns of samples and sketches.
-const KEYS: &str = "width, bucket, counter";
+const KEY_COLUMNS: &str = "width, bucket, counter";
 /// Key columns of bins.
-const BIN_KEYS: &str = "width, bucket, counter, measure, bin";
+const BIN_KEY_COLUMNS: &str = "width, bucket, counter, measure, bin";
 
 async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Failure> {
     let dialect = store.database.dialect();
@@ -35,13 +35,15 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
             clean_samples(&mut session, dialect, kept, expired, &mut cleaned).await?;
         }
         let (at, after) = (Value::Int(unix(expired.at)), Value::Int(after(expired)));
-        for (table, keys, most) in [("access_visitors", KEYS, SKETCHES), ("access_bins", BIN_KEYS, BINS)] {
-            let text = dialect.delete_some(table, keys, "expiry <= ? AND bucket > ?", most);
-            cleaned.more |= session.execute(&text, &[at, after]).await? >= most.unsigned_abs();
+        for (table, keys, limit) in
+            [("access_visitors", KEY_COLUMNS, MAX_SKETCHES), ("access_bins", BIN_KEY_COLUMNS, MAX_BINS)]
+        {
+            let text = dialect.delete_some(table, keys, "expiry <= ? AND bucket > ?", limit);
+            cleaned.more |= session.execute(&text, &[at, after]).await? >= limit.unsigned_abs();
         }
         salt::delete_expired(&mut session, expired).await?;
     }
-    cleaned.more |= fence::forget_over(&mut session, dialect, expiry.trusted()).await?;
+    cleaned.more |= fence::forget_expired_sources(&mut session, dialect, expiry.trusted()).await?;
     session.commit().await?;
     Ok(cleaned)
 }
@@ -56,10 +58,10 @@ async fn clean_samples(
     cleaned: &mut Cleaned,
 ) -> Result<(), Failure> {
     let (mut width, after) = (i64::MIN, Value::Int(after(expired)));
-    let such = "width = ? AND bucket > ? AND bucket < ?";
-    let samples = dialect.delete_some("access_sample", KEYS, such, SAMPLES);
-    let such = "width = ? AND latest > ? AND latest < ?";
-    let known = dialect.delete_some("access_known", "width, counter", such, SAMPLES);
+    let condition = "width = ? AND bucket > ? AND bucket < ?";
+    let samples = dialect.delete_some("access_sample", KEY_COLUMNS, condition, MAX_SAMPLES);
+    let condition = "width = ? AND latest > ? AND latest < ?";
+    let known = dialect.delete_some("access_known", "width, counter", condition, MAX_SAMPLES);
     // This takes an index lookup for each precision.
     let next = "SELECT MIN(width) FROM access_sample WHERE width > ?";
     while let Some(found) = single(session, next, &[Value::Int(width)]).await? {
@@ -69,15 +71,15 @@ async fn clean_samples(
         let values = [Value::Int(width), after, oldest];
         let counters = session.execute(&known, &values).await?;
         cleaned.counters += counters;
-        let most = SAMPLES.unsigned_abs();
+        let limit = MAX_SAMPLES.unsigned_abs();
         // Samples must be removed last, because we would not find the precision again if there were no
         // samples left.
-        let deleted = match counters < most {
+        let deleted = match counters < limit {
             true => session.execute(&samples, &values).await?,
             false => 0,
         };
         cleaned.samples += deleted;
-        if counters.max(deleted) >= most {
+        if counters.max(deleted) >= limit {
             cleaned.more = true;
             return Ok(());
         }
@@ -87,7 +89,7 @@ async fn clean_samples(
 
 /// Returns the exclusive lower bound for the starts of expired buckets.
 pub(crate) fn after(expired: Expired) -> i64 {
-    expired.begin_after.map_or(-1, unix)
+    expired.start_after.map_or(-1, unix)
 }
 
 /// Returns the number in a result with a single value, if there is one.

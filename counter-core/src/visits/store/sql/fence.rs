@@ -9,17 +9,17 @@ use crate::visits::store::batch::Remark;
 use crate::visits::store::fence::{Fence, FenceKind, Incarnation, StoredFence};
 use crate::visits::store::remarks::{decode, encode};
 use crate::visits::store::witness::Witness;
-use crate::visits::store::write::REMEMBERED;
+use crate::visits::store::write::IDLE_WRITER_TTL;
 
 /// Number of writers to remove in a call.
-const PAGE: i64 = 1000;
+const MAX_WRITERS: i64 = 1000;
 
 /// Maximum life of a source that expires, in seconds. This is after the last timestamp.
-const FAR: i64 = 1 << 40;
+const MAX_LIFE: i64 = 1 << 40;
 
 /// Selects the marks, and the fence of a writer. When a transaction has inserted a fence, the sequence is 0
 /// until the batch is applied.
-const WITNESS: &str = "SELECT name, value FROM access_meta \
+const SELECT_WITNESS: &str = "SELECT name, value FROM access_meta \
     UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ? AND sequence > 0";
 
 /// A stored fence.
@@ -32,7 +32,7 @@ pub(crate) struct Found {
 
 /// Reads a fence, and locks it until the transaction ends, so that other attempts to send this batch will
 /// block here.
-pub(crate) async fn hold(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
+pub(crate) async fn lock(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
     let writer = fence.writer.to_string();
     let kind = i64::from(fence.is_source());
     let text = dialect.upsert(
@@ -72,7 +72,7 @@ pub(crate) async fn advance(
         _ => None,
     };
     // The expiry is limited to the last timestamp. NULL never expires.
-    let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(FAR)));
+    let expiry = life.map_or_else(|| "NULL".to_owned(), |life| format!("written + {}", life.min(MAX_LIFE)));
     let text = format!(
         "UPDATE access_fence SET sequence = ?, incarnation = ?, since = ?, remarks = ?, expiry = {expiry} \
          WHERE writer = ?"
@@ -88,13 +88,13 @@ pub(crate) async fn advance(
 /// Reads the marks in a consistent snapshot.
 pub(crate) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
     let writer = writer.to_string();
-    of_rows(&store.database.fetch(WITNESS, &[Value::Text(&writer)]).await?).map_err(Error::from)
+    of_rows(&store.database.fetch(SELECT_WITNESS, &[Value::Text(&writer)]).await?).map_err(Error::from)
 }
 
 /// Reads the marks within a transaction.
-pub(crate) async fn shown(session: &mut Session, writer: WriterId) -> Result<Witness, Failure> {
+pub(crate) async fn read_witness(session: &mut Session, writer: WriterId) -> Result<Witness, Failure> {
     let writer = writer.to_string();
-    of_rows(&session.fetch(WITNESS, &[Value::Text(&writer)]).await?)
+    of_rows(&session.fetch(SELECT_WITNESS, &[Value::Text(&writer)]).await?)
 }
 
 fn of_rows(rows: &[Row]) -> Result<Witness, Failure> {
@@ -111,31 +111,31 @@ fn of_rows(rows: &[Row]) -> Result<Witness, Failure> {
 }
 
 /// Removes some sources that have expired by the trusted clock. Returns whether there can be more.
-pub(crate) async fn forget_over(
+pub(crate) async fn forget_expired_sources(
     session: &mut Session,
     dialect: &Dialect,
     trusted: Timestamp,
 ) -> Result<bool, Failure> {
-    let over = "kind = 1 AND expiry <= ?";
+    let condition = "kind = 1 AND expiry <= ?";
     let trusted = Value::Int(unix(trusted));
-    let text = format!("SELECT writer FROM access_fence WHERE {over} LIMIT ?");
-    let rows = session.fetch(&text, &[trusted, Value::Int(PAGE)]).await?;
+    let text = format!("SELECT writer FROM access_fence WHERE {condition} LIMIT ?");
+    let rows = session.fetch(&text, &[trusted, Value::Int(MAX_WRITERS)]).await?;
     let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
     if writers.is_empty() {
         return Ok(false);
     }
     // We delete each source by key, but only if it has not been written since.
     let writers: Vec<_> = writers.iter().map(String::as_str).collect();
-    let text = format!("DELETE FROM access_fence WHERE writer {} AND {over}", dialect.in_list);
+    let text = format!("DELETE FROM access_fence WHERE writer {} AND {condition}", dialect.in_list);
     session.execute(&text, &[Value::Texts(&writers), trusted]).await?;
-    Ok(i64::try_from(writers.len()) == Ok(PAGE))
+    Ok(i64::try_from(writers.len()) == Ok(MAX_WRITERS))
 }
 
 /// Removes processes that have been idle for seven days by the trusted clock. Sources are not removed.
 ///
 /// This also removes the mark of the writers. A removed fence can thus not be mistaken for lost data, even if
 /// the clock was far ahead. The mark will be written back by the next new writer.
-pub(crate) async fn forget_silent(store: &SqlVisits) -> Result<(), Error> {
+pub(crate) async fn forget_idle(store: &SqlVisits) -> Result<(), Error> {
     store.database.attempt(|| forget_once(store)).await
 }
 
@@ -144,9 +144,9 @@ async fn forget_once(store: &SqlVisits) -> Result<(), Failure> {
     loop {
         let mut session = store.database.begin().await?;
         let expiry = store.database.expiry(&mut session, Timestamp::MAX).await?;
-        let silent = Value::Int(unix(expiry.trusted().minus(REMEMBERED.as_secs())));
+        let idle = Value::Int(unix(expiry.trusted().minus(IDLE_WRITER_TTL.as_secs())));
         let text = "SELECT writer FROM access_fence WHERE kind = 0 AND written < ? LIMIT ?";
-        let rows = session.fetch(text, &[silent, Value::Int(PAGE)]).await?;
+        let rows = session.fetch(text, &[idle, Value::Int(MAX_WRITERS)]).await?;
         let writers = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
         if writers.is_empty() {
             return session.commit().await;
@@ -154,7 +154,7 @@ async fn forget_once(store: &SqlVisits) -> Result<(), Failure> {
         // We delete each writer by key, because a scan would wait for rows that are being used.
         let writers: Vec<_> = writers.iter().map(String::as_str).collect();
         let text = format!("DELETE FROM access_fence WHERE writer {list} AND written < ?");
-        session.execute(&text, &[Value::Texts(&writers), silent]).await?;
+        session.execute(&text, &[Value::Texts(&writers), idle]).await?;
         session.execute("DELETE FROM access_meta WHERE name = 'writers'", &[]).await?;
         session.commit().await?;
     }

@@ -1,4 +1,4 @@
-use super::apply::TOLD;
+use super::apply::FORGOTTEN_TTL;
 use super::clean::single;
 use super::{SqlVisits, at, unix, width};
 use crate::error::Error;
@@ -7,7 +7,7 @@ use crate::sql::{Failure, Session, Value};
 use crate::time::{Grid, Precisions, Retention, Timestamp};
 
 /// Number of buckets in a statement.
-const BUCKETS: usize = 1000;
+const BUCKETS_PER_STATEMENT: usize = 1000;
 /// Number of label values in a transaction.
 const VALUES: usize = 1000;
 /// Selects counters with no samples. Known counters are ordered by precision, so we should only read the list
@@ -85,7 +85,7 @@ async fn delete(
     let mut starts = precision.starts(from..to).map(unix);
     let text = format!("DELETE FROM {table} WHERE width = ? AND bucket {in_list} AND counter = ?");
     loop {
-        let some: Vec<_> = starts.by_ref().take(BUCKETS).collect();
+        let some: Vec<_> = starts.by_ref().take(BUCKETS_PER_STATEMENT).collect();
         if some.is_empty() {
             return Ok(());
         }
@@ -94,14 +94,14 @@ async fn delete(
 }
 
 /// Removes records of counters that were forgotten a long time ago.
-pub(crate) async fn forget_forgotten(store: &SqlVisits) -> Result<(), Error> {
-    store.database.attempt(|| forget_forgotten_once(store)).await
+pub(crate) async fn delete_forgotten_records(store: &SqlVisits) -> Result<(), Error> {
+    store.database.attempt(|| delete_forgotten_records_once(store)).await
 }
 
-async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
+async fn delete_forgotten_records_once(store: &SqlVisits) -> Result<(), Failure> {
     let mut session = store.database.begin().await?;
     let expiry = store.database.expiry(&mut session, Timestamp::MAX).await?;
-    let long_ago = format!("forgotten > 0 AND forgotten < {} - {TOLD}", unix(expiry.trusted()));
+    let long_ago = format!("forgotten > 0 AND forgotten < {} - {FORGOTTEN_TTL}", unix(expiry.trusted()));
     for text in [
         format!("DELETE FROM access_told WHERE counter IN (SELECT id FROM access_counter WHERE {long_ago})"),
         format!(
@@ -117,13 +117,13 @@ async fn forget_forgotten_once(store: &SqlVisits) -> Result<(), Failure> {
 
 /// Deletes label values without samples, including lifetimes. Clients can send any value, so these would
 /// accumulate.
-pub(crate) async fn forget_values(store: &SqlVisits) -> Result<(), Error> {
-    while store.database.attempt(|| forget_values_once(store)).await? == VALUES {}
+pub(crate) async fn delete_unused_values(store: &SqlVisits) -> Result<(), Error> {
+    while store.database.attempt(|| delete_unused_values_once(store)).await? == VALUES {}
     Ok(())
 }
 
 /// Deletes some of these values. Returns the number of deleted values.
-async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
+async fn delete_unused_values_once(store: &SqlVisits) -> Result<usize, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     // ';' is the character after ':'.
@@ -137,8 +137,8 @@ async fn forget_values_once(store: &SqlVisits) -> Result<usize, Failure> {
         // A batch could have added a sample in the meantime, so we lock the rows, in the same order as
         // batches do, and then check again.
         let (in_list, for_update) = (dialect.in_list, dialect.for_update);
-        let hold = format!("SELECT id FROM access_counter WHERE id {in_list} ORDER BY name{for_update}");
-        session.fetch(&hold, &[Value::Ints(&values)]).await?;
+        let lock = format!("SELECT id FROM access_counter WHERE id {in_list} ORDER BY name{for_update}");
+        session.fetch(&lock, &[Value::Ints(&values)]).await?;
         let delete = format!("DELETE FROM access_counter WHERE id {in_list} AND {WITHOUT_SAMPLES}");
         session.execute(&delete, &[Value::Ints(&values)]).await?;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::names::Known;
+use super::names::LockedCounter;
 use super::{unix, width};
 use crate::sketch::Sketch;
 use crate::sql::dialect::Dialect;
@@ -11,7 +11,7 @@ use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Batch, Part, Remark, VisitorCell};
 
 /// Number of sketches in a statement, up to 800 KB.
-pub(crate) const SKETCHES: usize = 64;
+pub(crate) const MAX_SKETCHES: usize = 64;
 
 /// The visitors of a bucket, with its expiry. The sketches with a batch index are grouped by counter.
 struct Raised<'a> {
@@ -24,23 +24,23 @@ pub(crate) async fn write(
     dialect: &Dialect,
     batch: &Batch,
     cells: &[(usize, &VisitorCell)],
-    known: &HashMap<&str, Known>,
+    known: &HashMap<&str, LockedCounter>,
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
     let mut buckets = BTreeMap::<(i64, i64), Raised<'_>>::new();
     for (index, cell) in cells {
         for (bucket, retention) in batch.visitor_buckets(cell) {
             let expiry = unix(retention.expiry(bucket.start));
-            let place = (width(bucket.precision), unix(bucket.start));
-            let raised = buckets.entry(place).or_insert(Raised { expiry, counters: BTreeMap::new() });
+            let bucket_key = (width(bucket.precision), unix(bucket.start));
+            let raised = buckets.entry(bucket_key).or_insert(Raised { expiry, counters: BTreeMap::new() });
             raised.expiry = raised.expiry.max(expiry);
             raised.counters.entry(known[&*cell.counter].id).or_default().push((*index, &cell.raised));
         }
     }
-    for (place, Raised { expiry, counters }) in buckets {
+    for (bucket_key, Raised { expiry, counters }) in buckets {
         let counters: Vec<_> = counters.into_iter().collect();
-        for some in counters.chunks(SKETCHES) {
-            merge(session, dialect, place, expiry, some, remarks).await?;
+        for some in counters.chunks(MAX_SKETCHES) {
+            merge(session, dialect, bucket_key, expiry, some, remarks).await?;
         }
     }
     Ok(())
@@ -69,11 +69,11 @@ pub(crate) async fn merge(
         let before = match stored.remove(id) {
             Some(Err(_)) => {
                 // We keep an unreadable sketch, and continue with the other sketches.
-                let refused = |(index, _): &(usize, &Sketch)| Remark::Refused {
+                let rejected = |(index, _): &(usize, &Sketch)| Remark::Rejected {
                     part: Part::Visitors(*index),
                     reason: DropReason::WrongType,
                 };
-                remarks.extend(sketches.iter().map(refused));
+                remarks.extend(sketches.iter().map(rejected));
                 continue;
             }
             Some(Ok(sketch)) => Some(sketch),

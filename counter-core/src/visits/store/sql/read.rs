@@ -7,27 +7,27 @@ use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::sql::{Row, Value};
 use crate::time::{Bucket, Precision, Sample, Timestamp};
-use crate::visits::store::read::SKETCHES as MOST_SKETCHES;
+use crate::visits::store::read::MAX_SKETCHES as MAX_RESPONSE_SKETCHES;
 use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Unreadable};
 use crate::visits::store::unions::Unions;
 
 /// Maximum number of samples to look up individually. Above this, the range will be scanned.
-const SEARCHED: usize = 10_000;
+const MAX_LOOKUPS: usize = 10_000;
 /// Above this number of buckets, samples are always looked up individually.
-const LONG: usize = 500;
+const MIN_LOOKUP_BUCKETS: usize = 500;
 /// Number of sketches in a read, up to 800 KB.
-const SKETCHES: usize = 64;
+const MAX_SKETCHES: usize = 64;
 /// Number of counters with a lifetime on a page.
-const COUNTED: i64 = 1000;
+const COUNTERS_PER_PAGE: i64 = 1000;
 
-type Each<T> = Vec<Result<T, Unreadable>>;
+type Results<T> = Vec<Result<T, Unreadable>>;
 
 pub(crate) async fn samples(
     store: &SqlVisits,
     counters: &[CounterName],
     precision: Precision,
     range: Range<Timestamp>,
-) -> Result<Each<Reading>, Error> {
+) -> Result<Results<Reading>, Error> {
     let known = names::numbers(store, counters, "id").await?;
     let dialect = store.database.dialect();
     let in_list = dialect.in_list;
@@ -43,16 +43,16 @@ pub(crate) async fn samples(
         let lines = dialect.lines(&["counter", "hits"]);
         // Over a range of years, like in an archive, a scan would read the buckets of all counters that have
         // ever existed.
-        let is_long = buckets > LONG;
+        let is_long = buckets > MIN_LOOKUP_BUCKETS;
         let mut rows = Vec::new();
-        if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= SEARCHED {
+        if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= MAX_LOOKUPS {
             let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
             let text = format!(
                 "SELECT bucket, {lines} FROM access_sample \
                  WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
             );
-            for starts in starts.chunks(SEARCHED) {
-                for some in all.chunks((SEARCHED / starts.len().max(1)).max(1)) {
+            for starts in starts.chunks(MAX_LOOKUPS) {
+                for some in all.chunks((MAX_LOOKUPS / starts.len().max(1)).max(1)) {
                     let values = [place, Value::Ints(starts), Value::Ints(some)];
                     rows.extend(store.database.fetch(&text, &values).await?);
                 }
@@ -116,7 +116,7 @@ async fn existing(
     })
 }
 
-pub(crate) async fn lifetimes(store: &SqlVisits, counters: &[CounterName]) -> Result<Each<u64>, Error> {
+pub(crate) async fn lifetimes(store: &SqlVisits, counters: &[CounterName]) -> Result<Results<u64>, Error> {
     let totals = names::numbers(store, counters, "total").await?;
     let total = |counter: &CounterName| {
         let total = u64::try_from(totals.get(&**counter).copied().unwrap_or(0));
@@ -133,7 +133,7 @@ pub(crate) async fn visitors(
     let known = names::numbers(store, counters, "id").await?;
     let ids: Vec<_> = known.values().copied().collect();
     let mut union = Sketch::new();
-    each_sketch(store, &ids, buckets, |_, _, sketch| {
+    for_each_sketch(store, &ids, buckets, |_, _, sketch| {
         union.merge(&sketch?);
         Ok(())
     })
@@ -145,22 +145,23 @@ pub(crate) async fn sketches(
     store: &SqlVisits,
     counters: &[CounterName],
     buckets: &[Bucket],
-) -> Result<Vec<Each<Sketch>>, Error> {
+) -> Result<Vec<Results<Sketch>>, Error> {
     let known = names::numbers(store, counters, "id").await?;
     let mut ids: Vec<_> = known.values().copied().collect();
     ids.sort_unstable();
-    let (mut answer, mut room) = (Vec::new(), MOST_SKETCHES);
+    let (mut response, mut remaining) = (Vec::new(), MAX_RESPONSE_SKETCHES);
     for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
         let existing = visited(store, &ids, buckets).await?;
-        let there = |bucket: &Bucket| existing.get(&unix(bucket.start)).map_or(&[][..], Vec::as_slice);
+        let present = |bucket: &Bucket| existing.get(&unix(bucket.start)).map_or(&[][..], Vec::as_slice);
         let fits = |bucket: &&Bucket| {
-            let left = room.checked_sub(there(bucket).len());
-            room = left.unwrap_or(0);
-            left.is_some() || (answer.is_empty() && **bucket == buckets[0])
+            let left = remaining.checked_sub(present(bucket).len());
+            remaining = left.unwrap_or(0);
+            left.is_some() || (response.is_empty() && **bucket == buckets[0])
         };
         let read = buckets.iter().take_while(fits).count();
         let mut found = HashMap::new();
-        for (starts, ids) in blocks(buckets[..read].iter().map(|bucket| (unix(bucket.start), there(bucket))))
+        for (starts, ids) in
+            blocks(buckets[..read].iter().map(|bucket| (unix(bucket.start), present(bucket))))
         {
             read_sketches(store, buckets[0].precision, &starts, &ids, |id, start, sketch| {
                 found.insert((id, start), sketch);
@@ -170,13 +171,14 @@ pub(crate) async fn sketches(
         }
         for bucket in &buckets[..read] {
             let of = |name: &CounterName| found.get(&(*known.get(&**name)?, bucket.start)).cloned();
-            answer.push(counters.iter().map(|name| of(name).unwrap_or_else(|| Ok(Sketch::new()))).collect());
+            response
+                .push(counters.iter().map(|name| of(name).unwrap_or_else(|| Ok(Sketch::new()))).collect());
         }
         if read < buckets.len() {
             break;
         }
     }
-    Ok(answer)
+    Ok(response)
 }
 
 /// Returns the counters with a sketch, for each bucket of a precision.
@@ -192,14 +194,14 @@ async fn visited(
          WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
     );
     let mut existing = HashMap::<_, Vec<_>>::new();
-    for buckets in buckets.chunks(SEARCHED) {
+    for buckets in buckets.chunks(MAX_LOOKUPS) {
         let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
-        for some in ids.chunks((SEARCHED / starts.len()).max(1)) {
+        for some in ids.chunks((MAX_LOOKUPS / starts.len()).max(1)) {
             let values = [Value::Int(width(buckets[0].precision)), Value::Ints(&starts), Value::Ints(some)];
             for row in store.database.fetch(&text, &values).await? {
-                let there = existing.entry(row.int(0)?).or_default();
+                let present = existing.entry(row.int(0)?).or_default();
                 for line in row.text(1)?.lines() {
-                    there.push(line.parse().map_err(|_| malformed("access_visitors"))?);
+                    present.push(line.parse().map_err(|_| malformed("access_visitors"))?);
                 }
             }
         }
@@ -211,10 +213,10 @@ async fn visited(
 fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>, Vec<i64>)> {
     let mut blocks: Vec<(Vec<i64>, Vec<i64>)> = Vec::new();
     for (start, ids) in buckets {
-        for some in ids.chunks(SKETCHES) {
+        for some in ids.chunks(MAX_SKETCHES) {
             if let Some((starts, others)) = blocks.last_mut().filter(|(starts, _)| !starts.contains(&start)) {
                 let all: BTreeSet<_> = others.iter().chain(some).copied().collect();
-                if (starts.len() + 1) * all.len() <= SKETCHES {
+                if (starts.len() + 1) * all.len() <= MAX_SKETCHES {
                     starts.push(start);
                     *others = all.into_iter().collect();
                     continue;
@@ -231,13 +233,13 @@ pub(crate) async fn visitor_counts(
     counters: &[CounterName],
     precision: Precision,
     ranges: &[Range<Timestamp>],
-) -> Result<Vec<Each<u64>>, Error> {
+) -> Result<Vec<Results<u64>>, Error> {
     let known = names::numbers(store, counters, "id").await?;
     let ids: Vec<_> = known.values().copied().collect();
     let place: HashMap<_, _> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
     let mut unions = Unions::new(ids.len(), precision, ranges);
     let buckets: Vec<_> = unions.starts().into_iter().map(|start| Bucket { precision, start }).collect();
-    each_sketch(store, &ids, &buckets, |id, start, sketch| {
+    for_each_sketch(store, &ids, &buckets, |id, start, sketch| {
         place.get(&id).into_iter().for_each(|place| unions.add(*place, start, &sketch));
         Ok(())
     })
@@ -248,7 +250,7 @@ pub(crate) async fn visitor_counts(
 }
 
 /// Reads the sketches of these counters and buckets through multiple queries.
-async fn each_sketch(
+async fn for_each_sketch(
     store: &SqlVisits,
     ids: &[i64],
     buckets: &[Bucket],
@@ -256,8 +258,8 @@ async fn each_sketch(
 ) -> Result<(), Error> {
     for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
         let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
-        for starts in starts.chunks(SKETCHES) {
-            for some in ids.chunks(SKETCHES.div_ceil(starts.len())) {
+        for starts in starts.chunks(MAX_SKETCHES) {
+            for some in ids.chunks(MAX_SKETCHES.div_ceil(starts.len())) {
                 read_sketches(store, buckets[0].precision, starts, some, &mut with).await?;
             }
         }
@@ -336,11 +338,11 @@ pub(crate) async fn counted(store: &SqlVisits, cursor: Option<String>) -> Result
         "SELECT {} FROM (SELECT name FROM access_counter WHERE total <> 0 AND name > ? ORDER BY name LIMIT ?) AS page",
         store.database.dialect().lines(&["name"])
     );
-    let values = [Value::Text(cursor.as_deref().unwrap_or_default()), Value::Int(COUNTED)];
+    let values = [Value::Text(cursor.as_deref().unwrap_or_default()), Value::Int(COUNTERS_PER_PAGE)];
     let mut reading = CountedReading::default();
     for row in store.database.fetch(&text, &values).await? {
         let page = row.optional_text(0)?.unwrap_or_default();
-        let last = (page.lines().count() as i64 == COUNTED).then(|| page.lines().max()).flatten();
+        let last = (page.lines().count() as i64 == COUNTERS_PER_PAGE).then(|| page.lines().max()).flatten();
         reading.next = last.map(str::to_owned);
         for name in page.lines() {
             match CounterName::new(name) {
@@ -356,7 +358,7 @@ pub(crate) async fn contains(
     store: &SqlVisits,
     counters: &[CounterName],
     precisions: &[Precision],
-) -> Result<Each<bool>, Error> {
+) -> Result<Results<bool>, Error> {
     let known = names::numbers(store, counters, "id").await?;
     let (all, widths): (Vec<_>, Vec<_>) =
         (known.values().copied().collect(), precisions.iter().copied().map(width).collect());
@@ -369,8 +371,8 @@ pub(crate) async fn contains(
             contained.insert(row.int(0)?);
         }
     }
-    let is_there = |counter: &CounterName| known.get(&**counter).is_some_and(|id| contained.contains(id));
-    Ok(counters.iter().map(|counter| Ok(is_there(counter))).collect())
+    let is_present = |counter: &CounterName| known.get(&**counter).is_some_and(|id| contained.contains(id));
+    Ok(counters.iter().map(|counter| Ok(is_present(counter))).collect())
 }
 
 fn key(table: &str, counter: i64) -> String {

@@ -36,6 +36,6 @@ async fn salt_once(
 
 /// Deletes expired salts, so that the visitors of their epochs can't be recognized any more.
 pub(crate) async fn delete_expired(session: &mut Session, expired: Expired) -> Result<(), Failure> {
-    let values = [expired.at, expired.begin_after.unwrap_or(Timestamp::MIN)].map(unix).map(Value::Int);
+    let values = [expired.at, expired.start_after.unwrap_or(Timestamp::MIN)].map(unix).map(Value::Int);
     session.execute("DELETE FROM access_salt WHERE expiry <= ? AND bucket >= ?", &values).await.map(drop)
 }

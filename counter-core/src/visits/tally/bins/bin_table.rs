@@ -17,7 +17,7 @@ pub(crate) struct BinTable {
 /// Up to two bins and up to two counters of a request. Most requests count on the total counter and on a
 /// page, with a time and a status. This way, we only need to update a single slot instead of four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Together {
+pub(crate) struct BinKey {
     /// Two counter numbers, with half the bits per number.
     pub(crate) counters: u64,
     /// The [bits](Bin::bits) of two bins, with half the bits per bin. This is never 0.
@@ -27,7 +27,7 @@ pub(crate) struct Together {
 /// The number of requests with the same counters, bins and bucket; 0 if the slot is free.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BinSlot {
-    pub(crate) of: Together,
+    pub(crate) of: BinKey,
     pub(crate) start: Timestamp,
     pub(crate) count: u64,
 }
@@ -39,11 +39,11 @@ const NO_COUNTER: u32 = u32::MAX;
 const NO_BIN: u32 = 0;
 
 /// Initial number of slots.
-const SLOTS: usize = 128;
+const MIN_SLOTS: usize = 128;
 
 /// At this number of used slots, the current thread will fold them. This should only be reached if the
 /// flusher is not running, or if instants are out of order.
-const USED: usize = 2048;
+const MAX_USED: usize = 2048;
 
 impl BinTable {
     pub(crate) fn add(&mut self, BinSlot { of, start, count }: BinSlot) {
@@ -60,7 +60,7 @@ impl BinTable {
 
     #[cold]
     fn grow(&mut self) {
-        let mut slots = vec![BinSlot::default(); (2 * self.slots.len()).max(SLOTS)];
+        let mut slots = vec![BinSlot::default(); (2 * self.slots.len()).max(MIN_SLOTS)];
         for slot in self.slots.iter().filter(|slot| slot.count > 0) {
             *find(&mut slots, slot.of, slot.start) = *slot;
         }
@@ -74,7 +74,7 @@ impl BinTable {
 
     /// Returns `true` if the caller should [`take`](Self::take) the counts.
     pub(crate) const fn is_full(&self) -> bool {
-        self.used >= USED
+        self.used >= MAX_USED
     }
 
     /// Moves all counts to a list.
@@ -87,7 +87,7 @@ impl BinTable {
     }
 }
 
-impl Together {
+impl BinKey {
     /// Combines counter numbers and bins. The second counter and the second bin are optional.
     #[inline]
     pub(crate) fn new(counters: (u32, Option<u32>), bins: (Bin, Option<Bin>)) -> Self {
@@ -136,16 +136,16 @@ fn pair(upper: u32, lower: u32) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "each is a half")]
+#[allow(clippy::cast_possible_truncation, reason = "halves of the pair")]
 const fn halves(pair: u64) -> [u32; 2] {
     [(pair >> 32) as u32, pair as u32]
 }
 
 /// Returns the slot of these bins, or the slot to insert them into.
-fn find(slots: &mut [BinSlot], of: Together, start: Timestamp) -> &mut BinSlot {
+fn find(slots: &mut [BinSlot], of: BinKey, start: Timestamp) -> &mut BinSlot {
     let mask = slots.len() - 1;
     let place = of.hash_with(start.as_unix()) >> (mask as u64).leading_zeros();
-    let mut at = usize::try_from(place).expect("no longer than the mask");
+    let mut at = usize::try_from(place).expect("not longer than the mask");
     loop {
         let slot = &slots[at];
         if slot.count == 0 || (slot.of == of && slot.start == start) {
@@ -163,13 +163,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_taken_once_and_the_room_stays() {
+    fn added_bins_are_taken_once_and_the_capacity_remains() {
         let (mut table, mut expected) = (BinTable::default(), BTreeMap::new());
         for n in 0..20_000_u32 {
             let bin = Bin::status(u16::try_from(n * n % 701).expect("small"));
             let start = Timestamp::from_unix(u64::from(n % 3) * 60);
             let second = (n % 2 == 0).then(|| Bin::time(Duration::from_millis((n % 7).into())));
-            let of = Together::new((n % 5, (n % 3 == 0).then_some(9)), (bin, second));
+            let of = BinKey::new((n % 5, (n % 3 == 0).then_some(9)), (bin, second));
             table.add(BinSlot { of, start, count: 1 });
             for counter in [Some(n % 5), (n % 3 == 0).then_some(9)].into_iter().flatten() {
                 for bin in [Some(bin), second].into_iter().flatten() {
@@ -177,8 +177,8 @@ mod tests {
                 }
             }
         }
-        let (room, used, mut taken) = (table.slots.len(), table.len(), Vec::new());
-        assert_eq!(table.is_full(), used >= USED);
+        let (capacity, used, mut taken) = (table.slots.len(), table.len(), Vec::new());
+        assert_eq!(table.is_full(), used >= MAX_USED);
         table.take(&mut taken);
         let mut sums = BTreeMap::new();
         for slot in &taken {
@@ -189,6 +189,6 @@ mod tests {
         assert_eq!((taken.len(), &sums), (used, &expected));
         taken.clear();
         table.take(&mut taken);
-        assert_eq!((taken.len(), table.len(), table.slots.len()), (0, 0, room));
+        assert_eq!((taken.len(), table.len(), table.slots.len()), (0, 0, capacity));
     }
 }

@@ -7,30 +7,30 @@
 
 use std::sync::OnceLock;
 
-use super::bin_table::{BinSlot, BinTable, Together};
+use super::bin_table::{BinKey, BinSlot, BinTable};
 use crate::time::Timestamp;
-use crate::visits::tally::own::Own;
+use crate::visits::tally::own::SingleWriter;
 
 /// A hash table with linear probing, and with a single writer at a time.
 #[derive(Debug)]
-pub(crate) struct OwnBins {
+pub(crate) struct ThreadBins {
     /// The last instant in the current bucket.
-    at: Own,
+    at: SingleWriter,
     /// The start of the current bucket, and the number of slots in use. Both are only changed under the lock.
-    start: Own,
-    used: Own,
+    start: SingleWriter,
+    used: SingleWriter,
     /// Empty if this thread has not measured anything.
-    slots: OnceLock<Box<[OwnSlot; SLOTS]>>,
+    slots: OnceLock<Box<[ThreadSlot; SLOTS]>>,
 }
 
 /// The number of requests with these counters and bins. All fields of a free slot are 0.
 #[derive(Debug, Default)]
-struct OwnSlot {
-    counters: Own,
-    bins: Own,
-    count: Own,
+struct ThreadSlot {
+    counters: SingleWriter,
+    bins: SingleWriter,
+    count: SingleWriter,
     /// The folded part of the count. The caller must hold the lock.
-    seen: Own,
+    folded: SingleWriter,
 }
 
 /// Number of slots, with 32 bytes per slot.
@@ -38,17 +38,22 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 11;
 
 /// At this number of used slots, we clear them. A page needs about twenty slots per minute.
-const USED: u64 = 1 << (SLOT_BITS - 1);
+const MAX_USED: u64 = 1 << (SLOT_BITS - 1);
 
-impl OwnBins {
+impl ThreadBins {
     pub(crate) const fn new() -> Self {
         // Not a valid instant.
-        Self { at: Own::new(u64::MAX), start: Own::new(0), used: Own::new(0), slots: OnceLock::new() }
+        Self {
+            at: SingleWriter::new(u64::MAX),
+            start: SingleWriter::new(0),
+            used: SingleWriter::new(0),
+            slots: OnceLock::new(),
+        }
     }
 
     /// Tries to add one at an instant without locking. Returns `false` if this needs the lock.
     #[inline]
-    pub(crate) fn add(&self, of: Together, at: Timestamp) -> bool {
+    pub(crate) fn add(&self, of: BinKey, at: Timestamp) -> bool {
         let slots = if self.is_at(at) { self.slots.get() } else { None };
         let Some(slots) = slots else { return false };
         let slot = &slots[place(of)];
@@ -56,7 +61,7 @@ impl OwnBins {
             slot.add();
             return true;
         }
-        add_further(slots, of)
+        add_probing(slots, of)
     }
 
     /// Returns whether an instant is known to be in the current bucket.
@@ -66,7 +71,7 @@ impl OwnBins {
     }
 
     /// Switches to the bucket of an instant. The caller must hold the lock.
-    pub(crate) fn turn(&self, at: Timestamp, start: Timestamp, moved: &mut BinTable) {
+    pub(crate) fn switch_to(&self, at: Timestamp, start: Timestamp, moved: &mut BinTable) {
         if self.start.get() != start.as_unix() {
             self.clear(moved);
             self.start.set(start.as_unix());
@@ -75,8 +80,8 @@ impl OwnBins {
     }
 
     /// Adds one in the current bucket. The caller must hold the lock.
-    pub(crate) fn add_new(&self, of: Together, moved: &mut BinTable) {
-        if self.used.get() >= USED {
+    pub(crate) fn add_new(&self, of: BinKey, moved: &mut BinTable) {
+        if self.used.get() >= MAX_USED {
             self.clear(moved);
         }
         let slot = find(self.slots.get_or_init(slots), of);
@@ -90,8 +95,8 @@ impl OwnBins {
 
     /// Takes new counts. The caller must hold the lock.
     pub(crate) fn take(&self, taken: &mut Vec<BinSlot>) {
-        self.each_new(|slot, new| {
-            slot.seen.add(new.count);
+        self.for_each_new(|slot, new| {
+            slot.folded.add(new.count);
             taken.push(new);
         });
     }
@@ -99,38 +104,38 @@ impl OwnBins {
     /// Returns the number of slots with new counts. The caller must hold the lock.
     pub(crate) fn len(&self) -> usize {
         let mut count = 0;
-        self.each_new(|_, _| count += 1);
+        self.for_each_new(|_, _| count += 1);
         count
     }
 
     /// Clears the slots. The caller must hold the lock.
     fn clear(&self, moved: &mut BinTable) {
-        self.each_new(|_, new| moved.add(new));
+        self.for_each_new(|_, new| moved.add(new));
         if self.used.get() > 0 {
-            self.slots.get().into_iter().flat_map(|slots| &**slots).for_each(OwnSlot::clear);
+            self.slots.get().into_iter().flat_map(|slots| &**slots).for_each(ThreadSlot::clear);
             self.used.set(0);
         }
     }
 
-    fn each_new(&self, mut each: impl FnMut(&OwnSlot, BinSlot)) {
+    fn for_each_new(&self, mut each: impl FnMut(&ThreadSlot, BinSlot)) {
         if self.used.get() == 0 {
             return;
         }
         let start = Timestamp::from_unix(self.start.get());
         for slot in self.slots.get().into_iter().flat_map(|slots| &**slots) {
             // We must load the count before the bins: if it is not 0, the bins are already set.
-            let count = slot.count.get_after() - slot.seen.get();
+            let count = slot.count.load_acquire() - slot.folded.get();
             if count > 0 {
-                let of = Together { counters: slot.counters.get(), bins: slot.bins.get() };
+                let of = BinKey { counters: slot.counters.get(), bins: slot.bins.get() };
                 each(slot, BinSlot { of, start, count });
             }
         }
     }
 }
 
-impl OwnSlot {
+impl ThreadSlot {
     #[inline]
-    fn is_of(&self, of: Together) -> bool {
+    fn is_of(&self, of: BinKey) -> bool {
         self.bins.get() == of.bins && self.counters.get() == of.counters
     }
 
@@ -141,28 +146,28 @@ impl OwnSlot {
 
     #[inline]
     fn add(&self) {
-        self.count.set_after(self.count.get() + 1);
+        self.count.store_release(self.count.get() + 1);
     }
 
     fn clear(&self) {
-        [&self.counters, &self.bins, &self.count, &self.seen].into_iter().for_each(|own| own.set(0));
+        [&self.counters, &self.bins, &self.count, &self.folded].into_iter().for_each(|own| own.set(0));
     }
 }
 
-fn slots() -> Box<[OwnSlot; SLOTS]> {
-    let slots: Box<[_]> = (0..SLOTS).map(|_| OwnSlot::default()).collect();
-    slots.try_into().expect("as many as were made")
+fn slots() -> Box<[ThreadSlot; SLOTS]> {
+    let slots: Box<[_]> = (0..SLOTS).map(|_| ThreadSlot::default()).collect();
+    slots.try_into().expect("exactly `SLOTS` slots")
 }
 
 #[inline]
-fn place(of: Together) -> usize {
+fn place(of: BinKey) -> usize {
     // Always less than `SLOTS`, and the compiler can prove this.
     (of.hash() >> (u64::BITS - SLOT_BITS)) as usize
 }
 
 /// Adds one if the slot is not the first to be probed.
 #[inline(never)]
-fn add_further(slots: &[OwnSlot; SLOTS], of: Together) -> bool {
+fn add_probing(slots: &[ThreadSlot; SLOTS], of: BinKey) -> bool {
     let slot = find(slots, of);
     if slot.is_used() {
         slot.add();
@@ -171,7 +176,7 @@ fn add_further(slots: &[OwnSlot; SLOTS], of: Together) -> bool {
 }
 
 /// Returns the slot of these bins, or the slot to insert them into.
-fn find(slots: &[OwnSlot; SLOTS], of: Together) -> &OwnSlot {
+fn find(slots: &[ThreadSlot; SLOTS], of: BinKey) -> &ThreadSlot {
     let mut place = place(of);
     loop {
         let slot = &slots[place % SLOTS];
@@ -191,19 +196,19 @@ mod tests {
     use super::*;
     use crate::visits::distribution::Bin;
 
-    fn together(page: u32, time: u64, status: u16) -> Together {
-        Together::new((7, Some(page)), (Bin::time(Duration::from_millis(time)), Some(Bin::status(status))))
+    fn bin_key(page: u32, time: u64, status: u16) -> BinKey {
+        BinKey::new((7, Some(page)), (Bin::time(Duration::from_millis(time)), Some(Bin::status(status))))
     }
 
     #[test]
-    fn each_one_is_taken_once_in_its_own_bucket_while_the_thread_adds_turns_and_empties() {
+    fn bins_are_taken_exactly_once_during_concurrent_adds_and_clears() {
         // A few frequent keys, and more rare keys than there are slots.
         let of = |n: u32| {
             let n = if n.is_multiple_of(8) { n / 8 } else { n % 20 };
-            together(n % 150, 1 << (n % 13), 200 + u16::try_from(n % 2).expect("small"))
+            bin_key(n % 150, 1 << (n % 13), 200 + u16::try_from(n % 2).expect("small"))
         };
         let second = |n: u32| u64::from(n / 20_000);
-        let (own, moved) = (OwnBins::new(), Mutex::new(BinTable::default()));
+        let (own, moved) = (ThreadBins::new(), Mutex::new(BinTable::default()));
         let lock = || moved.lock().expect("no panic");
         let (mut taken, mut sums) = (Vec::new(), BTreeMap::new());
         let mut take = || {
@@ -224,7 +229,7 @@ mod tests {
                     }
                     let mut moved = lock();
                     if !own.is_at(at) {
-                        own.turn(at, Timestamp::from_unix(second(n) / 3), &mut moved);
+                        own.switch_to(at, Timestamp::from_unix(second(n) / 3), &mut moved);
                     }
                     own.add_new(of(n), &mut moved);
                 }
@@ -245,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_while_it_is_taken_is_not_lost() {
-        let (own, of, at) = (OwnBins::new(), together(1, 20, 200), Timestamp::from_unix(60));
+    fn adding_during_take_does_not_lose_counts() {
+        let (own, of, at) = (ThreadBins::new(), bin_key(1, 20, 200), Timestamp::from_unix(60));
         let mut taken = Vec::new();
-        own.turn(at, at, &mut BinTable::default());
+        own.switch_to(at, at, &mut BinTable::default());
         own.add_new(of, &mut BinTable::default());
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| assert!((0..1_000_000).all(|_| own.add(of, at))));
@@ -261,37 +266,37 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_that_is_not_known_and_what_is_new_take_the_lock() {
-        let (own, mut moved) = (OwnBins::new(), BinTable::default());
-        let (of, at) = (together(1, 20, 200), Timestamp::from_unix(60));
+    fn unknown_instants_and_new_keys_need_the_lock() {
+        let (own, mut moved) = (ThreadBins::new(), BinTable::default());
+        let (of, at) = (bin_key(1, 20, 200), Timestamp::from_unix(60));
         assert!(!own.add(of, at));
-        own.turn(at, at, &mut moved);
+        own.switch_to(at, at, &mut moved);
         assert!(!own.add(of, at));
         own.add_new(of, &mut moved);
-        assert!(own.add(of, at) && !own.add(of, at.plus(1)) && !own.add(together(1, 20, 404), at));
-        own.turn(at.plus(1), at, &mut moved);
+        assert!(own.add(of, at) && !own.add(of, at.plus(1)) && !own.add(bin_key(1, 20, 404), at));
+        own.switch_to(at.plus(1), at, &mut moved);
         assert!(own.add(of, at.plus(1)));
         assert_eq!((own.len(), moved.len()), (1, 0));
-        own.turn(at.plus(60), at.plus(60), &mut moved);
+        own.switch_to(at.plus(60), at.plus(60), &mut moved);
         assert_eq!((own.len(), moved.len(), own.add(of, at.plus(60))), (0, 1, false));
     }
 
     #[test]
-    fn one_too_many_finds_the_room_of_all_others_which_are_not_lost() {
-        let (own, mut moved) = (OwnBins::new(), BinTable::default());
-        let few = u32::try_from(USED).expect("small");
+    fn a_full_table_is_cleared_without_losing_counts() {
+        let (own, mut moved) = (ThreadBins::new(), BinTable::default());
+        let few = u32::try_from(MAX_USED).expect("small");
         for page in 0..=few {
-            own.add_new(together(page, 20, 200), &mut moved);
+            own.add_new(bin_key(page, 20, 200), &mut moved);
             assert_eq!(own.used.get(), u64::from(page % few) + 1);
         }
         assert_eq!((moved.len(), own.len()), (few as usize, 1));
     }
 
     #[test]
-    fn most_of_what_requests_have_together_has_a_place_of_its_own() {
+    fn typical_keys_rarely_collide() {
         let all = (0..25)
             .flat_map(|page| (0..20_u32).flat_map(move |time| [200, 404].map(|status| (page, time, status))));
-        let of = |(page, time, status)| together(page, 1_u64 << time, status);
+        let of = |(page, time, status)| bin_key(page, 1_u64 << time, status);
         let places: BTreeSet<_> = all.map(|one| place(of(one))).collect();
         // Out of a thousand; random hashing would result in about 790.
         assert!(places.len() > 700, "{}", places.len());

@@ -8,7 +8,7 @@ use foldhash::quality::RandomState;
 use super::NotedValue;
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
-use crate::visits::store::AHEAD;
+use crate::visits::store::MAX_FUTURE_SECONDS;
 
 /// The values of a label with a counter, and the rules to select these values.
 ///
@@ -31,12 +31,12 @@ pub(crate) struct Places {
     index: HashMap<Box<str>, usize, RandomState>,
     places: Vec<Place>,
     /// Maximum number of values with a place.
-    most: usize,
+    max_values: usize,
     /// Width and offset of hours.
     hours: Precision,
     hour: Timestamp,
     /// Number of hours so far.
-    turn: u32,
+    hour_number: u32,
     /// Hits noted in this hour and in the previous hour.
     noted: [u64; 2],
     /// Hits of values without a place.
@@ -44,12 +44,12 @@ pub(crate) struct Places {
     /// Upper bound on the hits of any value under `(other)` in this hour.
     missed: u64,
     /// The part of `missed` that is already counted.
-    told: u64,
-    closed: Vec<Labelled>,
+    reported: u64,
+    closed: Vec<LabelCount>,
     /// Set when the pending counts do not allow replacing values.
     is_crowded: bool,
     /// Lower bound on the hits of any value with a place, in this hour and the previous hour.
-    fewest: u64,
+    rarest_hits: u64,
     /// Credit for replacements. A replacement costs [`TURNOVER`], and a second adds the number of places.
     credit: u64,
     /// Number of all hits, and of the hits not taken yet.
@@ -71,24 +71,24 @@ struct Place {
 
 /// The final count of a value in a bucket.
 #[derive(Debug)]
-pub(crate) struct Labelled {
+pub(crate) struct LabelCount {
     pub(crate) name: CounterName,
     pub(crate) start: Timestamp,
     pub(crate) count: u64,
 }
 
 /// Maximum number of places per label.
-pub(crate) const LABEL_PLACES: usize = 2000;
+pub(crate) const MAX_LABEL_PLACES: usize = 2000;
 
 /// Size of a sketch. The error, i.e. at most 3.5 in 8,192 hits, and a share of 1 in 2,000 add up to less than
 /// 0.1 %.
-const SKETCH: usize = 8192;
+const SKETCH_SIZE: usize = 8192;
 
 /// Minimum number of hits, in this hour and the previous hour, to replace a value.
 const MIN_HITS: u64 = 10;
 
 /// Factor by which the hits of a value must exceed the rarest value to replace it.
-const MARGIN: u64 = 2;
+const REPLACEMENT_FACTOR: u64 = 2;
 
 /// Number of seconds to replace all places: 125 hours, i.e. 16 of 2,000 places per hour.
 ///
@@ -98,10 +98,10 @@ const MARGIN: u64 = 2;
 const TURNOVER: u64 = 450_000;
 
 /// At this number of final counts, the current thread will fold them.
-const CLOSED: usize = 4096;
+const MAX_CLOSED_COUNTS: usize = 4096;
 
 /// Reserved names, by place.
-const FIXED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
+const RESERVED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
 pub(crate) const OTHER_VALUE: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
 pub(crate) const MISSED: &str = "(missed)";
@@ -111,35 +111,35 @@ const AT_NONE: usize = 1;
 const AT_MISSED: usize = 2;
 
 /// Generation of hits under `(other)` without a valid value, which do not affect the error bound.
-const VALUELESS: u32 = NotedValue::GENERATIONS - 1;
+const NO_VALUE: u32 = NotedValue::GENERATIONS - 1;
 
 impl Places {
-    pub(crate) fn new(label: u32, name: &str, most: usize, hours: Precision) -> Self {
+    pub(crate) fn new(label: u32, name: &str, max_values: usize, hours: Precision) -> Self {
         let prefix = format!("{}{name}:", CounterName::LABELS);
-        let sketch = || FrequentItemsSketch::new(SKETCH).expect("a power of two");
+        let sketch = || FrequentItemsSketch::new(SKETCH_SIZE).expect("a power of two");
         let mut places = Self {
             label,
             prefix,
             hasher: RandomState::default(),
             index: HashMap::default(),
             places: Vec::new(),
-            most,
+            max_values,
             hours,
             hour: Timestamp::MIN,
-            turn: 0,
+            hour_number: 0,
             noted: [0; 2],
             unplaced: [sketch(), sketch()],
             missed: 0,
-            told: 0,
+            reported: 0,
             closed: Vec::new(),
             is_crowded: false,
-            fewest: 0,
+            rarest_hits: 0,
             credit: 0,
             recorded: 0,
             waiting: 0,
         };
-        for value in FIXED {
-            let name = places.name(value).expect("the name of a label leaves room for it");
+        for value in RESERVED {
+            let name = places.name(value).expect("reserved values fit into a counter name");
             places.places.push(Place::of(name, 0, [0; 2]));
         }
         places
@@ -161,7 +161,7 @@ impl Places {
     /// Notes hits of a value that are about to be counted.
     pub(crate) fn note(&mut self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
         let weight = u64::from(weight.get());
-        let is_elsewhere = self.go_to(at);
+        let is_other_hour = self.advance_to(at);
         self.noted[0] += weight;
         let Some(value) = value else { return self.noted_at(AT_NONE, 0) };
         if let Some(&at) = self.index.get(value) {
@@ -171,13 +171,13 @@ impl Places {
             return self.noted_at(at, generation);
         }
         if !self.is_value(value) {
-            return self.noted_at(AT_OTHER, VALUELESS);
+            return self.noted_at(AT_OTHER, NO_VALUE);
         }
-        self.note_unplaced(value, weight, is_elsewhere)
+        self.note_unplaced(value, weight, is_other_hour)
     }
 
     #[cold]
-    fn note_unplaced(&mut self, value: &str, weight: u64, is_elsewhere: bool) -> NotedValue {
+    fn note_unplaced(&mut self, value: &str, weight: u64, is_other_hour: bool) -> NotedValue {
         let hash = self.hasher.hash_one(value);
         let [this, last] = &self.unplaced;
         let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
@@ -188,26 +188,27 @@ impl Places {
         this.update_with_count(hash, weight);
         self.missed = self.missed.max(this.upper_bound(&hash));
         // This hour's bound does not apply to previous hours.
-        let turn = if is_elsewhere { self.turn.wrapping_sub(1) } else { self.turn };
-        self.noted_at(AT_OTHER, turn % VALUELESS)
+        let hour_number = if is_other_hour { self.hour_number.wrapping_sub(1) } else { self.hour_number };
+        self.noted_at(AT_OTHER, hour_number % NO_VALUE)
     }
 
     /// Returns the place for a value with this number of hits: either a free place, or the place of the
     /// rarest value.
     fn place_for(&mut self, hits: u64) -> Option<usize> {
-        if self.places.len() < FIXED.len() + self.most {
+        if self.places.len() < RESERVED.len() + self.max_values {
             return Some(self.places.len());
         }
-        let has_share = hits.saturating_mul(self.most as u64) >= sum(self.noted);
-        let may_replace = |fewest: u64| hits >= MIN_HITS.max(fewest.saturating_mul(MARGIN));
-        if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.fewest) {
+        let has_share = hits.saturating_mul(self.max_values as u64) >= sum(self.noted);
+        let may_replace =
+            |rarest_hits: u64| hits >= MIN_HITS.max(rarest_hits.saturating_mul(REPLACEMENT_FACTOR));
+        if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.rarest_hits) {
             return None;
         }
-        let values = (0..).zip(&self.places).skip(FIXED.len());
+        let values = (0..).zip(&self.places).skip(RESERVED.len());
         let (at, rarest) = values.min_by_key(|(_, place)| sum(place.noted))?;
         // The hits of a place can't decrease within an hour.
-        self.fewest = sum(rarest.noted);
-        if !may_replace(self.fewest) {
+        self.rarest_hits = sum(rarest.noted);
+        if !may_replace(self.rarest_hits) {
             return None;
         }
         self.credit -= TURNOVER;
@@ -216,7 +217,7 @@ impl Places {
 
     /// Gives a place to a value with these known hits.
     fn give_place(&mut self, at: usize, value: &str, noted: [u64; 2]) -> NotedValue {
-        let name = self.name(value).expect("it was checked");
+        let name = self.name(value).expect("checked by `is_value`");
         let mut generation = 0;
         match self.places.get_mut(at) {
             None => self.places.push(Place::of(name, generation, noted)),
@@ -237,23 +238,23 @@ impl Places {
 
     /// Advances to the hour of an instant. Returns `true` if the instant is still in a different hour.
     #[inline]
-    fn go_to(&mut self, at: Timestamp) -> bool {
+    fn advance_to(&mut self, at: Timestamp) -> bool {
         let since = at.as_unix().wrapping_sub(self.hour.as_unix());
-        since >= u64::from(self.hours.as_seconds()) && !self.begin_hour(at)
+        since >= u64::from(self.hours.as_seconds()) && !self.start_hour(at)
     }
 
     /// Starts the hour of an instant, unless it is over. We also need to ignore instants in the future that
     /// would not be accepted by any store, because hours would not advance until then.
     #[cold]
-    fn begin_hour(&mut self, at: Timestamp) -> bool {
-        if at < self.hour || at > Timestamp::now().plus(AHEAD) {
+    fn start_hour(&mut self, at: Timestamp) -> bool {
+        if at < self.hour || at > Timestamp::now().plus(MAX_FUTURE_SECONDS) {
             return false;
         }
         let start = self.hours.bucket(at).start;
-        self.earn(start.as_unix() - self.hour.as_unix());
+        self.add_credit(start.as_unix() - self.hour.as_unix());
         self.hour = start;
-        self.turn = self.turn.wrapping_add(1);
-        (self.missed, self.told, self.fewest) = (0, 0, 0);
+        self.hour_number = self.hour_number.wrapping_add(1);
+        (self.missed, self.reported, self.rarest_hits) = (0, 0, 0);
         self.noted = [0, self.noted[0]];
         self.unplaced.swap(0, 1);
         self.unplaced[0].reset();
@@ -264,19 +265,19 @@ impl Places {
     }
 
     /// Adds credit for this number of seconds, up to a quarter of the places.
-    fn earn(&mut self, seconds: u64) {
-        let places = self.most as u64;
+    fn add_credit(&mut self, seconds: u64) {
+        let places = self.max_values as u64;
         let limit = TURNOVER * (places / 4).max(1);
         self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
     }
 
     /// Must be called if counts are discarded, so that the error bound will be counted again.
     pub(crate) const fn give_up(&mut self) {
-        self.told = 0;
+        self.reported = 0;
     }
 
     /// Returns the place of a noted value, and how much the error bound has increased since it was counted.
-    fn settle(&mut self, noted: NotedValue, weight: u64, at: Timestamp) -> (usize, u64) {
+    fn resolve(&mut self, noted: NotedValue, weight: u64, at: Timestamp) -> (usize, u64) {
         let (place, generation) = (noted.place(), noted.generation());
         if place == AT_NONE {
             return (place, 0);
@@ -284,10 +285,13 @@ impl Places {
         if place != AT_OTHER && self.places.get(place).is_some_and(|place| place.generation == generation) {
             return (place, 0);
         }
-        let is_of_this_turn = generation == self.turn % VALUELESS && self.hours.bucket(at).start == self.hour;
+        let is_in_current_hour =
+            generation == self.hour_number % NO_VALUE && self.hours.bucket(at).start == self.hour;
         let missed = match place {
-            AT_OTHER if generation == VALUELESS => 0,
-            AT_OTHER if is_of_this_turn => self.missed - std::mem::replace(&mut self.told, self.missed),
+            AT_OTHER if generation == NO_VALUE => 0,
+            AT_OTHER if is_in_current_hour => {
+                self.missed - std::mem::replace(&mut self.reported, self.missed)
+            }
             // The value lost the place or counts in a different hour, so we need to add the hits to the
             // bound.
             _ => weight,
@@ -298,12 +302,12 @@ impl Places {
     /// Counts hits of a noted value in the bucket with this start. Returns `true` if the caller should
     /// [take](Self::take) the counts.
     pub(crate) fn count(&mut self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
-        let (at, missed) = self.settle(noted, weight, start);
+        let (at, missed) = self.resolve(noted, weight, start);
         self.add(at, start, weight);
         if missed > 0 {
             self.add(AT_MISSED, start, missed);
         }
-        self.closed.len() >= CLOSED
+        self.closed.len() >= MAX_CLOSED_COUNTS
     }
 
     fn add(&mut self, at: usize, start: Timestamp, count: u64) {
@@ -324,7 +328,7 @@ impl Places {
         weight: u64,
         at: Timestamp,
     ) -> [(CounterName, u64); 2] {
-        let (place, missed) = self.settle(noted, weight, at);
+        let (place, missed) = self.resolve(noted, weight, at);
         let name = |at: usize| self.places[at].name.clone();
         [(name(place), weight), (name(AT_MISSED), missed)]
     }
@@ -332,12 +336,12 @@ impl Places {
     /// Returns the counter that hits of a noted value would currently count on.
     pub(crate) fn name_of(&self, noted: NotedValue) -> CounterName {
         let (at, generation) = (noted.place(), noted.generation());
-        let is_there = |place: &&Place| at < FIXED.len() || place.generation == generation;
-        self.places.get(at).filter(is_there).unwrap_or(&self.places[AT_OTHER]).name.clone()
+        let is_current = |place: &&Place| at < RESERVED.len() || place.generation == generation;
+        self.places.get(at).filter(is_current).unwrap_or(&self.places[AT_OTHER]).name.clone()
     }
 
     /// Swaps all counts with an empty list.
-    pub(crate) fn take(&mut self, counts: &mut Vec<Labelled>, is_crowded: bool) {
+    pub(crate) fn take(&mut self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
         self.is_crowded = is_crowded;
         std::mem::swap(&mut self.closed, counts);
         for place in &mut self.places {
@@ -357,10 +361,10 @@ impl Place {
         Self { name, generation, noted, start: Timestamp::MIN, count: 0 }
     }
 
-    fn close(&mut self, closed: &mut Vec<Labelled>) {
+    fn close(&mut self, closed: &mut Vec<LabelCount>) {
         let count = std::mem::take(&mut self.count);
         if count > 0 {
-            closed.push(Labelled { name: self.name.clone(), start: self.start, count });
+            closed.push(LabelCount { name: self.name.clone(), start: self.start, count });
         }
     }
 }
@@ -376,16 +380,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missed_is_told_in_the_hour_in_which_it_is_missed() {
+    fn missed_hits_are_counted_in_the_hour_of_the_miss() {
         let hours = Precision::try_from(3600).expect("not 0");
-        let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);
+        let mut places = Places::new(1, "referrer", MAX_LABEL_PLACES, hours);
         let (first, next) = (Timestamp::from_unix(36_000), Timestamp::from_unix(39_600));
         let mut count = |value: &str, noted_at: Timestamp, at: Timestamp| {
             let noted = places.note(Some(value), noted_at, NonZeroU32::MIN);
             let [(name, _), (_, missed)] = places.counts(noted, 1, at);
             (name.ends_with(OTHER_VALUE), missed)
         };
-        for value in 0..LABEL_PLACES {
+        for value in 0..MAX_LABEL_PLACES {
             assert_eq!(count(&value.to_string(), first, first), (false, 0));
         }
         (0..50_000).for_each(|_| _ = count("0", first, first));
@@ -406,12 +410,12 @@ mod tests {
     }
 
     #[test]
-    fn made_up_values_on_a_small_site_leave_few_names_and_real_ones_get_places() {
+    fn made_up_values_on_a_small_site_do_not_crowd_out_real_values() {
         const WEEKS: u64 = 4;
         // Made-up values with a single hit, and with enough hits to get a place.
         for repetitions in [1, 12] {
             let hours = Precision::try_from(3600).expect("not 0");
-            let mut places = Places::new(1, "referrer", LABEL_PLACES, hours);
+            let mut places = Places::new(1, "referrer", MAX_LABEL_PLACES, hours);
             let (mut names, mut others) = (HashSet::new(), 0);
             for hour in 0..WEEKS * 7 * 24 {
                 for n in 0..950_u64 {

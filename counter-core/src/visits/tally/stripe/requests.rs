@@ -16,7 +16,7 @@ enum Kind {
     Unconfirmed,
 }
 
-pub(super) const KINDS: usize = Kind::Unconfirmed as usize + 1;
+pub(super) const REQUEST_KINDS: usize = Kind::Unconfirmed as usize + 1;
 
 impl Stripe {
     #[inline]

@@ -19,10 +19,10 @@ const WORDS: usize = REGISTERS / 8;
 /// Number of words per block. [`Ranks::raise`] returns a bit set with a bit per block.
 const BLOCK: usize = WORDS / 64;
 
-const MARK: u8 = 0x80;
+const DIRTY: u8 = 0x80;
 
 /// The dirty bits of all bytes.
-const MARKS: u64 = u64::from_ne_bytes([MARK; 8]);
+const DIRTY_BITS: u64 = u64::from_ne_bytes([DIRTY; 8]);
 
 impl Default for Ranks {
     fn default() -> Self {
@@ -34,7 +34,7 @@ impl Ranks {
     /// Returns whether a register has at least this rank.
     #[inline]
     pub(crate) fn has(&self, Register { index, rank }: Register) -> bool {
-        (self.word(index).load(Ordering::Acquire) >> shift(index)) & u64::from(!MARK) >= u64::from(rank)
+        (self.word(index).load(Ordering::Acquire) >> shift(index)) & u64::from(!DIRTY) >= u64::from(rank)
     }
 
     /// Raises a register to at least this rank and marks it as dirty. Returns the bit of the block, or 0 if
@@ -44,11 +44,11 @@ impl Ranks {
     }
 
     /// Sets a register and the dirty bit. Returns the bit of the block if it is dirty, otherwise 0.
-    pub(crate) fn set(&self, Register { index, rank }: Register, is_marked: bool) -> u64 {
-        let rank = if is_marked { rank | MARK } else { rank };
+    pub(crate) fn set(&self, Register { index, rank }: Register, is_dirty: bool) -> u64 {
+        let rank = if is_dirty { rank | DIRTY } else { rank };
         let others = self.word(index).load(Ordering::Relaxed) & !(0xff << shift(index));
         self.word(index).store(others | u64::from(rank) << shift(index), Ordering::Release);
-        u64::from(is_marked) << (usize::from(index) / 8 / BLOCK)
+        u64::from(is_dirty) << (usize::from(index) / 8 / BLOCK)
     }
 
     /// Clears the dirty bits in these blocks, and calls `each` with the dirty registers.
@@ -58,15 +58,15 @@ impl Ranks {
             blocks &= blocks - 1;
             for (place, word) in self.0.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
                 let ranks = word.load(Ordering::Relaxed);
-                let mut marked = ranks & MARKS;
-                if marked == 0 {
+                let mut dirty = ranks & DIRTY_BITS;
+                if dirty == 0 {
                     continue;
                 }
-                word.store(ranks & !MARKS, Ordering::Release);
-                while marked != 0 {
-                    let byte = marked.trailing_zeros() / 8;
-                    marked &= marked - 1;
-                    each(register(place, byte, ranks & !MARKS));
+                word.store(ranks & !DIRTY_BITS, Ordering::Release);
+                while dirty != 0 {
+                    let byte = dirty.trailing_zeros() / 8;
+                    dirty &= dirty - 1;
+                    each(register(place, byte, ranks & !DIRTY_BITS));
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Ranks {
     /// Calls `each` with all registers that are set.
     pub(crate) fn each(&self, mut each: impl FnMut(Register)) {
         for (place, word) in self.0.iter().enumerate() {
-            let ranks = word.load(Ordering::Relaxed) & !MARKS;
+            let ranks = word.load(Ordering::Relaxed) & !DIRTY_BITS;
             let all = (0..8).map(|byte| register(place, byte, ranks));
             all.filter(|register| register.rank > 0).for_each(&mut each);
         }
@@ -105,28 +105,28 @@ const fn register(place: usize, byte: u32, ranks: u64) -> Register {
 /// free.
 #[derive(Debug)]
 pub(crate) struct Busy {
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
     /// Width of a visitor bucket, in seconds.
     width: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     /// The counter and the bucket that own these ranks.
     owner: AtomicU64,
     ranks: OnceLock<Arc<Ranks>>,
 }
 
 /// Number of slots: up to 4 MB if all of them are used.
-const PLACES: usize = 256;
+const SLOTS: usize = 256;
 
-const NOBODY: u64 = u64::MAX;
+const NO_OWNER: u64 = u64::MAX;
 
 impl Busy {
     pub(crate) fn new(width: u64) -> Self {
-        let places =
-            (0..PLACES).map(|_| Place { owner: AtomicU64::new(NOBODY), ranks: OnceLock::new() }).collect();
-        Self { places, width }
+        let slots =
+            (0..SLOTS).map(|_| Slot { owner: AtomicU64::new(NO_OWNER), ranks: OnceLock::new() }).collect();
+        Self { slots, width }
     }
 
     /// Returns `true` if a register of this counter and bucket number has at least this rank; `None` if the
@@ -144,7 +144,7 @@ impl Busy {
     /// Assigns the slot to a counter and a bucket if it is free.
     pub(crate) fn take(&self, counter: u32, bucket: Timestamp) -> Option<Arc<Ranks>> {
         let place = self.place(counter);
-        if place.owner.load(Ordering::Relaxed) != NOBODY {
+        if place.owner.load(Ordering::Relaxed) != NO_OWNER {
             return None;
         }
         let ranks = place.ranks.get_or_init(Arc::default);
@@ -154,11 +154,11 @@ impl Busy {
     }
 
     /// Frees the slots of these counters and bucket numbers.
-    pub(crate) fn leave(&self, which: impl Fn(u32, u64) -> bool) {
-        for place in &self.places {
+    pub(crate) fn release(&self, which: impl Fn(u32, u64) -> bool) {
+        for place in &self.slots {
             let owner = place.owner.load(Ordering::Relaxed);
-            if owner != NOBODY && which((owner >> NUMBER_BITS) as u32, owner & NUMBERS) {
-                place.owner.store(NOBODY, Ordering::Relaxed);
+            if owner != NO_OWNER && which((owner >> NUMBER_BITS) as u32, owner & NUMBERS) {
+                place.owner.store(NO_OWNER, Ordering::Relaxed);
             }
         }
     }
@@ -169,8 +169,8 @@ impl Busy {
     }
 
     #[inline]
-    fn place(&self, counter: u32) -> &Place {
-        &self.places[counter as usize % PLACES]
+    fn place(&self, counter: u32) -> &Slot {
+        &self.slots[counter as usize % SLOTS]
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_register_has_the_highest_rank_and_is_collected_once_for_each_rise() {
+    fn registers_keep_the_highest_rank_and_are_collected_once_per_rise() {
         let ranks = Ranks::default();
         let of = |index, rank| Register { index, rank };
         let collect = |blocks| {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hits_find_is_what_its_owner_has_while_a_place_passes_from_one_to_another() {
+    fn readers_never_see_ranks_of_a_different_owner() {
         const LAST: u64 = 20_000;
         let busy = Busy::new(1);
         let has = |bucket, register| busy.has(3, bucket, register) == Some(true);
@@ -220,14 +220,14 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !has(LAST, register(LAST)) {
-                        let bucket = busy.places[3].owner.load(Ordering::Relaxed) & NUMBERS;
+                        let bucket = busy.slots[3].owner.load(Ordering::Relaxed) & NUMBERS;
                         assert!(!has(bucket, register(bucket + 1)));
                     }
                 });
             }
             for bucket in 0..=LAST {
-                busy.leave(|counter, _| counter == 3);
-                let ranks = busy.take(3, Timestamp::from_unix(bucket)).expect("nobody has it");
+                busy.release(|counter, _| counter == 3);
+                let ranks = busy.take(3, Timestamp::from_unix(bucket)).expect("the slot is free");
                 assert!(busy.take(3 + 256, Timestamp::from_unix(bucket)).is_none());
                 ranks.raise(register(bucket));
             }

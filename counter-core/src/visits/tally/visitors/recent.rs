@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ranks::Busy;
 use crate::sketch::Register;
-use crate::visits::tally::registry::PAGE;
+use crate::visits::tally::registry::PAGE_FLAG;
 
 /// A lossy table of the visitors that threads have recently pushed into their rings, and the ranks of busy
 /// counters. New entries simply overwrite old entries. A visitor in this table is either in the registers or
 /// on the way there. A missing visitor might be as well.
 #[derive(Debug)]
 pub(crate) struct Recent {
-    places: Box<[AtomicU64]>,
+    slots: Box<[AtomicU64]>,
     pub(crate) busy: Busy,
 }
 
 /// Number of slots: 128 KB.
-const PLACES: usize = 1 << PLACE_BITS;
+const SLOTS: usize = 1 << SLOT_BITS;
 
-const PLACE_BITS: u32 = 14;
+const SLOT_BITS: u32 = 14;
 
 const INDEX_BITS: u32 = 14;
 const RANK_BITS: u32 = 6;
@@ -27,7 +27,7 @@ const BUCKET_BITS: u32 = 12;
 impl Recent {
     /// Creates a table for buckets with this width in seconds.
     pub(crate) fn new(width: u64) -> Self {
-        Self { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), busy: Busy::new(width) }
+        Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), busy: Busy::new(width) }
     }
 
     /// Adds a register of a counter and a bucket number. Returns `true` if it is new to this table. A page
@@ -40,12 +40,12 @@ impl Recent {
         let entry =
             u64::from(counter) << (INDEX_BITS + RANK_BITS) | u64::from(index) << RANK_BITS | u64::from(rank);
         // Fibonacci hashing of the counter and the index.
-        let mixed = (entry >> RANK_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACE_BITS);
+        let mixed = (entry >> RANK_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOT_BITS);
         let entry = entry | bucket << (u64::BITS - BUCKET_BITS);
-        #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
-        let place = &self.places[mixed as usize % PLACES];
-        place.load(Ordering::Relaxed) != entry
-            && self.add_new(place, entry, [counter, everything], bucket, register)
+        #[allow(clippy::cast_possible_truncation, reason = "shifted to the number of slots")]
+        let slot = &self.slots[mixed as usize % SLOTS];
+        slot.load(Ordering::Relaxed) != entry
+            && self.add_new(slot, entry, [counter, everything], bucket, register)
     }
 
     /// Adds a new entry, unless the counter is busy: the ranks are sufficient to recognize visitors, and
@@ -53,31 +53,31 @@ impl Recent {
     #[inline(never)]
     fn add_new(
         &self,
-        place: &AtomicU64,
+        slot: &AtomicU64,
         entry: u64,
         [counter, everything]: [u32; 2],
         bucket: u64,
         register: Register,
     ) -> bool {
         let has = |counter| self.busy.has(counter, bucket, register);
-        let is_known = match has(counter & !PAGE) {
-            Some(is_known) if counter & PAGE > 0 => has(everything).map(|also| is_known && also),
+        let is_known = match has(counter & !PAGE_FLAG) {
+            Some(is_known) if counter & PAGE_FLAG > 0 => has(everything).map(|also| is_known && also),
             is_known => is_known,
         };
         if let Some(is_known) = is_known {
             return !is_known;
         }
-        place.store(entry, Ordering::Relaxed);
+        slot.store(entry, Ordering::Relaxed);
         true
     }
 
     /// Removes these counters, except for the ranks of busy counters.
     pub(crate) fn forget(&self, which: impl Fn(u32) -> bool) {
-        for place in &self.places {
-            let entry = place.load(Ordering::Relaxed) << BUCKET_BITS;
+        for slot in &self.slots {
+            let entry = slot.load(Ordering::Relaxed) << BUCKET_BITS;
             #[allow(clippy::cast_possible_truncation, reason = "a counter has 32 bits")]
             if which((entry >> (BUCKET_BITS + INDEX_BITS + RANK_BITS)) as u32) {
-                place.store(0, Ordering::Relaxed);
+                slot.store(0, Ordering::Relaxed);
             }
         }
     }
@@ -89,7 +89,7 @@ mod tests {
     use crate::time::Timestamp;
 
     #[test]
-    fn what_is_there_is_known_until_something_takes_its_place_or_it_is_forgotten() {
+    fn entries_are_known_until_they_are_overwritten_or_removed() {
         let recent = Recent::new(3600);
         let register = |n: u16| Register { index: n % 16_384, rank: 1 };
         assert!(recent.add(7, 0, 3, register(1)) && !recent.add(7, 0, 3, register(1)));
@@ -106,10 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_of_a_busy_page_is_known_once_everything_has_it_too() {
+    fn a_page_visitor_is_known_only_if_the_total_counter_has_it() {
         let (recent, bucket) = (Recent::new(1), Timestamp::from_unix(9));
         let register = Register { index: 5, rank: 3 };
-        let is_new = || recent.add(1 | PAGE, 2, 9, register);
+        let is_new = || recent.add(1 | PAGE_FLAG, 2, 9, register);
         let [page, everything] = [1, 2].map(|counter| recent.busy.take(counter, bucket).expect("it is free"));
         assert!(is_new() && is_new());
         page.raise(register);

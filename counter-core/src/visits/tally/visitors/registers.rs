@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::ranks::{Busy, Ranks};
-use super::ring::{CHUNK, Visit};
+use super::ring::{MAX_CHUNK, Visit};
 use crate::sketch::Register;
 use crate::time::Timestamp;
 
@@ -24,7 +24,7 @@ struct OpenBucket {
     /// Registers by counter number.
     counters: Vec<Registers>,
     /// Counters with dirty registers.
-    risen: Vec<u32>,
+    dirty: Vec<u32>,
 }
 
 /// The registers of a counter in a bucket. A register is dirty from when it rises until it is collected.
@@ -32,26 +32,26 @@ struct OpenBucket {
 enum Registers {
     /// A hash table with linear probing. A slot contains an index and a rank in the lowest byte, or 0 if it
     /// is free.
-    Few { slots: Box<[u32]>, used: u32, is_risen: bool },
+    Few { slots: Box<[u32]>, used: u32, has_dirty: bool },
     /// The ranks of all registers, and the blocks with dirty registers.
-    Many { ranks: Arc<Ranks>, risen: u64 },
+    Many { ranks: Arc<Ranks>, dirty: u64 },
 }
 
 /// Maximum number of open buckets. Visitors in any other bucket are sent as often as they return.
-const BUCKETS: usize = 4;
+const MAX_BUCKETS: usize = 4;
 
 /// Initial number of slots.
-const SLOTS: usize = 8;
+const MIN_SLOTS: usize = 8;
 
 /// A counter with this number of slots becomes busy if the shared slot is free.
 const BUSY_SLOTS: usize = 256;
 
 /// At this number of slots, an array of all registers does not need much more memory.
-const MOST_SLOTS: usize = 2048;
+const MAX_SLOTS: usize = 2048;
 
 const RANK_BITS: u32 = 8;
 
-const MARK: u8 = 0x80;
+const DIRTY: u8 = 0x80;
 
 impl OpenBuckets {
     /// Returns whether a bucket is open.
@@ -63,14 +63,14 @@ impl OpenBuckets {
     /// future or will never come. Dirty registers must be [collected](Self::collect) first.
     #[cold]
     pub(crate) fn open(&mut self, bucket: Timestamp, busy: &Busy) {
-        let opened = OpenBucket { start: bucket, counters: Vec::new(), risen: Vec::new() };
-        if self.buckets.len() < BUCKETS {
+        let opened = OpenBucket { start: bucket, counters: Vec::new(), dirty: Vec::new() };
+        if self.buckets.len() < MAX_BUCKETS {
             return self.buckets.push(opened);
         }
         let latest = self.buckets.iter_mut().max_by_key(|open| open.start);
         if let Some(latest) = latest.filter(|latest| latest.start > bucket) {
             let left = busy.number(latest.start);
-            busy.leave(|_, number| number == left);
+            busy.release(|_, number| number == left);
             *latest = opened;
         }
     }
@@ -78,13 +78,13 @@ impl OpenBuckets {
     /// Raises registers in a bucket to at least these ranks. Returns `false` if the bucket is not open.
     pub(crate) fn raise(&mut self, bucket: Timestamp, visits: &[Visit], busy: &Busy) -> bool {
         let open = self.buckets.iter_mut().rev().find(|open| open.start == bucket);
-        open.map(|open| visits.chunks(CHUNK).for_each(|visits| open.raise(visits, busy))).is_some()
+        open.map(|open| visits.chunks(MAX_CHUNK).for_each(|visits| open.raise(visits, busy))).is_some()
     }
 
     /// Takes the dirty registers, by counter and in ascending order.
     pub(crate) fn collect(&mut self, mut each: impl FnMut(u32, Timestamp, &[Register])) {
         for open in &mut self.buckets {
-            for counter in open.risen.drain(..) {
+            for counter in open.dirty.drain(..) {
                 self.spare.clear();
                 open.counters[counter as usize].collect(&mut self.spare);
                 each(counter, open.start, &self.spare);
@@ -96,7 +96,7 @@ impl OpenBuckets {
     pub(crate) fn close(&mut self, current: Timestamp, busy: &Busy) {
         self.buckets.retain(|open| open.start >= current);
         let first = busy.number(current);
-        busy.leave(|_, number| number < first);
+        busy.release(|_, number| number < first);
     }
 
     /// Calls `each` with all non-zero registers of these counters.
@@ -111,10 +111,10 @@ impl OpenBuckets {
     /// Drops the registers of these counters, so that returning visitors can raise them again. Dirty
     /// registers must be [collected](Self::collect) first.
     pub(crate) fn forget(&mut self, which: impl Fn(u32) -> bool, busy: &Busy) {
-        busy.leave(|number, _| which(number));
+        busy.release(|number, _| which(number));
         for open in &mut self.buckets {
-            let forgotten = (0..).zip(&mut open.counters).filter(|(number, _)| which(*number));
-            forgotten.for_each(|(_, registers)| *registers = Registers::default());
+            let matching = (0..).zip(&mut open.counters).filter(|(number, _)| which(*number));
+            matching.for_each(|(_, registers)| *registers = Registers::default());
         }
     }
 }
@@ -123,11 +123,11 @@ impl OpenBucket {
     fn raise(&mut self, visits: &[Visit], busy: &Busy) {
         // The registers of many counters do not fit into the cache. These lookups do not depend on each
         // other, so the loads can overlap.
-        let (mut rising, mut count) = ([0; CHUNK], 0);
+        let (mut rising, mut count) = ([0; MAX_CHUNK], 0);
         for (place, visit) in (0_u8..).zip(visits) {
             let registers = self.counters.get(visit.counter() as usize);
-            let is_known = registers.is_some_and(|registers| registers.seem_to_have(visit.register()));
-            rising[count % CHUNK] = place;
+            let is_known = registers.is_some_and(|registers| registers.have_at_first_probe(visit.register()));
+            rising[count % MAX_CHUNK] = place;
             count += usize::from(!is_known);
         }
         for place in &rising[..count] {
@@ -137,9 +137,9 @@ impl OpenBucket {
                 self.counters.resize_with(index + 1, Registers::default);
             }
             let registers = &mut self.counters[index];
-            let was_risen = registers.are_risen();
-            if registers.raise(visit.register(), || busy.take(counter, self.start)) && !was_risen {
-                self.risen.push(counter);
+            let was_dirty = registers.are_dirty();
+            if registers.raise(visit.register(), || busy.take(counter, self.start)) && !was_dirty {
+                self.dirty.push(counter);
             }
         }
     }
@@ -147,7 +147,7 @@ impl OpenBucket {
 
 impl Default for Registers {
     fn default() -> Self {
-        Self::Few { slots: Box::default(), used: 0, is_risen: false }
+        Self::Few { slots: Box::default(), used: 0, has_dirty: false }
     }
 }
 
@@ -155,7 +155,7 @@ impl Registers {
     /// Returns `true` if a register has at least this rank. This only probes a single slot, and may thus
     /// return `false` for a known visitor.
     #[inline]
-    fn seem_to_have(&self, register: Register) -> bool {
+    fn have_at_first_probe(&self, register: Register) -> bool {
         match self {
             Self::Many { ranks, .. } => ranks.has(register),
             Self::Few { slots, .. } => {
@@ -166,10 +166,10 @@ impl Registers {
         }
     }
 
-    const fn are_risen(&self) -> bool {
+    const fn are_dirty(&self) -> bool {
         match self {
-            Self::Many { risen, .. } => *risen != 0,
-            Self::Few { is_risen, .. } => *is_risen,
+            Self::Many { dirty, .. } => *dirty != 0,
+            Self::Few { has_dirty, .. } => *has_dirty,
         }
     }
 
@@ -177,12 +177,12 @@ impl Registers {
     /// there are many registers, they move to a shared slot if there is one.
     fn raise(&mut self, register: Register, place: impl Fn() -> Option<Arc<Ranks>>) -> bool {
         match self {
-            Self::Many { ranks, risen } => {
+            Self::Many { ranks, dirty } => {
                 let block = ranks.raise(register);
-                *risen |= block;
+                *dirty |= block;
                 block != 0
             }
-            Self::Few { slots, used, is_risen } => {
+            Self::Few { slots, used, has_dirty } => {
                 if 4 * *used as usize >= 3 * slots.len() {
                     self.grow(&place);
                     return self.raise(register, place);
@@ -191,8 +191,8 @@ impl Registers {
                 let rises = rank(*slot) < register.rank;
                 if rises {
                     *used += u32::from(*slot == 0);
-                    *slot = packed(register) | u32::from(MARK);
-                    *is_risen = true;
+                    *slot = packed(register) | u32::from(DIRTY);
+                    *has_dirty = true;
                 }
                 rises
             }
@@ -201,32 +201,32 @@ impl Registers {
 
     #[cold]
     fn grow(&mut self, place: impl Fn() -> Option<Arc<Ranks>>) {
-        let Self::Few { slots, is_risen, .. } = self else { return };
+        let Self::Few { slots, has_dirty, .. } = self else { return };
         let ranks = if slots.len() >= BUSY_SLOTS { place() } else { None };
-        if let Some(ranks) = ranks.or_else(|| (slots.len() >= MOST_SLOTS).then(Arc::default)) {
-            let mut risen = 0;
+        if let Some(ranks) = ranks.or_else(|| (slots.len() >= MAX_SLOTS).then(Arc::default)) {
+            let mut dirty = 0;
             let set = slots.iter().filter(|slot| **slot > 0);
-            set.for_each(|slot| risen |= ranks.set(unpacked(*slot), is_marked(*slot)));
-            *self = Self::Many { ranks, risen };
+            set.for_each(|slot| dirty |= ranks.set(unpacked(*slot), is_dirty(*slot)));
+            *self = Self::Many { ranks, dirty };
         } else {
-            let mut larger = vec![0; (2 * slots.len()).max(SLOTS)].into_boxed_slice();
+            let mut larger = vec![0; (2 * slots.len()).max(MIN_SLOTS)].into_boxed_slice();
             let set = slots.iter().filter(|slot| **slot > 0);
             let used = set.map(|slot| *find(&mut larger, unpacked(*slot).index) = *slot).count();
-            let used = u32::try_from(used).expect("fewer than there are slots");
-            *self = Self::Few { slots: larger, used, is_risen: *is_risen };
+            let used = u32::try_from(used).expect("fewer than slots");
+            *self = Self::Few { slots: larger, used, has_dirty: *has_dirty };
         }
     }
 
     /// Clears all dirty bits, and appends the dirty registers to an empty list in ascending order.
     fn collect(&mut self, collected: &mut Vec<Register>) {
         match self {
-            Self::Many { ranks, risen } => {
-                ranks.collect(std::mem::take(risen), |register| collected.push(register));
+            Self::Many { ranks, dirty } => {
+                ranks.collect(std::mem::take(dirty), |register| collected.push(register));
             }
-            Self::Few { slots, is_risen, .. } => {
-                *is_risen = false;
-                for slot in slots.iter_mut().filter(|slot| is_marked(**slot)) {
-                    *slot &= !u32::from(MARK);
+            Self::Few { slots, has_dirty, .. } => {
+                *has_dirty = false;
+                for slot in slots.iter_mut().filter(|slot| is_dirty(**slot)) {
+                    *slot &= !u32::from(DIRTY);
                     collected.push(unpacked(*slot));
                 }
                 collected.sort_unstable();
@@ -260,17 +260,17 @@ fn packed(Register { index, rank }: Register) -> u32 {
 }
 
 const fn unpacked(slot: u32) -> Register {
-    #[allow(clippy::cast_possible_truncation, reason = "an index is all that is above the rank")]
+    #[allow(clippy::cast_possible_truncation, reason = "the index is above the rank")]
     Register { index: (slot >> RANK_BITS) as u16, rank: rank(slot) }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "a rank is in the last byte, below the mark")]
+#[allow(clippy::cast_possible_truncation, reason = "the rank is in the lowest byte, below the dirty bit")]
 const fn rank(slot: u32) -> u8 {
-    slot as u8 & !MARK
+    slot as u8 & !DIRTY
 }
 
-const fn is_marked(slot: u32) -> bool {
-    slot & MARK as u32 != 0
+const fn is_dirty(slot: u32) -> bool {
+    slot & DIRTY as u32 != 0
 }
 
 #[cfg(test)]
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rises_is_collected_exactly_when_it_is_raised_in_a_sketch() {
+    fn collected_registers_match_a_sketch() {
         let (mut open, mut sketches) = (Opened::new(), [const { None::<Sketch> }; 4]);
         // The last two counters map to the same slot.
         let numbers = [0, 2, 1, 1 + 256];
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_visitors_take_a_kilobyte() {
+    fn a_hundred_visitors_need_at_most_a_kilobyte() {
         let mut registers = Registers::default();
         (0..100_u64).for_each(|n| _ = registers.raise(Register::of(&n.to_le_bytes()), || panic!("too few")));
         assert!(matches!(&registers, Registers::Few { slots, .. } if slots.len() * size_of::<u32>() <= 1024));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_rises_again_and_nothing_else_does() {
+    fn only_forgotten_registers_rise_again() {
         let mut open = Opened::new();
         for visitors in [1, 1000_u64] {
             let of = |counter| {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_that_are_over_or_too_many_are_not_kept() {
+    fn past_and_excess_buckets_are_dropped() {
         let (mut open, register) = (Opened::new(), Register { index: 3, rank: 9 });
         let at = Timestamp::from_unix;
         let mut rises = |second, current| !open.raise(at(second), &[(1, register)], at(current)).is_empty();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_free_again_when_its_bucket_is_over_or_gone() {
+    fn slots_are_released_when_a_bucket_is_closed_or_replaced() {
         let mut open = Opened::new();
         let at = Timestamp::from_unix;
         let many: Vec<_> = (0..1000_u64).map(|n| (1, Register::of(&n.to_le_bytes()))).collect();

@@ -6,40 +6,40 @@
 
 use crate::sketch::Register;
 use crate::time::Timestamp;
-use crate::visits::tally::own::Own;
+use crate::visits::tally::own::SingleWriter;
 
 /// A ring with a single writer, the thread of the stripe, and a single reader at a time, the holder of the
 /// backlog lock.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    entries: Box<[Own; ENTRIES]>,
+    entries: Box<[SingleWriter; ENTRIES]>,
     /// Number of entries written so far.
-    head: Own,
+    head: SingleWriter,
     /// Bucket of the last entry written. Only the writer uses this.
-    bucket: Own,
+    bucket: SingleWriter,
     /// Number of entries read so far.
-    tail: Own,
+    tail: SingleWriter,
     /// Bucket of the last entry read. Only the reader uses this.
-    read_bucket: Own,
+    read_bucket: SingleWriter,
 }
 
 /// Number of entries: 16 KB.
 const ENTRIES: usize = 2048;
 
 /// At this number of entries, the thread will try to drain it.
-const MANY: u64 = ENTRIES as u64 / 2;
+const DRAIN_THRESHOLD: u64 = ENTRIES as u64 / 2;
 
 /// No bucket yet.
-const NONE: u64 = u64::MAX;
+const NO_BUCKET: u64 = u64::MAX;
 
 impl Default for Ring {
     fn default() -> Self {
         Self {
-            entries: Box::new([const { Own::new(0) }; ENTRIES]),
-            head: Own::default(),
-            bucket: Own::new(NONE),
-            tail: Own::default(),
-            read_bucket: Own::new(NONE),
+            entries: Box::new([const { SingleWriter::new(0) }; ENTRIES]),
+            head: SingleWriter::default(),
+            bucket: SingleWriter::new(NO_BUCKET),
+            tail: SingleWriter::default(),
+            read_bucket: SingleWriter::new(NO_BUCKET),
         }
     }
 }
@@ -50,7 +50,7 @@ impl Ring {
     pub(crate) fn push(&self, counter: u32, bucket: Timestamp, register: Register) -> bool {
         let mut head = self.head.get();
         // We might need an additional entry for the bucket.
-        if head - self.tail.get_after() >= ENTRIES as u64 - 1 {
+        if head - self.tail.load_acquire() >= ENTRIES as u64 - 1 {
             return false;
         }
         if self.bucket.get() != bucket.as_unix() {
@@ -59,20 +59,20 @@ impl Ring {
             head += 1;
         }
         self.entries[place(head)].set(Visit::new(counter, register).0);
-        self.head.set_after(head + 1);
+        self.head.store_release(head + 1);
         true
     }
 
     /// Returns `true` if the caller should [`drain`](Self::drain) the ring.
     #[inline]
-    pub(crate) fn has_many(&self) -> bool {
-        self.head.get() - self.tail.get() >= MANY
+    pub(crate) fn should_drain(&self) -> bool {
+        self.head.get() - self.tail.get() >= DRAIN_THRESHOLD
     }
 
     /// Takes all visitors, in chunks of the same bucket.
     pub(crate) fn drain(&self, mut each: impl FnMut(Timestamp, &[Visit])) {
-        let (head, tail) = (self.head.get_after(), self.tail.get());
-        let (mut visits, mut count) = ([Visit(0); CHUNK], 0);
+        let (head, tail) = (self.head.load_acquire(), self.tail.get());
+        let (mut visits, mut count) = ([Visit(0); MAX_CHUNK], 0);
         let mut each = |visits: &[Visit]| {
             if !visits.is_empty() {
                 each(Timestamp::from_unix(self.read_bucket.get()), visits);
@@ -88,18 +88,18 @@ impl Ring {
             }
             visits[count] = Visit(entry);
             count += 1;
-            if count == CHUNK {
+            if count == MAX_CHUNK {
                 each(&visits);
                 count = 0;
             }
         }
         each(&visits[..count]);
-        self.tail.set_after(head);
+        self.tail.store_release(head);
     }
 }
 
 /// Maximum number of visits in a chunk.
-pub(crate) const CHUNK: usize = 64;
+pub(crate) const MAX_CHUNK: usize = 64;
 
 /// A visitor of a counter, as the register to raise.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,7 +121,7 @@ impl Visit {
         (self.0 >> (INDEX_BITS + RANK_BITS)) as u32
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
+    #[allow(clippy::cast_possible_truncation, reason = "parts are truncated to their widths")]
     pub(crate) const fn register(self) -> Register {
         Register { index: (self.0 >> RANK_BITS) as u16, rank: self.0 as u8 }
     }
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_comes_out_once_with_its_bucket_while_threads_write_and_read() {
+    fn entries_are_drained_once_in_order_during_concurrent_writes() {
         let ring = Ring::default();
         let of = |n: u32| {
             let index = u16::try_from(n % 16_384).expect("14 bits");
             (n, Timestamp::from_unix(u64::from(n / 100)), Register { index, rank: 1 + (n % 51) as u8 })
         };
-        let seen = RefCell::new(Vec::new());
-        let drain = || ring.drain(|bucket, visits| seen.borrow_mut().extend(all(bucket, visits)));
+        let drained = RefCell::new(Vec::new());
+        let drain = || ring.drain(|bucket, visits| drained.borrow_mut().extend(all(bucket, visits)));
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for n in 0..100_000 {
@@ -186,26 +186,26 @@ mod tests {
             }
         });
         drain();
-        assert!(seen.into_inner().into_iter().eq((0..100_000).map(of)));
+        assert!(drained.into_inner().into_iter().eq((0..100_000).map(of)));
     }
 
     #[test]
-    fn the_largest_numbers_fit() {
+    fn the_maximum_values_fit_into_an_entry() {
         let ring = Ring::default();
         let largest = (u32::MAX, Timestamp::MAX, Register { index: 16_383, rank: 51 });
         assert!(ring.push(largest.0, largest.1, largest.2));
-        let mut seen = Vec::new();
-        ring.drain(|bucket, visits| seen.extend(all(bucket, visits)));
-        assert_eq!(seen, [largest]);
+        let mut drained = Vec::new();
+        ring.drain(|bucket, visits| drained.extend(all(bucket, visits)));
+        assert_eq!(drained, [largest]);
     }
 
     #[test]
-    fn what_has_no_room_is_refused_and_has_room_once_it_was_drained() {
+    fn a_full_ring_rejects_entries_until_it_is_drained() {
         let (ring, bucket, register) = (Ring::default(), Timestamp::MIN, Register { index: 7, rank: 3 });
         let pushed = (0..).take_while(|n| ring.push(*n, bucket, register)).count();
-        assert_eq!((pushed, ring.has_many()), (ENTRIES - 2, true));
+        assert_eq!((pushed, ring.should_drain()), (ENTRIES - 2, true));
         let mut drained = 0;
         ring.drain(|_, visits| drained += visits.len());
-        assert_eq!((drained, ring.has_many(), ring.push(0, bucket, register)), (pushed, false, true));
+        assert_eq!((drained, ring.should_drain(), ring.push(0, bucket, register)), (pushed, false, true));
     }
 }

@@ -24,16 +24,16 @@ impl TokenKey {
     /// Derives the key of a token. This takes about 50 ms in a release build.
     pub(crate) fn derive(token: &str) -> Self {
         let (memory, passes, lanes) = COSTS;
-        let params = Params::new(memory, passes, lanes, None).expect("costs within the limits of Argon2");
+        let params = Params::new(memory, passes, lanes, None).expect("the costs are valid");
         let mut key = [0; 32];
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into(token.as_bytes(), SALT, &mut key)
-            .expect("a token shorter than 4 GiB, and a salt longer than 8 bytes");
+            .expect("token and salt have valid lengths");
         Self::from_bytes(&key)
     }
 
     pub(crate) fn from_bytes(key: &[u8; 32]) -> Self {
-        Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
+        Self(Hmac::new_from_slice(key).expect("HMAC supports keys of any length"))
     }
 
     /// Starts a signature. Signatures with different purposes never match.
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_always_has_the_same_key_and_another_token_another() {
+    fn the_key_is_determined_by_the_token() {
         let signed = |token| TokenKey::derive(token).sign(b"test:").finalize().into_bytes();
         assert_eq!(signed("a-token-of-16-chars"), signed("a-token-of-16-chars"));
         assert_ne!(signed("a-token-of-16-chars"), signed("a-token-of-16-charS"));

@@ -35,8 +35,8 @@ pub(crate) const STYLE: &str = "/style.css";
 /// A prefix that is not used for other signatures.
 const LABEL: &[u8] = b"counter-layer admin link 1:";
 
-const UNTIL: &str = "&until=";
-const SIGNATURE: &str = "&signature=";
+const UNTIL_PARAMETER: &str = "&until=";
+const SIGNATURE_PARAMETER: &str = "&signature=";
 
 impl Links {
     pub(crate) const fn new(key: TokenKey) -> Self {
@@ -45,18 +45,18 @@ impl Links {
 
     /// Returns the query of a link to this path and query, which will be valid until `until`.
     pub(crate) fn sign(&self, path: &str, query: &str, until: Timestamp, generation: Generation) -> String {
-        let query = format!("{query}{UNTIL}{until}");
-        let signature = write_signature(self.over(path, &query, generation));
-        format!("{query}{SIGNATURE}{signature}")
+        let query = format!("{query}{UNTIL_PARAMETER}{until}");
+        let signature = write_signature(self.hmac(path, &query, generation));
+        format!("{query}{SIGNATURE_PARAMETER}{signature}")
     }
 
     /// Returns `true` if the link was signed with this key and generation.
     pub(crate) fn signed(&self, link: &Link<'_>, generation: Generation) -> bool {
         // Compares in constant time.
-        self.over(link.path, link.query, generation).verify_slice(&link.signature).is_ok()
+        self.hmac(link.path, link.query, generation).verify_slice(&link.signature).is_ok()
     }
 
-    fn over(&self, path: &str, query: &str, generation: Generation) -> Hmac<Sha256> {
+    fn hmac(&self, path: &str, query: &str, generation: Generation) -> Hmac<Sha256> {
         // This is unambiguous because a path can't contain a question mark.
         self.0
             .sign(LABEL)
@@ -71,8 +71,8 @@ impl<'a> Link<'a> {
     /// Parses the link of a page request or a stylesheet request. Returns `None` if the link has expired.
     pub(crate) fn read(parts: &'a Parts, now: Timestamp) -> Option<Self> {
         let (path, query) = (parts.uri.path(), parts.uri.query()?);
-        let (query, signature) = query.rsplit_once(SIGNATURE)?;
-        let (_, until) = query.rsplit_once(UNTIL)?;
+        let (query, signature) = query.rsplit_once(SIGNATURE_PARAMETER)?;
+        let (_, until) = query.rsplit_once(UNTIL_PARAMETER)?;
         let is_number = !until.is_empty() && until.bytes().all(|byte| byte.is_ascii_digit());
         let until = Timestamp::from_unix(until.parse().ok().filter(|_| is_number)?);
         let link = Self {
@@ -85,13 +85,13 @@ impl<'a> Link<'a> {
 }
 
 /// Returns `true` if the path is for a shared page or the stylesheet.
-pub(crate) fn takes_one(parts: &Parts) -> bool {
+pub(crate) fn is_link_path(parts: &Parts) -> bool {
     let path = parts.uri.path();
     path.strip_suffix(STYLE).unwrap_or(path).ends_with(SHARED)
 }
 
 /// Returns `true` for a read-only method. Links only allow these.
-pub(crate) fn reads(parts: &Parts) -> bool {
+pub(crate) fn is_read_only(parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD)
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_opens_until_its_end_under_its_key() {
+    fn a_link_is_valid_with_the_same_key_until_it_expires() {
         let link = link();
         let (page, query) = link.split_once('?').expect("a query");
         let style = format!("{page}/style.css?{query}");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_an_earlier_generation_opens_nothing() {
+    fn links_of_earlier_generations_are_invalid() {
         let (parts, ()) = Request::get(link()).body(()).expect("an address").into_parts();
         let link = Link::read(&parts, NOON.minus(1)).expect("a link");
         let next = Generation::random().expect("there is randomness");
@@ -144,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn no_other_address_is_a_link() {
+    fn modified_links_are_rejected() {
         let link = link();
         let now = NOON.minus(1);
         let known = |address: &str| {
             let (parts, ()) = Request::get(address).body(()).expect("an address").into_parts();
-            takes_one(&parts) && opens(1, address, now)
+            is_link_path(&parts) && opens(1, address, now)
         };
         assert!(known(&link));
         for place in 1..link.len() {
@@ -179,7 +179,7 @@ mod tests {
         }
         let sessions = super::super::session::Sessions::new(TokenKey::from_bytes(&[1; 32]));
         let session =
-            sessions.begin(now, std::time::Duration::from_secs(60), FIRST).expect("there is randomness");
+            sessions.start(now, std::time::Duration::from_secs(60), FIRST).expect("there is randomness");
         let signature = session.rsplit('.').next().expect("a signature");
         assert!(!known(&format!("{page}?counter=%2F&until=1795262400&signature={signature}")));
     }

@@ -118,7 +118,7 @@ impl Revoked {
     }
 
     fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers have a form in JSON")
+        serde_json::to_vec(self).expect("revocations can be serialized")
     }
 }
 
@@ -144,15 +144,15 @@ impl Revocations {
     /// Returns whether the revocations pass a test. Refreshes the document if they don't, to include other
     /// instances.
     pub(crate) async fn pass(&self, test: impl Fn(&Revoked) -> bool) -> bool {
-        if test(&*self.within(REFRESH_INTERVAL).await) {
+        if test(&*self.read_within(REFRESH_INTERVAL).await) {
             return true;
         }
-        test(&*self.within(RETRY_INTERVAL).await)
+        test(&*self.read_within(RETRY_INTERVAL).await)
     }
 
     /// Reads the document now, or returns the cached revocations if this fails.
     pub(crate) async fn read(&self) -> Arc<Revoked> {
-        self.within(Duration::ZERO).await
+        self.read_within(Duration::ZERO).await
     }
 
     /// Logs a session out.
@@ -193,7 +193,7 @@ impl Revocations {
 
     /// Returns revocations that are at most this old, or the cached revocations if the store does not
     /// respond.
-    async fn within(&self, age: Duration) -> Arc<Revoked> {
+    async fn read_within(&self, age: Duration) -> Arc<Revoked> {
         let (revoked, is_fresh, is_first) = {
             let known = self.known();
             let is_fresh = known.tried.is_some_and(|tried| tried.elapsed() < age);
@@ -204,13 +204,13 @@ impl Revocations {
         }
         // Only one request reads the document. Concurrent requests use the cached copy, unless there is none
         // yet.
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let _reading = match self.reading.try_lock() {
             Ok(reading) => reading,
             Err(_) if is_first || age.is_zero() => self.reading.lock().await,
             Err(_) => return revoked,
         };
-        if self.known().tried.is_none_or(|tried| tried < asked) {
+        if self.known().tried.is_none_or(|tried| tried < requested_at) {
             let fetched = timeout(READ_TIMEOUT, self.fetch()).await;
             let late = |late| Err(Error::new(ErrorKind::Unavailable).caused_by(late));
             if let Err(error) = fetched.unwrap_or_else(late) {
@@ -259,14 +259,14 @@ impl Revocations {
             Ok((revoked, Some(content)))
         });
         let revoked = replaced.await?.ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable).caused_by("other instances change the document all the time")
+            Error::new(ErrorKind::Unavailable).caused_by("too many concurrent changes by other instances")
         })?;
         self.remember(Ok(revoked));
         Ok(())
     }
 
     fn remember(&self, read: Result<Revoked, Error>) {
-        let began_failing = {
+        let new_failure = {
             let known = &mut *self.known();
             known.tried = Some(Instant::now());
             let was_failing = std::mem::replace(&mut known.is_failing, read.is_err());
@@ -278,8 +278,8 @@ impl Revocations {
                 Err(error) => Some(error).filter(|_| !was_failing),
             }
         };
-        if let Some(error) = began_failing {
-            tracing::warn!(%error, "revoked sessions and links cannot be read: those of the last read are used");
+        if let Some(error) = new_failure {
+            tracing::warn!(%error, "cannot read revoked sessions and links; using the cached state");
         }
     }
 
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_list_of_sessions_ends_all_of_them() {
+    fn a_full_logout_list_ends_all_sessions() {
         let (mut revoked, next) = (Revoked::default(), Generation(7));
         for id in 0..MAX_LOGGED_OUT as u64 {
             revoked.log_out(SessionId(id), next);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_went_back_gets_the_revocations_again() {
+    async fn revocations_are_restored_if_the_store_went_back() {
         let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
         let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
         one.log_out(SessionId(7)).await.expect("memory");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn instances_that_share_a_store_agree() {
+    async fn instances_share_revocations_via_the_store() {
         let store = MemoryStore::new();
         let [one, other] = [0, 1].map(|_| Revocations::new(Arc::new(store.clone()), "test".to_owned()));
         let session = SessionId(7);

@@ -66,9 +66,9 @@ impl Secrets {
     }
 
     /// Starts a session, or returns `None` if the operating system does not provide randomness.
-    pub(crate) async fn begin_session(&self, lifetime: Duration) -> Option<String> {
+    pub(crate) async fn start_session(&self, lifetime: Duration) -> Option<String> {
         let generation = self.revocations.read().await.sessions;
-        self.sessions.begin(Timestamp::now(), lifetime, generation)
+        self.sessions.start(Timestamp::now(), lifetime, generation)
     }
 
     /// Returns `true` if the session was signed with this token and has not been revoked.

@@ -34,8 +34,8 @@ pub(crate) struct LoggedIn;
 /// A prefix that is not used for other signatures.
 const LABEL: &[u8] = b"counter-layer admin session 1:";
 
-const BODY: usize = 16 + 1 + 32;
-const SIGNATURE: usize = 64;
+const BODY_CHARS: usize = 16 + 1 + 32;
+const SIGNATURE_CHARS: usize = 64;
 
 impl Sessions {
     pub(crate) const fn new(key: TokenKey) -> Self {
@@ -43,23 +43,23 @@ impl Sessions {
     }
 
     /// Starts a session, or returns `None` if the operating system does not provide randomness.
-    pub(crate) fn begin(&self, now: Timestamp, lifetime: Duration, generation: Generation) -> Option<String> {
+    pub(crate) fn start(&self, now: Timestamp, lifetime: Duration, generation: Generation) -> Option<String> {
         // Without the nonce, it would be enough to guess the token and the start time of a session.
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).ok()?;
         let end = now.plus(lifetime.as_secs()).as_unix();
         let body = format!("{end:016x}.{:032x}", u128::from_be_bytes(nonce));
-        let signature = write_signature(self.over(&body, generation));
+        let signature = write_signature(self.hmac(&body, generation));
         Some(format!("{body}.{signature}"))
     }
 
     /// Returns `true` if the session was signed with this key and generation.
     pub(crate) fn signed(&self, claim: &Claim<'_>, generation: Generation) -> bool {
         // Compares in constant time.
-        self.over(claim.body, generation).verify_slice(&claim.signature).is_ok()
+        self.hmac(claim.body, generation).verify_slice(&claim.signature).is_ok()
     }
 
-    fn over(&self, body: &str, generation: Generation) -> Hmac<Sha256> {
+    fn hmac(&self, body: &str, generation: Generation) -> Hmac<Sha256> {
         self.0.sign(LABEL).chain_update(generation.to_bytes()).chain_update(body)
     }
 }
@@ -67,7 +67,7 @@ impl Sessions {
 impl<'a> Claim<'a> {
     /// Parses a session that has not expired.
     pub(crate) fn read(text: &'a str, now: Timestamp) -> Option<Self> {
-        let (body, signature) = text.split_at_checked(BODY)?;
+        let (body, signature) = text.split_at_checked(BODY_CHARS)?;
         let signature = read_signature(signature.strip_prefix('.')?)?;
         let (end, nonce) = body.split_once('.').filter(|(end, _)| end.len() == 16)?;
         if ![end, nonce].into_iter().all(has_digits) {
@@ -98,7 +98,7 @@ pub(super) fn write_signature(signed: Hmac<Sha256>) -> String {
 
 /// Parses a signature. Only the canonical form is accepted.
 pub(super) fn read_signature(text: &str) -> Option<[u8; 32]> {
-    let text = Some(text).filter(|text| text.len() == SIGNATURE && has_digits(text))?;
+    let text = Some(text).filter(|text| text.len() == SIGNATURE_CHARS && has_digits(text))?;
     let half = |range| Some(u128::from_str_radix(text.get(range)?, 16).ok()?.to_be_bytes());
     [half(0..32)?, half(32..64)?].as_flattened().try_into().ok()
 }
@@ -118,8 +118,8 @@ mod tests {
         Sessions::new(TokenKey::from_bytes(&[key; 32]))
     }
 
-    fn begin(key: u8) -> String {
-        sessions(key).begin(NOON, HOUR, Generation::FIRST).expect("there is randomness")
+    fn start(key: u8) -> String {
+        sessions(key).start(NOON, HOUR, Generation::FIRST).expect("there is randomness")
     }
 
     fn accepts(key: u8, session: &str, now: Timestamp) -> bool {
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_valid_under_its_key_until_its_end() {
-        let session = begin(1);
+    fn a_session_is_valid_with_the_same_key_until_it_expires() {
+        let session = start(1);
         for (key, now, valid) in [
             (1, NOON, true),
             (1, NOON.plus(3599), true),
@@ -143,16 +143,16 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_an_earlier_generation_is_not_valid() {
-        let session = begin(1);
+    fn sessions_of_earlier_generations_are_invalid() {
+        let session = start(1);
         let claim = Claim::read(&session, NOON).expect("a session");
         let next = Generation::random().expect("there is randomness");
         assert!(sessions(1).signed(&claim, Generation::FIRST) && !sessions(1).signed(&claim, next));
     }
 
     #[test]
-    fn no_other_text_is_a_session() {
-        let session = begin(1);
+    fn modified_sessions_are_rejected() {
+        let session = start(1);
         assert!(accepts(1, &session, NOON));
         for place in 0..session.len() {
             for other in ['0', 'f', '.', 'F', '+', ' '] {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sessions_are_never_the_same() {
-        assert_ne!(begin(1), begin(1));
+    fn sessions_are_unique() {
+        assert_ne!(start(1), start(1));
     }
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::State;
 use super::bucket::AlertBucket;
-use crate::api::parameter::Asked;
+use crate::api::parameter::RequestParts;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
@@ -49,12 +49,12 @@ pub(crate) struct AlertMessage {
 }
 
 pub(super) fn route(state: State) -> Route {
-    let summary = "The alerts of the past: what was told, when and why, and whether it has arrived";
+    let summary = "Alert messages of the past, with reason and delivery state";
     Route::get("/api/alerts/history", summary, state, history).json::<AlertHistory>().schema::<AlertMessage>()
 }
 
 async fn history(
-    Asked { state: (stats, alerts), .. }: Asked<State, ()>,
+    RequestParts { state: (stats, alerts), .. }: RequestParts<State, ()>,
 ) -> Result<Json<AlertHistory>, Problem> {
     let known = alerts.read().await.map_err(|error| Problem::of(&error, &stats))?;
     Ok(Json(AlertHistory { messages: known.history.into_iter().map(AlertMessage::from).collect() }))

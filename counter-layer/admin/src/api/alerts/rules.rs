@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::State;
 use super::bucket::{AlertBand, AlertBucket};
-use crate::api::parameter::Asked;
+use crate::api::parameter::RequestParts;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
@@ -52,7 +52,7 @@ pub(crate) struct AlertRule {
 }
 
 pub(super) fn route(state: State) -> Route {
-    let summary = "The rules of alerts, their state, and the numbers that decided";
+    let summary = "Alert rules with state and latest evaluation";
     Route::get("/api/alerts", summary, state, rules)
         .json::<AlertRules>()
         .schema::<AlertRule>()
@@ -60,7 +60,9 @@ pub(super) fn route(state: State) -> Route {
         .schema::<AlertBand>()
 }
 
-async fn rules(Asked { state: (stats, alerts), .. }: Asked<State, ()>) -> Result<Json<AlertRules>, Problem> {
+async fn rules(
+    RequestParts { state: (stats, alerts), .. }: RequestParts<State, ()>,
+) -> Result<Json<AlertRules>, Problem> {
     let known = alerts.read().await.map_err(|error| Problem::of(&error, &stats))?;
     Ok(Json(AlertRules { rules: known.rules.into_iter().map(AlertRule::from).collect() }))
 }

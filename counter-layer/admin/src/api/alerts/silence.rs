@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::State;
 use crate::access::right::SILENCE;
-use crate::api::parameter::{Asked, RuleName, Seconds};
+use crate::api::parameter::{RequestParts, RuleName, Seconds};
 use crate::api::route::Route;
 use crate::problem::Problem;
 
@@ -21,23 +21,23 @@ pub(crate) struct AlertSilence {
 }
 
 pub(super) fn route(state: State) -> Route {
-    let summary = "Silences a rule for a while, or ends its silence";
-    let most = "A silenced rule is judged, and nothing is told of it. When the silence ends, it is told that the alert is \
-                raised, or that one is resolved of which receivers know, unless they were told before.";
-    Route::post(SILENCE, summary, state, |asked, _| silence_rule(asked))
+    let summary = "Silences a rule, or ends a silence";
+    let limit_note = "A silenced rule is still evaluated, but does not send messages. When the silence ends, a message is sent if the alert is \
+                raised, or if a reported alert is resolved, unless this was already sent.";
+    Route::post(SILENCE, summary, state, |request, _| silence_rule(request))
         .json::<AlertSilence>()
-        .most(most)
-        .refusal("404", "There is no rule of this name")
+        .limit_note(limit_note)
+        .error_response("404", "Unknown rule")
 }
 
 async fn silence_rule(
-    Asked { state: (stats, alerts), parameters: (RuleName(rule), seconds), .. }: Asked<
+    RequestParts { state: (stats, alerts), parameters: (RuleName(rule), seconds), .. }: RequestParts<
         State,
         (RuleName, Seconds),
     >,
 ) -> Result<Json<AlertSilence>, Problem> {
     let until = silence(&alerts, &rule, &seconds).await.map_err(|error| match error {
-        SilenceError::Store(error) => Problem::no_change_of_alerts(&error, &stats),
+        SilenceError::Store(error) => Problem::alerts_not_changed(&error, &stats),
         _ => Problem::unknown_rule(&rule),
     })?;
     Ok(Json(AlertSilence { rule, silenced_until: until.map(Timestamp::as_unix) }))
@@ -50,6 +50,6 @@ pub(crate) async fn silence(
     Seconds(seconds): &Seconds,
 ) -> Result<Option<Timestamp>, SilenceError> {
     let until = alerts.silence(rule, Duration::from_secs(*seconds)).await?;
-    tracing::info!(rule, seconds, "a rule was silenced, or its silence ended");
+    tracing::info!(rule, seconds, "changed the silence of a rule");
     Ok(until)
 }

@@ -4,7 +4,7 @@ use utoipa::ToSchema;
 
 use super::State;
 use crate::access::right::TEST;
-use crate::api::parameter::Asked;
+use crate::api::parameter::RequestParts;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
@@ -16,15 +16,17 @@ pub(crate) struct AlertTest {
 }
 
 pub(super) fn route(state: State) -> Route {
-    let summary = "Sends a test to the receiver of alerts";
-    let most = "The next pass of a watch delivers it; `/api/alerts/history` says when it has arrived. One that is on its way \
-                already is not sent twice.";
-    Route::post(TEST, summary, state, |asked, _| send_test(asked)).json::<AlertTest>().most(most)
+    let summary = "Sends a test alert";
+    let limit_note = "It is delivered by the next run of a watch; `/api/alerts/history` contains the delivery state. If a test is already \
+                waiting, another one is not sent.";
+    Route::post(TEST, summary, state, |request, _| send_test(request))
+        .json::<AlertTest>()
+        .limit_note(limit_note)
 }
 
 async fn send_test(
-    Asked { state: (stats, alerts), .. }: Asked<State, ()>,
+    RequestParts { state: (stats, alerts), .. }: RequestParts<State, ()>,
 ) -> Result<Json<AlertTest>, Problem> {
-    let id = alerts.test().await.map_err(|error| Problem::no_change_of_alerts(&error, &stats))?;
+    let id = alerts.test().await.map_err(|error| Problem::alerts_not_changed(&error, &stats))?;
     Ok(Json(AlertTest { id }))
 }

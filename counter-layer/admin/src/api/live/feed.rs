@@ -39,7 +39,7 @@ pub(super) struct Followed {
 pub(super) struct Feed {
     stats: Stats,
     followed: Followed,
-    kept: Retention,
+    retention: Retention,
     latest: Mutex<Option<Latest>>,
 }
 
@@ -75,14 +75,15 @@ impl Feeds {
     }
 
     /// Returns the feed of these counters, over the retention `retention`.
-    pub(super) fn feed(&self, stats: &Stats, counters: Vec<CounterName>, kept: Retention) -> Arc<Feed> {
-        let followed = Followed { counters: counters.into(), precision: kept.precision };
+    pub(super) fn feed(&self, stats: &Stats, counters: Vec<CounterName>, retention: Retention) -> Arc<Feed> {
+        let followed = Followed { counters: counters.into(), precision: retention.precision };
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(feed) = feeds.get(&followed).and_then(Weak::upgrade) {
             return feed;
         }
         feeds.retain(|_, feed| feed.strong_count() > 0);
-        let feed = Feed { stats: stats.clone(), followed: followed.clone(), kept, latest: Mutex::default() };
+        let feed =
+            Feed { stats: stats.clone(), followed: followed.clone(), retention, latest: Mutex::default() };
         let feed = Arc::new(feed);
         feeds.insert(followed, Arc::downgrade(&feed));
         feed
@@ -116,7 +117,7 @@ impl Feed {
             None => None,
         };
         let all = before.filter(|before| now < before.all_read + READ_ALL_INTERVAL);
-        let read = read(self.stats.clone(), self.followed.clone(), self.kept, all);
+        let read = read(self.stats.clone(), self.followed.clone(), self.retention, all);
         let reading = read.boxed().shared();
         *latest = Some(Latest { started: now, reading: reading.clone() });
         reading
@@ -127,12 +128,12 @@ impl Feed {
 async fn read(
     stats: Stats,
     followed: Followed,
-    kept: Retention,
+    retention: Retention,
     before: Option<Arc<Reading>>,
 ) -> Result<Arc<Reading>, Arc<Error>> {
     let Followed { counters, precision } = followed;
     let now = Timestamp::now();
-    let (oldest, end) = (kept.oldest(now), precision.bucket(now).end());
+    let (oldest, end) = (retention.oldest(now), precision.bucket(now).end());
     let open_from = precision.bucket(now.minus(OPEN_SECONDS)).start.max(oldest);
     let from = if before.is_some() { open_from } else { oldest };
     let open: Part = Arc::new(stats.series_many(&counters, precision, from..end).await.map_err(Arc::new)?);

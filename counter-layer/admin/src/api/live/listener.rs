@@ -97,7 +97,7 @@ impl Listener {
         let reading = match self.feed.latest().await {
             Ok(reading) => reading,
             Err(error) => {
-                let problem = Problem::without_the_store(&error, &self.stats);
+                let problem = Problem::store_unavailable(&error, &self.stats);
                 self.queue.push_back(event("trouble", problem.details()));
                 return Instant::now() + READ_INTERVAL;
             }
@@ -203,7 +203,7 @@ fn complete(
 }
 
 fn event(name: &str, data: &impl Serialize) -> Event {
-    let data = serde_json::to_string(data).expect("numbers, texts and lists of them have a form in JSON");
+    let data = serde_json::to_string(data).expect("responses can be serialized");
     Event::default().event(name).data(data)
 }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_cannot_be_read_keeps_its_count() {
+    fn unreadable_samples_keep_the_previous_count() {
         let unix = Timestamp::from_unix;
         let mut sent = Counts::from([(unix(1), 5), (unix(2), 6)]);
         let changed = changes(&mut sent, unix(0), Counts::from([(unix(1), 7)]), &BTreeSet::from([unix(2)]));

@@ -28,33 +28,33 @@ pub(crate) struct Prefix(pub(crate) String);
 
 /// The counter kind. Default: pages.
 #[derive(Debug)]
-pub(crate) struct OfKind(pub(crate) Kind);
+pub(crate) struct KindFilter(pub(crate) Kind);
 
 /// Label names, up to [`MAX_LABELS`].
 #[derive(Debug)]
 pub(crate) struct LabelNames(pub(crate) Vec<String>);
 
 /// Maximum number of labels in a request. A process can't have more labels than this.
-const MOST_LABELS: usize = 8;
+const MAX_LABELS: usize = 8;
 
 /// Maximum length of a label name.
-const LONGEST_LABEL: usize = 32;
+const MAX_LABEL_BYTES: usize = 32;
 
 /// Maximum number of counters in a request.
-const MOST: usize = 100;
+const MAX_COUNTERS: usize = 100;
 
 const COUNTER: Description = Description {
     has_empty_value: true,
     example: Some("hits"),
-    ..Description::new("counter", "The name of a counter, of at most 200 bytes in UTF-8", of_a_counter)
+    ..Description::new("counter", "A counter name, up to 200 bytes in UTF-8", counter_schema)
 };
 
-fn of_a_counter(_: &Grid) -> Value {
+fn counter_schema(_: &Grid) -> Value {
     name_schema(1, CounterName::MAX_BYTES)
 }
 
-fn list_of_counters(grid: &Grid) -> Value {
-    json!({"type": "array", "items": of_a_counter(grid), "maxItems": MOST})
+fn counters_schema(grid: &Grid) -> Value {
+    json!({"type": "array", "items": counter_schema(grid), "maxItems": MAX_COUNTERS})
 }
 
 impl<S> Parameters<S> for Counter {
@@ -70,7 +70,7 @@ impl<S> Parameters<S> for Counter {
 
 impl<S> Parameters<S> for Counters {
     fn describe() -> Vec<Description> {
-        vec![Description { schema: list_of_counters, ..COUNTER.times(Times::AtLeastOnce) }]
+        vec![Description { schema: counters_schema, ..COUNTER.times(Times::AtLeastOnce) }]
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
@@ -81,15 +81,15 @@ impl<S> Parameters<S> for Counters {
 
 impl<S> Parameters<S> for AnyCounters {
     fn describe() -> Vec<Description> {
-        vec![Description { schema: list_of_counters, ..COUNTER.times(Times::AnyNumber) }]
+        vec![Description { schema: counters_schema, ..COUNTER.times(Times::AnyNumber) }]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         let counters = values.all(COUNTER.name).map(|value| name(COUNTER.name, value));
         let counters = counters.collect::<Result<Vec<_>, _>>()?;
-        if counters.len() > MOST {
-            let (many, allowed) = (counters.len().to_string(), format!("at most {MOST} counters"));
-            return Err(Problem::parameter("too many counters", COUNTER.name, Some(&many), allowed));
+        if counters.len() > MAX_COUNTERS {
+            let (number, allowed) = (counters.len().to_string(), format!("at most {MAX_COUNTERS} counters"));
+            return Err(Problem::parameter("too many counters", COUNTER.name, Some(&number), allowed));
         }
         Ok(Self(counters))
     }
@@ -97,7 +97,7 @@ impl<S> Parameters<S> for AnyCounters {
 
 impl<S> Parameters<S> for After {
     fn describe() -> Vec<Description> {
-        vec![Description::new("after", "The `next` of the page before", |_| {
+        vec![Description::new("after", "The `next` value of the previous page", |_| {
             name_schema(0, CounterName::MAX_BYTES)
         })]
     }
@@ -110,7 +110,7 @@ impl<S> Parameters<S> for After {
 
 impl<S> Parameters<S> for Prefix {
     fn describe() -> Vec<Description> {
-        vec![Description::new("prefix", "The beginning of the names", |_| json!({"type": "string"}))]
+        vec![Description::new("prefix", "A prefix of the names", |_| json!({"type": "string"}))]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
@@ -122,9 +122,9 @@ impl<S> Parameters<S> for LabelNames {
     fn describe() -> Vec<Description> {
         let schema = |_: &_| {
             let name = json!({"type": "string", "pattern": "^[a-z0-9_-]{1,32}$"});
-            json!({"type": "array", "items": name, "maxItems": MOST_LABELS})
+            json!({"type": "array", "items": name, "maxItems": MAX_LABELS})
         };
-        let text = "The name of a label, such as `referrer`; all of them where none is named";
+        let text = "A label name, such as `referrer`; the default is all labels";
         let example = Some("referrer");
         vec![Description { example, ..Description::new("label", text, schema).times(Times::AnyNumber) }]
     }
@@ -134,24 +134,24 @@ impl<S> Parameters<S> for LabelNames {
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         let mut names = Vec::new();
         for name in values.all("label") {
-            if name.len() > LONGEST_LABEL || !name.bytes().all(is_allowed) {
-                let allowed = format!("1 to {LONGEST_LABEL} of the characters a-z, 0-9, - and _");
-                return Err(Problem::parameter("not the name of a label", "label", Some(name), allowed));
+            if name.len() > MAX_LABEL_BYTES || !name.bytes().all(is_allowed) {
+                let allowed = format!("1 to {MAX_LABEL_BYTES} of the characters a-z, 0-9, - and _");
+                return Err(Problem::parameter("not a label name", "label", Some(name), allowed));
             }
             names.push(name.to_owned());
         }
-        if names.len() > MOST_LABELS {
-            let (many, allowed) = (names.len().to_string(), format!("at most {MOST_LABELS} labels"));
-            return Err(Problem::parameter("too many labels", "label", Some(&many), allowed));
+        if names.len() > MAX_LABELS {
+            let (number, allowed) = (names.len().to_string(), format!("at most {MAX_LABELS} labels"));
+            return Err(Problem::parameter("too many labels", "label", Some(&number), allowed));
         }
         Ok(Self(names))
     }
 }
 
-impl<S> Parameters<S> for OfKind {
+impl<S> Parameters<S> for KindFilter {
     fn describe() -> Vec<Description> {
-        let text = "`page` for the counters of pages, which is the default; `facet` for those of facets, such as \
-                    `status:2xx`; `all` for these, `hits` and `(other)`";
+        let text = "`page` for page counters, which is the default; `facet` for facet counters, such as \
+                    `status:2xx`; `all` for all counters, including `hits` and `(other)`";
         vec![Description::new("kind", text, |_| json!({"enum": ["page", "facet", "all"]}))]
     }
 
@@ -160,13 +160,13 @@ impl<S> Parameters<S> for OfKind {
             None | Some("page") => Ok(Self(Kind::Page)),
             Some("facet") => Ok(Self(Kind::Facet)),
             Some("all") => Ok(Self(Kind::All)),
-            value => Err(Problem::parameter("not a kind of counters", "kind", value, "page, facet, all")),
+            value => Err(Problem::parameter("not a kind of counter", "kind", value, "page, facet, all")),
         }
     }
 }
 
 fn missing() -> Problem {
-    Problem::parameter("a parameter is missing", COUNTER.name, None, "the name of a counter")
+    Problem::parameter("missing parameter", COUNTER.name, None, "a counter name")
 }
 
 fn name(parameter: &str, value: &str) -> Result<CounterName, Problem> {

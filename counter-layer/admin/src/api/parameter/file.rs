@@ -23,18 +23,18 @@ pub(crate) struct Fill(pub(crate) bool);
 pub(crate) struct Label(pub(crate) Option<String>);
 
 /// Maximum length of a badge label.
-const LONGEST: usize = 100;
+const MAX_LABEL_CHARS: usize = 100;
 
 impl<S> Parameters<S> for FileFormat {
     fn describe() -> Vec<Description> {
-        vec![Description::new("format", "The format of the file", |_| json!({"enum": ["csv", "ndjson"]}))]
+        vec![Description::new("format", "The file format", |_| json!({"enum": ["csv", "ndjson"]}))]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         match values.one("format")? {
             None | Some("csv") => Ok(Self(Format::Csv)),
             Some("ndjson") => Ok(Self(Format::Ndjson)),
-            value => Err(Problem::parameter("not a format of a file", "format", value, "csv, ndjson")),
+            value => Err(Problem::parameter("not a file format", "format", value, "csv, ndjson")),
         }
     }
 }
@@ -42,7 +42,7 @@ impl<S> Parameters<S> for FileFormat {
 impl<S> Parameters<S> for Fill {
     fn describe() -> Vec<Description> {
         let schema = |_: &_| json!({"enum": ["none", "zero"]});
-        vec![Description::new("fill", "`zero` for a sample of every bucket", schema)]
+        vec![Description::new("fill", "`zero` to include empty buckets", schema)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
@@ -56,14 +56,14 @@ impl<S> Parameters<S> for Fill {
 
 impl<S> Parameters<S> for Label {
     fn describe() -> Vec<Description> {
-        let schema = |_: &_| json!({"type": "string", "minLength": 1, "maxLength": LONGEST});
-        vec![Description::new("label", "The text on the left", schema)]
+        let schema = |_: &_| json!({"type": "string", "minLength": 1, "maxLength": MAX_LABEL_CHARS});
+        vec![Description::new("label", "The label on the left", schema)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         match values.one("label")? {
-            Some(label) if label.chars().count() > LONGEST => {
-                let allowed = format!("1 to {LONGEST} characters");
+            Some(label) if label.chars().count() > MAX_LABEL_CHARS => {
+                let allowed = format!("1 to {MAX_LABEL_CHARS} characters");
                 Err(Problem::parameter("not a label", "label", Some(label), allowed))
             }
             label => Ok(Self(label.map(str::to_owned))),

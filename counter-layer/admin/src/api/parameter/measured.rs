@@ -6,11 +6,11 @@ use crate::problem::Problem;
 
 /// A measure of times or sizes. Default: the time to the response head.
 #[derive(Debug)]
-pub(crate) struct OfRange(pub(crate) Measure);
+pub(crate) struct RangeMeasure(pub(crate) Measure);
 
 /// A measure of statuses. Default: the HTTP status.
 #[derive(Debug)]
-pub(crate) struct OfStatus(pub(crate) Measure);
+pub(crate) struct StatusMeasure(pub(crate) Measure);
 
 /// Quantiles between 0 and 1.
 #[derive(Debug)]
@@ -20,15 +20,15 @@ const RANGES: [Measure; 3] = [Measure::Time, Measure::Body, Measure::Size];
 const STATUSES: [Measure; 2] = [Measure::Status, Measure::Grpc];
 
 /// Default quantiles.
-const USUAL: [f64; 3] = [0.5, 0.9, 0.99];
+const DEFAULT_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// Maximum number of quantiles in a request.
-const MOST: usize = 20;
+const MAX_QUANTILES: usize = 20;
 
-impl<S> Parameters<S> for OfRange {
+impl<S> Parameters<S> for RangeMeasure {
     fn describe() -> Vec<Description> {
-        let text = "`time` for the time to the head of the response, in seconds, which is the default; `body` for that \
-                    to its end; `size` for its bytes";
+        let text = "`time` for the seconds to the response head, which is the default; `body` for the seconds \
+                    to the end of the response; `size` for the body size in bytes";
         vec![Description::new("of", text, |_| json!({"enum": RANGES.map(Measure::name)}))]
     }
 
@@ -37,9 +37,9 @@ impl<S> Parameters<S> for OfRange {
     }
 }
 
-impl<S> Parameters<S> for OfStatus {
+impl<S> Parameters<S> for StatusMeasure {
     fn describe() -> Vec<Description> {
-        let text = "`status` for the status of HTTP, which is the default; `grpc` for that of gRPC";
+        let text = "`status` for the HTTP status, which is the default; `grpc` for the gRPC status";
         vec![Description::new("of", text, |_| json!({"enum": STATUSES.map(Measure::name)}))]
     }
 
@@ -59,7 +59,7 @@ fn of(values: &Values<'_>, all: &[Measure]) -> Result<Measure, Problem> {
 impl<S> Parameters<S> for Quantiles {
     fn describe() -> Vec<Description> {
         let text =
-            "Quantiles between 0 and 1 with commas between them, 20 at most; without it 0.5, 0.9 and 0.99";
+            "Up to 20 quantiles between 0 and 1, separated by commas; the default is 0.5, 0.9 and 0.99";
         vec![Description {
             example: Some("0.5,0.99"),
             ..Description::new("q", text, |_| {
@@ -70,13 +70,13 @@ impl<S> Parameters<S> for Quantiles {
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
-        let Some(value) = values.one("q")? else { return Ok(Self(USUAL.to_vec())) };
+        let Some(value) = values.one("q")? else { return Ok(Self(DEFAULT_QUANTILES.to_vec())) };
         let quantiles: Option<Vec<_>> = value.split(',').map(quantile).collect();
         let wrong = || {
-            let allowed = format!("1 to {MOST} numbers between 0 and 1 with commas between them");
+            let allowed = format!("1 to {MAX_QUANTILES} numbers between 0 and 1, separated by commas");
             Problem::parameter("not a list of quantiles", "q", Some(value), allowed)
         };
-        quantiles.filter(|quantiles| quantiles.len() <= MOST).map(Self).ok_or_else(wrong)
+        quantiles.filter(|quantiles| quantiles.len() <= MAX_QUANTILES).map(Self).ok_or_else(wrong)
     }
 }
 

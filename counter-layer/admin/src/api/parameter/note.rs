@@ -34,20 +34,20 @@ fn text_schema() -> Value {
     })
 }
 
-fn refused(error: NoteError, parameter: &str, value: Option<&str>) -> Problem {
-    Problem::parameter(format!("no {parameter} of a note"), parameter, value, error.to_string())
+fn invalid(error: NoteError, parameter: &str, value: Option<&str>) -> Problem {
+    Problem::parameter(format!("not a valid {parameter} of a note"), parameter, value, error.to_string())
 }
 
 impl<S> Parameters<S> for NewNote {
     fn describe() -> Vec<Description> {
-        let text = Description::new("text", "What happened, in a line", |_| text_schema());
-        let at = "The Unix time that the note is about; without it, now";
+        let text = Description::new("text", "A description in a single line", |_| text_schema());
+        let at = "The Unix time of the note; the default is now";
         let at = Description::new(
             "at",
             at,
             |_| json!({"type": "integer", "minimum": 0, "maximum": Timestamp::MAX.as_unix()}),
         );
-        let id = "An id of the client's own: with it the request may be repeated. Without it, the note gets a random one";
+        let id = "An id, so that the request can be retried; the default is random";
         vec![
             Description { example: Some("Version 1.4"), ..text.times(Times::Once) },
             at,
@@ -58,16 +58,11 @@ impl<S> Parameters<S> for NewNote {
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         let at = time(values, "at")?.map_or_else(Timestamp::now, |time| time.at);
         let Some(text) = values.one("text")? else {
-            return Err(Problem::parameter(
-                "a parameter is missing",
-                "text",
-                None,
-                NoteError::Text.to_string(),
-            ));
+            return Err(Problem::parameter("missing parameter", "text", None, NoteError::Text.to_string()));
         };
-        let note = Note::new(at, text).map_err(|error| refused(error, "text", Some(text)))?;
+        let note = Note::new(at, text).map_err(|error| invalid(error, "text", Some(text)))?;
         let note = match values.one("id")? {
-            Some(id) => note.with_id(id).map_err(|error| refused(error, "id", Some(id)))?,
+            Some(id) => note.with_id(id).map_err(|error| invalid(error, "id", Some(id)))?,
             None => note,
         };
         Ok(Self(note))
@@ -80,10 +75,10 @@ impl<S> Parameters<S> for NoteId {
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
-        let missing = || Problem::parameter("a parameter is missing", "id", None, NoteError::Id.to_string());
+        let missing = || Problem::parameter("missing parameter", "id", None, NoteError::Id.to_string());
         let id = values.one("id")?.ok_or_else(missing)?;
         if !Note::is_id(id) {
-            return Err(refused(NoteError::Id, "id", Some(id)));
+            return Err(invalid(NoteError::Id, "id", Some(id)));
         }
         Ok(Self(id.to_owned()))
     }

@@ -7,28 +7,29 @@ use crate::problem::Problem;
 
 /// The maximum number of counters in a response.
 #[derive(Debug)]
-pub(crate) struct Limit<const USUAL: usize>(pub(crate) usize);
+pub(crate) struct Limit<const DEFAULT: usize>(pub(crate) usize);
 
 /// The number of buckets to forecast.
 #[derive(Debug)]
-pub(crate) struct Horizon<const USUAL: usize>(pub(crate) usize);
+pub(crate) struct Horizon<const DEFAULT: usize>(pub(crate) usize);
 
 const LIMITS: RangeInclusive<usize> = 1..=1000;
 
 const HORIZONS: RangeInclusive<usize> = 1..=500;
 
-impl<S, const USUAL: usize> Parameters<S> for Limit<USUAL> {
+impl<S, const DEFAULT: usize> Parameters<S> for Limit<DEFAULT> {
     fn describe() -> Vec<Description> {
         let schema = |_: &_| json!({"type": "integer", "minimum": LIMITS.start(), "maximum": LIMITS.end()});
-        vec![Description::new("limit", "The largest number of counters", schema)]
+        vec![Description::new("limit", "The maximum number of counters", schema)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
-        number(values, "limit", "not a number of counters", &LIMITS).map(|limit| Self(limit.unwrap_or(USUAL)))
+        number(values, "limit", "not a number of counters", &LIMITS)
+            .map(|limit| Self(limit.unwrap_or(DEFAULT)))
     }
 }
 
-impl<S, const USUAL: usize> Parameters<S> for Horizon<USUAL> {
+impl<S, const DEFAULT: usize> Parameters<S> for Horizon<DEFAULT> {
     fn describe() -> Vec<Description> {
         let schema =
             |_: &_| json!({"type": "integer", "minimum": HORIZONS.start(), "maximum": HORIZONS.end()});
@@ -37,7 +38,7 @@ impl<S, const USUAL: usize> Parameters<S> for Horizon<USUAL> {
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         number(values, "horizon", "not a number of buckets", &HORIZONS)
-            .map(|horizon| Self(horizon.unwrap_or(USUAL)))
+            .map(|horizon| Self(horizon.unwrap_or(DEFAULT)))
     }
 }
 

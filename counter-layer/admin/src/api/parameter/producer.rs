@@ -16,7 +16,7 @@ pub(crate) struct Number(pub(crate) u64);
 
 impl<S> Parameters<S> for ProducerName {
     fn describe() -> Vec<Description> {
-        let text = "The name of the program that sends hits: no other sends under it";
+        let text = "The name of the program that sends hits; must be unique";
         let schema = |_: &_| name_schema(1, Producer::MAX_BYTES);
         let producer = Description::new("producer", text, schema).times(Times::Once);
         vec![Description { example: Some("shop-1"), ..producer }]
@@ -25,7 +25,7 @@ impl<S> Parameters<S> for ProducerName {
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         let allowed = format!("1 to {} bytes without control characters", Producer::MAX_BYTES);
         let Some(value) = values.one("producer")? else {
-            return Err(Problem::parameter("a parameter is missing", "producer", None, allowed));
+            return Err(Problem::parameter("missing parameter", "producer", None, allowed));
         };
         let producer = Producer::new(value).map(Self);
         producer.ok_or_else(|| Problem::parameter("not a producer", "producer", Some(value), allowed))
@@ -34,7 +34,7 @@ impl<S> Parameters<S> for ProducerName {
 
 impl<S> Parameters<S> for Number {
     fn describe() -> Vec<Description> {
-        let text = "The number of the request: 1 for the first, and one more for each that follows";
+        let text = "The request number, starting at 1";
         let schema = |_: &_| json!({"type": "integer", "minimum": 1, "maximum": Producers::MAX_NUMBER});
         vec![Description::new("number", text, schema).times(Times::Once)]
     }
@@ -42,11 +42,11 @@ impl<S> Parameters<S> for Number {
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         let allowed = format!("1 to {}", Producers::MAX_NUMBER);
         let Some(value) = values.one("number")? else {
-            return Err(Problem::parameter("a parameter is missing", "number", None, allowed));
+            return Err(Problem::parameter("missing parameter", "number", None, allowed));
         };
         match value.parse() {
             Ok(number @ 1..=Producers::MAX_NUMBER) => Ok(Self(number)),
-            _ => Err(Problem::parameter("not the number of a request", "number", Some(value), allowed)),
+            _ => Err(Problem::parameter("not a request number", "number", Some(value), allowed)),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct Right(pub(crate) Option<Side>);
 
 impl<S> Parameters<S> for Right {
     fn describe() -> Vec<Description> {
-        let text = "The store that is right: the other is repaired from it; without it, nothing is";
+        let text = "The store to trust: if set, the other store is repaired from it";
         vec![Description::new("right", text, |_| json!({"enum": ["near", "far"]}))]
     }
 
@@ -21,7 +21,7 @@ impl<S> Parameters<S> for Right {
             None => Ok(Self(None)),
             Some("near") => Ok(Self(Some(Side::Near))),
             Some("far") => Ok(Self(Some(Side::Far))),
-            other => Err(Problem::parameter("not a store of the archive", "right", other, "near, far")),
+            other => Err(Problem::parameter("not an archive store", "right", other, "near, far")),
         }
     }
 }

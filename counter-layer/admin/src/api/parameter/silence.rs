@@ -16,39 +16,39 @@ pub(crate) struct Seconds(pub(crate) u64);
 
 impl<S> Parameters<S> for RuleName {
     fn describe() -> Vec<Description> {
-        vec![Description::new("rule", "The name of the rule", |_| name_schema(1, 128)).times(Times::Once)]
+        vec![Description::new("rule", "The rule name", |_| name_schema(1, 128)).times(Times::Once)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
         match values.one("rule")? {
             Some(rule) => Ok(Self(rule.to_owned())),
-            None => Err(Problem::parameter("a parameter is missing", "rule", None, "the name of a rule")),
+            None => Err(Problem::parameter("missing parameter", "rule", None, "a rule name")),
         }
     }
 }
 
 impl Seconds {
-    const MOST: u64 = Alerts::LONGEST_SILENCE.as_secs();
+    const MAX_SECONDS: u64 = Alerts::MAX_SILENCE.as_secs();
 
     /// Parses a duration from a form or a query string.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        text.parse().ok().filter(|seconds| *seconds <= Self::MOST).map(Self)
+        text.parse().ok().filter(|seconds| *seconds <= Self::MAX_SECONDS).map(Self)
     }
 }
 
 impl<S> Parameters<S> for Seconds {
     fn describe() -> Vec<Description> {
-        let text = "The seconds from now for which nothing is told of the rule; 0 ends its silence";
-        let schema = |_: &_| json!({"type": "integer", "minimum": 0, "maximum": Self::MOST});
+        let text = "The seconds to silence the rule for; 0 ends the silence";
+        let schema = |_: &_| json!({"type": "integer", "minimum": 0, "maximum": Self::MAX_SECONDS});
         vec![Description::new("seconds", text, schema).times(Times::Once)]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
-        let allowed = format!("0 to {}", Self::MOST);
+        let allowed = format!("0 to {}", Self::MAX_SECONDS);
         let Some(value) = values.one("seconds")? else {
-            return Err(Problem::parameter("a parameter is missing", "seconds", None, allowed));
+            return Err(Problem::parameter("missing parameter", "seconds", None, allowed));
         };
         Self::parse(value)
-            .ok_or_else(|| Problem::parameter("not the length of a silence", "seconds", Some(value), allowed))
+            .ok_or_else(|| Problem::parameter("not a valid duration", "seconds", Some(value), allowed))
     }
 }

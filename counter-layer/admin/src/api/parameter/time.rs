@@ -10,7 +10,7 @@ use crate::api::mark::Mark;
 use crate::problem::Problem;
 
 /// The default bucket width, if it is retained.
-pub(crate) const USUAL: u32 = 60;
+pub(crate) const DEFAULT_WIDTH: u32 = 60;
 
 /// Seconds after the end of a bucket in which the final flush may still add hits.
 pub(crate) const LAG: u64 = 2;
@@ -27,7 +27,7 @@ pub(crate) trait HasGrid {
 
 /// A precision, with the numbers of retained and readable samples.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ReadableRetention {
     pub(crate) precision: Precision,
     pub(crate) samples: NonZeroU32,
     pub(crate) reach: NonZeroU32,
@@ -35,23 +35,23 @@ pub(crate) struct Kept {
 
 /// A retained precision of counts.
 #[derive(Debug)]
-pub(crate) struct KeptPrecision(pub(crate) Kept);
+pub(crate) struct CountPrecision(pub(crate) ReadableRetention);
 
 /// A retained precision of counts, or the [default](default_precision).
 #[derive(Debug)]
-pub(crate) struct UsualPrecision(pub(crate) Kept);
+pub(crate) struct DefaultPrecision(pub(crate) ReadableRetention);
 
 /// An optional precision of counts.
 #[derive(Debug)]
-pub(crate) struct OptionalPrecision(pub(crate) Option<Kept>);
+pub(crate) struct OptionalPrecision(pub(crate) Option<ReadableRetention>);
 
 /// A retained precision of visitors.
 #[derive(Debug)]
-pub(crate) struct VisitorPrecision(pub(crate) Kept);
+pub(crate) struct VisitorPrecision(pub(crate) ReadableRetention);
 
 /// A retained precision of distributions.
 #[derive(Debug)]
-pub(crate) struct DistributionPrecision(pub(crate) Kept);
+pub(crate) struct DistributionPrecision(pub(crate) ReadableRetention);
 
 /// The optional bounds of a range.
 #[derive(Debug)]
@@ -84,49 +84,52 @@ pub(super) struct Time {
 
 const PRECISION: Description = Description {
     times: Times::Once,
-    ..Description::new("precision", "The width of the buckets, in seconds", |grid| widths(&grid.counts))
+    ..Description::new("precision", "The bucket width in seconds", |grid| widths(&grid.counts))
 };
 
-const USUAL_PRECISION: Description = Description {
+const PRECISION_OR_DEFAULT: Description = Description {
     times: Times::AtMostOnce,
-    text: "The width of the buckets, in seconds; without it 60, or the smallest",
+    text: "The bucket width in seconds; the default is 60, or the smallest width",
     ..PRECISION
 };
 
-fn widths(kept: &Precisions) -> Value {
-    let widths: Vec<_> = kept.iter().map(|kept| kept.precision.as_seconds()).collect();
+fn widths(stored: &Precisions) -> Value {
+    let widths: Vec<_> = stored.iter().map(|stored| stored.precision.as_seconds()).collect();
     json!({"type": "integer", "enum": widths})
 }
 
 /// Returns the default precision: one minute if it is retained, otherwise the finest precision.
-pub(crate) fn usual(kept: &Precisions) -> Retention {
-    kept.of_width(USUAL).or_else(|| kept.iter().next()).expect("a set of precisions is never empty")
+pub(crate) fn default_precision(stored: &Precisions) -> Retention {
+    stored
+        .of_width(DEFAULT_WIDTH)
+        .or_else(|| stored.iter().next())
+        .expect("a set of precisions is never empty")
 }
 
 /// Parses a precision. The text can be just the width, for any offset, or the full notation.
-pub(crate) fn precision(text: &str, kept: &Precisions) -> Option<Retention> {
+pub(crate) fn precision(text: &str, stored: &Precisions) -> Option<Retention> {
     match text.parse() {
-        Ok(width) => kept.of_width(width),
-        Err(_) => kept.retention(text.parse().ok()?),
+        Ok(width) => stored.of_width(width),
+        Err(_) => stored.retention(text.parse().ok()?),
     }
 }
 
-fn optional(values: &Values<'_>, kept: &Precisions) -> Result<Option<Retention>, Problem> {
+fn optional(values: &Values<'_>, stored: &Precisions) -> Result<Option<Retention>, Problem> {
     let Some(value) = values.one(PRECISION.name)? else { return Ok(None) };
     let unknown =
-        || Problem::parameter("not a precision that is kept", PRECISION.name, Some(value), kept.to_string());
-    precision(value, kept).ok_or_else(unknown).map(Some)
+        || Problem::parameter("not a retained precision", PRECISION.name, Some(value), stored.to_string());
+    precision(value, stored).ok_or_else(unknown).map(Some)
 }
 
-fn required(values: &Values<'_>, kept: &Precisions) -> Result<Retention, Problem> {
-    let missing = || Problem::parameter("a parameter is missing", PRECISION.name, None, kept.to_string());
-    optional(values, kept)?.ok_or_else(missing)
+fn required(values: &Values<'_>, stored: &Precisions) -> Result<Retention, Problem> {
+    let missing = || Problem::parameter("missing parameter", PRECISION.name, None, stored.to_string());
+    optional(values, stored)?.ok_or_else(missing)
 }
 
-impl Kept {
+impl ReadableRetention {
     /// Looks up how far this precision can be read.
-    pub(crate) fn of(kept: Retention, reach: &Precisions) -> Self {
-        let Retention { precision, samples } = kept;
+    pub(crate) fn of(stored: Retention, reach: &Precisions) -> Self {
+        let Retention { precision, samples } = stored;
         Self { precision, samples, reach: reach.retention(precision).map_or(samples, |reach| reach.samples) }
     }
 
@@ -136,36 +139,36 @@ impl Kept {
     }
 }
 
-impl<S: HasGrid> Parameters<S> for KeptPrecision {
+impl<S: HasGrid> Parameters<S> for CountPrecision {
     fn describe() -> Vec<Description> {
         vec![PRECISION]
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
-        Ok(Self(Kept::of(required(values, &state.grid().counts)?, &state.reach().counts)))
+        Ok(Self(ReadableRetention::of(required(values, &state.grid().counts)?, &state.reach().counts)))
     }
 }
 
-impl<S: HasGrid> Parameters<S> for UsualPrecision {
+impl<S: HasGrid> Parameters<S> for DefaultPrecision {
     fn describe() -> Vec<Description> {
-        vec![USUAL_PRECISION]
+        vec![PRECISION_OR_DEFAULT]
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
-        let kept = &state.grid().counts;
-        let named = optional(values, kept)?.unwrap_or_else(|| usual(kept));
-        Ok(Self(Kept::of(named, &state.reach().counts)))
+        let stored = &state.grid().counts;
+        let named = optional(values, stored)?.unwrap_or_else(|| default_precision(stored));
+        Ok(Self(ReadableRetention::of(named, &state.reach().counts)))
     }
 }
 
 impl<S: HasGrid> Parameters<S> for OptionalPrecision {
     fn describe() -> Vec<Description> {
-        vec![USUAL_PRECISION]
+        vec![PRECISION_OR_DEFAULT]
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
         let named = optional(values, &state.grid().counts)?;
-        Ok(Self(named.map(|kept| Kept::of(kept, &state.reach().counts))))
+        Ok(Self(named.map(|stored| ReadableRetention::of(stored, &state.reach().counts))))
     }
 }
 
@@ -175,7 +178,7 @@ impl<S: HasGrid> Parameters<S> for VisitorPrecision {
     }
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
-        Ok(Self(Kept::of(required(values, &state.grid().visitors)?, &state.reach().visitors)))
+        Ok(Self(ReadableRetention::of(required(values, &state.grid().visitors)?, &state.reach().visitors)))
     }
 }
 
@@ -187,10 +190,10 @@ impl<S: HasGrid> Parameters<S> for DistributionPrecision {
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
         // These routes only exist if distributions are retained, so this should not happen.
-        let none = || Problem::parameter("no distributions are kept", PRECISION.name, None, "nothing");
-        let kept = state.grid().distributions.as_ref().ok_or_else(none)?;
-        let reach = state.reach().distributions.as_ref().unwrap_or(kept);
-        Ok(Self(Kept::of(required(values, kept)?, reach)))
+        let none = || Problem::parameter("distributions are not enabled", PRECISION.name, None, "nothing");
+        let stored = state.grid().distributions.as_ref().ok_or_else(none)?;
+        let reach = state.reach().distributions.as_ref().unwrap_or(stored);
+        Ok(Self(ReadableRetention::of(required(values, stored)?, reach)))
     }
 }
 
@@ -205,12 +208,12 @@ impl<S> Parameters<S> for Range {
         vec![
             Description::new(
                 "from",
-                "The first second of the range, before `to` and before now; `/api` says how far back samples reach",
+                "The start of the range, before `to` and before now; see `/api` for the minimum",
                 from,
             ),
             Description::new(
                 "to",
-                "The first second after the range, after `from` and after the oldest bucket",
+                "The end of the range (exclusive), after `from` and after the oldest bucket",
                 to,
             ),
         ]
@@ -243,16 +246,21 @@ impl Range {
     /// Returns the buckets to read. Defaults to the retained buckets, up to the current bucket, but not more
     /// than `max`. Samples that are only available in an archive are read if `from` is set, or if `to` is in
     /// the archived part.
-    pub(crate) fn buckets(&self, kept: Kept, most: u64, now: Timestamp) -> Result<Buckets, Problem> {
-        let precision = kept.precision;
+    pub(crate) fn buckets(
+        &self,
+        stored: ReadableRetention,
+        max: u64,
+        now: Timestamp,
+    ) -> Result<Buckets, Problem> {
+        let precision = stored.precision;
         let to = self.to.as_ref().map_or_else(|| precision.bucket(now).end(), |to| to.at);
         let last = precision.bucket(to.minus(1)).start;
         let before = |last: Timestamp, buckets: u64| {
             last.minus(buckets.saturating_sub(1).saturating_mul(precision.as_seconds().into()))
         };
         let current = precision.bucket(now).start;
-        let latest = before(last, most).max(before(last.min(current), kept.samples.get().into()));
-        let oldest = kept.oldest(now);
+        let latest = before(last, max).max(before(last.min(current), stored.samples.get().into()));
+        let oldest = stored.oldest(now);
         let from = self.from.as_ref().map_or(oldest.max(latest), |from| from.at);
         if from < to {
             return Ok(Buckets { range: from..to, is_cut: self.from.is_none() && oldest < latest });
@@ -262,7 +270,7 @@ impl Range {
             None => ("from", self.from.as_ref(), format!("Unix seconds before {to}")),
         };
         let value = value.map(|time| time.text.as_str());
-        Err(Problem::parameter("the range ends before it begins", parameter, value, allowed))
+        Err(Problem::parameter("the range ends before it starts", parameter, value, allowed))
     }
 }
 
@@ -270,16 +278,8 @@ impl<S> Parameters<S> for Instants {
     fn describe() -> Vec<Description> {
         let second = |_: &_| json!({"type": "integer", "minimum": 0, "maximum": Timestamp::MAX.as_unix()});
         vec![
-            Description::new(
-                "from",
-                "The first second; without it, the range begins with the first note",
-                second,
-            ),
-            Description::new(
-                "to",
-                "The first second after the range; without it, the range has no end",
-                second,
-            ),
+            Description::new("from", "The start of the range; the default is the oldest note", second),
+            Description::new("to", "The end of the range (exclusive); the default is unlimited", second),
         ]
     }
 
@@ -296,7 +296,7 @@ impl<S> Parameters<S> for LastEventId {
     fn describe() -> Vec<Description> {
         let id = Description::new(
             "last-event-id",
-            "The mark of the last event that arrived",
+            "The id of the latest event that was received",
             |_| json!({"type": "string"}),
         );
         vec![Description { is_header: true, ..id }]

@@ -62,10 +62,10 @@ pub(crate) struct AnnotationRow {
 }
 
 /// The maximum number of listed annotations.
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// The minimum distance between numbers, in percent of the width.
-const APART: f64 = 4.0;
+const MIN_NUMBER_DISTANCE: f64 = 4.0;
 
 /// Draws sorted annotations, given the bucket starts.
 pub(crate) fn annotate(
@@ -74,7 +74,7 @@ pub(crate) fn annotate(
     zone: &Zone,
     now: Timestamp,
 ) -> Annotated {
-    let unlisted = annotations.len().saturating_sub(LISTED);
+    let unlisted = annotations.len().saturating_sub(MAX_LISTED);
     let years = |at: Timestamp| instants::year(zone.local(at));
     let is_of_this_year = annotations.iter().skip(unlisted).all(|one| years(one.at) == years(now));
     let style = if is_of_this_year { Style::Full } else { Style::FullOfYear };
@@ -103,12 +103,12 @@ pub(crate) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<Ann
     let mut numbered = f64::MIN;
     let mut number = 1;
     let mut marks = Vec::new();
-    for together in annotations.chunk_by(|one, other| bucket(one) == bucket(other)) {
-        let (first, last) = (number, number + together.len() - 1);
+    for group in annotations.chunk_by(|one, other| bucket(one) == bucket(other)) {
+        let (first, last) = (number, number + group.len() - 1);
         number = last + 1;
-        let Some(place) = bucket(&together[0]) else { continue };
+        let Some(place) = bucket(&group[0]) else { continue };
         let percent = canvas.percent(place);
-        let has_room = percent - numbered >= APART;
+        let has_room = percent - numbered >= MIN_NUMBER_DISTANCE;
         if has_room {
             numbered = percent;
         }
@@ -118,17 +118,17 @@ pub(crate) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<Ann
             x: fixed(canvas.middle(place)),
             percent: fixed(percent),
             numbers: has_room.then_some(numbers),
-            class: loudest(together).class(),
-            texts: together.iter().map(|one| one.text.clone()).collect(),
+            class: most_severe(group).class(),
+            texts: group.iter().map(|one| one.text.clone()).collect(),
         });
     }
     marks
 }
 
 /// Returns the kind that determines the style of a mark. Alerts should not be hidden by notes.
-fn loudest(together: &[Annotation]) -> &AnnotationKind {
-    let raised = together.iter().find(|one| one.kind == AnnotationKind::Raised);
-    &raised.unwrap_or(&together[0]).kind
+fn most_severe(group: &[Annotation]) -> &AnnotationKind {
+    let raised = group.iter().find(|one| one.kind == AnnotationKind::Raised);
+    &raised.unwrap_or(&group[0]).kind
 }
 
 impl AnnotationKind {
@@ -156,26 +156,26 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_in_one_bucket_has_one_mark_in_its_middle() {
+    fn events_in_a_bucket_share_a_mark_in_the_middle() {
         let annotations = [note(0, "a"), note(59, "b"), note(60, "c"), note(210, "d")];
         let marks = marks(&annotations, &starts(4));
-        let told: Vec<_> = marks
+        let found: Vec<_> = marks
             .iter()
             .map(|mark| (mark.x.as_str(), mark.numbers.as_deref(), mark.texts.join(" ")))
             .collect();
         let expected = [("125", Some("1–2"), "a b"), ("375", Some("3"), "c"), ("875", Some("4"), "d")];
-        assert_eq!(told, expected.map(|(x, numbers, texts)| (x, numbers, texts.to_owned())));
+        assert_eq!(found, expected.map(|(x, numbers, texts)| (x, numbers, texts.to_owned())));
     }
 
     #[test]
-    fn what_was_before_the_chart_has_no_mark() {
+    fn events_before_the_chart_have_no_mark() {
         let early = Annotation { at: now().minus(1), ..note(0, "early") };
         assert_eq!(marks(&[early, note(0, "a")], &starts(4)).len(), 1);
         assert!(marks(&[note(0, "a")], &[]).is_empty());
     }
 
     #[test]
-    fn numbers_keep_apart_and_of_many_the_latest_are_told() {
+    fn numbers_keep_a_distance_and_the_latest_events_are_listed() {
         let many: Vec<_> = (0..100).map(|minute| note(60 * minute, "a")).collect();
         let annotated = annotate(&many, &starts(100), &Zone::default(), now());
         assert_eq!(annotated.marks.len(), 100);

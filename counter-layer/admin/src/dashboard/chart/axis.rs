@@ -30,14 +30,14 @@ pub(crate) struct TimeTick {
 
 /// Returns the end of an axis from 0 to at least `max`, and the tick distance: 1, 2 or 5 times a power of
 /// ten, with at most five ticks.
-pub(crate) fn scale(most: u64) -> (u64, u64) {
-    let most = most.max(4);
+pub(crate) fn scale(max: u64) -> (u64, u64) {
+    let max = max.max(4);
     let mut power = 1_u64;
     loop {
         for factor in [1, 2, 5] {
             let step = power.saturating_mul(factor);
-            if most.div_ceil(step) <= 4 {
-                return (most.div_ceil(step).saturating_mul(step), step);
+            if max.div_ceil(step) <= 4 {
+                return (max.div_ceil(step).saturating_mul(step), step);
             }
         }
         power = power.saturating_mul(10);
@@ -128,18 +128,18 @@ mod tests {
     use crate::zone::Zone;
 
     #[test]
-    fn an_axis_ends_at_a_round_number_that_holds_the_most() {
-        for (most, top, step) in
+    fn the_axis_ends_at_a_round_number_above_the_maximum() {
+        for (max, top, step) in
             [(0, 4, 1), (1, 4, 1), (4, 4, 1), (5, 6, 2), (9, 10, 5), (11, 15, 5), (36, 40, 10), (99, 100, 50)]
         {
-            assert_eq!(scale(most), (top, step), "{most}");
+            assert_eq!(scale(max), (top, step), "{max}");
         }
         let (top, step) = scale(u64::MAX);
         assert!(top == u64::MAX && step > 0);
     }
 
     #[test]
-    fn there_are_few_marks_of_time_and_they_are_round() {
+    fn time_ticks_are_few_and_round() {
         for buckets in [1, 2, 10, 60, 120, 1000] {
             let marks = draw(&starts(buckets), minute(), &[], None, &Zone::default(), now()).times;
             assert!(marks.len() <= 8, "{buckets}: {}", marks.len());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_year_has_the_names_of_months_where_they_begin_at_the_site() {
+    fn months_are_labeled_at_the_local_start() {
         // 2025-11-23 at midnight UTC, which is still the previous evening in the west.
         let first = 1_763_856_000;
         for offset in [0, 3600, 19_800, -18_000, 43_200] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn some_months_and_several_years_have_few_names() {
+    fn long_ranges_have_few_labels() {
         let texts =
             |days_of: Vec<(String, String)>| days_of.into_iter().map(|(text, _)| text).collect::<Vec<_>>();
         let first = 1_763_856_000;

@@ -8,14 +8,14 @@ use counter_core::{Precision, Timestamp};
 use super::annotations::{self, Annotation, AnnotationMark};
 use super::axis::{self, Tick, TimeTick};
 use super::canvas::{Canvas, HEIGHT, WIDTH, count, fixed};
-use super::chart::{TITLES, style};
+use super::chart::{MAX_TITLES, style};
 use crate::dashboard::format::instants;
 use crate::dashboard::format::units;
 use crate::text::digits;
 use crate::zone::Zone;
 
 /// The charted percentiles and the labels.
-pub(crate) const QUANTILES: [(f64, &str); 3] = [(0.5, "median"), (0.9, "90 %"), (0.99, "99 %")];
+pub(crate) const QUANTILES: [(f64, &str); 3] = [(0.5, "Median"), (0.9, "p90"), (0.99, "p99")];
 
 /// The percentiles of a bucket, in ascending order.
 pub(crate) type Values = [f64; QUANTILES.len()];
@@ -100,7 +100,7 @@ pub(crate) fn bands(
         areas: [area(0), area(1)],
         median: runs.iter().map(|run| format!("M{}", along(run, 0).join("L"))).collect(),
         columns: starts.iter().zip(buckets).enumerate().map(column).collect(),
-        has_titles: starts.len() <= TITLES,
+        has_titles: starts.len() <= MAX_TITLES,
         style: style.name(),
         marks: Vec::new(),
         starts: starts.to_vec(),
@@ -128,15 +128,15 @@ fn runs(buckets: &[Option<Known>]) -> Vec<Vec<usize>> {
 
 /// Returns at least two round axis marks that cover these values, in ascending order. The marks are at 1, 2
 /// and 5 in each decade if they fit.
-fn marks(least: f64, most: f64) -> Vec<f64> {
+fn marks(min: f64, max: f64) -> Vec<f64> {
     const SMALLEST: i32 = -6;
     const LARGEST: i32 = 4;
     let all = |steps: &[f64]| {
         let decades = SMALLEST..=LARGEST;
         let all: Vec<_> =
             decades.flat_map(|ten| steps.iter().map(move |step| step * 10_f64.powi(ten))).collect();
-        let first = all.iter().rposition(|mark| *mark <= least).unwrap_or(0);
-        let last = all.iter().position(|mark| *mark >= most).unwrap_or(all.len() - 1);
+        let first = all.iter().rposition(|mark| *mark <= min).unwrap_or(0);
+        let last = all.iter().position(|mark| *mark >= max).unwrap_or(all.len() - 1);
         all[first.min(last.saturating_sub(1))..=last.max(1)].to_vec()
     };
     let fine = all(&[1.0, 2.0, 5.0]);
@@ -154,31 +154,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_of_times_is_round_and_has_all_of_them() {
-        for (least, most, expected) in [
+    fn the_time_axis_is_round_and_covers_all_values() {
+        for (min, max, expected) in [
             (0.018, 0.34, vec![0.01, 0.02, 0.05, 0.1, 0.2, 0.5]),
             (0.001, 0.001, vec![0.0005, 0.001]),
             (0.0001, 5.0, vec![0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]),
         ] {
-            let found = marks(least, most);
+            let found = marks(min, max);
             assert_eq!(found.len(), expected.len(), "{found:?}");
             assert!(
                 found.iter().zip(expected).all(|(one, other)| (one / other - 1.0).abs() < 1e-9),
                 "{found:?}"
             );
         }
-        for (least, most) in [(0.0, 0.0), (f64::MAX, 0.0), (1e-7, 1e9), (1e9, 1e9), (0.0, 1e9)] {
-            let found = marks(least, most);
+        for (min, max) in [(0.0, 0.0), (f64::MAX, 0.0), (1e-7, 1e9), (1e9, 1e9), (0.0, 1e9)] {
+            let found = marks(min, max);
             assert!(found.len() >= 2 && found.len() <= 12, "{found:?}");
             assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "{found:?}");
-            for value in [least, most] {
+            for value in [min, max] {
                 assert!((0.0..=f64::from(HEIGHT)).contains(&height(&found, value)), "{value} on {found:?}");
             }
         }
     }
 
     #[test]
-    fn a_bucket_without_values_interrupts_the_bands_and_one_alone_is_as_wide_as_it_is() {
+    fn empty_buckets_interrupt_the_bands_and_single_buckets_are_visible() {
         let known = Some(([0.01, 0.1, 1.0], 7));
         let drawn = bands(&starts(4), minute(), &[known, None, known, known], &Zone::default(), now());
         assert_eq!(drawn.median, "M0 220L125 220L250 220M500 220L625 220L875 220L1000 220");

@@ -36,13 +36,13 @@ pub(crate) fn fixed(value: f64) -> String {
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a place among some hundred buckets")]
+#[expect(clippy::cast_precision_loss, reason = "an index into a few hundred buckets")]
 pub(crate) const fn count(places: usize) -> f64 {
     places as f64
 }
 
 /// Returns the ratio of two counts.
-#[expect(clippy::cast_precision_loss, reason = "nobody sees the sixteenth digit on an axis")]
+#[expect(clippy::cast_precision_loss, reason = "the sixteenth digit is not visible on an axis")]
 pub(crate) const fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }

@@ -12,7 +12,7 @@ use crate::text::digits;
 use crate::zone::Zone;
 
 /// The maximum number of points with a title. Titles need more bytes than the lines.
-pub(crate) const TITLES: usize = 120;
+pub(crate) const MAX_TITLES: usize = 120;
 
 /// A chart, for a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ pub(crate) fn draw(
     zone: &Zone,
     now: Timestamp,
 ) -> Chart {
-    let most = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
-    let most = most.unwrap_or_default();
-    let (top, step) = axis::scale(forecast.map_or(most, |forecast| forecast.most(most)));
+    let axis_max = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
+    let axis_max = axis_max.unwrap_or_default();
+    let (top, step) = axis::scale(forecast.map_or(axis_max, |forecast| forecast.axis_max(axis_max)));
     let canvas = Canvas { buckets: starts.len().max(1), top };
     let local: Vec<_> = starts.iter().map(|start| zone.local(*start)).collect();
     let style = style(&local, precision, zone.local(now));
@@ -87,7 +87,7 @@ pub(crate) fn draw(
         forecast: forecast.map(|forecast| forecast.draw(&canvas, starts, lines)),
         counts: axis::counts(step, &canvas),
         times: axis::times(starts, &local, precision, &canvas),
-        has_titles: columns.len() * lines.len() <= TITLES,
+        has_titles: columns.len() * lines.len() <= MAX_TITLES,
         open: first_open(lines).map(|place| fixed(canvas.left(place))),
         columns,
         style: style.name(),
@@ -115,11 +115,11 @@ impl Chart {
 pub(crate) fn style(local: &[Timestamp], precision: Precision, now: Timestamp) -> Style {
     let is_of_this_year = local.first().is_none_or(|first| instants::year(*first) == instants::year(now));
     let style = Style::of(precision);
-    if is_of_this_year { style } else { style.of_year() }
+    if is_of_this_year { style } else { style.with_year() }
 }
 
 fn first_open(lines: &[Line]) -> Option<usize> {
-    let is_open = |point: &Point| matches!(point, Point::Open(_) | Point::Ahead);
+    let is_open = |point: &Point| matches!(point, Point::Open(_) | Point::Future);
     lines.iter().filter_map(|line| line.points.iter().position(is_open)).min()
 }
 
@@ -139,7 +139,7 @@ impl Cell {
         let text = match line.points.get(place) {
             None | Some(Point::Unknown) => "unknown".to_owned(),
             Some(Point::Whole(count)) => digits::grouped(*count),
-            Some(Point::Ahead) => "still to come".to_owned(),
+            Some(Point::Future) => "still to come".to_owned(),
             Some(Point::Open(count)) => format!("{} so far", digits::grouped(*count)),
         };
         Self { name: line.name.clone(), text }
@@ -168,7 +168,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_unknown_interrupts_a_line_and_zero_does_not() {
+    fn unknown_points_interrupt_a_line_but_zero_does_not() {
         let points = [Point::Whole(4), Point::Whole(0), Point::Unknown, Point::Whole(2), Point::Whole(2)];
         let curve = curve(&points);
         assert_eq!(curve.whole, "M100 0L300 220M700 110L900 110");
@@ -177,27 +177,27 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_yet_is_a_path_of_its_own() {
+    fn incomplete_points_are_a_separate_path() {
         let curve = curve(&[Point::Whole(4), Point::Open(2)]);
         assert_eq!((curve.whole.as_str(), curve.open.as_str()), ("M250 0", "M250 0L750 110"));
         assert_eq!(curve.dots, "M750 110h0");
     }
 
     #[test]
-    fn a_point_without_neighbours_is_a_dot() {
+    fn isolated_points_are_dots() {
         let curve = curve(&[Point::Unknown, Point::Whole(4), Point::Unknown]);
         assert_eq!(curve.dots, "M500 0h0");
     }
 
     #[test]
-    fn nothing_at_all_is_a_chart_too() {
+    fn empty_data_still_gives_a_chart() {
         let chart = draw(&[], minute(), &[], None, &Zone::default(), now());
         assert_eq!((chart.columns.len(), chart.times.len(), chart.counts.len()), (0, 0, 5));
         assert_eq!(curve(&[]).end, None);
     }
 
     #[test]
-    fn a_column_says_what_is_in_it() {
+    fn columns_contain_the_values_of_all_lines() {
         let line = |name: &str, points: &[Point]| Line { name: name.to_owned(), points: points.to_vec() };
         let lines = [
             line("hits", &[Point::Whole(1200), Point::Open(3)]),

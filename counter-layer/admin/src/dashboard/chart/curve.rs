@@ -12,7 +12,7 @@ pub(crate) enum Point {
     /// The count so far: either the bucket has not ended, or some hits still need to be flushed.
     Open(u64),
     /// A future bucket.
-    Ahead,
+    Future,
 }
 
 /// A named line with a point for each bucket.
@@ -40,7 +40,7 @@ pub(crate) struct Curve {
 impl Point {
     pub(crate) const fn count(self) -> Option<u64> {
         match self {
-            Self::Unknown | Self::Ahead => None,
+            Self::Unknown | Self::Future => None,
             Self::Whole(count) | Self::Open(count) => Some(count),
         }
     }
@@ -65,7 +65,7 @@ impl Curve {
             letter: letter(place),
         };
         let known = |place: usize| line.points.get(place).and_then(|point| point.count());
-        let last = line.points.iter().rposition(|point| *point != Point::Ahead);
+        let last = line.points.iter().rposition(|point| *point != Point::Future);
         let mut under = false;
         for (place, point) in line.points.iter().enumerate() {
             let Some(value) = point.count() else { continue };
@@ -100,7 +100,7 @@ impl Curve {
 }
 
 /// The minimum distance between letters in pixels.
-const APART: f64 = 14.0;
+const LETTER_DISTANCE: f64 = 14.0;
 
 /// Places letters at the final complete point of the lines, or slightly lower to avoid overlaps.
 pub(crate) fn place_letters(canvas: &Canvas, lines: &[Line], curves: &mut [Curve]) {
@@ -113,12 +113,12 @@ pub(crate) fn place_letters(canvas: &Canvas, lines: &[Line], curves: &mut [Curve
     let mut ends: Vec<_> =
         lines.iter().zip(curves).filter_map(|(line, curve)| last(line).map(|(x, y)| (x, y, curve))).collect();
     ends.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
-    let room = APART * count(ends.len().saturating_sub(1));
+    let needed_height = LETTER_DISTANCE * count(ends.len().saturating_sub(1));
     let mut lowest = f64::MIN;
     for (place, (x, y, curve)) in ends.into_iter().enumerate() {
         // Letters should never be pushed out of the canvas.
-        let limit = f64::from(HEIGHT) - room + APART * count(place);
-        let y = y.max(lowest + APART).min(limit);
+        let limit = f64::from(HEIGHT) - needed_height + LETTER_DISTANCE * count(place);
+        let y = y.max(lowest + LETTER_DISTANCE).min(limit);
         lowest = y;
         curve.end = Some((fixed(x), fixed(y)));
     }

@@ -49,15 +49,15 @@ pub(crate) struct Mark {
 impl ForecastView {
     /// Returns the name of the forecast in the legend.
     pub(crate) fn name(&self) -> String {
-        format!("expected of {}", self.line)
+        format!("{} (forecast)", self.line)
     }
 
     /// Returns the maximum that the axis needs to include, given the maximum of the lines. A very wide band
     /// will be clipped, because otherwise we could no longer see the lines.
-    pub(crate) fn most(&self, most: u64) -> u64 {
+    pub(crate) fn axis_max(&self, axis_max: u64) -> u64 {
         let largest = |of: fn(&ForecastPoint) -> u64| self.points.iter().map(of).max().unwrap_or_default();
-        let seen = most.max(largest(|point| point.lower));
-        largest(|point| point.upper).min(seen.saturating_mul(2)).max(seen)
+        let visible = axis_max.max(largest(|point| point.lower));
+        largest(|point| point.upper).min(visible.saturating_mul(2)).max(visible)
     }
 
     pub(crate) fn draw(&self, canvas: &Canvas, starts: &[Timestamp], lines: &[Line]) -> ForecastCurve {
@@ -136,23 +136,23 @@ mod tests {
     }
 
     fn drawn(view: &ForecastView) -> Chart {
-        let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Ahead];
+        let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Future];
         let line = Line { name: "hits".to_owned(), points };
         draw(&starts(4), minute(), &[line], Some(view), &Zone::default(), now())
     }
 
     #[test]
-    fn what_is_expected_goes_on_from_what_is_known() {
+    fn the_forecast_continues_from_the_latest_known_point() {
         let chart = drawn(&view(&[(2.0, 1, 3), (3.0, 2, 4)]));
         let forecast = chart.forecast.expect("it is drawn");
         assert_eq!(forecast.line, "M375 110L625 110L875 55");
         assert_eq!(forecast.band, "M375 110L625 55L875 0L875 110L625 165L375 110");
         assert_eq!(forecast.marks, [Mark { x: "37.5".to_owned(), y: "110".to_owned() }]);
-        assert_eq!((forecast.name.as_str(), forecast.letter), ("expected of hits", 'B'));
+        assert_eq!((forecast.name.as_str(), forecast.letter), ("hits (forecast)", 'B'));
     }
 
     #[test]
-    fn a_column_says_what_is_expected_and_what_was_unusual() {
+    fn columns_contain_the_forecast_and_unusual_values() {
         let chart = drawn(&view(&[(2.04, 1, 3), (1234.5, 1000, 2000)]));
         let words = |column: &Column| [0, 1].map(|cell| column.cells[cell].text.clone());
         let texts: Vec<_> = chart.columns.iter().map(words).collect();
@@ -168,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_holds_what_is_expected_and_not_every_band() {
-        let most = |points: &[_]| view(points).most(100);
-        assert_eq!(most(&[]), 100);
-        assert_eq!(most(&[(90.0, 50, 130)]), 130);
-        assert_eq!(most(&[(90.0, 0, 100_000)]), 200);
-        assert_eq!(most(&[(500.0, 400, 700)]), 700);
+    fn the_axis_fits_the_forecast_but_not_very_wide_bands() {
+        let axis_max = |points: &[_]| view(points).axis_max(100);
+        assert_eq!(axis_max(&[]), 100);
+        assert_eq!(axis_max(&[(90.0, 50, 130)]), 130);
+        assert_eq!(axis_max(&[(90.0, 0, 100_000)]), 200);
+        assert_eq!(axis_max(&[(500.0, 400, 700)]), 700);
     }
 }

@@ -42,7 +42,7 @@ impl Style {
     }
 
     /// Adds the year if the format has a day.
-    pub(crate) const fn of_year(self) -> Self {
+    pub(crate) const fn with_year(self) -> Self {
         match self {
             Self::Day => Self::DayOfYear,
             Self::Full => Self::FullOfYear,
@@ -51,7 +51,7 @@ impl Style {
     }
 
     /// Adds the day if the format has only a time.
-    pub(crate) const fn of_day(self) -> Self {
+    pub(crate) const fn with_date(self) -> Self {
         match self {
             Self::Second | Self::Minute => Self::Full,
             other => other,
@@ -104,23 +104,23 @@ pub(crate) fn month_name(month: u64) -> String {
 }
 
 /// Describes when the buckets of these precisions start.
-pub(crate) fn beginning(kept: &Precisions) -> String {
-    let moved: Vec<_> = kept.iter().map(|kept| kept.precision).filter(|kept| kept.offset() > 0).collect();
-    if moved.is_empty() {
-        return "Buckets and days are those of UTC.".to_owned();
+pub(crate) fn alignment(kept: &Precisions) -> String {
+    let shifted: Vec<_> = kept.iter().map(|kept| kept.precision).filter(|kept| kept.offset() > 0).collect();
+    if shifted.is_empty() {
+        return "Days and intervals are in UTC.".to_owned();
     }
-    let begins = |precision: &Precision| {
+    let describe = |precision: &Precision| {
         let width = u64::from(precision.as_seconds());
         let offset = precision.offset();
         let style = if offset.is_multiple_of(60) { Style::Minute } else { Style::Second };
         let first = instant(Timestamp::from_unix(offset.into()), style);
         match width {
-            86_400 => format!("days begin at {first} UTC"),
-            _ => format!("those of {} begin {} after UTC's", span(width), span(offset.into())),
+            86_400 => format!("days start at {first} UTC"),
+            _ => format!("{} intervals start {} after UTC", span(width), span(offset.into())),
         }
     };
-    let moved = moved.iter().map(begins).collect::<Vec<_>>().join(", ");
-    format!("Buckets are those of UTC, but {moved}.")
+    let shifted = shifted.iter().map(describe).collect::<Vec<_>>().join(", ");
+    format!("Intervals are in UTC, but {shifted}.")
 }
 
 /// Formats an instant as ISO 8601.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_those_of_the_calendar() {
+    fn instants_match_the_calendar() {
         for (unix, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),
@@ -175,14 +175,14 @@ mod tests {
         }
         let at = Timestamp::from_unix(951_782_405);
         assert_eq!(instant(at, Style::Full), "29 Feb 00:00");
-        assert_eq!(instant(at, Style::Day.of_year()), "29 Feb 2000");
-        assert_eq!(instant(at, Style::Minute.of_day().of_year()), "29 Feb 2000 00:00");
+        assert_eq!(instant(at, Style::Day.with_year()), "29 Feb 2000");
+        assert_eq!(instant(at, Style::Minute.with_date().with_year()), "29 Feb 2000 00:00");
         assert_eq!((year(at), month_name(month(at)).as_str()), (2000, "Feb"));
         assert_eq!(month_name(month(at) - 1), "2000");
     }
 
     #[test]
-    fn a_day_that_a_form_has_ends_at_midnight() {
+    fn days_from_forms_end_at_midnight() {
         for days in [0, 1, 58, 59, 60, 365, 10_956, 11_016, 11_017, 20_000, 100_000] {
             let at = Timestamp::from_unix(days * 86_400);
             assert_eq!(end_of_day(&day(at)), Some(at.plus(86_400)), "{}", day(at));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_begins_at_midnight_utc_is_told_by_its_date_and_another_by_its_beginning() {
+    fn days_that_start_at_midnight_utc_show_only_the_date() {
         for (precision, text) in [
             ("86400", "20 Nov"),
             ("86400@82800", "20 Nov 23:00"),
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_when_its_days_begin() {
+    fn pages_state_when_days_start() {
         let kept = Precisions::default();
-        assert_eq!(beginning(&kept), "Buckets and days are those of UTC.");
-        assert_eq!(beginning(&kept.clone().utc_offset(0)), beginning(&kept));
+        assert_eq!(alignment(&kept), "Days and intervals are in UTC.");
+        assert_eq!(alignment(&kept.clone().utc_offset(0)), alignment(&kept));
         assert_eq!(
-            beginning(&kept.utc_offset(19_800)),
-            "Buckets are those of UTC, but those of 1 h begin 30 min after UTC's, \
-             those of 5 h begin 270 min after UTC's, days begin at 18:30 UTC."
+            alignment(&kept.utc_offset(19_800)),
+            "Intervals are in UTC, but 1 h intervals start 30 min after UTC, \
+             5 h intervals start 270 min after UTC, days start at 18:30 UTC."
         );
     }
 }

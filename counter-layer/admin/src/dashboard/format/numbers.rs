@@ -2,7 +2,7 @@
 
 use counter_core::visits::Measure;
 
-use crate::text::digits::{grouped, in_groups};
+use crate::text::digits::{group_digits, grouped};
 
 /// Returns the placeholder for unreadable numbers.
 pub(crate) fn unknown() -> String {
@@ -11,7 +11,7 @@ pub(crate) fn unknown() -> String {
 
 /// Formats a number with one decimal if it is less than ten, and as an integer otherwise.
 pub(crate) fn rounded(value: f64) -> String {
-    if value < 9.95 { format!("{value:.1}") } else { in_groups(&format!("{value:.0}")) }
+    if value < 9.95 { format!("{value:.1}") } else { group_digits(&format!("{value:.0}")) }
 }
 
 /// Abbreviates a number to about four characters: `950`, `1.2k`, `34M`.
@@ -48,8 +48,8 @@ pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
 }
 
 /// Returns the integer percentage, or 0 if the whole is 0.
-pub(crate) fn percent(part: u64, most: u64) -> u64 {
-    let percent = (u128::from(part) * 100).checked_div(u128::from(most)).unwrap_or_default();
+pub(crate) fn percent(part: u64, max: u64) -> u64 {
+    let percent = (u128::from(part) * 100).checked_div(u128::from(max)).unwrap_or_default();
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn shift(now: f64, before: f64) -> Option<Change> {
     let text = if ratio <= certain && ratio >= certain.recip() {
         "about the same".to_owned()
     } else if ratio >= 11.0 {
-        format!("× {}", in_groups(&format!("{ratio:.0}")))
+        format!("× {}", group_digits(&format!("{ratio:.0}")))
     } else if ratio > 1.0 {
         format!("+{percent} %")
     } else {
@@ -93,7 +93,7 @@ pub(crate) fn shift(now: f64, before: f64) -> Option<Change> {
 }
 
 /// Formats the error of a displayed percentile: the bin error plus the rounding to three digits.
-pub(crate) fn shown_error() -> String {
+pub(crate) fn percentile_error() -> String {
     format!("{:.0} %", (Measure::RELATIVE_ERROR + 0.005) * 100.0)
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_cut_short() {
+    fn numbers_are_grouped_or_abbreviated() {
         for (count, long, brief) in [
             (0, "0", "0"),
             (999, "999", "999"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_has_a_decimal_while_it_is_small() {
+    fn small_rates_have_one_decimal() {
         for (count, seconds, text) in [(0, 10, "0.0"), (7, 10, "0.7"), (99, 10, "9.9"), (1000, 10, "100")] {
             assert_eq!(rate(count, seconds), text);
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_none() {
+    fn the_share_of_an_empty_whole_is_none() {
         for (part, whole, text) in [
             (0, 10, Some("0 %")),
             (1, 10_000, Some("< 0.1 %")),
@@ -140,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn hundredths_are_whole_and_never_overflow() {
-        for (part, most, percent_of_it) in [
+    fn percentages_are_integers_and_never_overflow() {
+        for (part, max, expected) in [
             (0, 0, 0),
             (5, 0, 0),
             (1, 3, 33),
@@ -149,12 +149,12 @@ mod tests {
             (u64::MAX, u64::MAX, 100),
             (u64::MAX, 1, u64::MAX),
         ] {
-            assert_eq!(percent(part, most), percent_of_it, "{part} of {most}");
+            assert_eq!(percent(part, max), expected, "{part} of {max}");
         }
     }
 
     #[test]
-    fn a_change_is_told_against_what_was() {
+    fn changes_are_relative_to_the_previous_count() {
         for (now, before, text) in [
             (5, 0, None),
             (5, 5, Some("± 0 %")),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_has_changed_where_it_differs_by_more_than_both_errors() {
+    fn percentiles_change_if_they_differ_by_more_than_both_errors() {
         for (now, before, text) in [
             (1.0, 0.0, None),
             (0.0, 1.0, None),

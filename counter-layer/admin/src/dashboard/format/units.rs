@@ -1,6 +1,6 @@
 //! Formats amounts with units.
 
-use crate::text::digits::in_groups;
+use crate::text::digits::group_digits;
 
 /// Formats a duration with three digits and a suitable unit.
 pub(crate) fn seconds(seconds: f64) -> String {
@@ -8,7 +8,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
         value if value < 1e-3 => format!("{} µs", three_digits(value * 1e6)),
         value if value < 1.0 => format!("{} ms", three_digits(value * 1e3)),
         value if value < 1e3 => format!("{value} s"),
-        value => format!("{} s", in_groups(&value.to_string())),
+        value => format!("{} s", group_digits(&value.to_string())),
     }
 }
 
@@ -30,10 +30,10 @@ fn three_digits(value: f64) -> f64 {
 
 /// Formats a time span in the largest unit that divides the span.
 pub(crate) fn span(seconds: u64) -> String {
-    let units = [(86_400, "d"), (3600, "h"), (60, "min")];
+    let units = [(86_400, "days"), (3600, "h"), (60, "min")];
     let unit = units.iter().find(|(width, _)| seconds > 0 && seconds.is_multiple_of(*width));
     let (width, name) = unit.unwrap_or(&(1, "s"));
-    format!("{} {name}", seconds / width)
+    if seconds == 86_400 { "1 day".to_owned() } else { format!("{} {name}", seconds / width) }
 }
 
 /// Formats a time span as in `hits per …`.
@@ -85,6 +85,6 @@ mod tests {
     #[test]
     fn spans_have_the_largest_unit_that_fits() {
         let texts = [1, 5, 60, 300, 3600, 18_000, 86_400, 90].map(span);
-        assert_eq!(texts, ["1 s", "5 s", "1 min", "5 min", "1 h", "5 h", "1 d", "90 s"]);
+        assert_eq!(texts, ["1 s", "5 s", "1 min", "5 min", "1 h", "5 h", "1 day", "90 s"]);
     }
 }

@@ -8,8 +8,8 @@ use counter_alert::{Alerts, SilenceError};
 use http::{HeaderMap, StatusCode};
 
 use super::alerts::AlertsPage;
-use super::pages::Trouble;
-use super::routes::{Dashboard, Refusal, html, see_other, trouble, written};
+use super::pages::FailurePage;
+use super::routes::{Dashboard, Rejection, failure, html, rendered, see_other};
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
 use crate::api::caching::validate;
@@ -21,7 +21,7 @@ use crate::mount::Mount;
 use crate::text::escape::isolated;
 use crate::upload::{MAX_FORM_BYTES, Upload};
 
-type Known = State<(Dashboard, Alerts)>;
+type AlertState = State<(Dashboard, Alerts)>;
 
 /// Returns the alerts page and the form handlers.
 pub(crate) fn alert_pages(dashboard: &Dashboard, alerts: &Alerts) -> Router {
@@ -33,25 +33,25 @@ pub(crate) fn alert_pages(dashboard: &Dashboard, alerts: &Alerts) -> Router {
 }
 
 async fn page(
-    State((dashboard, alerts)): Known,
+    State((dashboard, alerts)): AlertState,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
-    let known = alerts.read().await.map_err(|error| trouble(dashboard.stats(), &view, &error))?;
+    let known = alerts.read().await.map_err(|error| failure(dashboard.stats(), &view, &error))?;
     let page = AlertsPage::of(dashboard.stats(), &view, &known, client.may_silence);
     // We revalidate the whole page, so that it is not sent again when it was not changed.
-    Ok(validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", written(&page)?))
+    Ok(validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", rendered(&page)?))
 }
 
 async fn silence(
-    State((dashboard, alerts)): Known,
+    State((dashboard, alerts)): AlertState,
     Extension(mount): Extension<Mount>,
     client: Client,
     form: Upload,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let form = form.read(MAX_FORM_BYTES).await?;
     let field = |name| {
         let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
@@ -59,27 +59,27 @@ async fn silence(
     };
     let (rule, view) = (field("rule"), dashboard.first_view(&mount, client));
     let Some(seconds) = Seconds::parse(&field("seconds")) else {
-        let text = "That is no time for which a rule can be silenced.".to_owned();
-        let page = Trouble::of(dashboard.stats(), &view, "Nothing is silenced", text);
+        let text = "This is not a valid mute duration.".to_owned();
+        let page = FailurePage::of(dashboard.stats(), &view, "Rule not muted", text);
         return Ok(html(StatusCode::BAD_REQUEST, &page));
     };
     Ok(match alerts::silence(&alerts, &rule, &seconds).await {
         Ok(_) => see_other(&mount, ALERTS),
-        Err(SilenceError::Store(error)) => trouble(dashboard.stats(), &view, &error),
+        Err(SilenceError::Store(error)) => failure(dashboard.stats(), &view, &error),
         Err(_) => {
-            let text = format!("There is no rule with the name {}.", isolated(&rule));
-            html(StatusCode::NOT_FOUND, &Trouble::of(dashboard.stats(), &view, "No such rule", text))
+            let text = format!("There is no rule named {}.", isolated(&rule));
+            html(StatusCode::NOT_FOUND, &FailurePage::of(dashboard.stats(), &view, "No such rule", text))
         }
     })
 }
 
 async fn test(
-    State((dashboard, alerts)): Known,
+    State((dashboard, alerts)): AlertState,
     Extension(mount): Extension<Mount>,
     client: Client,
 ) -> Response {
     match alerts.test().await {
         Ok(_) => see_other(&mount, ALERTS),
-        Err(error) => trouble(dashboard.stats(), &dashboard.first_view(&mount, client), &error),
+        Err(error) => failure(dashboard.stats(), &dashboard.first_view(&mount, client), &error),
     }
 }

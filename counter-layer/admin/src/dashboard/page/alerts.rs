@@ -96,11 +96,11 @@ struct Instant {
 }
 
 /// The durations offered for muting a rule.
-pub(crate) const SILENCES: [(u64, &str); 4] =
-    [(3600, "an hour"), (86_400, "a day"), (7 * 86_400, "a week"), (30 * 86_400, "30 days")];
+pub(crate) const MUTE_DURATIONS: [(u64, &str); 4] =
+    [(3600, "1 hour"), (86_400, "1 day"), (7 * 86_400, "1 week"), (30 * 86_400, "30 days")];
 
 /// The maximum number of rules and messages on the page.
-const ROWS: usize = 100;
+const MAX_ROWS: usize = 100;
 
 impl AlertsPage {
     pub(crate) fn of(stats: &Stats, view: &View, known: &AlertsStatus, may_silence: bool) -> Self {
@@ -130,10 +130,10 @@ impl AlertsPage {
             },
             summary,
             is_raised: !raised.is_empty(),
-            more_rules: left_out(rules.len(), "rules", "api/alerts"),
-            rules: rules.into_iter().take(ROWS).map(|rule| Rule::of(rule, view)).collect(),
-            more_history: left_out(known.history.len(), "messages", "api/alerts/history"),
-            history: known.history.iter().take(ROWS).map(|entry| Message::of(entry, view)).collect(),
+            more_rules: omitted_hint(rules.len(), "rules", "api/alerts"),
+            rules: rules.into_iter().take(MAX_ROWS).map(|rule| Rule::of(rule, view)).collect(),
+            more_history: omitted_hint(known.history.len(), "messages", "api/alerts/history"),
+            history: known.history.iter().take(MAX_ROWS).map(|entry| Message::of(entry, view)).collect(),
             forms,
             style: style.name(),
         }
@@ -141,9 +141,9 @@ impl AlertsPage {
 }
 
 /// Returns a hint if the table can't show all rows.
-fn left_out(all: usize, what: &str, path: &str) -> Option<String> {
-    let more = all.checked_sub(ROWS + 1)? as u64 + 1;
-    Some(format!("{} more {what} are at {path}.", digits::grouped(more)))
+fn omitted_hint(all: usize, noun: &str, path: &str) -> Option<String> {
+    let more = all.checked_sub(MAX_ROWS + 1)? as u64 + 1;
+    Some(format!("{} more {noun} in {path}.", digits::grouped(more)))
 }
 
 impl Rule {
@@ -154,31 +154,31 @@ impl Rule {
         let width = rule.precision.map(|precision| units::unit(u64::from(precision.as_seconds())));
         let in_a_row = |after: u32| match after {
             1 => String::new(),
-            after => format!(" for {after} in a row"),
+            after => format!(" {after} times in a row"),
         };
-        let by = width.map_or_else(|| "Of this process".to_owned(), |width| format!("By the {width}"));
+        let by = width.map_or_else(|| "This process".to_owned(), |width| format!("Per {width}"));
         let when = format!(
-            "{by}: raised when this holds{}, resolved when it does not{}.",
+            "{by}: raised when true{}, resolved when false{}.",
             in_a_row(rule.raise_after),
             in_a_row(rule.resolve_after)
         );
         // Values that are already in the table don't need to be repeated here.
-        let is_told = |last: &&Explanation| buckets.iter().all(|of| of.start != last.start);
-        let (judged, last) = (rule.last.is_some(), rule.last.as_ref().filter(is_told));
+        let is_unlisted = |last: &&Explanation| buckets.iter().all(|of| of.start != last.start);
+        let (evaluated, last) = (rule.last.is_some(), rule.last.as_ref().filter(is_unlisted));
         Self {
             name: rule.name.clone(),
             severity: rule.severity.to_string(),
             condition: rule.condition.clone(),
             when,
-            state: match (raised, judged) {
+            state: match (raised, evaluated) {
                 (true, _) => "raised",
                 (false, true) => "ok",
-                (false, false) => "not judged yet",
+                (false, false) => "no data yet",
             },
             since: rule.raised.map(|at| Instant::of(at, view)),
             silenced: rule.silenced.map(|at| Instant::of(at, view)),
             reason: rule.reason().map(str::to_owned),
-            last: last.map(|last| format!("{}, bound {}", unit.text(last.value), unit.text(last.bound))),
+            last: last.map(|last| format!("{}, threshold {}", unit.text(last.value), unit.text(last.bound))),
             last_start: last.map(|last| Instant::of(Timestamp::from_unix(last.start), view)),
             has_model: buckets
                 .iter()
@@ -211,10 +211,10 @@ impl Message {
     fn of(entry: &HistoryEntry, view: &View) -> Self {
         let instant = |at| Instant::of(Timestamp::from_unix(at), view);
         let (arrival, arrived) = match entry.arrival {
-            Arrival::Arrived(at) => ("told", Some(instant(at))),
-            Arrival::Silenced => ("not told: silenced", None),
-            Arrival::Lost => ("lost: no receiver took it", None),
-            _ => ("on its way", None),
+            Arrival::Arrived(at) => ("sent", Some(instant(at))),
+            Arrival::Silenced => ("not sent: muted", None),
+            Arrival::Lost => ("lost: delivery failed", None),
+            _ => ("pending", None),
         };
         Self {
             at: instant(entry.at),

@@ -28,17 +28,17 @@ pub(crate) async fn asset(Path((hash, name)): Path<(String, String)>, headers: H
     let (kind, text) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", STYLE),
         "script.js" => ("text/javascript; charset=utf-8", SCRIPT),
-        _ => return Problem::nothing_here().into_response(),
+        _ => return Problem::unknown_path().into_response(),
     };
     let tag = format!("\"{HASH:016x}\"");
     // A page of another version requests another hash. We just serve the current file here, but it must never
     // be cached.
-    let keep =
+    let cache_control =
         if hash == format!("{HASH:016x}") { "private, max-age=31536000, immutable" } else { "no-cache" };
-    let cached = headers.get_all(IF_NONE_MATCH).iter().any(|shown| shown.as_bytes() == tag.as_bytes());
+    let cached = headers.get_all(IF_NONE_MATCH).iter().any(|etag| etag.as_bytes() == tag.as_bytes());
     let head = [
         (CONTENT_TYPE, kind.to_owned()),
-        (CACHE_CONTROL, keep.to_owned()),
+        (CACHE_CONTROL, cache_control.to_owned()),
         (ETAG, tag),
         (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
     ];

@@ -29,7 +29,7 @@ pub(crate) struct Frame {
     /// The address of the alerts page, if it exists.
     pub(crate) alerts: Option<String>,
     /// A sentence on the alignment of buckets and days.
-    pub(crate) beginning: String,
+    pub(crate) alignment: String,
 }
 
 impl Frame {
@@ -40,30 +40,30 @@ impl Frame {
             site: view.site(),
             address: view.address(),
             parts: view.parts(),
-            toggled_zone: view.but(|view| view.utc = !view.utc),
+            toggled_zone: view.address_with(|view| view.utc = !view.utc),
             zone: view.site.zone.name().to_owned(),
             utc: view.utc,
             logout: view.logout(),
             revocations: view.revocations(),
             misses_revocations: view.client.misses_revocations,
             alerts: view.alerts(),
-            beginning: beginning(stats, view),
+            alignment: alignment(stats, view),
         }
     }
 }
 
 /// Describes the alignment of buckets and days. Days are in the time zone of the site if retention allows
 /// this.
-pub(crate) fn beginning(stats: &Stats, view: &View) -> String {
-    let buckets = instants::beginning(&stats.grid().counts);
+pub(crate) fn alignment(stats: &Stats, view: &View) -> String {
+    let buckets = instants::alignment(&stats.grid().counts);
     match (view.site.zone.is_utc(), view.days(1, Timestamp::now())) {
         (true, _) => buckets,
         (false, None) => format!(
-            "{buckets} Nothing is kept that days of {} could consist of: that takes hours, or quarter hours.",
+            "{buckets} Days in {} are not available: they need data per hour or quarter hour.",
             view.site.zone.name()
         ),
         (false, Some(days)) => format!(
-            "Days are those of {}, as sums of buckets of {}. Other buckets begin with those of UTC.",
+            "Days are in {}, as sums of {} intervals. Other intervals are in UTC.",
             view.site.zone.name(),
             units::span(u64::from(days.read.precision.as_seconds()))
         ),

@@ -4,7 +4,7 @@ use askama::Template;
 use counter_core::{CounterName, Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join3};
 
-use super::frame::{Frame, beginning};
+use super::frame::{Frame, alignment};
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
@@ -92,13 +92,13 @@ pub(crate) struct Shared {
     unit: String,
     moving: Moving,
     measured: Option<Measured>,
-    beginning: String,
+    alignment: String,
 }
 
 /// An error page.
 #[derive(Debug, Template)]
 #[template(path = "pages/trouble.html")]
-pub(crate) struct Trouble {
+pub(crate) struct FailurePage {
     frame: Frame,
     title: &'static str,
     text: String,
@@ -139,7 +139,7 @@ struct Day {
 }
 
 /// The number of days on a counter page.
-const DAYS: u32 = 14;
+const SHOWN_DAYS: u32 = 14;
 
 impl Site {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
@@ -161,7 +161,7 @@ impl Site {
             period: period.name,
             search: view.table.search.clone(),
             search_fields: view.fields(&["q", "page"]),
-            everything: view.but(|view| (view.table.search, view.table.leaf) = (String::new(), 0)),
+            everything: view.address_with(|view| (view.table.search, view.table.leaf) = (String::new(), 0)),
             unread: reader.unread(),
         })
     }
@@ -173,32 +173,33 @@ impl Counter {
         let period = Period::of(&stats.grid().counts, view.chart.precision, &view.site.zone, now);
         let counter = &view.chart.counters[..1];
         let hits: Vec<_> = CounterName::new(counter_layer::internal::HITS).into_iter().collect();
-        let last_days = last_days(stats, view, now);
+        let recent_days = recent_days(stats, view, now);
         let days = async {
-            match &last_days {
+            match &recent_days {
                 Some((buckets, style)) => days(&reader, view, buckets, *style).await,
                 None => Ok(Vec::new()),
             }
         };
-        let ((moving, days, mut measured), (totals, befores, hits), (lifetimes, uniques)) = try_join3(
+        let ((moving, days, mut measured), (totals, previous_totals, hits), (lifetimes, uniques)) =
             try_join3(
-                Moving::read(&reader, view, Extent::Whole, now),
-                days,
-                measured::read(&reader, view, now),
-            ),
-            try_join3(
-                period.totals(&reader, counter),
-                period.befores(&reader, counter),
-                period.totals(&reader, &hits),
-            ),
-            try_join(reader.lifetimes(counter), period.visitors(&reader, counter)),
-        )
-        .await?;
+                try_join3(
+                    Moving::read(&reader, view, Extent::Whole, now),
+                    days,
+                    measured::read(&reader, view, now),
+                ),
+                try_join3(
+                    period.totals(&reader, counter),
+                    period.previous_totals(&reader, counter),
+                    period.totals(&reader, &hits),
+                ),
+                try_join(reader.lifetimes(counter), period.visitors(&reader, counter)),
+            )
+            .await?;
         if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
             bands.annotate(&moving.annotations);
         }
         let first = |counts: &[Option<u64>]| counts.first().copied().unwrap_or(Some(0));
-        let (total, before) = (first(&totals), befores.first().copied().unwrap_or_default());
+        let (total, before) = (first(&totals), previous_totals.first().copied().unwrap_or_default());
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
@@ -214,7 +215,7 @@ impl Counter {
             lifetime: first(&lifetimes).map_or_else(numbers::unknown, digits::grouped),
             measured,
             days,
-            days_style: last_days.as_ref().map_or(Style::Day, |(_, style)| *style).name(),
+            days_style: recent_days.as_ref().map_or(Style::Day, |(_, style)| *style).name(),
             unread: reader.unread(),
         })
     }
@@ -229,7 +230,7 @@ impl Moving {
     ) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = Period::of(&stats.grid().counts, view.chart.precision, &view.site.zone, now);
-        let of_site = async {
+        let site_parts = async {
             match view.page {
                 Page::Site => {
                     let summary = Summary::read(reader, &period, now);
@@ -240,14 +241,14 @@ impl Moving {
             }
         };
         let ((summary, raised), Plot { chart, annotations, sums, forecast, visitors_shown }) =
-            try_join(of_site, Plot::read(reader, view, extent, now)).await?;
+            try_join(site_parts, Plot::read(reader, view, extent, now)).await?;
         let names: Vec<_> = view.chart.counters.iter().map(|name| escape::isolated(name)).collect();
         let width = u64::from(view.chart.precision.precision.as_seconds());
         let shown = view.buckets(now).starts.len();
-        let mut label = format!("{} per {}, {shown} of them", names.join(", "), units::unit(width));
-        let ahead = chart.columns.len().saturating_sub(shown);
-        if let Some(forecast) = chart.forecast.as_ref().filter(|_| ahead > 0) {
-            label += &format!(", and what is {} in the next {ahead}", forecast.name);
+        let mut label = format!("{} per {}, {shown} values", names.join(", "), units::unit(width));
+        let forecast_buckets = chart.columns.len().saturating_sub(shown);
+        if let Some(forecast) = chart.forecast.as_ref().filter(|_| forecast_buckets > 0) {
+            label += &format!("; {} for the next {forecast_buckets}", forecast.name);
         }
         Ok(Self {
             summary,
@@ -300,12 +301,12 @@ impl Shared {
             unit: units::unit(u64::from(view.chart.precision.precision.as_seconds())),
             moving,
             measured,
-            beginning: beginning(stats, view),
+            alignment: alignment(stats, view),
         })
     }
 }
 
-impl Trouble {
+impl FailurePage {
     pub(crate) fn of(stats: &Stats, view: &View, title: &'static str, text: String) -> Self {
         Self {
             frame: Frame::of(stats, view),
@@ -317,20 +318,20 @@ impl Trouble {
 
     /// Returns the page to show if the store can't be read.
     pub(crate) fn unreadable(stats: &Stats, view: &View, error: &Error) -> Self {
-        let (title, text) = ("The numbers cannot be read now", error.to_string());
+        let (title, text) = ("Data unavailable", error.to_string());
         let status = Status::unreadable(&stats.ledger(), &stats.health());
         Self { frame: Frame::of(stats, view), title, text, status }
     }
 }
 
 /// Returns the most recent days and the format to use.
-fn last_days(stats: &Stats, view: &View, now: Timestamp) -> Option<(Buckets, Style)> {
-    if let Some(days) = view.days(DAYS, now) {
+fn recent_days(stats: &Stats, view: &View, now: Timestamp) -> Option<(Buckets, Style)> {
+    if let Some(days) = view.days(SHOWN_DAYS, now) {
         return Some((days, Style::Day));
     }
     let kept = stats.grid().counts.of_width(86_400)?;
     let today = kept.precision.bucket(now);
-    let from = today.start.minus(u64::from(DAYS - 1) * 86_400).max(kept.oldest(now));
+    let from = today.start.minus(u64::from(SHOWN_DAYS - 1) * 86_400).max(kept.oldest(now));
     Some((Buckets::of(kept, from..today.end()), Style::of(kept.precision)))
 }
 
@@ -339,14 +340,16 @@ async fn days(reader: &Reader<'_>, view: &View, buckets: &Buckets, style: Style)
     let series =
         reader.series_many(&view.chart.counters[..1], buckets.read.precision, buckets.range()).await?;
     let counts = buckets.counts(series.first().and_then(Option::as_ref));
-    let most = counts.iter().flatten().max().copied().unwrap_or_default();
-    let days =
-        buckets.each().zip(counts).filter_map(|(day, count)| Some((day, count.filter(|count| *count > 0)?)));
+    let max = counts.iter().flatten().max().copied().unwrap_or_default();
+    let days = buckets
+        .bucket_ranges()
+        .zip(counts)
+        .filter_map(|(day, count)| Some((day, count.filter(|count| *count > 0)?)));
     let day = |(day, count): (std::ops::Range<Timestamp>, u64)| Day {
         iso: instants::iso(day.start),
         text: instants::instant(view.site.zone.local(day.start), style),
         total: digits::grouped(count),
-        percent: numbers::percent(count, most),
+        percent: numbers::percent(count, max),
         is_open: day.end == buckets.end,
     };
     let mut days: Vec<_> = days.map(day).collect();

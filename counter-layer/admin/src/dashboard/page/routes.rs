@@ -9,14 +9,14 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::assets;
-use super::pages::{Counter, Moving, Parts, Share, Shared, Site, Trouble};
+use super::pages::{Counter, FailurePage, Moving, Parts, Share, Shared, Site};
 use crate::access::entry::Signer;
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::{SHARED, STYLE};
 use crate::api::caching::validate;
 use crate::api::route::Route;
 use crate::dashboard::annotations::Annotators;
-use crate::dashboard::panels::note_forms::Sent;
+use crate::dashboard::panels::note_forms::SubmittedForm;
 use crate::dashboard::plot::visitors::Extent;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::client::Client;
@@ -38,21 +38,21 @@ pub(crate) struct Dashboard {
 
 /// A response to be sent instead of a page.
 #[derive(Debug)]
-pub(crate) struct Refusal(Box<Response>);
+pub(crate) struct Rejection(Box<Response>);
 
-impl IntoResponse for Refusal {
+impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         *self.0
     }
 }
 
-impl From<Response> for Refusal {
+impl From<Response> for Rejection {
     fn from(response: Response) -> Self {
         Self(Box::new(response))
     }
 }
 
-impl From<Problem> for Refusal {
+impl From<Problem> for Rejection {
     fn from(problem: Problem) -> Self {
         problem.into_response().into()
     }
@@ -68,7 +68,7 @@ impl Dashboard {
     }
 
     /// Returns `true` if notes can be added and removed.
-    const fn takes_notes(&self) -> bool {
+    const fn accepts_notes(&self) -> bool {
         self.annotators.notes.is_some()
     }
 
@@ -83,32 +83,32 @@ impl Dashboard {
         page: Page,
         client: Client,
         query: Option<&str>,
-    ) -> Result<View, Refusal> {
+    ) -> Result<View, Rejection> {
         let reach = &self.stats.reach().counts;
         let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
         site.has_alerts = self.annotators.has_alerts();
-        let client = Client { may_note: client.may_note && self.takes_notes(), ..client };
+        let client = Client { may_note: client.may_note && self.accepts_notes(), ..client };
         View::of(site, client, page, query.unwrap_or_default(), reach)
-            .map_err(|wrong| self.refuse(mount, client, &wrong))
+            .map_err(|wrong| self.reject(mount, client, &wrong))
     }
 
     /// Returns the default view, for pages without a chart.
     pub(crate) fn first_view(&self, mount: &Mount, client: Client) -> View {
-        self.view(mount, Page::Site, client, None).expect("an address without a query says nothing wrong")
+        self.view(mount, Page::Site, client, None).expect("an empty query is valid")
     }
 
     /// Returns the response to an address with an invalid value.
-    fn refuse(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Refusal {
+    fn reject(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Rejection {
         let view = self.first_view(mount, client);
-        let page = Trouble::of(&self.stats, &view, "Wrong address", wrong.to_string());
-        Refusal::from(html(StatusCode::BAD_REQUEST, &page))
+        let page = FailurePage::of(&self.stats, &view, "Invalid address", wrong.to_string());
+        Rejection::from(html(StatusCode::BAD_REQUEST, &page))
     }
 }
 
 /// Returns the first page, which is part of the documented routes.
 pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
     let handler = get(site).with_state(dashboard.clone());
-    Route::page("/", "The dashboard", handler).text("text/html", "A page for people")
+    Route::page("/", "The dashboard", handler).text("text/html", "An HTML page")
 }
 
 /// Returns all other pages, assets and page parts.
@@ -160,10 +160,10 @@ async fn site(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
     let page = Site::read(dashboard.reader(), &view, Timestamp::now()).await;
-    Ok(answer(&dashboard.stats, &view, page))
+    Ok(respond(&dashboard.stats, &view, page))
 }
 
 async fn counter(
@@ -171,17 +171,17 @@ async fn counter(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let stats = &dashboard.stats;
     let view = dashboard.view(&mount, Page::Counter, client, query.as_deref())?;
     Ok(match stats.contains_counters(&view.chart.counters[..1]).await {
         Ok(contained) if contained == [Ok(false)] => {
-            let text = format!("There is no counter with the name {}.", isolated(&view.chart.counters[0]));
-            html(StatusCode::NOT_FOUND, &Trouble::of(stats, &view, "No such counter", text))
+            let text = format!("There is no counter named {}.", isolated(&view.chart.counters[0]));
+            html(StatusCode::NOT_FOUND, &FailurePage::of(stats, &view, "No such counter", text))
         }
         // We can't say that a counter is unknown when the list was not readable.
-        Ok(_) => answer(stats, &view, Counter::read(dashboard.reader(), &view, Timestamp::now()).await),
-        Err(error) => trouble(stats, &view, &error),
+        Ok(_) => respond(stats, &view, Counter::read(dashboard.reader(), &view, Timestamp::now()).await),
+        Err(error) => failure(stats, &view, &error),
     })
 }
 
@@ -193,13 +193,13 @@ async fn parts(
     RawQuery(query): RawQuery,
     client: Client,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let view = dashboard.view(&mount, page, client, query.as_deref())?;
     let moving = Moving::read(&dashboard.reader(), &view, Extent::Buckets, Timestamp::now()).await;
     Ok(match moving.map(|moving| Parts { moving }.render()) {
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
-        Ok(Err(error)) => unwritten(&error),
-        Err(error) => trouble(&dashboard.stats, &view, &error),
+        Ok(Err(error)) => render_failure(&error),
+        Err(error) => failure(&dashboard.stats, &view, &error),
     })
 }
 
@@ -209,23 +209,24 @@ async fn add_note(
     Extension(mount): Extension<Mount>,
     client: Client,
     form: Upload,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let form = form.read(MAX_FORM_BYTES).await?;
-    let (sent, view) = (Sent::read(&form), dashboard.first_view(&mount, client));
+    let (sent, view) = (SubmittedForm::read(&form), dashboard.first_view(&mount, client));
     let note = sent.note(&dashboard.zone, Timestamp::now()).map_err(|reason| {
-        let page = Trouble::of(&dashboard.stats, &view, "This cannot be a note", reason);
+        let page = FailurePage::of(&dashboard.stats, &view, "Invalid note", reason);
         html(StatusCode::BAD_REQUEST, &page)
     })?;
     Ok(match notes.add(&note).await {
         Ok(_) => {
-            tracing::info!(id = note.id(), "a note was added");
+            tracing::info!(id = note.id(), "added a note");
             see_other(&mount, sent.to())
         }
         Err(error) if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) => {
-            let page = Trouble::of(&dashboard.stats, &view, "The note was not added", format!("{error}."));
+            let page =
+                FailurePage::of(&dashboard.stats, &view, "The note was not added", format!("{error}."));
             html(StatusCode::CONFLICT, &page)
         }
-        Err(error) => trouble(&dashboard.stats, &view, &error),
+        Err(error) => failure(&dashboard.stats, &view, &error),
     })
 }
 
@@ -235,17 +236,17 @@ async fn remove_note(
     Extension(mount): Extension<Mount>,
     client: Client,
     form: Upload,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let form = form.read(MAX_FORM_BYTES).await?;
-    let sent = Sent::read(&form);
+    let sent = SubmittedForm::read(&form);
     Ok(match notes.remove(&sent.id).await {
         Ok(is_removed) => {
             if is_removed {
-                tracing::info!(id = sent.id, "a note was removed");
+                tracing::info!(id = sent.id, "removed a note");
             }
             see_other(&mount, sent.to())
         }
-        Err(error) => trouble(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
+        Err(error) => failure(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
     })
 }
 
@@ -257,10 +258,10 @@ pub(crate) fn see_other(mount: &Mount, to: &str) -> Response {
 }
 
 /// The allowed lifetimes of a link in days.
-const DAYS: std::ops::RangeInclusive<u64> = 1..=366;
+const LINK_DAYS: std::ops::RangeInclusive<u64> = 1..=366;
 
 /// The lifetime in days if the form does not specify a value.
-const DEFAULT_DAYS: u64 = 7;
+const DEFAULT_LINK_DAYS: u64 = 7;
 
 /// Responds with a link to a view. Requires a token in order to sign the link.
 async fn share(
@@ -270,11 +271,11 @@ async fn share(
     RawQuery(query): RawQuery,
     client: Client,
     signer: Option<Extension<Signer>>,
-) -> Result<Response, Refusal> {
-    let Some(Extension(Signer(secrets))) = signer else { return Err(Problem::no_token().into()) };
+) -> Result<Response, Rejection> {
+    let Some(Extension(Signer(secrets))) = signer else { return Err(Problem::token_required().into()) };
     let query = query.unwrap_or_default();
     let view = dashboard.view(&mount, page, client, Some(&query))?;
-    let days = days(&query).map_err(|wrong| dashboard.refuse(&mount, client, &wrong))?;
+    let days = days(&query).map_err(|wrong| dashboard.reject(&mount, client, &wrong))?;
     let until = Timestamp::now().plus(days * 86_400);
     let signed = secrets.sign_link(&view.shared_path(), &view.shared_query(), until).await;
     let link = format!("{}{}?{signed}", view.site.mount, view.shared_path());
@@ -285,9 +286,9 @@ async fn share(
 fn days(query: &str) -> Result<u64, WrongValue> {
     let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
     match days.filter(|(_, days)| !days.is_empty()) {
-        None => Ok(DEFAULT_DAYS),
+        None => Ok(DEFAULT_LINK_DAYS),
         Some((_, text)) => {
-            let days = text.parse().ok().filter(|days| DAYS.contains(days));
+            let days = text.parse().ok().filter(|days| LINK_DAYS.contains(days));
             days.ok_or_else(|| WrongValue::new("days", &text, "a number of days from 1 to 366"))
         }
     }
@@ -300,7 +301,7 @@ async fn shared(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Rejection> {
     let query = query.unwrap_or_default();
     let view = dashboard.view(&mount, page, client, Some(&query))?;
     let style = format!("{}{}{STYLE}?{query}", view.site.mount, view.shared_path());
@@ -308,38 +309,38 @@ async fn shared(
         Ok(page) => html(StatusCode::OK, &page),
         // Health and ledger should never be shared.
         Err(error) => {
-            warn(&dashboard.stats, &error, "a shared view cannot be read");
-            (StatusCode::SERVICE_UNAVAILABLE, "The numbers cannot be read now. Try again.\n").into_response()
+            warn(&dashboard.stats, &error, "failed to read a shared view");
+            (StatusCode::SERVICE_UNAVAILABLE, "Data unavailable. Try again.\n").into_response()
         }
     })
 }
 
-fn answer(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {
+fn respond(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {
     match page {
         Ok(page) => html(StatusCode::OK, &page),
-        Err(error) => trouble(stats, view, &error),
+        Err(error) => failure(stats, view, &error),
     }
 }
 
 /// Responds when the store can't be read. The page will still show the state of this process.
-pub(crate) fn trouble(stats: &Stats, view: &View, error: &Error) -> Response {
-    warn(stats, error, "the dashboard cannot be read");
-    html(StatusCode::SERVICE_UNAVAILABLE, &Trouble::unreadable(stats, view, error))
+pub(crate) fn failure(stats: &Stats, view: &View, error: &Error) -> Response {
+    warn(stats, error, "failed to read the dashboard data");
+    html(StatusCode::SERVICE_UNAVAILABLE, &FailurePage::unreadable(stats, view, error))
 }
 
 pub(crate) fn html(status: StatusCode, page: &impl Template) -> Response {
-    match written(page) {
+    match rendered(page) {
         Ok(text) => (status, Html(text)).into_response(),
-        Err(refusal) => refusal.into_response(),
+        Err(rejection) => rejection.into_response(),
     }
 }
 
 /// Renders a page, or returns an error response.
-pub(crate) fn written(page: &impl Template) -> Result<String, Refusal> {
-    page.render().map_err(|error| Refusal::from(unwritten(&error)))
+pub(crate) fn rendered(page: &impl Template) -> Result<String, Rejection> {
+    page.render().map_err(|error| Rejection::from(render_failure(&error)))
 }
 
-fn unwritten(error: &askama::Error) -> Response {
-    tracing::error!(%error, "the dashboard cannot be written");
+fn render_failure(error: &askama::Error) -> Response {
+    tracing::error!(%error, "failed to render the dashboard");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }

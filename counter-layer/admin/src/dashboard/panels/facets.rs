@@ -31,7 +31,7 @@ const PANELS: [(&str, &str, &str); 5] = [
     ("agents", "People and bots", "agent:"),
     ("statuses", "Statuses", "status:"),
     ("methods", "Methods", "method:"),
-    ("grpc", "Statuses of gRPC", "grpc:"),
+    ("grpc", "gRPC statuses", "grpc:"),
 ];
 
 impl Panel {

@@ -29,10 +29,10 @@ pub(crate) struct Value {
 }
 
 /// The maximum number of values to show for a label.
-const ROWS: usize = 8;
+const MAX_VALUES: usize = 8;
 
 /// The maximum number of labels, which is also the limit per process.
-const PANELS: usize = 8;
+const MAX_PANELS: usize = 8;
 
 /// Titles for the built-in labels. Custom labels are shown by name.
 const TITLES: [(&str, &str); 5] = [
@@ -53,8 +53,8 @@ impl Panel {
     ) -> Result<Vec<Self>, Error> {
         let (precision, range) = period.buckets();
         let expected = TITLES.map(|(label, _)| label);
-        let mut labels = reader.stats.label_rankings(&expected, precision, range, ROWS).await?;
-        labels.truncate(PANELS);
+        let mut labels = reader.stats.label_rankings(&expected, precision, range, MAX_VALUES).await?;
+        labels.truncate(MAX_PANELS);
         let panel = |(label, ranking): (String, Result<_, _>)| Ok(Self::of(&label, ranking?, &address));
         labels.into_iter().map(panel).collect()
     }
@@ -67,7 +67,7 @@ impl Panel {
 
     fn of(label: &str, ranking: LabelRanking, address: &impl Fn(&CounterName) -> String) -> Self {
         let LabelRanking { values, none, other, missed, total, is_partial, .. } = ranking;
-        let most = values.first().map_or(0, |(_, count)| *count);
+        let max = values.first().map_or(0, |(_, count)| *count);
         let row = |(value, count): (String, u64)| {
             let counter = CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()?;
             Some(Value {
@@ -75,23 +75,23 @@ impl Panel {
                 name: value,
                 total: digits::grouped(count),
                 share: numbers::share(count, total).unwrap_or_default(),
-                percent: numbers::percent(count, most),
+                percent: numbers::percent(count, max),
             })
         };
         let shown: u64 = values.iter().map(|(_, count)| count).sum();
         let rows = values.into_iter().filter_map(row).collect();
         let rest = total.saturating_sub(shown + none);
         let mut notes = Vec::new();
-        for (count, what) in [(none, "without one"), (rest, "of others")] {
+        for (count, description) in [(none, "without a value"), (rest, "with other values")] {
             if count > 0 {
-                notes.push(format!("{} {what}", digits::grouped(count)));
+                notes.push(format!("{} {description}", digits::grouped(count)));
             }
         }
         if other > 0 && missed > 0 {
-            notes.push(format!("each of these may have up to {} more", digits::grouped(missed)));
+            notes.push(format!("counts may be up to {} too low", digits::grouped(missed)));
         }
         if is_partial {
-            notes.push("some of the rarest are left out".to_owned());
+            notes.push("some rare values are missing".to_owned());
         }
         let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
         Self { rows, note, ..Self::named(label) }

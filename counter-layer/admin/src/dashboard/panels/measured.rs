@@ -14,7 +14,7 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::plot::sums::{Instant, length};
 use crate::dashboard::reader::Reader;
-use crate::dashboard::view::range::SPAN;
+use crate::dashboard::view::range::MAX_SPAN;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
@@ -22,7 +22,7 @@ use crate::text::digits;
 const MEASURES: [Measure; 5] = Measure::ALL;
 
 /// The maximum number of statuses in a table.
-const STATUSES: usize = 12;
+const MAX_STATUSES: usize = 12;
 
 /// The distributions of the charted period, compared with the previous period of this length or a selected
 /// period.
@@ -93,8 +93,8 @@ pub(crate) async fn read(
         None => (range.start.minus(whole)..range.start, false),
     };
     // When buckets are longer than in the chart, they could be part of both periods.
-    let is_apart = before.end <= range.start || range.end <= before.start;
-    let before = Some(before).filter(|before| is_apart && kept.oldest(now) <= before.start);
+    let is_disjoint = before.end <= range.start || range.end <= before.start;
+    let before = Some(before).filter(|before| is_disjoint && kept.oldest(now) <= before.start);
     let read =
         async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
     let (all, others) = try_join(read(range.clone()), async {
@@ -110,12 +110,12 @@ pub(crate) async fn read(
         return Ok(None);
     }
     let compared = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
-    let style = instants::Style::of(precision).of_day();
+    let style = instants::Style::of(precision).with_date();
     let local = view.site.zone.local(range.start);
     let style = if instants::year(local) == instants::year(view.site.zone.local(now)) {
         style
     } else {
-        style.of_year()
+        style.with_year()
     };
     let is_compared = before_merged.iter().any(|of| of.count() > 0);
     Ok(Some(Measured {
@@ -123,10 +123,10 @@ pub(crate) async fn read(
         from: Instant { iso: instants::iso(range.start), text: instants::instant(local, style) },
         width: units::span(u64::from(precision.as_seconds())),
         before: before.filter(|_| is_compared).map(|before| match is_chosen {
-            true => "the other time".to_owned(),
-            false => format!("the {} before", units::span(length(&before))),
+            true => "the comparison period".to_owned(),
+            false => format!("the previous {}", units::span(length(&before))),
         }),
-        error: numbers::shown_error(),
+        error: numbers::percentile_error(),
         bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, view, now)),
         rows: compared().filter_map(|(of, before)| Row::of(of, before)).collect(),
         statuses: compared().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
@@ -144,14 +144,14 @@ fn fitting(
 ) -> Option<Retention> {
     let buckets = |kept: &Retention| length(range) / u64::from(kept.precision.as_seconds());
     let divides = |kept: &Retention| kept.precision.divides(chart);
-    let fits = |kept: &Retention| buckets(kept) <= SPAN.into() && kept.oldest(now) < range.end;
-    let reaches = |kept: &Retention| kept.oldest(now) <= range.start;
-    let of = |wanted: &dyn Fn(&Retention) -> bool| {
-        let all = || kept.iter().filter(fits).filter(wanted);
+    let fits = |kept: &Retention| buckets(kept) <= MAX_SPAN.into() && kept.oldest(now) < range.end;
+    let is_retained = |kept: &Retention| kept.oldest(now) <= range.start;
+    let of = |condition: &dyn Fn(&Retention) -> bool| {
+        let all = || kept.iter().filter(fits).filter(condition);
         all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
     };
     // Longer buckets are still better than an incomplete range.
-    of(&reaches).or_else(|| of(&|_| true))
+    of(&is_retained).or_else(|| of(&|_| true))
 }
 
 fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timestamp) -> Option<Bands> {
@@ -173,9 +173,9 @@ fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timesta
 impl Row {
     fn of(of: &Distribution, before: Option<&Distribution>) -> Option<Self> {
         let (name, write): (_, fn(f64) -> String) = match of.measure() {
-            Measure::Time => ("Time to the head of the response", units::seconds),
-            Measure::Body => ("Time to the end of the response", units::seconds),
-            Measure::Size => ("Size of the response", units::bytes),
+            Measure::Time => ("Time to response headers", units::seconds),
+            Measure::Body => ("Total response time", units::seconds),
+            Measure::Size => ("Response size", units::bytes),
             _ => return None,
         };
         let value = |(q, _): (f64, &str)| {
@@ -192,18 +192,18 @@ impl Statuses {
     fn of(of: &Distribution, before: Option<&Distribution>) -> Option<Self> {
         let (id, title) = match of.measure() {
             Measure::Status => ("statuses", "Statuses"),
-            Measure::Grpc => ("grpc-statuses", "Statuses of gRPC"),
+            Measure::Grpc => ("grpc-statuses", "gRPC statuses"),
             _ => return None,
         };
-        let (count, was) = (of.count(), before.filter(|before| before.count() > 0));
+        let (count, previous) = (of.count(), before.filter(|before| before.count() > 0));
         let share_before = |before: &Distribution, number: f64| {
-            let of_it = before.bins().find(|(bin, _)| bin.value().total_cmp(&number).is_eq());
-            numbers::share(of_it.map_or(0, |(_, count)| count), before.count())
+            let previous_bin = before.bins().find(|(bin, _)| bin.value().total_cmp(&number).is_eq());
+            numbers::share(previous_bin.map_or(0, |(_, count)| count), before.count())
         };
         let mut all: Vec<_> = of.bins().collect();
         // The sort is stable, so equal counts are sorted by number.
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let more = all.len().saturating_sub(STATUSES);
+        let more = all.len().saturating_sub(MAX_STATUSES);
         let row = |(bin, requests): &(counter_core::visits::Bin, u64)| Status {
             number: bin.index().to_string(),
             name: match of.measure() {
@@ -212,10 +212,10 @@ impl Statuses {
             },
             requests: digits::grouped(*requests),
             share: numbers::share(*requests, count).unwrap_or_default(),
-            before: was.and_then(|before| share_before(before, bin.value())),
+            before: previous.and_then(|before| share_before(before, bin.value())),
         };
-        let rows = all.iter().take(STATUSES).map(row).collect();
-        let more = (more > 0).then(|| format!("{more} more are at api/statuses."));
+        let rows = all.iter().take(MAX_STATUSES).map(row).collect();
+        let more = (more > 0).then(|| format!("{more} more in api/statuses."));
         (count > 0).then_some(Self { id, title, rows, more })
     }
 }

@@ -19,12 +19,12 @@ pub(crate) struct NoteForms {
     /// The page to return to, relative to the router.
     pub(crate) to: String,
     /// The maximum number of characters in a note.
-    pub(crate) most: usize,
+    pub(crate) max_chars: usize,
 }
 
 /// The fields submitted by a form.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SubmittedForm {
     text: String,
     at: String,
     pub(crate) id: String,
@@ -37,12 +37,12 @@ impl NoteForms {
             add: format!("{}{NOTE_FORM}", view.site.mount),
             remove: format!("{}{NO_NOTE_FORM}", view.site.mount),
             to: view.below(),
-            most: Note::MAX_CHARS,
+            max_chars: Note::MAX_CHARS,
         })
     }
 }
 
-impl Sent {
+impl SubmittedForm {
     pub(crate) fn read(form: &[u8]) -> Self {
         let mut sent = Self::default();
         for (name, value) in form_urlencoded::parse(form) {
@@ -63,10 +63,10 @@ impl Sent {
             "" => now,
             at => match instants::minute(at) {
                 Some(local) => zone.at(local),
-                None => return Err(format!("{at} is no time such as 2026-11-23T12:00.")),
+                None => return Err(format!("{at} is not a time such as 2026-11-23T12:00.")),
             },
         };
-        Note::new(at, &*self.text).map_err(|error| format!("Nothing is added: {error}."))
+        Note::new(at, &*self.text).map_err(|error| format!("Note not added: {error}."))
     }
 
     /// Returns the page to return to, relative to the router.
@@ -80,13 +80,13 @@ mod tests {
     use super::*;
 
     fn note(form: &str) -> Option<(u64, String)> {
-        let sent = Sent::read(form.as_bytes());
+        let sent = SubmittedForm::read(form.as_bytes());
         let note = sent.note(&Zone::default(), Timestamp::from_unix(7)).ok()?;
         Some((note.at().as_unix(), note.text().to_owned()))
     }
 
     #[test]
-    fn a_form_makes_a_note_of_now_or_of_a_time_on_the_clocks_of_the_site() {
+    fn forms_create_notes_now_or_at_a_local_time() {
         for (form, expected) in [
             ("text=+Version+1.4+&at=", Some((7, "Version 1.4"))),
             ("text=a&at=2026-11-21T02%3A39", Some((1_795_228_740, "a"))),
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn a_form_leads_below_the_router_only() {
-        let to = |to: &str| Sent::read(format!("to={to}").as_bytes()).to().to_owned();
+    fn forms_redirect_below_the_router_only() {
+        let to = |to: &str| SubmittedForm::read(format!("to={to}").as_bytes()).to().to_owned();
         assert_eq!((to("%3Fspan%3D30"), to("https%3A%2F%2Fhost%2F")), ("?span=30".to_owned(), String::new()));
     }
 }

@@ -8,17 +8,17 @@ use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 
 use crate::dashboard::format::units;
 use crate::dashboard::reader::{self, Reader};
-use crate::dashboard::view::buckets::is_part;
+use crate::dashboard::view::buckets::divides_days;
 use crate::zone::Zone;
 
 /// Seconds per day.
 const DAY: u32 = 86_400;
 
 /// The maximum number of buckets in a period, so that all counters can be read: a day has 1,440 minutes.
-const BUCKETS: u64 = 1500;
+const MAX_BUCKETS: u64 = 1500;
 
 /// The maximum number of samples in a single read.
-const SAMPLES: u64 = 200_000;
+const MAX_SAMPLES_PER_READ: u64 = 200_000;
 
 /// The period covered by the table and the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,20 +46,20 @@ impl Period {
     /// seconds, at most the latest 1,500 buckets of a precision are used.
     pub(crate) fn of(kept: &Precisions, some: Retention, zone: &Zone, now: Timestamp) -> Self {
         let days = kept.of_width(DAY).map_or_else(utc_days, |kept| kept.precision);
-        let has_zone = !zone.is_utc() && kept.iter().any(|kept| is_part(kept.precision, zone, now));
+        let has_zone = !zone.is_utc() && kept.iter().any(|kept| divides_days(kept.precision, zone, now));
         let (midnight, yesterday) = match has_zone {
             true => (zone.day(now), zone.day_before(zone.day(now))),
             false => (days.bucket(now).start, days.bucket(now).start.minus(DAY.into())),
         };
-        let of_days = kept.iter().filter(|kept| match has_zone {
-            true => is_part(kept.precision, zone, now),
+        let day_precisions = kept.iter().filter(|kept| match has_zone {
+            true => divides_days(kept.precision, zone, now),
             false => kept.precision.divides(days),
         });
-        let fits = |kept: &Retention| u64::from(DAY / kept.precision.as_seconds()) <= BUCKETS;
-        let of_days = of_days.filter(fits);
-        let Some(coarse) = of_days.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
+        let fits = |kept: &Retention| u64::from(DAY / kept.precision.as_seconds()) <= MAX_BUCKETS;
+        let day_precisions = day_precisions.filter(fits);
+        let Some(coarse) = day_precisions.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
             let oldest = |kept: &Retention| {
-                let length = (BUCKETS - 1) * u64::from(kept.precision.as_seconds());
+                let length = (MAX_BUCKETS - 1) * u64::from(kept.precision.as_seconds());
                 kept.oldest(now).max(kept.precision.bucket(now).start.minus(length))
             };
             let longest = kept.iter().min_by_key(oldest).unwrap_or(some);
@@ -68,7 +68,7 @@ impl Period {
             let name = format!("in the last {}", units::span(length));
             return Self { name, precision: longest.precision, range, before: None };
         };
-        let fine = of_days.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
+        let fine = day_precisions.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
         let before = fine.map(|fine| {
             // When clocks change, the elapsed part of today might be longer than yesterday.
             let same_time = yesterday.plus(now.as_unix() - midnight.as_unix()).min(midnight.minus(1));
@@ -92,7 +92,7 @@ impl Period {
         counters: &[CounterName],
     ) -> Result<Vec<Option<u64>>, Error> {
         let mut totals = Vec::with_capacity(counters.len());
-        for counters in counters.chunks(at_once(self.precision, &self.range)) {
+        for counters in counters.chunks(counters_per_read(self.precision, &self.range)) {
             let series = reader.series_many(counters, self.precision, self.range.clone()).await?;
             totals.extend(series.into_iter().map(reader::total));
         }
@@ -101,7 +101,7 @@ impl Period {
 
     /// Reads the counts in the previous period. The final bucket is only included in part, and unknown counts
     /// are 0.
-    pub(crate) async fn befores(
+    pub(crate) async fn previous_totals(
         &self,
         reader: &Reader<'_>,
         counters: &[CounterName],
@@ -110,7 +110,7 @@ impl Period {
         let last = before.precision.bucket(before.range.end.minus(1)).start;
         let until = last.plus(before.rest);
         let mut sums = Vec::with_capacity(counters.len());
-        for counters in counters.chunks(at_once(before.precision, &before.range)) {
+        for counters in counters.chunks(counters_per_read(before.precision, &before.range)) {
             let series = reader.series_many(counters, before.precision, before.range.clone()).await?;
             // We can't compare unknown counts.
             let sum = |series: &Option<_>| reader::total_between(series.as_ref()?, before.range.start, until);
@@ -127,8 +127,8 @@ impl Period {
         counters: &[CounterName],
     ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
         let kept = &reader.stats.grid().visitors;
-        let Some(precision) = self.of_visitors(kept) else { return Ok(None) };
-        let first = &counters[..counters.len().min(self.comparable(kept))];
+        let Some(precision) = self.visitor_precision(kept) else { return Ok(None) };
+        let first = &counters[..counters.len().min(self.visitor_limit(kept))];
         let mut visitors = match first.is_empty() {
             true => Vec::new(),
             false => reader.uniques_by_counter(first, precision, self.range.clone()).await?,
@@ -138,14 +138,16 @@ impl Period {
     }
 
     /// Returns the number of counters with visitors that can be read in a single call.
-    pub(crate) fn comparable(&self, kept: &Precisions) -> usize {
-        let at_once = |precision| Stats::MAX_COUNTED_SKETCHES / buckets(precision, &self.range).max(1);
-        self.of_visitors(kept)
-            .map_or(usize::MAX, |precision| usize::try_from(at_once(precision)).unwrap_or(usize::MAX))
+    pub(crate) fn visitor_limit(&self, kept: &Precisions) -> usize {
+        let counters_per_read =
+            |precision| Stats::MAX_COUNTED_SKETCHES / buckets(precision, &self.range).max(1);
+        self.visitor_precision(kept).map_or(usize::MAX, |precision| {
+            usize::try_from(counters_per_read(precision)).unwrap_or(usize::MAX)
+        })
     }
 
     /// Returns the coarsest precision with buckets that exactly cover the period.
-    fn of_visitors(&self, kept: &Precisions) -> Option<Precision> {
+    fn visitor_precision(&self, kept: &Precisions) -> Option<Precision> {
         let (start, end) = (self.range.start, self.range.end);
         let fits = |precision: &Precision| {
             precision.bucket(start).start == start && end == precision.bucket(end.minus(1)).end()
@@ -162,9 +164,9 @@ fn utc_days() -> Precision {
     Precision::try_from(DAY).expect("not 0")
 }
 
-fn at_once(precision: Precision, range: &Range<Timestamp>) -> usize {
-    let at_once = SAMPLES / buckets(precision, range).max(1);
-    usize::try_from(at_once).unwrap_or(usize::MAX).max(1)
+fn counters_per_read(precision: Precision, range: &Range<Timestamp>) -> usize {
+    let counters_per_read = MAX_SAMPLES_PER_READ / buckets(precision, range).max(1);
+    usize::try_from(counters_per_read).unwrap_or(usize::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn today_is_read_by_the_day_and_yesterday_by_the_hour() {
+    fn today_uses_days_and_yesterday_uses_hours() {
         // 02:39:10
         let (now, midnight) = (Timestamp::from_unix(1_795_228_750), Timestamp::from_unix(1_795_219_200));
         let period = at(&Precisions::default(), now);
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn today_begins_at_the_site_s_midnight_and_yesterday_is_compared_until_the_same_time() {
+    fn today_starts_at_local_midnight_and_yesterday_ends_at_the_same_time() {
         // 02:39:10 in UTC, 08:09:10 in India, and the previous evening in New York.
         let now = Timestamp::from_unix(1_795_228_750);
         for (offset, midnight, hours, rest) in
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "time-zone")]
-    fn today_has_the_hours_of_the_zone_and_yesterday_is_compared_until_as_long_after_its_midnight() {
+    fn today_uses_zone_hours_and_yesterday_covers_the_same_duration() {
         let kept = Precisions::default();
         let zone = Zone::new("Europe/Berlin").expect("a zone");
         // 2026-10-25, when clocks change, at 22:30 UTC: 24.5 hours of this day have passed.
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_that_no_day_consists_of_do_not_tell_of_yesterday() {
+    fn hours_that_do_not_align_with_days_are_not_used_for_yesterday() {
         let day = utc_days().utc_offset(19_800);
         let kept = Precisions::new([Precision::try_from(3600).expect("not 0"), day]).expect("a set");
         let period = at(&kept, Timestamp::from_unix(1_795_228_750));
@@ -234,18 +236,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_less_than_a_day_has_its_own_period() {
+    fn a_short_retention_gives_a_shorter_period() {
         let period = at(&set(&[1, 5]), Timestamp::from_unix(1_795_228_750));
         assert_eq!((period.name.as_str(), period.before), ("in the last 10 min", None));
     }
 
     #[test]
-    fn at_any_time_a_period_is_not_empty() {
+    fn periods_are_never_empty() {
         for now in [0, 1, 86_399, 86_400, 86_401, 172_800, Timestamp::MAX.as_unix()] {
             for widths in [&[1][..], &[7], &[86_400], &[18_000], &[60, 3600], &[u32::MAX]] {
                 let period = at(&set(widths), Timestamp::from_unix(now));
                 assert!(period.range.start < period.range.end || now > 253_402_000_000, "{now} {widths:?}");
-                assert!(at_once(period.precision, &period.range) > 0);
+                assert!(counters_per_read(period.precision, &period.range) > 0);
             }
         }
     }

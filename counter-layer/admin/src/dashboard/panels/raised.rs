@@ -16,7 +16,7 @@ pub(crate) struct Raised {
 }
 
 /// The maximum number of rules named in the banner.
-const NAMED: usize = 3;
+const MAX_NAMED_RULES: usize = 3;
 
 impl Raised {
     pub(crate) async fn read(reader: &Reader<'_>, view: &View) -> Result<Option<Self>, Error> {
@@ -28,11 +28,11 @@ impl Raised {
             1 => "An alert is raised".to_owned(),
             all => format!("{} alerts are raised", digits::grouped(all as u64)),
         };
-        let more = match raised.len().saturating_sub(NAMED) {
+        let more = match raised.len().saturating_sub(MAX_NAMED_RULES) {
             0 => String::new(),
             more => format!(" and {} more", digits::grouped(more as u64)),
         };
-        let named = raised.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let named = raised.iter().take(MAX_NAMED_RULES).copied().collect::<Vec<_>>().join(", ");
         Ok(Some(Self { address, text: format!("{head}: {named}{more}") }))
     }
 }

@@ -31,18 +31,18 @@ pub(crate) struct Source {
 }
 
 /// The maximum number of rows.
-const ROWS: usize = 25;
+const MAX_ROWS: usize = 25;
 
 impl Sources {
     /// Returns the sources: stalled sources come before all other sources, sorted by the latest commit.
     pub(crate) fn of(stats: &Stats, now: Timestamp) -> Option<Self> {
         let mut sources = stats.sources();
         sources.sort_by_key(|source| std::cmp::Reverse((source.stands_still(), source.committed)));
-        let note = sources.len().checked_sub(ROWS + 1).map(|more| {
+        let note = sources.len().checked_sub(MAX_ROWS + 1).map(|more| {
             let more = digits::grouped(more as u64 + 1);
-            format!("{more} more are at api/sources.")
+            format!("{more} more in api/sources.")
         });
-        let rows: Vec<_> = sources.iter().take(ROWS).map(|source| Source::of(source, now)).collect();
+        let rows: Vec<_> = sources.iter().take(MAX_ROWS).map(|source| Source::of(source, now)).collect();
         (!rows.is_empty()).then_some(Self { rows, note })
     }
 }
@@ -57,7 +57,7 @@ impl Source {
             (Some(lag), Some(time)) => format!("{}, {}", digits::grouped(lag), units::about(time.as_secs())),
         };
         let ago = source.committed.map(|at| now.as_unix().saturating_sub(at.as_unix()));
-        let committed = ago.map_or_else(|| "not yet".to_owned(), |ago| format!("{} ago", units::about(ago)));
+        let committed = ago.map_or_else(|| "never".to_owned(), |ago| format!("{} ago", units::about(ago)));
         Self {
             name: source.name.to_string(),
             read: digits::grouped(records.read),
@@ -67,11 +67,7 @@ impl Source {
             lost: digits::grouped(records.lost),
             speed: numbers::rounded(source.records_per_second()),
             lag,
-            committed: if source.stands_still() {
-                format!("{committed}: it stands still")
-            } else {
-                committed
-            },
+            committed: if source.stands_still() { format!("{committed} (stalled)") } else { committed },
         }
     }
 }

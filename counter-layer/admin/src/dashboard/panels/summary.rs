@@ -14,10 +14,10 @@ use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
 
 /// The time span in seconds used to compute hits per second.
-const RECENT: u64 = 10;
+const RATE_WINDOW: u64 = 10;
 
 /// How long the store may fail until the page shows an alert.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FAILURE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// The numbers at the top. `None` if not recorded on this site.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Summary {
     /// The share of human requests to this process without a visitor.
     pub(crate) unidentified: Option<String>,
     pub(crate) errors: Option<String>,
-    pub(crate) refused: Option<String>,
+    pub(crate) client_errors: Option<String>,
     pub(crate) bots: Option<String>,
 }
 
@@ -52,17 +52,17 @@ impl Summary {
             .collect();
         let (totals, before, uniques, (recent, seconds)) = try_join4(
             period.totals(reader, &names),
-            period.befores(reader, &names[..1]),
+            period.previous_totals(reader, &names[..1]),
             period.visitors(reader, &names[..1]),
             recent(reader, &names[0], now),
         )
         .await?;
         let uniques = uniques.and_then(|uniques| uniques.first().copied().flatten());
-        let of = |wanted: &[&str]| {
-            let all = names.iter().zip(&totals).filter(|(name, _)| wanted.contains(&&***name));
+        let of = |requested: &[&str]| {
+            let all = names.iter().zip(&totals).filter(|(name, _)| requested.contains(&&***name));
             all.map(|(_, total)| *total).sum::<Option<u64>>()
         };
-        let (hits, answers, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
+        let (hits, responses, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
         Ok(Self {
             rate: recent.map_or_else(numbers::unknown, |recent| numbers::rate(recent, seconds)),
             recent: units::about(seconds),
@@ -74,8 +74,8 @@ impl Summary {
                 .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
                 .unwrap_or_default(),
             unidentified: unidentified(reader.stats.ledger().requests),
-            errors: share(of(&["status:5xx", "status:failed"]), answers),
-            refused: share(of(&["status:4xx"]), answers),
+            errors: share(of(&["status:5xx", "status:failed"]), responses),
+            client_errors: share(of(&["status:4xx"]), responses),
             bots: share(of(&["agent:bot"]), agents),
         })
     }
@@ -96,11 +96,11 @@ async fn recent(
     hits: &CounterName,
     now: Timestamp,
 ) -> Result<(Option<u64>, u64), Error> {
-    let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok((Some(0), RECENT)) };
+    let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok((Some(0), RATE_WINDOW)) };
     let width = u64::from(finest.precision.as_seconds());
     // The latest flush might still be running, so we skip one more bucket.
     let end = finest.precision.bucket(now.minus(1)).start;
-    let length = RECENT.next_multiple_of(width);
+    let length = RATE_WINDOW.next_multiple_of(width);
     let start = end.minus(length).max(finest.oldest(now));
     if start >= end {
         return Ok((Some(0), length));
@@ -111,48 +111,50 @@ async fn recent(
 
 impl Status {
     pub(crate) fn of(ledger: &Ledger, health: &Health) -> Self {
-        let mut troubles = Vec::new();
+        let mut problems = Vec::new();
         let pending = digits::grouped(health.pending);
         let mut is_loud = match (health.failing_for, health.stalled_for) {
             (Some(failing), _) => {
-                let cause = health.last_error.as_deref().unwrap_or("no reason is known");
+                let cause = health.last_error.as_deref().unwrap_or("unknown error");
                 let since = units::about(failing.as_secs());
-                troubles.push(format!(
-                    "The store has taken nothing for {since} ({cause}); {pending} hits wait for it, and none of them is lost."
+                problems.push(format!(
+                    "Writes to the store have failed for {since} ({cause}). {pending} hits are queued, none are lost."
                 ));
-                failing >= PATIENCE
+                failing >= FAILURE_GRACE_PERIOD
             }
             (None, Some(stalled)) => {
                 let since = units::about(stalled.as_secs());
-                troubles.push(format!(
-                    "Nothing has been sent to the store for {since}, and {pending} hits wait: the future of `Counters::run` is not polled, or has ended."
+                problems.push(format!(
+                    "No writes to the store for {since}, {pending} hits are queued: the background flush task is not running."
                 ));
                 true
             }
             (None, None) => false,
         };
-        let quiet = troubles.len();
-        troubles.extend(health.hints.iter().map(|Hint { seen, remedy, .. }| format!("{seen} {remedy}")));
-        troubles.extend(clock_off(health));
-        troubles.extend(spool_failing(health));
-        troubles.extend(missing(ledger));
-        is_loud |= troubles.len() > quiet;
+        let quiet = problems.len();
+        problems.extend(health.hints.iter().map(|Hint { seen, remedy, .. }| format!("{seen} {remedy}")));
+        problems.extend(excessive_clock_skew(health));
+        problems.extend(spool_failing(health));
+        problems.extend(missing(ledger));
+        is_loud |= problems.len() > quiet;
         if health.failing_for.is_none() && health.stalled_for.is_none() {
-            let head = if troubles.is_empty() { "All is well: this" } else { "This" };
+            let head = if problems.is_empty() { "Counting normally: this" } else { "This" };
             let counted = digits::grouped(ledger.requests.recorded);
-            troubles.insert(
+            problems.insert(
                 0,
                 format!(
-                    "{head} process has counted {counted} requests, and {pending} counts are on their way to the store."
+                    "{head} process has counted {counted} requests, and {pending} counts are queued for the store."
                 ),
             );
         }
         if ledger.hits.overflow > 0 {
             let overflow = digits::grouped(ledger.hits.overflow);
-            troubles
-                .push(format!("{overflow} hits found no free counter and are under {}.", CounterName::OTHER));
+            problems.push(format!(
+                "{overflow} hits exceed the counter limit and are counted as {}.",
+                CounterName::OTHER
+            ));
         }
-        Self { is_loud, text: troubles.join(" ") }
+        Self { is_loud, text: problems.join(" ") }
     }
 
     /// Returns the status to show if the store can't be read. A process without pending hits would not notice
@@ -163,15 +165,15 @@ impl Status {
             return known;
         }
         let pending = digits::grouped(health.pending);
-        Self { is_loud: true, text: format!("The store cannot be read, and {pending} counts wait for it.") }
+        Self { is_loud: true, text: format!("The store cannot be read. {pending} counts are queued.") }
     }
 }
 
-fn clock_off(health: &Health) -> Option<String> {
-    let skew = health.clock_off()?;
-    let (by, way) = (units::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
+fn excessive_clock_skew(health: &Health) -> Option<String> {
+    let skew = health.excessive_clock_skew()?;
+    let (by, direction) = (units::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
     Some(format!(
-        "The clock of this machine is {by} {way} the store's, so its hits count in the wrong buckets."
+        "The clock of this machine is {by} {direction} the store's, so hits are counted at the wrong time."
     ))
 }
 
@@ -180,7 +182,7 @@ fn spool_failing(health: &Health) -> Option<String> {
     let (since, unwritten) = (units::about(spool.failing_for?.as_secs()), digits::grouped(spool.unwritten));
     let error = spool.last_error.as_deref()?;
     Some(format!(
-        "The spool has not been written for {since} ({error}); {unwritten} hits are lost if this process is killed."
+        "Writes to the spool have failed for {since} ({error}). {unwritten} hits will be lost if this process is killed."
     ))
 }
 
@@ -188,14 +190,14 @@ fn spool_failing(health: &Health) -> Option<String> {
 fn missing(ledger: &Ledger) -> impl Iterator<Item = String> {
     let (hits, dropped) = (ledger.hits, ledger.hits.dropped);
     let reasons = [
-        (hits.expired, "are older than any bucket is kept: only lifetimes count them"),
-        (hits.lost_by_server, "were taken by the store and lost by it"),
-        (dropped.wrong_type, "were refused: a key has a value of another type"),
-        (dropped.not_a_number, "were refused: a bucket has something else than a number"),
-        (dropped.out_of_range, "were refused: the sum is too large"),
-        (dropped.ahead, "were refused: the clock of this machine is too far ahead of the store's"),
-        (dropped.in_doubt, "may or may not be counted: the store did not answer, and then lost the fence"),
-        (dropped.other, "were refused by the store"),
+        (hits.expired, "are past retention and only included in all-time totals"),
+        (hits.lost_by_server, "were accepted and then lost by the store"),
+        (dropped.wrong_type, "were rejected: a key has the wrong type"),
+        (dropped.not_a_number, "were rejected: a stored value is not a number"),
+        (dropped.out_of_range, "were rejected: the sum is too large"),
+        (dropped.ahead, "were rejected: the clock of this machine is too far ahead of the store's"),
+        (dropped.in_doubt, "may or may not be counted: the store did not reply, and then lost the fence"),
+        (dropped.other, "were rejected by the store"),
     ];
     let missing = reasons.into_iter().filter(|(count, _)| *count > 0);
     missing.map(|(count, reason)| format!("{} hits {reason}.", digits::grouped(count)))
@@ -209,23 +211,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_loud_when_the_store_fails_for_long_or_something_is_gone() {
+    fn the_status_is_loud_after_long_failures_or_lost_hits() {
         let stats = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats();
-        let said = |change: &dyn Fn(&mut Ledger, &mut Health)| {
+        let status_after = |change: &dyn Fn(&mut Ledger, &mut Health)| {
             let (mut ledger, mut health) = (stats.ledger(), stats.health());
             change(&mut ledger, &mut health);
             Status::of(&ledger, &health)
         };
-        let calm = said(&|_, _| {});
-        assert!(!calm.is_loud && calm.text.starts_with("All is well"), "{}", calm.text);
-        assert!(!said(&|_, health| health.failing_for = Some(Duration::from_secs(1))).is_loud);
-        let failing = said(&|_, health| {
+        let healthy = status_after(&|_, _| {});
+        assert!(!healthy.is_loud && healthy.text.starts_with("Counting normally"), "{}", healthy.text);
+        assert!(!status_after(&|_, health| health.failing_for = Some(Duration::from_secs(1))).is_loud);
+        let failing = status_after(&|_, health| {
             health.failing_for = Some(Duration::from_secs(12));
             health.last_error = Some("no connection".to_owned());
             health.pending = 1234;
         });
         assert!(
-            failing.is_loud && failing.text.contains("12 s (no connection); 1,234 hits"),
+            failing.is_loud && failing.text.contains("12 s (no connection). 1,234 hits"),
             "{}",
             failing.text
         );
@@ -235,36 +237,36 @@ mod tests {
             |ledger| ledger.hits.dropped.wrong_type = 1,
         ];
         for change in loud {
-            let status = said(&|ledger, _| change(ledger));
-            assert!(status.is_loud && !status.text.contains("All is well"), "{}", status.text);
+            let status = status_after(&|ledger, _| change(ledger));
+            assert!(status.is_loud && !status.text.contains("Counting normally"), "{}", status.text);
         }
-        let stalled = said(&|_, health| health.stalled_for = Some(Duration::from_secs(60)));
-        assert!(stalled.is_loud && !stalled.text.contains("All is well"), "{}", stalled.text);
-        let fast = said(&|_, health| health.clock_skew = Some(86_400));
+        let stalled = status_after(&|_, health| health.stalled_for = Some(Duration::from_secs(60)));
+        assert!(stalled.is_loud && !stalled.text.contains("Counting normally"), "{}", stalled.text);
+        let fast = status_after(&|_, health| health.clock_skew = Some(86_400));
         assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
-        assert!(!fast.text.contains("All is well"), "{}", fast.text);
+        assert!(!fast.text.contains("Counting normally"), "{}", fast.text);
         let unreadable = Status::unreadable(&stats.ledger(), &stats.health());
         assert!(
             unreadable.is_loud && unreadable.text.starts_with("The store cannot be read"),
             "{}",
             unreadable.text
         );
-        assert!(!said(&|_, health| health.clock_skew = Some(-2)).is_loud);
-        let spooled = said(&|_, health| {
+        assert!(!status_after(&|_, health| health.clock_skew = Some(-2)).is_loud);
+        let spooled = status_after(&|_, health| {
             let mut spool = SpoolHealth::default();
             spool.failing_for = Some(Duration::from_secs(12));
             (spool.last_error, spool.unwritten) = (Some("disk full".to_owned()), 1234);
             health.spool = Some(spool);
         });
-        let words = "not been written for 12 s (disk full); 1,234 hits are lost if";
+        let words = "have failed for 12 s (disk full). 1,234 hits will be lost if";
         assert!(spooled.is_loud && spooled.text.contains(words), "{}", spooled.text);
-        assert!(!said(&|_, health| health.spool = Some(SpoolHealth::default())).is_loud);
+        assert!(!status_after(&|_, health| health.spool = Some(SpoolHealth::default())).is_loud);
         let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
-        let hinted = said(&|_, health| health.hints = vec![hint]);
+        let hinted = status_after(&|_, health| health.hints = vec![hint]);
         let words = "All came from one address. Trust the proxy.";
         assert!(hinted.is_loud && hinted.text.ends_with(words), "{}", hinted.text);
-        assert!(!hinted.text.contains("All is well"), "{}", hinted.text);
-        let other = said(&|ledger, _| ledger.hits.overflow = 5);
-        assert!(!other.is_loud && other.text.contains("5 hits found no free counter"), "{}", other.text);
+        assert!(!hinted.text.contains("Counting normally"), "{}", hinted.text);
+        let other = status_after(&|ledger, _| ledger.hits.overflow = 5);
+        assert!(!other.is_loud && other.text.contains("5 hits exceed the counter limit"), "{}", other.text);
     }
 }

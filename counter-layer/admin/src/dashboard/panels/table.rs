@@ -18,15 +18,15 @@ use crate::text::digits;
 use counter_layer::internal::HITS;
 
 /// The number of rows on a table page.
-const ROWS: usize = 25;
+const ROWS_PER_PAGE: usize = 25;
 /// The maximum number of top pages.
-const TOP: usize = 8;
+const MAX_TOP_PAGES: usize = 8;
 /// The maximum number of counters to read.
-const COUNTERS: usize = 10_000;
+const MAX_COUNTERS: usize = 10_000;
 
 /// The maximum number of sparkline samples in a single read. If we read more, then a SQL store would scan the
 /// samples of all counters instead of looking up some of them.
-const SAMPLES: usize = 9500;
+const MAX_SAMPLES_PER_READ: usize = 9500;
 
 /// A page of the table.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ struct Entry {
     /// `None` if it was not readable.
     total: Option<u64>,
     /// The sort key. Unknown values are sorted to the end.
-    by: Option<u64>,
+    sort_key: Option<u64>,
 }
 
 impl Table {
@@ -97,42 +97,45 @@ impl Table {
         period: &Period,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        let (names, is_cut) = reader.counters(COUNTERS).await?;
+        let (names, is_cut) = reader.counters(MAX_COUNTERS).await?;
         let totals = period.totals(reader, &names).await?;
-        let entries: Vec<_> =
-            names.into_iter().zip(totals).map(|(name, total)| Entry { name, total, by: total }).collect();
+        let entries: Vec<_> = names
+            .into_iter()
+            .zip(totals)
+            .map(|(name, total)| Entry { name, total, sort_key: total })
+            .collect();
         let hits = entries.iter().find(|entry| *entry.name == *HITS).map_or(Some(0), |entry| entry.total);
         let top = top(view, &entries);
-        let (parts, mut entries): (Vec<_>, Vec<_>) =
+        let (facet_totals, mut entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
-        let parts = parts.iter().map(|entry: &Entry| (&entry.name, entry.total));
-        let facets = Panel::all(view, parts, hits);
-        let wanted = view.table.search.to_lowercase();
-        entries.retain(|entry| wanted.is_empty() || entry.name.to_lowercase().contains(&wanted));
+        let facet_totals = facet_totals.iter().map(|entry: &Entry| (&entry.name, entry.total));
+        let facets = Panel::all(view, facet_totals, hits);
+        let query = view.table.search.to_lowercase();
+        entries.retain(|entry| query.is_empty() || entry.name.to_lowercase().contains(&query));
         let mut note = is_cut
-            .then(|| format!("Only the first {} counters are looked at.", digits::grouped(COUNTERS as u64)));
+            .then(|| format!("Only the first {} counters are listed.", digits::grouped(MAX_COUNTERS as u64)));
         if !order(reader, view, period, &mut entries).await? {
             note = Some(format!(
-                "By hits, since visitors are compared among {} counters at most: search for fewer.",
-                digits::grouped(period.comparable(&reader.stats.grid().visitors) as u64)
+                "Sorted by hits: sorting by visitors supports at most {} counters. Search to narrow the list.",
+                digits::grouped(period.visitor_limit(&reader.stats.grid().visitors) as u64)
             ));
         }
 
-        let comparable = period.comparable(&reader.stats.grid().visitors);
-        if comparable < ROWS.min(entries.len()) {
+        let visitor_limit = period.visitor_limit(&reader.stats.grid().visitors);
+        if visitor_limit < ROWS_PER_PAGE.min(entries.len()) {
             note.get_or_insert_with(|| {
                 format!(
-                    "Visitors are shown of {comparable} counters only: {} has too many buckets of them for more.",
+                    "Visitors are shown for {visitor_limit} counters only: too much data {}.",
                     period.name
                 )
             });
         }
-        let leaf = view.table.leaf.min(entries.len().saturating_sub(1) / ROWS);
+        let leaf = view.table.leaf.min(entries.len().saturating_sub(1) / ROWS_PER_PAGE);
         let matching = entries.len();
-        let entries: Vec<_> = entries.into_iter().skip(leaf * ROWS).take(ROWS).collect();
-        let first = leaf * ROWS + 1;
+        let entries: Vec<_> = entries.into_iter().skip(leaf * ROWS_PER_PAGE).take(ROWS_PER_PAGE).collect();
+        let first = leaf * ROWS_PER_PAGE + 1;
         let shown = match matching {
-            0 => "No counter".to_owned(),
+            0 => "No counters".to_owned(),
             _ => format!("{first}–{} of {}", first + entries.len() - 1, digits::grouped(matching as u64)),
         };
         Ok(Self {
@@ -141,8 +144,9 @@ impl Table {
             top,
             facets,
             shown,
-            before: leaf.checked_sub(1).map(|leaf| view.but(|view| view.table.leaf = leaf)),
-            after: (first + entries.len() <= matching).then(|| view.but(|view| view.table.leaf = leaf + 1)),
+            before: leaf.checked_sub(1).map(|leaf| view.address_with(|view| view.table.leaf = leaf)),
+            after: (first + entries.len() <= matching)
+                .then(|| view.address_with(|view| view.table.leaf = leaf + 1)),
             note,
         })
     }
@@ -156,35 +160,35 @@ async fn order(
     entries: &mut [Entry],
 ) -> Result<bool, Error> {
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    let mut as_asked = true;
+    let mut sorted = true;
     match view.table.sort {
         Sort::Name => return Ok(true),
         Sort::Total => {}
         Sort::Lifetime => {
             for (entry, lifetime) in entries.iter_mut().zip(reader.lifetimes(&names).await?) {
-                entry.by = lifetime;
+                entry.sort_key = lifetime;
             }
         }
         Sort::Change => {
-            for (entry, before) in entries.iter_mut().zip(period.befores(reader, &names).await?) {
+            for (entry, before) in entries.iter_mut().zip(period.previous_totals(reader, &names).await?) {
                 // In thousandths of the previous count. New counters are sorted to the end.
-                entry.by = entry.total.map(|total| {
+                entry.sort_key = entry.total.map(|total| {
                     let part = (u128::from(total) * 1000).checked_div(u128::from(before));
                     u64::try_from(part.map_or(0, |part| part.saturating_add(1))).unwrap_or(u64::MAX)
                 });
             }
         }
-        Sort::Uniques if names.len() > period.comparable(&reader.stats.grid().visitors) => as_asked = false,
+        Sort::Uniques if names.len() > period.visitor_limit(&reader.stats.grid().visitors) => sorted = false,
         Sort::Uniques => {
             let uniques = period.visitors(reader, &names).await?;
             for (entry, uniques) in entries.iter_mut().zip(uniques.into_iter().flatten()) {
-                entry.by = uniques.map(|uniques| uniques.visitors);
+                entry.sort_key = uniques.map(|uniques| uniques.visitors);
             }
         }
     }
     // The sort is stable, so equal entries are sorted by name.
-    entries.sort_by_key(|entry| Reverse(entry.by));
-    Ok(as_asked)
+    entries.sort_by_key(|entry| Reverse(entry.sort_key));
+    Ok(sorted)
 }
 
 async fn rows(
@@ -201,23 +205,24 @@ async fn rows(
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     let buckets = view.buckets(now);
     let (precision, range) = (buckets.read.precision, buckets.range());
-    let together = (SAMPLES / precision.starts(range.clone()).count().max(1)).max(1);
-    let series = names.chunks(together).map(|names| reader.series_many(names, precision, range.clone()));
-    let (series, befores, lifetimes, uniques) = try_join4(
+    let counters_per_read = (MAX_SAMPLES_PER_READ / precision.starts(range.clone()).count().max(1)).max(1);
+    let series =
+        names.chunks(counters_per_read).map(|names| reader.series_many(names, precision, range.clone()));
+    let (series, previous_totals, lifetimes, uniques) = try_join4(
         try_join_all(series),
-        period.befores(reader, &names),
+        period.previous_totals(reader, &names),
         reader.lifetimes(&names),
         period.visitors(reader, &names),
     )
     .await?;
-    let visitors = |place: usize| uniques.as_ref().and_then(|uniques| uniques.get(place).copied().flatten());
+    let visitors = |index: usize| uniques.as_ref().and_then(|uniques| uniques.get(index).copied().flatten());
     // We skip the current bucket because it is incomplete, so all lines would drop at the end.
     let mut rows = Vec::with_capacity(entries.len());
-    let read = entries.iter().zip(series.into_iter().flatten()).zip(befores).zip(lifetimes);
-    for (place, (((entry, series), before), lifetime)) in read.enumerate() {
-        let whole = buckets.each().filter(|bucket| bucket.end <= now).count();
+    let read = entries.iter().zip(series.into_iter().flatten()).zip(previous_totals).zip(lifetimes);
+    for (index, (((entry, series), before), lifetime)) in read.enumerate() {
+        let whole = buckets.bucket_ranges().filter(|bucket| bucket.end <= now).count();
         let counts: Vec<_> = buckets.counts(series.as_ref()).into_iter().take(whole).flatten().collect();
-        let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
+        let (min, max) = (counts.iter().min().copied(), counts.iter().max().copied());
         rows.push(Row {
             address: view.counter(&entry.name),
             toggle: view.toggled(&entry.name),
@@ -225,13 +230,13 @@ async fn rows(
             spark: spark::spark(&counts),
             spark_label: format!(
                 "between {} and {}",
-                digits::grouped(least.unwrap_or_default()),
-                digits::grouped(most.unwrap_or_default())
+                digits::grouped(min.unwrap_or_default()),
+                digits::grouped(max.unwrap_or_default())
             ),
             name: entry.name.to_string(),
             total: entry.total.map_or_else(numbers::unknown, digits::grouped),
             share: entry.total.zip(hits).and_then(|(total, hits)| numbers::share(total, hits)),
-            visitors: visitors(place).map(|uniques| digits::grouped(uniques.visitors)),
+            visitors: visitors(index).map(|uniques| digits::grouped(uniques.visitors)),
             change: entry.total.and_then(|total| numbers::change(total, before)),
             lifetime: lifetime.map_or_else(numbers::unknown, digits::grouped),
         });
@@ -243,33 +248,34 @@ fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
     let known = entries.iter().filter_map(|entry| Some((&entry.name, entry.total?)));
     let mut pages: Vec<_> = known.filter(|(name, total)| *total > 0 && Kind::Page.has(name)).collect();
     pages.sort_by_key(|(_, total)| Reverse(*total));
-    let most = pages.first().map_or(1, |(_, total)| *total);
+    let max = pages.first().map_or(1, |(_, total)| *total);
     let top = |(name, total): &(&CounterName, u64)| Top {
         name: name.to_string(),
         address: view.counter(name),
         total: digits::grouped(*total),
-        percent: numbers::percent(*total, most),
+        percent: numbers::percent(*total, max),
     };
-    pages.iter().take(TOP).map(top).collect()
+    pages.iter().take(MAX_TOP_PAGES).map(top).collect()
 }
 
 fn headings(view: &View, period: &Period) -> Vec<Heading> {
-    let precision = units::span(u64::from(view.chart.precision.precision.as_seconds()));
+    let width = u64::from(view.chart.precision.precision.as_seconds());
     let columns = [
         ("name", "Counter".to_owned(), Some(Sort::Name), "name"),
-        ("spark", format!("{} × {precision}", view.chart.span), None, "wide"),
+        ("spark", format!("Trend ({})", units::span(width * u64::from(view.chart.span))), None, "wide"),
         ("total", format!("Hits {}", period.name), Some(Sort::Total), "number"),
         ("share", "Share".to_owned(), None, "number wide"),
         ("uniques", "Visitors".to_owned(), Some(Sort::Uniques), "number"),
         ("change", "Change".to_owned(), Some(Sort::Change), "number wide"),
-        ("lifetime", "Ever".to_owned(), Some(Sort::Lifetime), "number wide"),
+        ("lifetime", "All time".to_owned(), Some(Sort::Lifetime), "number wide"),
     ];
     columns
         .into_iter()
         .map(|(id, title, sort, style)| Heading {
             id,
             title,
-            address: sort.map(|sort| view.but(|view| (view.table.sort, view.table.leaf) = (sort, 0))),
+            address: sort
+                .map(|sort| view.address_with(|view| (view.table.sort, view.table.leaf) = (sort, 0))),
             order: match sort {
                 Some(Sort::Name) if view.table.sort == Sort::Name => "ascending",
                 Some(sort) if view.table.sort == sort => "descending",

@@ -5,8 +5,8 @@ use counter_core::{CounterName, Precisions, Stats, Timestamp};
 
 use crate::dashboard::chart::curve;
 use crate::dashboard::format::{instants, units};
-use crate::dashboard::view::chart::{MAX_LINES, Other};
-use crate::dashboard::view::range::{NamedRange, SPAN};
+use crate::dashboard::view::chart::{ComparedPeriod, MAX_LINES};
+use crate::dashboard::view::range::{MAX_SPAN, NamedRange};
 use crate::dashboard::view::view::{Page, View};
 
 /// The chart controls.
@@ -51,16 +51,16 @@ pub(crate) struct Move {
 /// The chart lines, and the form to add a line.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    pub(crate) all: Vec<Shown>,
+    pub(crate) all: Vec<LegendLine>,
     pub(crate) fields: Vec<(&'static str, String)>,
     /// Whether a form needs to repeat the first line because it is not included in `fields`.
-    pub(crate) add_own: bool,
+    pub(crate) repeats_first: bool,
     pub(crate) is_full: bool,
 }
 
 /// A chart line in the legend.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct LegendLine {
     pub(crate) letter: char,
     pub(crate) name: String,
     pub(crate) address: Option<String>,
@@ -97,16 +97,16 @@ pub(crate) struct Share {
 }
 
 /// Named earlier periods. Offsets above a day are multiples of a week, to start on the same weekday.
-const BEFORE: [(&str, u64); 4] = [
-    ("a day before", 86_400),
-    ("a week before", 7 * 86_400),
-    ("4 weeks before", 28 * 86_400),
-    ("52 weeks before", 364 * 86_400),
+const EARLIER_PERIODS: [(&str, u64); 4] = [
+    ("1 day earlier", 86_400),
+    ("1 week earlier", 7 * 86_400),
+    ("4 weeks earlier", 28 * 86_400),
+    ("52 weeks earlier", 364 * 86_400),
 ];
 
 /// Returns the name of the comparison line.
 pub(crate) fn compared(view: &View) -> String {
-    format!("{} in the other time", view.chart.counters[0])
+    format!("{} (comparison)", view.chart.counters[0])
 }
 
 impl Controls {
@@ -117,10 +117,10 @@ impl Controls {
             let set = |view: &mut View| {
                 (view.chart.precision, view.chart.span) = (range.precision, range.span);
             };
-            Chip::new(range.name, named == Some(range), view.but(set))
+            Chip::new(range.name, named == Some(range), view.address_with(set))
         };
         let precision = |kept| {
-            let address = view.but(|view| view.chart.set_precision(kept));
+            let address = view.address_with(|view| view.chart.set_precision(kept));
             Chip::new(width(kept), kept == view.chart.precision, address)
         };
         let visitors = Visitors::of(&reach.visitors, view, now);
@@ -132,9 +132,9 @@ impl Controls {
             moves: Moves::of(view, named, now),
             lines: Lines::of(view),
             forecast: Chip::new(
-                "forecast",
+                "Forecast",
                 view.chart.forecast,
-                view.but(|view| view.chart.forecast = !view.chart.forecast),
+                view.address_with(|view| view.chart.forecast = !view.chart.forecast),
             ),
             comparison: Comparison::of(view, &visitors, now),
             visitors,
@@ -156,16 +156,15 @@ fn width(kept: Retention) -> String {
 /// Returns the available chart lengths for the precision.
 fn spans(view: &View, named: Option<NamedRange>) -> Vec<Chip> {
     let kept = view.chart.precision;
-    let most = kept.samples.get().clamp(2, SPAN);
-    let mut spans: Vec<_> =
-        [30, 60, 120, 240].into_iter().filter(|span| *span < most).chain([most]).collect();
+    let max = kept.samples.get().clamp(2, MAX_SPAN);
+    let mut spans: Vec<_> = [30, 60, 120, 240].into_iter().filter(|span| *span < max).chain([max]).collect();
     if named.is_none() && !spans.contains(&view.chart.span) {
         spans.push(view.chart.span);
         spans.sort_unstable();
     }
     let chip = |span: u32| {
         let length = u64::from(kept.precision.as_seconds()) * u64::from(span);
-        let address = view.but(|view| view.chart.span = span);
+        let address = view.address_with(|view| view.chart.span = span);
         Chip::new(units::span(length), span == view.chart.span, address)
     };
     spans.into_iter().map(chip).collect()
@@ -177,38 +176,38 @@ impl Moves {
         let length = width * u64::from(view.chart.span);
         let step = if named.is_some() { length } else { length / 2 };
         let (range, oldest) = (view.range(now), view.oldest(now));
-        let latest = if view.is_of_zone_days(now) {
+        let latest = if view.uses_zone_days(now) {
             view.site.zone.next_day(now)
         } else {
             view.chart.precision.precision.bucket(now).end()
         };
         let (earlier, later) = match named {
-            Some(range) => (format!("{} before", range.name), format!("{} after", range.name)),
-            None => ("earlier".to_owned(), "later".to_owned()),
+            Some(range) => (format!("Previous {}", range.name), format!("Next {}", range.name)),
+            None => ("Earlier".to_owned(), "Later".to_owned()),
         };
         Self {
             earlier: Move {
                 text: earlier,
                 address: (range.start >= oldest.plus(width)).then(|| {
                     let end = range.end.minus(step).max(oldest.plus(length));
-                    view.but(|view| view.chart.to = Some(end))
+                    view.address_with(|view| view.chart.to = Some(end))
                 }),
             },
             later: Move {
                 text: later,
                 address: (range.end < latest).then(|| {
                     let later = Some(range.end.plus(step)).filter(|later| *later < latest);
-                    view.but(|view| view.chart.to = later)
+                    view.address_with(|view| view.chart.to = later)
                 }),
             },
-            now: view.chart.to.is_some().then(|| view.but(|view| view.chart.to = None)),
+            now: view.chart.to.is_some().then(|| view.address_with(|view| view.chart.to = None)),
         }
     }
 }
 
 impl Lines {
     fn of(view: &View) -> Self {
-        let line = |(place, name): (usize, &CounterName)| Shown {
+        let line = |(place, name): (usize, &CounterName)| LegendLine {
             letter: curve::letter(place),
             name: name.to_string(),
             address: (view.page == Page::Site).then(|| view.counter(name)),
@@ -217,7 +216,7 @@ impl Lines {
         let fields = view.fields(&[]);
         Self {
             all: view.chart.counters.iter().enumerate().map(line).collect(),
-            add_own: fields.iter().all(|(name, _)| *name != "counter"),
+            repeats_first: fields.iter().all(|(name, _)| *name != "counter"),
             fields,
             is_full: view.chart.counters.len() >= MAX_LINES,
         }
@@ -227,9 +226,9 @@ impl Lines {
 impl Visitors {
     fn of(reach: &Precisions, view: &View, now: Timestamp) -> Self {
         let is_kept = reach.retention(view.buckets(now).read.precision).is_some();
-        let toggled = || view.but(|view| view.chart.uniques = !view.chart.uniques);
+        let toggled = || view.address_with(|view| view.chart.uniques = !view.chart.uniques);
         Self {
-            chip: is_kept.then(|| Chip::new("unique visitors", view.chart.uniques, toggled())),
+            chip: is_kept.then(|| Chip::new("Unique visitors", view.chart.uniques, toggled())),
             precisions: reach.iter().map(width).collect::<Vec<_>>().join(", "),
             letter: curve::letter(view.chart.counters.len()),
         }
@@ -238,15 +237,15 @@ impl Visitors {
 
 impl Comparison {
     fn of(view: &View, visitors: &Visitors, now: Timestamp) -> Self {
-        let with = |other: Option<Other>| view.but(|view| view.chart.other = other);
-        let none = Chip::new("nothing", view.chart.other.is_none(), with(None));
+        let with = |other: Option<ComparedPeriod>| view.address_with(|view| view.chart.other = other);
+        let none = Chip::new("No comparison", view.chart.other.is_none(), with(None));
         let length = u64::from(view.chart.precision.precision.as_seconds()) * u64::from(view.chart.span);
-        let own = (format!("the {} before", units::span(length)), length);
-        let further = BEFORE.into_iter().filter(|(_, ago)| *ago > length);
-        let all = std::iter::once(own).chain(further.map(|(text, ago)| (text.to_owned(), ago)));
+        let previous = (format!("Previous {}", units::span(length)), length);
+        let longer_ago = EARLIER_PERIODS.into_iter().filter(|(_, ago)| *ago > length);
+        let all = std::iter::once(previous).chain(longer_ago.map(|(text, ago)| (text.to_owned(), ago)));
         let (range, oldest) = (view.range(now), view.oldest(now));
         let kept = all.filter(|(_, ago)| oldest.plus(*ago) <= range.start).map(|(text, ago)| {
-            let other = Some(Other::Ago(ago));
+            let other = Some(ComparedPeriod::Ago(ago));
             Chip::new(text, view.chart.other == other, with(other))
         });
         let has_visitors = visitors.chip.as_ref().is_some_and(|chip| chip.is_chosen);

@@ -14,22 +14,22 @@ pub(crate) async fn read(
     until: Timestamp,
 ) -> Result<Option<ForecastView>, Error> {
     let Some(counter) = view.chart.counters.first().filter(|_| view.chart.forecast) else { return Ok(None) };
-    if view.is_of_zone_days(until) {
-        let words = "Nothing is expected of days of a time zone: choose hours.".to_owned();
+    if view.uses_zone_days(until) {
+        let words = "Forecasts are not available for days of a time zone; choose hours.".to_owned();
         return Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }));
     }
     let (precision, horizon) = (view.chart.precision.precision, view.horizon());
     let mut forecast = Forecast::read(stats, counter, precision, horizon, until).await;
-    if let Err(ForecastError::Horizon { most, .. }) = forecast {
-        forecast = Forecast::read(stats, counter, precision, most, until).await;
+    if let Err(ForecastError::Horizon { max, .. }) = forecast {
+        forecast = Forecast::read(stats, counter, precision, max, until).await;
     }
     match forecast {
         Ok(forecast) => Ok(Some(forecast_view(counter.to_string(), &forecast))),
         Err(ForecastError::Unread(error)) if !matches!(error.kind(), ErrorKind::Malformed { .. }) => {
             Err(error)
         }
-        Err(refused) => {
-            let words = format!("Nothing is expected yet: {refused}.");
+        Err(unavailable) => {
+            let words = format!("No forecast yet: {unavailable}.");
             Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }))
         }
     }
@@ -54,34 +54,36 @@ fn words(forecast: &Forecast) -> String {
     let width = u64::from(forecast.precision.as_seconds());
     let season = forecast.season.map(|buckets| units::span(width * buckets as u64));
     let mut words = format!(
-        "What is expected, from {} finished buckets{}, with the band that {:.0} of 100 counts should stay in.",
+        "Forecast from {} complete values{}, with a band for {:.0} % of the counts.",
         forecast.history,
         season.as_ref().map_or_else(String::new, |season| format!(" and a season of {season}")),
         forecast.level * 100.0
     );
     let tested = forecast.backtest;
     let naive = format!(
-        "the naive forecast (each bucket as {})",
-        season.map_or_else(|| "the one before".to_owned(), |season| format!("that {season} before"))
+        "the naive forecast (each value as {})",
+        season.map_or_else(|| "the one before".to_owned(), |season| format!("the one {season} earlier"))
     );
     words += &match (tested.mase, tested.naive_mase) {
-        (Some(own), Some(other)) => {
-            let (own, other, by, beside) = match forecast.method {
-                Method::Naive => (other, own, format!("This is {naive}, which was closer: its"), "smoothing"),
-                _ => (own, other, "Its".to_owned(), naive.as_str()),
+        (Some(mase), Some(other_mase)) => {
+            let (mase, other_mase, prefix, other_method) = match forecast.method {
+                Method::Naive => {
+                    (other_mase, mase, format!("This is {naive}, which was closer. Its"), "smoothing")
+                }
+                _ => (mase, other_mase, "Its".to_owned(), naive.as_str()),
             };
             format!(
-                " {by} error on the past, {} ahead from each of {} moments, is a MASE of {own:.2}; that of {beside} is {other:.2}.",
+                " {prefix} error on past data, {} ahead in {} tests, is a MASE of {mase:.2}, compared to {other_mase:.2} for {other_method}.",
                 units::span(width * tested.horizon as u64),
                 tested.folds
             )
         }
-        _ => " Its error on the past cannot be scaled: nothing changed there.".to_owned(),
+        _ => " No error is available because the past values are constant.".to_owned(),
     };
     match forecast.unusual.len() {
         0 => {}
-        1 => words += " One sample of the past, marked ◇, was out of the ordinary.",
-        many => words += &format!(" {many} samples of the past, marked ◇, were out of the ordinary."),
+        1 => words += " One past value, marked ◇, was unusual.",
+        many => words += &format!(" {many} past values, marked ◇, were unusual."),
     }
     words
 }

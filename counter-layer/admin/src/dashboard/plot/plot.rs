@@ -20,10 +20,10 @@ use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
 
 /// The maximum number of buckets to read in order to find the start of a counter.
-const LOOKED_AT: u64 = 1000;
+const MAX_HISTORY_BUCKETS: u64 = 1000;
 
 /// The number of buckets before the chart to read from an archive, to find the start of a counter.
-const BEYOND: u64 = 100;
+const ARCHIVE_MARGIN_BUCKETS: u64 = 100;
 
 /// The time range in which the counts of a counter are known.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Plot {
 }
 
 /// The data read for a chart.
-struct Found<'a> {
+struct ChartData<'a> {
     view: &'a View,
     buckets: Buckets,
     compared: Compared,
@@ -74,16 +74,17 @@ impl Plot {
         extent: Extent,
         now: Timestamp,
     ) -> Result<Self, Error> {
-        let mut found = Found::read(reader, view, extent, now).await?;
+        let mut found = ChartData::read(reader, view, extent, now).await?;
         let since = found.since();
         let mut lines = found.lines(&since);
         let mut starts = found.buckets.starts.clone();
         let latest = view.chart.precision.precision.bucket(now).end();
         if let Some(forecast) = &mut found.forecast {
-            look_ahead(forecast, found.buckets.end >= latest, &mut starts, &mut lines);
+            add_forecast(forecast, found.buckets.end >= latest, &mut starts, &mut lines);
         }
         let forecast = found.forecast.as_ref();
-        let mut chart = chart::draw(&starts, view.written(now), &lines, forecast, &view.site.zone, now);
+        let mut chart =
+            chart::draw(&starts, view.display_precision(now), &lines, forecast, &view.site.zone, now);
         chart.annotate(&found.annotations, &starts, &view.site.zone, now);
         Ok(Self {
             chart,
@@ -95,7 +96,7 @@ impl Plot {
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> ChartData<'a> {
     async fn read(
         reader: &Reader<'_>,
         view: &'a View,
@@ -109,8 +110,8 @@ impl<'a> Found<'a> {
         let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
         let read = async |reach: Retention, begin: Timestamp| {
             let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
-            let looked_at = looked_at(near, reach, begin, &range, now);
-            let series = reader.series_many(&view.chart.counters, reach.precision, looked_at).await?;
+            let history_range = history_range(near, reach, begin, &range, now);
+            let series = reader.series_many(&view.chart.counters, reach.precision, history_range).await?;
             Ok((reach.precision, series))
         };
         let chosen = async {
@@ -150,13 +151,13 @@ impl<'a> Found<'a> {
     fn since(&self) -> Vec<Option<Timestamp>> {
         // If the oldest sample is in some part of a day, then the whole day is known.
         let whole = |start| {
-            let mut buckets = self.buckets.each();
+            let mut buckets = self.buckets.bucket_ranges();
             buckets.find(|bucket| bucket.contains(&start)).map_or(start, |bucket| bucket.start)
         };
-        let begun = |series: &Option<Series>| first(series.as_ref()).map(|sample| whole(sample.start));
-        let mut since: Vec<_> = self.series.iter().map(begun).collect();
+        let first_bucket = |series: &Option<Series>| first(series.as_ref()).map(|sample| whole(sample.start));
+        let mut since: Vec<_> = self.series.iter().map(first_bucket).collect();
         for (since, chosen) in since.iter_mut().zip(&self.chosen) {
-            *since = [*since, begun(chosen)].into_iter().flatten().min();
+            *since = [*since, first_bucket(chosen)].into_iter().flatten().min();
         }
         for (precision, others) in &self.coarser {
             for (since, series) in since.iter_mut().zip(others) {
@@ -197,13 +198,13 @@ impl<'a> Found<'a> {
 }
 
 /// Appends the forecast buckets if the chart ends now, and removes forecast points outside the chart.
-fn look_ahead(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timestamp>, lines: &mut [Line]) {
+fn add_forecast(forecast: &mut ForecastView, is_now: bool, starts: &mut Vec<Timestamp>, lines: &mut [Line]) {
     let first = starts.first().copied().unwrap_or(Timestamp::MAX);
     forecast.points.retain(|point| is_now && point.start >= first);
     let last = starts.last().copied();
     starts.extend(forecast.points.iter().map(|point| point.start).filter(|start| Some(*start) > last));
     for line in lines.iter_mut() {
-        line.points.resize(starts.len(), Point::Ahead);
+        line.points.resize(starts.len(), Point::Future);
     }
 }
 
@@ -211,7 +212,7 @@ impl Known {
     /// Returns the bucket points. Unreadable counts are unknown.
     fn points(self, buckets: &Buckets, counts: Vec<Option<u64>>) -> Vec<Point> {
         let point = |(bucket, count): (_, Option<u64>)| count.map(|count| self.point(&bucket, count));
-        buckets.each().zip(counts).map(point).map(|point| point.unwrap_or(Point::Unknown)).collect()
+        buckets.bucket_ranges().zip(counts).map(point).map(|point| point.unwrap_or(Point::Unknown)).collect()
     }
 
     fn point(self, bucket: &Range<Timestamp>, count: u64) -> Point {
@@ -228,7 +229,7 @@ impl Known {
 /// Returns the range to read, limited by retention and by `MAX_HISTORY_BUCKETS`. The archive will only be
 /// read if the chart starts earlier than this, with a margin to see if the counter already existed. This way,
 /// a chart of the last hour does not read the archive every second.
-fn looked_at(
+fn history_range(
     near: Retention,
     reach: Retention,
     begin: Timestamp,
@@ -237,9 +238,9 @@ fn looked_at(
 ) -> Range<Timestamp> {
     let (precision, width) = (near.precision, u64::from(near.precision.as_seconds()));
     let end = precision.bucket(range.end.minus(1)).end();
-    let reasonable = near.oldest(now).max(end.minus(LOOKED_AT * width));
+    let reasonable = near.oldest(now).max(end.minus(MAX_HISTORY_BUCKETS * width));
     let from = match begin < reasonable {
-        true => reach.oldest(now).max(begin.minus(BEYOND * width)),
+        true => reach.oldest(now).max(begin.minus(ARCHIVE_MARGIN_BUCKETS * width)),
         false => reasonable,
     };
     from.min(range.start)..end
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_zero_unknown_or_open_by_what_is_known_of_its_time() {
+    fn buckets_are_zero_unknown_or_open_depending_on_the_known_range() {
         let unix = Timestamp::from_unix;
         let known = |failing| Known { since: unix(600), until: unix(1200), failing };
         for (start, count, well, failing) in [

@@ -119,18 +119,18 @@ impl Sums {
     ) -> Self {
         let Compared { range, now, .. } = compared;
         let precision = view.chart.precision.precision;
-        let style = Style::of(view.written(*now)).of_day();
+        let style = Style::of(view.display_precision(*now)).with_date();
         let local = |at: Timestamp| view.site.zone.local(at);
         let style = if instants::year(local(range.start)) == instants::year(local(*now)) {
             style
         } else {
-            style.of_year()
+            style.with_year()
         };
         let instant =
             |at: Timestamp| Instant { iso: instants::iso(at), text: instants::instant(local(at), style) };
         // When a day ends, another one starts, but it should not be shown here.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
-        let last = |end: Timestamp| match (is_day, view.is_of_zone_days(*now)) {
+        let last = |end: Timestamp| match (is_day, view.uses_zone_days(*now)) {
             (true, true) => view.site.zone.day_before(end),
             (true, false) => precision.bucket(end.minus(1)).start,
             (false, _) => end,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_compared_with_the_one_before_until_the_same_time() {
+    fn running_periods_are_compared_with_the_same_elapsed_part() {
         // Nine and a quarter hours with 100 hits an hour, compared with twice this rate.
         let counts = |hours: u64| match hours {
             ..1000 => 1_000_000,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_not_known_from_its_beginning_is_compared_with_nothing() {
+    fn partially_unknown_periods_are_not_compared() {
         assert_eq!(compared(1001, 120, |_| 10), (Some(100), Some("+21 %".to_owned())));
         assert_eq!(compared(1002, 120, |_| 10), (Some(100), None));
         assert_eq!(compared(1000, 20, |_| 10), (Some(100), Some("+8 %".to_owned())));

@@ -47,14 +47,14 @@ pub(crate) async fn read(
     let whole = time(&range, kept, now).filter(|_| extent == Extent::Whole);
     let other = view.other(now).map(|other| other.range());
     let other = other.filter(|other| whole.is_some() && kept.oldest(now) <= other.start);
-    let all: Vec<_> = buckets.each().collect();
+    let all: Vec<_> = buckets.bucket_ranges().collect();
     // A day can be a union of several buckets. If they exceed the read limit, then we only read the latest
     // days.
     let width = u64::from(precision.as_seconds());
-    let mut room = Stats::MAX_COUNTED_SKETCHES;
+    let mut remaining = Stats::MAX_COUNTED_SKETCHES;
     let fits = |bucket: &&Range<Timestamp>| {
-        room = room.saturating_sub(length(bucket) / width);
-        room > 0 && bucket.start >= kept.oldest(now)
+        remaining = remaining.saturating_sub(length(bucket) / width);
+        remaining > 0 && bucket.start >= kept.oldest(now)
     };
     let known = all.iter().rev().take_while(fits).count();
     let read = async |ranges: &[Range<Timestamp>]| match ranges.is_empty() {
@@ -73,16 +73,16 @@ pub(crate) async fn read(
         buckets: std::iter::repeat_n(None, all.len() - known).chain(visitors).collect(),
         words: match (extent, whole) {
             (Extent::Buckets, _) => None,
-            (Extent::Whole, None) => Some("The visitors of this time are not kept any more.".to_owned()),
+            (Extent::Whole, None) => Some("Visitors of this period are past retention.".to_owned()),
             (Extent::Whole, Some(_)) if wholes.is_empty() => {
-                Some("This time has too many buckets of visitors to count those of all of it.".to_owned())
+                Some("This period is too long to count unique visitors.".to_owned())
             }
             (Extent::Whole, Some(_)) => first(wholes).map(|uniques| {
                 let mut words = words(reader, counter, &range, kept, now, uniques);
                 if let Some(other) = first(others) {
                     let change = numbers::change(uniques.visitors, other.visitors);
                     let change = change.map_or_else(String::new, |change| format!(", {}", change.text));
-                    words += &format!(" In the other time: {}{change}.", digits::grouped(other.visitors));
+                    words += &format!(" Comparison period: {}{change}.", digits::grouped(other.visitors));
                 }
                 words
             }),
@@ -105,15 +105,15 @@ fn words(
     uniques: Uniques,
 ) -> String {
     let (visitors, error) = (digits::grouped(uniques.visitors), uniques.standard_error * 100.0);
-    let mut words = format!("{visitors} different visitors of {counter} (± {error:.1} %)");
+    let mut words = format!("{visitors} unique visitors of {counter} (± {error:.1} %)");
     words += &match time(range, kept, now).filter(|part| part.start > range.start) {
-        Some(part) => format!(" in the last {}: those before are not kept.", units::span(length(&part))),
-        None => " in all of this time.".to_owned(),
+        Some(part) => format!(" in the last {}, older data is past retention.", units::span(length(&part))),
+        None => " in this period.".to_owned(),
     };
     let epoch = u64::from(reader.stats.salt_epoch().as_seconds());
     if length(range) > epoch {
-        let epoch = units::span(epoch);
-        words += &format!(" A visitor who is not told apart by something stable counts again every {epoch}.");
+        let epoch = units::unit(epoch);
+        words += &format!(" A visitor without a stable identity is counted once per {epoch}.");
     }
     words
 }

@@ -103,7 +103,7 @@ impl View {
     /// Returns the query parameters of this view except for `without`, also used as hidden form fields.
     pub(crate) fn fields(&self, without: &[&str]) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
-        if self.page == Page::Counter || !self.chart.is_of_hits() {
+        if self.page == Page::Counter || !self.chart.shows_only_hits() {
             fields.extend(self.chart.counters.iter().map(|counter| ("counter", counter.to_string())));
         }
         self.chart.write(&mut fields);
@@ -114,7 +114,7 @@ impl View {
     }
 
     /// Returns the address of this view with a change applied.
-    pub(crate) fn but(&self, change: impl FnOnce(&mut Self)) -> String {
+    pub(crate) fn address_with(&self, change: impl FnOnce(&mut Self)) -> String {
         let mut view = self.clone();
         change(&mut view);
         view.address()
@@ -122,7 +122,7 @@ impl View {
 
     /// Returns the address of a counter page for the same period.
     pub(crate) fn counter(&self, name: &CounterName) -> String {
-        self.but(|view| {
+        self.address_with(|view| {
             view.page = Page::Counter;
             view.chart.counters = vec![name.clone()];
             view.table = TableView::default();
@@ -131,7 +131,7 @@ impl View {
 
     /// Returns the address of the site page for the same period.
     pub(crate) fn site(&self) -> String {
-        self.but(|view| {
+        self.address_with(|view| {
             view.page = Page::Site;
             view.chart.show_hits();
         })
@@ -148,7 +148,7 @@ impl View {
         {
             return None;
         }
-        Some(self.but(|view| {
+        Some(self.address_with(|view| {
             if is_shown {
                 view.chart.counters.retain(|counter| counter != name);
             } else {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_says_what_is_not_usual_and_nothing_else() {
+    fn addresses_contain_only_non_default_values() {
         for address in [
             "/admin/stats",
             "/admin/stats?counter=hits&counter=%2Farticles%2F%7Bid%7D",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_goes_on_the_chart_and_off_again() {
+    fn counters_can_be_toggled_on_the_chart() {
         let (view, home) = (of(""), CounterName::new("/").expect("a name"));
         assert_eq!(view.toggled(&view.chart.counters[0]), None, "the only one");
         let address = view.toggled(&home).expect("there is room");

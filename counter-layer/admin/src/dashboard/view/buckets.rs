@@ -19,7 +19,7 @@ pub(crate) struct Buckets {
 
 /// The maximum number of samples per counter for days of a time zone, so that six counters can be read in a
 /// single call, including the previous period.
-const SAMPLES: u32 = 24_000;
+const MAX_SAMPLES: u32 = 24_000;
 
 impl Buckets {
     /// Returns the buckets of a precision that start in a range.
@@ -40,11 +40,11 @@ impl Buckets {
         let latest = zone.next_day(now);
         // When clocks change, `to` might be an hour from midnight.
         let end = to.map_or(latest, |to| zone.day(to.plus(43_200))).min(latest);
-        let wanted = end.minus(86_400 * u64::from(span));
-        let fitting = || parts.iter().copied().filter(|part| is_part(part.precision, zone, now));
-        let reaching = fitting().rfind(|part| part.oldest(now) <= wanted);
-        let read = reaching.or_else(|| fitting().min_by_key(|part| part.oldest(now)))?;
-        let span = span.min(SAMPLES / (86_400 / read.precision.as_seconds())) as usize;
+        let requested_start = end.minus(86_400 * u64::from(span));
+        let candidates = || parts.iter().copied().filter(|part| divides_days(part.precision, zone, now));
+        let sufficient = candidates().rfind(|part| part.oldest(now) <= requested_start);
+        let read = sufficient.or_else(|| candidates().min_by_key(|part| part.oldest(now)))?;
+        let span = span.min(MAX_SAMPLES / (86_400 / read.precision.as_seconds())) as usize;
         let (oldest, mut end, mut starts) = (read.oldest(now), end, Vec::with_capacity(span));
         let mut day = zone.day_before(end);
         while starts.len() < span && day >= oldest && day < end {
@@ -67,19 +67,19 @@ impl Buckets {
     }
 
     /// Returns the ranges of the buckets.
-    pub(crate) fn each(&self) -> impl ExactSizeIterator<Item = Range<Timestamp>> {
+    pub(crate) fn bucket_ranges(&self) -> impl ExactSizeIterator<Item = Range<Timestamp>> {
         let end = |place: usize| self.starts.get(place + 1).copied().unwrap_or(self.end);
         self.starts.iter().enumerate().map(move |(place, start)| *start..end(place))
     }
 
     /// Returns the bucket counts, given a series of the precision to read, or `None` for unreadable buckets.
     pub(crate) fn counts(&self, series: Option<&Series>) -> Vec<Option<u64>> {
-        self.each().map(|bucket| count(series?, &bucket)).collect()
+        self.bucket_ranges().map(|bucket| count(series?, &bucket)).collect()
     }
 }
 
 /// Returns `true` if the days in a time zone always start with a bucket, at any time of the year.
-pub(crate) fn is_part(precision: Precision, zone: &Zone, now: Timestamp) -> bool {
+pub(crate) fn divides_days(precision: Precision, zone: &Zone, now: Timestamp) -> bool {
     let quarters = (0..4).map(|quarter| zone.day(now.minus(quarter * 91 * 86_400)));
     let mut days = quarters.flat_map(|day| [day, zone.day_before(day)]);
     precision.as_seconds() < 86_400 && days.all(|day| precision.bucket(day).start == day)
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_sums_of_the_coarsest_buckets_that_begin_with_all_of_them() {
+    fn days_use_the_coarsest_precision_that_divides_them() {
         let parts = [kept(60, 3), kept(900, 300), kept(3600, 400), kept(18_000, 900)];
         for (zone, width) in [
             ("Europe/Berlin", 3600),
@@ -140,20 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn days_end_with_the_one_that_is_meant_and_begin_where_something_is_kept() {
+    fn days_end_at_the_requested_day_and_stay_within_retention() {
         let parts = [kept(3600, 40)];
         let all = |span, to| days("Europe/Berlin", &parts, span, to).expect("days");
         let month = all(30, None);
         assert_eq!((month.starts.len(), month.end), (30, Timestamp::from_unix(1_795_302_000)));
         // 25 October, 27 days earlier, has 25 hours.
         let lengths: Vec<_> =
-            month.each().map(|day| (day.end.as_unix() - day.start.as_unix()) / 3600).collect();
+            month.bucket_ranges().map(|day| (day.end.as_unix() - day.start.as_unix()) / 3600).collect();
         assert_eq!((lengths.iter().sum::<u64>(), lengths[2]), (30 * 24 + 1, 25));
         assert!(month.starts.is_sorted() && month.range() == (month.starts[0]..month.end));
         let before = all(5, Some(month.starts[20]));
         assert_eq!(before.starts, month.starts[15..20]);
-        for near in [before.end.minus(3600), before.end.plus(3600)] {
-            assert_eq!(all(5, Some(near)), before, "an hour away");
+        for close in [before.end.minus(3600), before.end.plus(3600)] {
+            assert_eq!(all(5, Some(close)), before, "an hour away");
         }
         let oldest = all(5, Some(Timestamp::MIN));
         assert_eq!((oldest.starts.len(), oldest.range().start >= kept(3600, 40).oldest(NOW)), (5, true));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_of_a_day_is_that_of_its_hours() {
+    fn the_count_of_a_day_is_the_sum_of_hours() {
         let days = days("Europe/Berlin", &[kept(3600, 400)], 30, None).expect("days");
         let samples = days.read.precision.starts(days.starts[0].minus(7200)..days.end.plus(7200));
         let samples = samples.map(|start| Sample { start, count: 1 }).collect();

@@ -4,7 +4,7 @@ use counter_core::time::Retention;
 use counter_core::{CounterName, Precisions, Timestamp};
 use counter_layer::internal::HITS;
 
-use super::range::{NamedRange, SPAN};
+use super::range::{MAX_SPAN, NamedRange};
 use super::value::{WrongValue, end, positive};
 use crate::api::parameter;
 use crate::zone::Zone;
@@ -24,7 +24,7 @@ pub(crate) struct ChartView {
     /// The end of the chart, or `None` for the current time.
     pub(crate) to: Option<Timestamp>,
     /// The selected comparison, if any.
-    pub(crate) other: Option<Other>,
+    pub(crate) other: Option<ComparedPeriod>,
     /// Whether to show unique visitors as a line.
     pub(crate) uniques: bool,
     /// Whether to show a forecast for the first counter.
@@ -33,7 +33,7 @@ pub(crate) struct ChartView {
 
 /// A period of the same length as the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Other {
+pub(crate) enum ComparedPeriod {
     /// The period this number of seconds earlier.
     Ago(u64),
     /// The period with this end, independent of the chart end.
@@ -44,7 +44,7 @@ impl ChartView {
     pub(super) fn new(reach: &Precisions) -> Self {
         Self {
             counters: Vec::new(),
-            precision: parameter::usual(reach),
+            precision: parameter::default_precision(reach),
             span: 0,
             to: None,
             other: None,
@@ -66,8 +66,8 @@ impl ChartView {
             "precision" => self.precision = parameter::precision(value, reach).unwrap_or(self.precision),
             "span" => self.span = positive("span", value)?,
             "to" => self.to = Some(end("to", value, zone)?),
-            "ago" => self.other = Some(Other::Ago(positive("ago", value)?)),
-            "against" => self.other = Some(Other::Until(end("against", value, zone)?)),
+            "ago" => self.other = Some(ComparedPeriod::Ago(positive("ago", value)?)),
+            "against" => self.other = Some(ComparedPeriod::Until(end("against", value, zone)?)),
             "uniques" => self.uniques = value == "1",
             "forecast" => self.forecast = value == "1",
             _ => {}
@@ -81,8 +81,8 @@ impl ChartView {
             self.add(HITS);
         }
         self.span = match self.span {
-            0 => self.usual_span(),
-            span => span.clamp(2, self.precision.samples.get().clamp(2, SPAN)),
+            0 => self.default_span(),
+            span => span.clamp(2, self.precision.samples.get().clamp(2, MAX_SPAN)),
         };
     }
 
@@ -95,12 +95,12 @@ impl ChartView {
         }
     }
 
-    fn usual_span(&self) -> u32 {
+    fn default_span(&self) -> u32 {
         self.precision.samples.get().clamp(2, 60)
     }
 
     /// Returns `true` if `hits` is the only line.
-    pub(super) fn is_of_hits(&self) -> bool {
+    pub(super) fn shows_only_hits(&self) -> bool {
         matches!(&*self.counters, [counter] if **counter == *HITS)
     }
 
@@ -112,12 +112,12 @@ impl ChartView {
     /// Appends the non-default parameters, except for the counters.
     pub(super) fn write(&self, fields: &mut Vec<(&'static str, String)>) {
         let width = self.precision.precision.as_seconds();
-        fields.extend((width != parameter::USUAL).then(|| ("precision", width.to_string())));
-        fields.extend((self.span != self.usual_span()).then(|| ("span", self.span.to_string())));
+        fields.extend((width != parameter::DEFAULT_WIDTH).then(|| ("precision", width.to_string())));
+        fields.extend((self.span != self.default_span()).then(|| ("span", self.span.to_string())));
         fields.extend(self.to.map(|to| ("to", to.to_string())));
         fields.extend(self.other.map(|other| match other {
-            Other::Ago(seconds) => ("ago", seconds.to_string()),
-            Other::Until(end) => ("against", end.to_string()),
+            ComparedPeriod::Ago(seconds) => ("ago", seconds.to_string()),
+            ComparedPeriod::Until(end) => ("against", end.to_string()),
         }));
         fields.extend(self.uniques.then(|| ("uniques", "1".to_owned())));
         fields.extend(self.forecast.then(|| ("forecast", "1".to_owned())));
@@ -126,7 +126,7 @@ impl ChartView {
     /// Sets the precision and resets the length to the default.
     pub(crate) fn set_precision(&mut self, precision: Retention) {
         self.precision = precision;
-        self.span = self.usual_span();
+        self.span = self.default_span();
     }
 
     /// Returns the named range that matches the chart, if any.

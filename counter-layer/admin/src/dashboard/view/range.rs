@@ -13,30 +13,30 @@ pub(crate) struct NamedRange {
 
 /// The names and the lengths in seconds. Ranges are not aligned with calendar months or years, so that the
 /// previous range always has the same length and can be compared.
-const NAMES: [(&str, u64); 4] =
+const RANGES: [(&str, u64); 4] =
     [("day", 86_400), ("week", 7 * 86_400), ("month", 30 * 86_400), ("year", 365 * 86_400)];
 
 /// The preferred maximum number of buckets. Above this, a coarser precision should be used.
-const MANY: u32 = 400;
+const PREFERRED_MAX_SPAN: u32 = 400;
 
 /// The maximum number of buckets in a chart: two years of days, or a month of hours.
-pub(crate) const SPAN: u32 = 750;
+pub(crate) const MAX_SPAN: u32 = 750;
 
 impl NamedRange {
     /// Returns the available ranges, shortest first. Picks the finest precision within the preferred number
     /// of buckets, or otherwise within the maximum.
     pub(crate) fn all(reach: &Precisions) -> impl Iterator<Item = Self> {
-        NAMES.into_iter().filter_map(|(name, seconds)| {
-            let range = |precision: Retention, most: u32| {
+        RANGES.into_iter().filter_map(|(name, seconds)| {
+            let range = |precision: Retention, max: u32| {
                 let width = u64::from(precision.precision.as_seconds());
                 let span = u32::try_from(seconds / width).ok()?;
                 // The length may be up to 1 % off, e.g. 52 weeks for a year.
                 let is_whole = seconds % width <= seconds / 100;
-                let fits = is_whole && (2..=most.min(precision.samples.get())).contains(&span);
+                let fits = is_whole && (2..=max.min(precision.samples.get())).contains(&span);
                 fits.then_some(Self { name, precision, span })
             };
-            let finest = |most: u32| reach.iter().find_map(|precision| range(precision, most));
-            finest(MANY).or_else(|| finest(SPAN))
+            let finest = |max: u32| reach.iter().find_map(|precision| range(precision, max));
+            finest(PREFERRED_MAX_SPAN).or_else(|| finest(MAX_SPAN))
         })
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_shown_by_the_finest_precision_that_has_it_in_some_hundred_buckets() {
+    fn named_ranges_use_the_finest_precision_within_the_limit() {
         let default = [1, 5, 60, 300, 3600, 18_000, 86_400].map(|width| (width, 120));
         assert_eq!(ranges(&default), [("day", 3600, 24), ("week", 86_400, 7), ("month", 86_400, 30)]);
         let years = [(60, 20_160), (300, 2016), (3600, 17_568), (86_400, 3660)];

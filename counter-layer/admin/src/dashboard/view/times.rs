@@ -6,7 +6,7 @@ use counter_core::time::Retention;
 use counter_core::{Precision, Timestamp};
 
 use super::buckets::{self, Buckets};
-use super::chart::Other;
+use super::chart::ComparedPeriod;
 use super::view::View;
 use crate::dashboard::format::units;
 
@@ -24,8 +24,8 @@ impl View {
     /// Returns the buckets of the selected comparison, if any.
     pub(crate) fn other(&self, now: Timestamp) -> Option<Buckets> {
         let end = match self.chart.other? {
-            Other::Ago(seconds) => self.range(now).end.minus(seconds),
-            Other::Until(end) => end,
+            ComparedPeriod::Ago(seconds) => self.range(now).end.minus(seconds),
+            ComparedPeriod::Until(end) => end,
         };
         Some(self.ending(Some(end), now))
     }
@@ -34,7 +34,7 @@ impl View {
     pub(crate) fn before(&self, now: Timestamp) -> Option<Range<Timestamp>> {
         let Buckets { read, starts, end } = self.buckets(now);
         let first = starts.first().copied().unwrap_or(end);
-        let start = match self.is_of_zone_days(now) {
+        let start = match self.uses_zone_days(now) {
             true => starts.iter().fold(first, |day, _| self.site.zone.day_before(day)),
             false => first.minus(end.as_unix() - first.as_unix()),
         };
@@ -44,27 +44,27 @@ impl View {
     /// Formats the length of the chart.
     pub(crate) fn length(&self, now: Timestamp) -> String {
         let range = self.range(now);
-        match self.is_of_zone_days(now) {
-            true => format!("{} d", self.buckets(now).starts.len()),
+        match self.uses_zone_days(now) {
+            true => units::span(86_400 * self.buckets(now).starts.len() as u64),
             false => units::span(range.end.as_unix() - range.start.as_unix()),
         }
     }
 
     /// Returns `true` if the chart buckets are days of the site time zone.
-    pub(crate) fn is_of_zone_days(&self, now: Timestamp) -> bool {
-        let is_part = |part: &Retention| buckets::is_part(part.precision, &self.site.zone, now);
-        self.chart.precision.precision.as_seconds() == 86_400 && self.site.parts.iter().any(is_part)
+    pub(crate) fn uses_zone_days(&self, now: Timestamp) -> bool {
+        let divides_days = |part: &Retention| buckets::divides_days(part.precision, &self.site.zone, now);
+        self.chart.precision.precision.as_seconds() == 86_400 && self.site.parts.iter().any(divides_days)
     }
 
     /// Returns the precision that determines the format of chart instants.
-    pub(crate) fn written(&self, now: Timestamp) -> Precision {
+    pub(crate) fn display_precision(&self, now: Timestamp) -> Precision {
         let precision = self.chart.precision.precision;
-        if self.is_of_zone_days(now) { precision.beginning_at(Timestamp::MIN) } else { precision }
+        if self.uses_zone_days(now) { precision.starting_at(Timestamp::MIN) } else { precision }
     }
 
     /// Returns the oldest instant available to the chart.
     pub(crate) fn oldest(&self, now: Timestamp) -> Timestamp {
-        if self.is_of_zone_days(now) {
+        if self.uses_zone_days(now) {
             self.buckets(now).read.oldest(now)
         } else {
             self.chart.precision.oldest(now)
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chart_shows_nothing_but_what_is_kept() {
+    fn the_chart_stays_within_retention() {
         let now = Timestamp::from_unix(1_795_228_799);
         let kept = of("").chart.precision;
         let all = kept.oldest(now)..Timestamp::from_unix(1_795_228_800);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_compared_with_another_that_is_as_long_and_kept() {
+    fn compared_periods_have_the_same_length_and_are_retained() {
         let now = Timestamp::from_unix(1_795_228_799);
         let day = 86_400;
         for (query, ago) in [

@@ -21,7 +21,7 @@ pub(crate) struct WrongValue {
 pub(crate) fn end(name: &'static str, text: &str, zone: &Zone) -> Result<Timestamp, WrongValue> {
     let seconds = text.parse().ok().filter(|seconds| *seconds <= Timestamp::MAX.as_unix());
     let end = seconds.map(Timestamp::from_unix).or_else(|| Some(zone.at(instants::end_of_day(text)?)));
-    end.ok_or_else(|| WrongValue::new(name, text, "Unix seconds, or a day such as 2026-11-20"))
+    end.ok_or_else(|| WrongValue::new(name, text, "Unix seconds or a date such as 2026-11-20"))
 }
 
 /// Parses a positive integer.
@@ -30,7 +30,7 @@ pub(crate) fn positive<T: FromStr + PartialOrd + Default>(
     text: &str,
 ) -> Result<T, WrongValue> {
     let number = text.parse().ok().filter(|number| *number > T::default());
-    number.ok_or_else(|| WrongValue::new(name, text, "a whole number from 1"))
+    number.ok_or_else(|| WrongValue::new(name, text, "a positive integer"))
 }
 
 impl WrongValue {
@@ -43,6 +43,6 @@ impl WrongValue {
 impl fmt::Display for WrongValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, value, allowed } = self;
-        write!(f, "The parameter {name} has the value {}. It has to be {allowed}.", isolated(value))
+        write!(f, "Invalid value {} for {name}: must be {allowed}.", isolated(value))
     }
 }

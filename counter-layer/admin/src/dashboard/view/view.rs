@@ -93,7 +93,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_address_names_a_precision_by_its_width_whatever_its_offset() {
+    fn precisions_are_addressed_by_width_for_any_offset() {
         let kept = Precisions::default().utc_offset(3600);
         let of = |query: &str| {
             let site = Site::new("", "/", &kept, &Zone::default());
@@ -107,7 +107,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn unknown_names_and_empty_values_are_left_out() {
+    fn unknown_names_and_empty_values_are_ignored() {
         for query in [
             "precision=7&uniques=yes&forecast=2&sort=size&zone=cet&theme=dark&%ff=%ff",
             "counter=&counter=%00",
@@ -119,7 +119,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_number_or_a_time_that_is_none_is_refused() {
+    fn invalid_numbers_and_times_are_rejected() {
         for (name, values) in [
             ("span", ["x", "0", "-1", "4294967296", "1.5"]),
             ("page", ["x", "0", "-3", "1e3", " 1"]),

@@ -20,16 +20,16 @@ use tokio::time::{sleep, sleep_until};
 const INSTANCES: [u32; 4] = [1, 4, 16, 64];
 
 /// Interval between hits on a counter, i.e. there are ten hits in a second.
-const TICK: Duration = Duration::from_millis(100);
+const HIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Minimum time to measure a row.
-const MEASURED: Duration = Duration::from_secs(10);
+const MIN_MEASURED_TIME: Duration = Duration::from_secs(10);
 
 /// CPU percentage above which we consider a server saturated.
-const FULL: f64 = 80.0;
+const FULL_PERCENT: f64 = 80.0;
 
 /// Flush attempts before an instance gives up. An attempt takes at most five seconds.
-const ATTEMPTS: u32 = 12;
+const MAX_ATTEMPTS: u32 = 12;
 
 /// The load from an instance.
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +44,13 @@ impl Load {
         let counters = arguments.first().map_or(Ok(1000), |word| word.parse())?;
         let seconds = arguments.get(1).map_or(Ok(1), |word| word.parse())?;
         if !(1..=2000).contains(&counters) || !(1..=30).contains(&seconds) {
-            return Err("1 to 2,000 counters, and 1 to 30 seconds".into());
+            return Err("expected 1 to 2,000 counters and 1 to 30 seconds".into());
         }
         Ok(Self { counters, interval: Duration::from_secs(seconds) })
     }
 
     fn measured(self) -> Duration {
-        MEASURED.max(2 * self.interval)
+        MIN_MEASURED_TIME.max(2 * self.interval)
     }
 }
 
@@ -89,85 +89,85 @@ pub(crate) fn print(load: Load) -> Result<(), Box<dyn Error>> {
             rows.push(row(&Servers::start(cluster), instances, load)?);
         }
         println!(
-            "\nProcesses with ten hits a second on each of {counters} counters, which they have in common, and a \
+            "\nProcesses with ten hits per second on each of {counters} shared counters, and a \
              flush every {} s into {name}:\n",
             interval.as_secs()
         );
         table::print(
             &[
                 "instances",
-                "calls a second",
-                "operations a second",
-                "ms of the servers' cores a second",
-                "% of the busiest one's core",
-                "µs an operation",
-                "ms of an instance's processor a second",
-                "until acknowledged, ms: median",
-                "longest",
-                "% of the machine",
+                "calls per second",
+                "operations per second",
+                "server CPU ms per second",
+                "CPU % of the busiest server",
+                "µs per operation",
+                "CPU ms per second and instance",
+                "time to acknowledgement, ms: median",
+                "maximum",
+                "CPU % of the machine",
             ],
-            &rows.iter().map(Row::words).collect::<Vec<_>>(),
+            &rows.iter().map(Row::cells).collect::<Vec<_>>(),
         );
-        println!("\n{}", knee(&rows, interval));
+        println!("\n{}", saturation(&rows, interval));
     }
     Ok(())
 }
 
 /// Describes the saturation point: which row is too much for a server or for the machine, and how many
 /// instances a server could handle.
-fn knee(rows: &[Row], interval: Duration) -> String {
+fn saturation(rows: &[Row], interval: Duration) -> String {
     let interval = interval.as_secs_f64() * 1e3;
-    let is_full = |row: &Row| row.busiest > FULL;
+    let is_full = |row: &Row| row.busiest > FULL_PERCENT;
     let is_too_much = |row: &Row| is_full(row) || row.waits[0] > interval;
-    let well = rows.iter().take_while(|row| !is_too_much(row)).last();
-    let reach = well.map_or_else(String::new, |row| {
-        let most = f64::from(row.instances) * FULL / row.busiest;
-        format!(" By the row of {}, {FULL:.0} % of a core would be {most:.0} instances.", row.instances)
+    let last_sustained = rows.iter().take_while(|row| !is_too_much(row)).last();
+    let estimate = last_sustained.map_or_else(String::new, |row| {
+        let max_instances = f64::from(row.instances) * FULL_PERCENT / row.busiest;
+        format!(" Extrapolated from {}, {FULL_PERCENT:.0} % of a core would be reached at {max_instances:.0} instances.", row.instances)
     });
     let end = match rows.iter().find(|row| is_too_much(row)) {
-        None => "No row is too much.".to_owned(),
-        Some(row) if is_full(row) => format!("{} instances are too much for a core.", row.instances),
+        None => "No row is saturated.".to_owned(),
+        Some(row) if is_full(row) => format!("{} instances saturate a core.", row.instances),
         Some(row) => format!(
-            "With {} instances flushes take longer than their interval, although no server's core is full: the \
-             machine was, by {:.0} %.",
+            "With {} instances, flushes take longer than the interval, but no server core is saturated: the \
+             machine is at {:.0} %.",
             row.instances, row.machine
         ),
     };
-    end + &reach
+    end + &estimate
 }
 
 /// Measures a fleet with this number of instances.
 fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Error>> {
     let names = past::names(load.counters);
-    servers.write_past(&names);
+    servers.write_history(&names);
     let before = servers.total();
     let mut fleet = Vec::new();
     for number in 0..instances {
         fleet.push(Instance::start(&servers.url(), number, instances, load)?);
     }
     for instance in &mut fleet {
-        instance.hear()?;
+        instance.next_line()?;
     }
     for instance in &mut fleet {
-        instance.begin()?;
+        instance.start_load()?;
     }
     std::thread::sleep(load.interval);
-    let (figures, machine, began) = (servers.figures(), machine(), Instant::now());
+    let (figures, machine, started) = (servers.figures(), machine(), Instant::now());
     std::thread::sleep(load.measured());
     let work: Vec<_> =
         servers.figures().into_iter().zip(&figures).map(|(now, before)| now.since(before)).collect();
-    let (took, machine) = (began.elapsed().as_secs_f64(), [self::machine(), machine]);
+    let (took, machine) = (started.elapsed().as_secs_f64(), [self::machine(), machine]);
     let (mut recorded, mut processor, mut waits) = (0, 0.0, Vec::new());
     for instance in &mut fleet {
-        let told = instance.hear()?;
-        let mut told = told.split(' ');
-        recorded += told.next().ok_or("no hits")?.parse::<u64>()?;
-        processor += told.next().ok_or("no time")?.parse::<f64>()?;
-        for wait in told {
+        let output = instance.next_line()?;
+        let mut output = output.split(' ');
+        recorded += output.next().ok_or("no hits")?.parse::<u64>()?;
+        processor += output.next().ok_or("no time")?.parse::<f64>()?;
+        for wait in output {
             waits.push(wait.parse::<f64>()?);
         }
     }
-    assert_eq!(servers.total() - before, recorded, "every hit is there once");
+    assert_eq!(servers.total() - before, recorded, "every hit is counted exactly once");
     let sum = |of: fn(&Figures) -> f64| work.iter().map(of).sum::<f64>() / took;
     let seconds = |work: &Figures| work.processor.as_secs_f64();
     Ok(Row {
@@ -184,8 +184,8 @@ fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Err
 
 /// Returns the CPU ticks of all cores since boot: busy and total.
 fn machine() -> (f64, f64) {
-    let told = fs::read_to_string("/proc/stat").expect("Linux");
-    let first = told.lines().next().expect("a line of all cores");
+    let output = fs::read_to_string("/proc/stat").expect("Linux");
+    let first = output.lines().next().expect("a line of all cores");
     // user, nice, system, idle, iowait, irq, softirq, steal
     let ticks: Vec<f64> =
         first.split_whitespace().skip(1).take(8).filter_map(|tick| tick.parse().ok()).collect();
@@ -239,20 +239,20 @@ impl Servers {
     }
 
     /// Fills the store with history for these counters, to look like it would after long use.
-    fn write_past(&self, names: &[String]) {
+    fn write_history(&self, names: &[String]) {
         let (shards, places) = self.shards();
         for (shard, (prefix, server)) in shards.iter().zip(places) {
-            let own: Vec<_> = names.iter().filter(|name| shards.of(name) == shard).cloned().collect();
-            past::write(server, &prefix, &own, &past::every_precision(), 120, Timestamp::now());
+            let shard_names: Vec<_> = names.iter().filter(|name| shards.of(name) == shard).cloned().collect();
+            past::write(server, &prefix, &shard_names, &past::default_precisions(), 120, Timestamp::now());
         }
     }
 
     /// Returns the sum of lifetime totals.
     fn total(&self) -> u64 {
         let hits = |(prefix, server): (String, &RedisServer)| {
-            let told = server.strings(&["HGETALL", &format!("{prefix}total")]);
+            let output = server.strings(&["HGETALL", &format!("{prefix}total")]);
             // The field with an empty name is a marker, not a counter.
-            let counts = told.chunks_exact(2).filter(|pair| !pair[0].is_empty());
+            let counts = output.chunks_exact(2).filter(|pair| !pair[0].is_empty());
             counts.map(|pair| pair[1].parse::<u64>().expect("a count")).sum::<u64>()
         };
         self.shards().1.into_iter().map(hits).sum()
@@ -260,7 +260,7 @@ impl Servers {
 }
 
 impl Row {
-    fn words(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<String> {
         vec![
             self.instances.to_string(),
             format!("{:.0}", self.calls),
@@ -280,7 +280,7 @@ impl Row {
 #[derive(Debug)]
 struct Instance {
     process: Child,
-    says: BufReader<ChildStdout>,
+    stdout_lines: BufReader<ChildStdout>,
 }
 
 impl Instance {
@@ -291,20 +291,20 @@ impl Instance {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let says = BufReader::new(process.stdout.take().ok_or("no output")?);
-        Ok(Self { process, says })
+        let stdout_lines = BufReader::new(process.stdout.take().ok_or("no output")?);
+        Ok(Self { process, stdout_lines })
     }
 
     /// Reads the next line from the process output.
-    fn hear(&mut self) -> Result<String, Box<dyn Error>> {
+    fn next_line(&mut self) -> Result<String, Box<dyn Error>> {
         let mut line = String::new();
-        match self.says.read_line(&mut line)? {
-            0 => Err("an instance has ended".into()),
+        match self.stdout_lines.read_line(&mut line)? {
+            0 => Err("an instance has exited".into()),
             _ => Ok(line.trim_end().to_owned()),
         }
     }
 
-    fn begin(&mut self) -> std::io::Result<()> {
+    fn start_load(&mut self) -> std::io::Result<()> {
         self.process.stdin.as_mut().map_or(Ok(()), |input| input.write_all(b"begin\n"))
     }
 }
@@ -340,11 +340,11 @@ pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
 
-    let begins = tokio::time::Instant::now() + load.interval;
-    let ends = begins + load.measured();
+    let measure_from = tokio::time::Instant::now() + load.interval;
+    let measure_until = measure_from + load.measured();
     let recording = async {
-        let mut ticks = tokio::time::interval(TICK);
-        while ticks.tick().await < ends {
+        let mut ticks = tokio::time::interval(HIT_INTERVAL);
+        while ticks.tick().await < measure_until {
             record();
         }
     };
@@ -352,39 +352,39 @@ pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     let flushing = async {
         sleep(load.interval * number / of).await;
         loop {
-            let began = tokio::time::Instant::now();
-            if began >= ends {
+            let started = tokio::time::Instant::now();
+            if started >= measure_until {
                 break Ok::<(), counter_core::Error>(());
             }
             flush(&mut site).await?;
-            if began >= begins {
-                waits += &format!(" {:.3}", began.elapsed().as_secs_f64() * 1e3);
+            if started >= measure_from {
+                waits += &format!(" {:.3}", started.elapsed().as_secs_f64() * 1e3);
             }
-            sleep_until(began + load.interval).await;
+            sleep_until(started + load.interval).await;
         }
     };
     let watching = async {
-        sleep_until(begins).await;
-        let (began, time) = (Instant::now(), processor::time());
-        sleep_until(ends).await;
-        (processor::time() - time).as_secs_f64() * 1e3 / began.elapsed().as_secs_f64()
+        sleep_until(measure_from).await;
+        let (started, time) = (Instant::now(), processor::time());
+        sleep_until(measure_until).await;
+        (processor::time() - time).as_secs_f64() * 1e3 / started.elapsed().as_secs_f64()
     };
     let ((), flushed, processor) = tokio::join!(recording, flushing, watching);
     flushed?;
     flush(&mut site).await?;
     let hits = site.stats().ledger().hits;
-    assert_eq!(hits.applied, hits.recorded, "every hit has arrived");
+    assert_eq!(hits.applied, hits.recorded, "all hits are applied");
     println!("{} {processor:.3}{waits}", hits.recorded);
     Ok(())
 }
 
 /// Flushes, retrying if a call times out after five seconds because the server is overloaded.
 pub(crate) async fn flush(site: &mut Counters) -> Result<(), counter_core::Error> {
-    for _ in 1..ATTEMPTS {
+    for _ in 1..MAX_ATTEMPTS {
         if site.flush().await.is_ok() {
             return Ok(());
         }
-        sleep(TICK).await;
+        sleep(HIT_INTERVAL).await;
     }
     site.flush().await
 }

@@ -22,11 +22,11 @@ use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
 use fleet::Load;
 use tests::RedisCluster;
 
-const HITS: u32 = 4_000_000;
+const HITS_PER_THREAD: u32 = 4_000_000;
 /// Counters that an instance hits every second.
 const COUNTERS: usize = 20;
 /// Instances that share their connections.
-const GROUP: usize = 25;
+const INSTANCES_PER_CONNECTION: usize = 25;
 /// How long to measure a given number of instances, in seconds.
 const SECONDS: u64 = 5;
 
@@ -51,7 +51,7 @@ fn threads() -> Result<(), Box<dyn Error>> {
     let mut rows = Vec::new();
     for threads in [1, 2, 4, 8] {
         let site = Counters::builder(MemoryStore::new()).build()?;
-        let (began, time) = (Instant::now(), processor::time());
+        let (started, time) = (Instant::now(), processor::time());
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let recorder = site.recorder();
@@ -62,14 +62,14 @@ fn threads() -> Result<(), Box<dyn Error>> {
                     let visitors: Vec<_> =
                         (0..64_u32).map(|n| key.visitor(&[&(64 * thread + n).to_le_bytes()])).collect();
                     let pairs = counters.iter().cycle().zip(visitors.iter().cycle());
-                    for (counter, visitor) in pairs.take(HITS as usize) {
+                    for (counter, visitor) in pairs.take(HITS_PER_THREAD as usize) {
                         recorder.record(*counter, *visitor);
                     }
                 });
             }
         });
-        let hits = f64::from(threads) * f64::from(HITS);
-        let (took, time) = (began.elapsed().as_secs_f64(), (processor::time() - time).as_secs_f64());
+        let hits = f64::from(threads) * f64::from(HITS_PER_THREAD);
+        let (took, time) = (started.elapsed().as_secs_f64(), (processor::time() - time).as_secs_f64());
         assert_eq!(site.stats().ledger().hits.recorded as f64, hits);
         rows.push(vec![
             threads.to_string(),
@@ -78,8 +78,8 @@ fn threads() -> Result<(), Box<dyn Error>> {
         ]);
     }
     let cores = std::thread::available_parallelism()?;
-    println!("Threads that record, on {cores} cores:\n");
-    table::print(&["threads", "million hits a second", "ns of processor a hit"], &rows);
+    println!("Recording threads on {cores} cores:\n");
+    table::print(&["threads", "million hits per second", "CPU ns per hit"], &rows);
     Ok(())
 }
 
@@ -90,20 +90,20 @@ async fn instances() -> Result<(), Box<dyn Error>> {
         let mut all = Vec::new();
         let mut stores: Vec<RedisStore> = Vec::new();
         for instance in 0..instances {
-            if instance % GROUP == 0 {
+            if instance % INSTANCES_PER_CONNECTION == 0 {
                 stores.push(RedisStore::connect(&cluster.url(), Namespace::default()).await?);
             }
-            let store = stores[instance / GROUP].clone();
+            let store = stores[instance / INSTANCES_PER_CONNECTION].clone();
             all.push(Counters::builder(store).build()?);
         }
         let start = Timestamp::now();
         second(&mut all, start).await?;
         let before: Vec<_> = cluster.nodes().iter().map(Figures::of).collect();
-        let (began, time) = (Instant::now(), processor::time());
+        let (started, time) = (Instant::now(), processor::time());
         for late in 1..=SECONDS {
             second(&mut all, start.plus(late)).await?;
         }
-        let (took, time) = (began.elapsed().as_secs_f64(), processor::time() - time);
+        let (took, time) = (started.elapsed().as_secs_f64(), processor::time() - time);
         let work: Vec<_> = cluster
             .nodes()
             .iter()
@@ -115,7 +115,7 @@ async fn instances() -> Result<(), Box<dyn Error>> {
         let operations = sum(|work| work.operations() as f64);
         let server = sum(|work| work.processor.as_secs_f64() * 1e3);
         let applied: u64 = all.iter().map(|one| one.stats().ledger().hits.applied).sum();
-        assert_eq!(applied, instances as u64 * COUNTERS as u64 * (SECONDS + 1), "every hit has arrived");
+        assert_eq!(applied, instances as u64 * COUNTERS as u64 * (SECONDS + 1), "all hits are applied");
         rows.push(vec![
             instances.to_string(),
             format!("{:.1}", sum(|work| work.calls("evalsha").count as f64)),
@@ -128,18 +128,18 @@ async fn instances() -> Result<(), Box<dyn Error>> {
         ]);
     }
     println!(
-        "\nA second of instances with hits on {COUNTERS} counters each, into three masters with 16 shards:\n"
+        "\nCost per second of instances with hits on {COUNTERS} counters each, on three masters with 16 shards:\n"
     );
     table::print(
         &[
             "instances",
-            "calls of each",
-            "operations of each",
-            "ms of its processor, each",
-            "ms of the masters' processors, each",
-            "µs an operation",
-            "% of each master's core",
-            "s until all is acknowledged",
+            "calls per instance",
+            "operations per instance",
+            "client CPU ms per instance",
+            "server CPU ms per instance",
+            "µs per operation",
+            "CPU % of each master",
+            "s until all acknowledged",
         ],
         &rows,
     );

@@ -2,11 +2,11 @@
 
 use fred::types::Value;
 
-use super::{Each, by_shard};
+use super::{Results, by_shard};
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
-use crate::redis::{Group, all_at_once, args, in_order};
+use crate::redis::{Group, args, in_item_order, try_join_boxed};
 use crate::time::Precision;
 use crate::visits::store::reading::{CountedReading, KnownReading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
@@ -14,9 +14,9 @@ use crate::visits::store::redis::junk::{Junk, wrong_key};
 use crate::visits::store::redis::writers::MARK;
 
 /// Maximum number of calls to read a page, if the list contains foreign members.
-const ROUNDS: usize = 10;
+const MAX_CALLS: usize = 10;
 /// Number of members to read in a call, once a foreign member has been found.
-const MEMBERS: usize = 1000;
+const MEMBERS_PER_CALL: usize = 1000;
 
 pub(crate) async fn known(
     store: &RedisVisits,
@@ -26,12 +26,12 @@ pub(crate) async fn known(
 ) -> Result<KnownReading, Error> {
     let pages = store.client.shards().iter().map(|shard| page(store, shard, precisions, from, limit));
     let mut all = KnownReading::default();
-    for page in all_at_once(pages).await? {
+    for page in try_join_boxed(pages).await? {
         all.counters.extend(page.counters);
         all.unreadable.extend(page.unreadable);
         all.is_incomplete |= page.is_incomplete;
     }
-    all.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
+    all.unreadable.iter().for_each(|unreadable| store.logged_keys.log_once(unreadable));
     Ok(all)
 }
 
@@ -42,20 +42,20 @@ pub(crate) async fn counted(
 ) -> Result<CountedReading, Error> {
     let key = &store.keys(shard).total;
     let cursor = cursor.as_deref().unwrap_or("0");
-    let call = ("HSCAN", args([key, cursor, "COUNT", &MEMBERS.to_string()]));
+    let call = ("HSCAN", args([key, cursor, "COUNT", &MEMBERS_PER_CALL.to_string()]));
     let mut reading = CountedReading::default();
-    let answer = match store.client.call_each(key, vec![call]).await?.pop() {
-        Some(Ok(answer)) => answer.into_array(),
+    let reply = match store.client.call_each(key, vec![call]).await?.pop() {
+        Some(Ok(reply)) => reply.into_array(),
         Some(Err(error)) => {
             let unreadable = wrong_key(key, &error);
-            store.told.tell(&unreadable);
+            store.logged_keys.log_once(&unreadable);
             reading.unreadable.push(unreadable);
             return Ok(reading);
         }
         None => Vec::new(),
     };
     let [next, fields] =
-        <[Value; 2]>::try_from(answer).map_err(|_| Unreadable::new(key, "is not scanned"))?;
+        <[Value; 2]>::try_from(reply).map_err(|_| Unreadable::new(key, "unexpected HSCAN reply"))?;
     reading.next = next.as_string().filter(|next| next != "0");
     let mut junk = Junk::default();
     for field in fields.into_array().chunks(2).filter_map(|pair| pair.first()) {
@@ -66,7 +66,7 @@ pub(crate) async fn counted(
         }
     }
     reading.unreadable.extend(junk.found(key));
-    reading.unreadable.iter().for_each(|unreadable| store.told.tell(unreadable));
+    reading.unreadable.iter().for_each(|unreadable| store.logged_keys.log_once(unreadable));
     Ok(reading)
 }
 
@@ -74,20 +74,20 @@ pub(crate) async fn contains(
     store: &RedisVisits,
     counters: &[CounterName],
     precisions: &[Precision],
-) -> Result<Each<bool>, Error> {
+) -> Result<Results<bool>, Error> {
     if precisions.is_empty() {
         return Ok(counters.iter().map(|_| Ok(false)).collect());
     }
     let groups = by_shard(store, counters);
-    let asked = groups.iter().map(|group| contained_of(store, group, precisions));
-    Ok(in_order(&groups, all_at_once(asked).await?))
+    let reads = groups.iter().map(|group| contained_of(store, group, precisions));
+    Ok(in_item_order(&groups, try_join_boxed(reads).await?))
 }
 
 async fn contained_of(
     store: &RedisVisits,
     group: &Group<&CounterName>,
     precisions: &[Precision],
-) -> Result<Each<bool>, Error> {
+) -> Result<Results<bool>, Error> {
     let key = &store.keys(group.shard).known;
     let score = |counter: &CounterName, precision| ("ZSCORE", args([key, &format!("{precision}:{counter}")]));
     let members = group.items.iter().flat_map(|counter| precisions.iter().map(move |kept| (counter, kept)));
@@ -95,7 +95,9 @@ async fn contained_of(
     let scores = store.client.call_each(key, calls).await?;
     let is_contained =
         |scores: &[Result<Value, Error>]| match scores.iter().find_map(|score| score.as_ref().err()) {
-            Some(error) => Err(wrong_key(key, error)).inspect_err(|unreadable| store.told.tell(unreadable)),
+            Some(error) => {
+                Err(wrong_key(key, error)).inspect_err(|unreadable| store.logged_keys.log_once(unreadable))
+            }
             None => Ok(scores.iter().flatten().any(|score| !score.is_null())),
         };
     Ok(scores.chunks(precisions.len()).map(is_contained).collect())
@@ -129,8 +131,8 @@ async fn page(
         if open.is_empty() {
             break;
         }
-        if round == ROUNDS {
-            return Err(Unreadable::new(key, "most of its members are not counters").into());
+        if round == MAX_CALLS {
+            return Err(Unreadable::new(key, "most members are not counters").into());
         }
         let call = |names: &&mut Names| {
             let first = Value::from(names.next.as_deref().unwrap_or_default());
@@ -139,9 +141,9 @@ async fn page(
             let limit = ["LIMIT", "0", &size.to_string()].map(Value::from);
             ("ZRANGEBYLEX", [vec![Value::from(key), first, end], limit.to_vec()].concat())
         };
-        let answers = store.client.call_each(key, open.iter().map(call).collect()).await?;
-        for (names, answer) in open.iter_mut().zip(answers) {
-            let members = match answer {
+        let replies = store.client.call_each(key, open.iter().map(call).collect()).await?;
+        for (names, reply) in open.iter_mut().zip(replies) {
+            let members = match reply {
                 Ok(members) => members.into_array(),
                 // All precisions are in the same key.
                 Err(error) => {
@@ -163,7 +165,7 @@ async fn page(
             let last = members.last().filter(|_| members.len() == size && names.found < limit);
             names.next = last.and_then(Value::as_bytes).map(|last| [b"(", last].concat());
         }
-        size = limit.max(MEMBERS);
+        size = limit.max(MEMBERS_PER_CALL);
     }
     page.unreadable.extend(junk.found(key));
     Ok(page)

@@ -4,19 +4,19 @@ use std::ops::Range;
 
 use fred::types::Value;
 
-use super::{Each, by_shard, number};
+use super::{Results, by_shard, number};
 use crate::error::Error;
 use crate::family::name::CounterName;
-use crate::redis::{Group, all_at_once, in_order};
+use crate::redis::{Group, in_item_order, try_join_boxed};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Timestamp};
-use crate::visits::store::read::SKETCHES as MOST_SKETCHES;
+use crate::visits::store::read::MAX_SKETCHES as MAX_RESPONSE_SKETCHES;
 use crate::visits::store::reading::Unreadable;
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::wrong_key;
 
 /// Number of sketches in a call, to limit a reply to 800 KB.
-const SKETCHES: usize = 64;
+const MAX_SKETCHES: usize = 64;
 
 pub(crate) async fn visitors(
     store: &RedisVisits,
@@ -29,7 +29,7 @@ pub(crate) async fn visitors(
         let all =
             group.items.into_iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
         let keys: Vec<_> = all.map(|(counter, bucket)| names.unique(counter, bucket)).collect();
-        for keys in keys.chunks(SKETCHES) {
+        for keys in keys.chunks(MAX_SKETCHES) {
             merge(store, keys, &mut union).await?;
         }
     }
@@ -42,10 +42,10 @@ pub(crate) async fn visitor_counts(
     counters: &[CounterName],
     precision: Precision,
     ranges: &[Range<Timestamp>],
-) -> Result<Vec<Each<u64>>, Error> {
+) -> Result<Vec<Results<u64>>, Error> {
     let groups = by_shard(store, counters);
-    let asked = groups.iter().map(|group| visitor_counts_of(store, group, precision, ranges));
-    Ok(in_order(&groups, all_at_once(asked).await?))
+    let reads = groups.iter().map(|group| visitor_counts_of(store, group, precision, ranges));
+    Ok(in_item_order(&groups, try_join_boxed(reads).await?))
 }
 
 async fn visitor_counts_of(
@@ -53,7 +53,7 @@ async fn visitor_counts_of(
     group: &Group<&CounterName>,
     precision: Precision,
     ranges: &[Range<Timestamp>],
-) -> Result<Vec<Each<u64>>, Error> {
+) -> Result<Vec<Results<u64>>, Error> {
     let names = store.keys(group.shard);
     let keys = |counter: &CounterName, range: &Range<_>| -> Vec<_> {
         let starts = precision.starts(range.clone());
@@ -62,24 +62,24 @@ async fn visitor_counts_of(
     let keys: Vec<Vec<_>> =
         group.items.iter().flat_map(|counter| ranges.iter().map(move |range| keys(counter, range))).collect();
     // PFCOUNT requires at least one key.
-    let asked = keys.iter().filter(|keys| !keys.is_empty());
-    let calls: Vec<_> = asked.map(|keys| ("PFCOUNT", keys.iter().map(Value::from).collect())).collect();
+    let reads = keys.iter().filter(|keys| !keys.is_empty());
+    let calls: Vec<_> = reads.map(|keys| ("PFCOUNT", keys.iter().map(Value::from).collect())).collect();
     if calls.is_empty() {
         return Ok(group.items.iter().map(|_| vec![Ok(0); ranges.len()]).collect());
     }
     // All keys of a shard are on the same server.
-    let mut answers = store.client.call_each(&names.total, calls).await?.into_iter();
+    let mut replies = store.client.call_each(&names.total, calls).await?.into_iter();
     let read = |keys: &Vec<String>| {
         // If there are multiple keys, the error does not include the key.
         let Some(key) = keys.first() else { return Ok(0) };
-        let count = match answers.next() {
-            Some(Ok(count)) => number(&count).ok_or_else(|| Unreadable::new(key, "is not counted")),
+        let count = match replies.next() {
+            Some(Ok(count)) => number(&count).ok_or_else(|| Unreadable::new(key, "unexpected PFCOUNT reply")),
             Some(Err(error)) => Err(wrong_key(key, &error)),
-            None => Err(Unreadable::new(key, "is not counted")),
+            None => Err(Unreadable::new(key, "unexpected PFCOUNT reply")),
         };
-        count.inspect_err(|unreadable| store.told.tell(unreadable))
+        count.inspect_err(|unreadable| store.logged_keys.log_once(unreadable))
     };
-    let counts: Each<u64> = keys.iter().map(read).collect();
+    let counts: Results<u64> = keys.iter().map(read).collect();
     Ok(counts.chunks(ranges.len()).map(<[_]>::to_vec).collect())
 }
 
@@ -94,35 +94,38 @@ pub(crate) async fn sketches(
     store: &RedisVisits,
     counters: &[CounterName],
     buckets: &[Bucket],
-) -> Result<Vec<Each<Sketch>>, Error> {
+) -> Result<Vec<Results<Sketch>>, Error> {
     let groups = by_shard(store, counters);
-    let existing = match counters.len() * buckets.len() <= SKETCHES {
+    let existing = match counters.len() * buckets.len() <= MAX_SKETCHES {
         true => groups.iter().map(|group| vec![group.items.len(); buckets.len()]).collect(),
-        false => all_at_once(groups.iter().map(|group| existing(store, group, buckets))).await?,
+        false => try_join_boxed(groups.iter().map(|group| existing(store, group, buckets))).await?,
     };
     let of_bucket = |bucket| existing.iter().map(|existing| existing[bucket]).sum::<usize>();
-    let mut room = MOST_SKETCHES;
+    let mut remaining = MAX_RESPONSE_SKETCHES;
     let fits = |bucket: &usize| {
-        let left = room.checked_sub(of_bucket(*bucket));
-        room = left.unwrap_or(0);
+        let left = remaining.checked_sub(of_bucket(*bucket));
+        remaining = left.unwrap_or(0);
         left.is_some() || *bucket == 0
     };
     let read = (0..buckets.len()).take_while(fits).count();
-    let asked = groups.iter().zip(&existing).map(async |(group, existing)| {
+    let reads = groups.iter().zip(&existing).map(async |(group, existing)| {
         let names = store.keys(group.shard);
-        let is_there = |place: &usize| existing[*place] > 0;
-        let places = (0..read).filter(is_there);
+        let is_present = |place: &usize| existing[*place] > 0;
+        let places = (0..read).filter(is_present);
         let keys: Vec<_> = places
             .flat_map(|place| group.items.iter().map(move |counter| names.unique(counter, buckets[place])))
             .collect();
         let mut sketches = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(SKETCHES) {
+        for keys in keys.chunks(MAX_SKETCHES) {
             sketches.extend(stored(store, keys).await?);
         }
-        sketches.iter().filter_map(|sketch| sketch.as_ref().err()).for_each(|error| store.told.tell(error));
+        sketches
+            .iter()
+            .filter_map(|sketch| sketch.as_ref().err())
+            .for_each(|error| store.logged_keys.log_once(error));
         Ok(sketches.into_iter())
     });
-    let mut found = all_at_once(asked).await?;
+    let mut found = try_join_boxed(reads).await?;
     let bucket = |place| {
         let of_group =
             |((group, existing), found): ((&Group<_>, &Vec<usize>), &mut std::vec::IntoIter<_>)| {
@@ -131,7 +134,7 @@ pub(crate) async fn sketches(
                 sketches.resize(group.items.len(), Ok(Sketch::new()));
                 sketches
             };
-        in_order(&groups, groups.iter().zip(&existing).zip(&mut found).map(of_group).collect())
+        in_item_order(&groups, groups.iter().zip(&existing).zip(&mut found).map(of_group).collect())
     };
     Ok((0..read).map(bucket).collect())
 }
@@ -148,16 +151,16 @@ async fn existing(
         group.items.iter().map(|counter| Value::from(names.unique(counter, *bucket))).collect()
     };
     let calls = buckets.iter().map(|bucket| ("EXISTS", keys(bucket))).collect();
-    let answers = store.client.call_each(&names.total, calls).await?;
-    let read = |answer: Result<Value, Error>| {
-        let count = number(&answer?).and_then(|count| usize::try_from(count).ok());
+    let replies = store.client.call_each(&names.total, calls).await?;
+    let read = |reply: Result<Value, Error>| {
+        let count = number(&reply?).and_then(|count| usize::try_from(count).ok());
         Ok(count.unwrap_or(group.items.len()))
     };
-    answers.into_iter().map(read).collect()
+    replies.into_iter().map(read).collect()
 }
 
 /// Reads sketches of a shard. Missing sketches are returned as empty.
-async fn stored(store: &RedisVisits, keys: &[String]) -> Result<Each<Sketch>, Error> {
+async fn stored(store: &RedisVisits, keys: &[String]) -> Result<Results<Sketch>, Error> {
     // MGET can't be used here, because it treats keys of a different type as missing.
     let calls = keys.iter().map(|key| ("GET", vec![Value::from(key)])).collect();
     let values = store.client.call_each(&keys[0], calls).await?;
