@@ -42,7 +42,7 @@ pub enum ErrorKind {
         /// The requested precision.
         requested: Precision,
         /// The available precisions, as a comma-separated list.
-        kept: String,
+        retained: String,
     },
     /// The range is empty, or ends before it starts.
     EmptyRange,
@@ -132,8 +132,8 @@ impl fmt::Display for Error {
             ErrorKind::Malformed { key } => {
                 write!(f, "the store contains unexpected data for the key {key:?}")
             }
-            ErrorKind::UnknownPrecision { requested, kept } => {
-                write!(f, "the precision {requested} is not retained; available precisions: {kept}")
+            ErrorKind::UnknownPrecision { requested, retained } => {
+                write!(f, "the precision {requested} is not retained; available precisions: {retained}")
             }
             ErrorKind::EmptyRange => f.write_str("the range is empty"),
             ErrorKind::TooManyBuckets { requested, max } => {

@@ -7,7 +7,7 @@ mod cluster;
 mod topology;
 mod transaction;
 mod script;
-mod refusal;
+mod rejection;
 mod server;
 mod probed;
 mod client;

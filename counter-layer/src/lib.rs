@@ -64,7 +64,7 @@ pub use label::Label;
 pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{
-    EmptyRefusal, LimitFuture, LimitKey, OnStoreError, PolicyNameError, ProblemRefusal, Refusal, WindowLimit,
-    WindowLimitLayer,
+    EmptyRejection, LimitFuture, LimitKey, OnStoreError, PolicyNameError, ProblemRejection, Rejection,
+    WindowLimit, WindowLimitLayer,
 };
 pub use rules::{Decision, Explanation, PatternError, PatternKind, Rule, Rules, RulesBuilder, RulesError};

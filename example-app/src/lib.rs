@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-use counter_layer::{AccessCounterLayer, ProblemRefusal, WindowLimitLayer};
+use counter_layer::{AccessCounterLayer, ProblemRejection, WindowLimitLayer};
 use tower_http::timeout::TimeoutLayer;
 
 use forum::Forum;
@@ -28,7 +28,7 @@ pub const SLOW: Duration = Duration::from_secs(1);
 pub fn app(
     layer: AccessCounterLayer,
     forum: Forum,
-    limit: WindowLimitLayer<ProblemRefusal>,
+    limit: WindowLimitLayer<ProblemRejection>,
     request_timeout: Duration,
     admin: Router,
 ) -> Router {

@@ -1,7 +1,7 @@
 //! Runs the site and stores the counts in a file, in Redis, or in a database.
 
 mod lines;
-mod patience;
+mod retry;
 mod flags;
 mod commands;
 mod serve;

@@ -3,7 +3,7 @@
 
 mod support;
 mod stores;
-mod through;
+mod intercepted_store;
 mod log;
 mod random;
 

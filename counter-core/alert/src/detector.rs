@@ -10,11 +10,11 @@ mod profile;
 mod models;
 mod shifts;
 mod silence;
-mod stillness;
-mod judgement;
+mod flatness;
+mod evaluation;
 #[allow(clippy::module_inception, reason = "the main type of this module")]
 mod detector;
 
 pub use detector::Detector;
-pub use judgement::Judgement;
+pub use evaluation::Evaluation;
 pub use models::DetectedSeason;

@@ -6,7 +6,7 @@ mod shared;
 mod due;
 mod needed;
 mod expectation;
-mod judge;
+mod evaluate;
 pub(crate) mod delivery;
 mod progress;
 pub(crate) mod alerts;

@@ -33,7 +33,7 @@ struct State {
 
 impl Membership {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics under this lock")
+        self.state.lock().expect("the lock is never poisoned")
     }
 
     pub(crate) fn next_change(&self) -> Option<Change> {

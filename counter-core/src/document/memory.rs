@@ -11,7 +11,7 @@ pub(crate) struct MemoryDocuments(Mutex<HashMap<String, Document>>);
 
 impl MemoryDocuments {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Document>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -3,7 +3,7 @@
 pub(super) mod single_flight;
 pub(super) mod abandoned;
 pub(super) mod invalidations;
-mod patience;
+mod circuit_breaker;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,8 +22,8 @@ use crate::family::operations;
 use crate::family::operations::measured;
 use crate::log::log_limit::LogLimit;
 use abandoned::AbandonedLeases;
+use circuit_breaker::CircuitBreaker;
 use invalidations::PendingInvalidations;
-use patience::CircuitBreaker;
 use single_flight::SingleFlight;
 
 /// The counts of all entities of a kind, e.g. views and likes of posts.
@@ -61,7 +61,7 @@ pub(super) struct Inner<K, D> {
     pub(super) cache: Arc<dyn EntityCache>,
     pub(super) ttl: Duration,
     pub(super) negative_ttl: Duration,
-    pub(super) patience: CircuitBreaker,
+    pub(super) circuit_breaker: CircuitBreaker,
     pub(super) log_limit: LogLimit,
     pub(super) queries: SingleFlight,
     pub(super) leases: AbandonedLeases,
@@ -203,7 +203,7 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
     pub fn build(self) -> Entities<K, D> {
         operations::describe();
         let Self { database, cache, ttl, negative_ttl, cache_timeout, kind } = self;
-        let patience = CircuitBreaker::new(cache_timeout);
+        let circuit_breaker = CircuitBreaker::new(cache_timeout);
         let (queries, leases) = (SingleFlight::default(), AbandonedLeases::default());
         let invalidations = PendingInvalidations::default();
         Entities(Arc::new(Inner {
@@ -211,7 +211,7 @@ impl<K: Entity, D: EntityDatabase> EntitiesBuilder<K, D> {
             cache,
             ttl,
             negative_ttl,
-            patience,
+            circuit_breaker,
             log_limit: LogLimit::default(),
             queries,
             leases,
@@ -258,18 +258,18 @@ impl<K: Entity, D> Inner<K, D> {
         message: &'static str,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Option<T> {
-        let patience = &self.patience;
-        if !patience.allows_call() {
+        let circuit_breaker = &self.circuit_breaker;
+        if !circuit_breaker.allows_call() {
             return None;
         }
-        let answer = timeout(patience.timeout, call).await;
-        patience.learn(match &answer {
+        let reply = timeout(circuit_breaker.timeout, call).await;
+        circuit_breaker.learn(match &reply {
             // On any other error, the cache is available: the error might be limited to an entity.
             Ok(Err(error)) => *error.kind() != ErrorKind::Unavailable,
-            answer => answer.is_ok(),
+            reply => reply.is_ok(),
         });
-        let error = match answer {
-            Ok(Ok(answer)) => return Some(answer),
+        let error = match reply {
+            Ok(Ok(reply)) => return Some(reply),
             Ok(Err(error)) => format!("{error:?}"),
             Err(late) => late.to_string(),
         };

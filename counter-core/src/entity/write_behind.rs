@@ -167,7 +167,7 @@ impl<K: Entity> WriteBehind<K> {
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("nothing panics under this lock")
+        self.waiting.lock().expect("the lock is never poisoned")
     }
 
     fn ledger(&self) -> EntityLedger {

@@ -30,16 +30,16 @@ pub(crate) async fn measured<T, E: Outcome>(
 ) -> Result<T, E> {
     #[cfg(feature = "metrics")]
     let started = std::time::Instant::now();
-    let answer = future.await;
+    let reply = future.await;
     #[cfg(feature = "metrics")]
     {
-        let outcome = answer.as_ref().map_or_else(Outcome::outcome, |_| "ok");
+        let outcome = reply.as_ref().map_or_else(Outcome::outcome, |_| "ok");
         metrics::counter!(OPERATIONS_TOTAL, "operation" => operation, "outcome" => outcome).increment(1);
         metrics::histogram!(OPERATION_SECONDS, "operation" => operation).record(started.elapsed());
     }
     #[cfg(not(feature = "metrics"))]
-    let _ = (operation, answer.as_ref().err().map(Outcome::outcome));
-    answer
+    let _ = (operation, reply.as_ref().err().map(Outcome::outcome));
+    reply
 }
 
 impl Outcome for Error {

@@ -16,7 +16,7 @@ impl LogLimit {
     /// Causes must be constants, so that the list does not grow.
     pub(crate) fn admits(&self, cause: &'static str) -> bool {
         let now = Instant::now();
-        let mut logged = self.0.lock().expect("nothing panics under this lock");
+        let mut logged = self.0.lock().expect("the lock is never poisoned");
         match logged.iter_mut().find(|(other, _)| *other == cause) {
             Some((_, last)) if now < *last + INTERVAL => return false,
             Some((_, last)) => *last = now,

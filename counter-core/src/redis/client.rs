@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::connection::{Command, Connection, convert_reply, has_code, unavailable};
 use super::namespace::{Namespace, Prefix};
 use super::probed::Probed;
-use super::refusal::ScriptRejection;
+use super::rejection::ScriptRejection;
 use super::script::{Call, Script};
 use super::topology::Topology;
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub(crate) struct Client {
     shards: Shards,
     /// Key prefixes, by shard.
     prefixes: Box<[Prefix]>,
-    pub(super) refusal: ScriptRejection,
+    pub(super) rejection: ScriptRejection,
     pub(super) probed: Probed,
 }
 
@@ -36,7 +36,7 @@ impl Client {
             topology,
             shards: shards.unwrap_or(Shards::ONE),
             prefixes,
-            refusal: ScriptRejection::default(),
+            rejection: ScriptRejection::default(),
             probed: Probed::default(),
         }
     }
@@ -68,9 +68,9 @@ impl Client {
         by_script: impl Future<Output = Result<T, Error>>,
         without_scripts: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        if self.refusal.runs_scripts(Instant::now()) {
+        if self.rejection.runs_scripts(Instant::now()) {
             let reply = by_script.await;
-            if !self.refusal.learn(&reply, Instant::now()) {
+            if !self.rejection.learn(&reply, Instant::now()) {
                 return reply;
             }
         }

@@ -139,7 +139,7 @@ impl Cluster {
     }
 
     fn map(&self) -> MutexGuard<'_, Map> {
-        self.map.lock().expect("nothing panics under this lock")
+        self.map.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -161,7 +161,7 @@ impl Connection {
     /// Returns the current client. This restarts the task that connects if it has ended with its runtime.
     fn handle(&self) -> Result<Arc<ClientHandle>, Error> {
         if let Some(config) = &self.config {
-            let mut dialer = self.dialer.lock().expect("nothing panics under this lock");
+            let mut dialer = self.dialer.lock().expect("the lock is never poisoned");
             if dialer.as_ref().is_some_and(AbortHandle::is_finished) {
                 *dialer = Some(Dialer::start(config.clone(), Arc::clone(&self.link)));
             }

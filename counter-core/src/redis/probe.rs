@@ -48,10 +48,10 @@ impl Client {
             let key = &self.prefix(Shard::default()).scratch;
             let script = vec!["return 1".into(), "1".into(), key.into()];
             let reply = self.call::<i64>("EVAL", key, script).await;
-            let rejected = self.refusal.learn(&reply, Instant::now());
+            let rejected = self.rejection.learn(&reply, Instant::now());
             if !rejected {
                 reply?;
-                self.refusal.end();
+                self.rejection.end();
             }
             let transactions = !rejected || self.executes_transactions(key).await?;
             let info: Option<String> = self.call("INFO", key, Vec::new()).await.ok();

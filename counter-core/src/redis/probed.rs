@@ -35,6 +35,6 @@ impl Probed {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Probe>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }

@@ -55,7 +55,7 @@ impl Dialect {
     /// Converts an `sqlx` error into a failure.
     pub(crate) fn failure(&self, error: SqlError) -> Failure {
         match &error {
-            SqlError::Database(answer) => Failure::Database((self.classify)(&**answer), error),
+            SqlError::Database(reply) => Failure::Database((self.classify)(&**reply), error),
             _ => Failure::NoResponse(error),
         }
     }
@@ -115,7 +115,7 @@ impl Dialect {
         )
     }
 
-    /// Writes an `UPDATE` using pairs. The table is aliased as `kept`. `value` can refer to `pair.n`, and the
+    /// Writes an `UPDATE` using pairs. The table is aliased as `retained`. `value` can refer to `pair.n`, and the
     /// condition selects the rows.
     pub(crate) fn update_by_pairs(&self, table: &str, column: &str, value: &str, condition: &str) -> String {
         let pairs = self.pairs;

@@ -125,7 +125,7 @@ impl Database {
 
     fn clock(&self) -> MutexGuard<'_, ExpiryClock> {
         let clock = self.clock.get_or_init(Mutex::default);
-        clock.lock().expect("nothing panics under this lock")
+        clock.lock().expect("the lock is never poisoned")
     }
 }
 

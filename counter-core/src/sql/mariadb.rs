@@ -70,8 +70,8 @@ fn json_pairs(all: &[(i64, i64)]) -> String {
 }
 
 /// Classifies a MariaDB error.
-fn classify(answer: &dyn DatabaseError) -> Class {
-    match answer.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
+fn classify(reply: &dyn DatabaseError) -> Class {
+    match reply.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number) {
         // ER_DATA_OUT_OF_RANGE, for expressions and for columns.
         Some(1690 | 1264) => Class::OutOfRange,
         // Lock wait timeout, deadlock, and row changed since the snapshot.

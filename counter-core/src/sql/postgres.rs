@@ -55,8 +55,8 @@ driver! {
 }
 
 /// Classifies a PostgreSQL error.
-fn classify(answer: &dyn DatabaseError) -> Class {
-    match answer.code().as_deref() {
+fn classify(reply: &dyn DatabaseError) -> Class {
+    match reply.code().as_deref() {
         Some("22003") => Class::OutOfRange,
         // Serialization failure, deadlock, and lock not available.
         Some("40001" | "40P01" | "55P03") => Class::Busy,

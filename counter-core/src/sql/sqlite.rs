@@ -124,8 +124,8 @@ pub(crate) async fn in_memory() -> Result<sqlx::Pool<Sqlite>, sqlx::Error> {
 }
 
 /// Classifies an SQLite error.
-fn classify(answer: &dyn DatabaseError) -> Class {
-    let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
+fn classify(reply: &dyn DatabaseError) -> Class {
+    let code = reply.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     match (code, code & 0xff) {
         // If a sum is out of range, the result is a float, which STRICT tables reject.
         (3091, _) => Class::OutOfRange,
@@ -137,7 +137,7 @@ fn classify(answer: &dyn DatabaseError) -> Class {
         // restart.
         (_, 10) => Class::Unconfirmed,
         // SQLITE_ERROR. There is no specific code for this.
-        (1, _) if answer.message().starts_with("no such table") => Class::NoTable,
+        (1, _) if reply.message().starts_with("no such table") => Class::NoTable,
         _ => Class::Rejected,
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct MemoryUnique(Mutex<BTreeMap<String, Contents>>);
 
 impl MemoryUnique {
     fn counters(&self) -> MutexGuard<'_, BTreeMap<String, Contents>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -66,7 +66,7 @@ impl UniqueStore for RedisUnique {
             let key = self.unique(counter);
             let key = &key;
             let count = |command| with_retries(is_transient, move || self.on_key::<u64>(command, key));
-            let answer = match counter.kind {
+            let reply = match counter.kind {
                 UniqueKind::Set => count("SCARD").await.map(Distinct::Exact),
                 UniqueKind::Sketch => count("PFCOUNT").await.map(Distinct::estimated),
                 UniqueKind::Adaptive(_) => match count("SCARD").await {
@@ -74,14 +74,14 @@ impl UniqueStore for RedisUnique {
                     items => items.map(Distinct::Exact),
                 },
             };
-            answer.map_err(|error| of_key(error, key))
+            reply.map_err(|error| of_key(error, key))
         })
     }
 
     fn contents<'a>(&'a self, counter: &'a UniqueKey, max: usize) -> StoreFuture<'a, Contents> {
         Box::pin(async move {
             let key = self.unique(counter);
-            let answer = match counter.kind {
+            let reply = match counter.kind {
                 UniqueKind::Set => self.items(&key, max).await,
                 UniqueKind::Sketch => self.registers(&key).await,
                 UniqueKind::Adaptive(_) => match self.items(&key, max).await {
@@ -89,7 +89,7 @@ impl UniqueStore for RedisUnique {
                     items => items,
                 },
             };
-            answer.map_err(|error| of_key(error, &key))
+            reply.map_err(|error| of_key(error, &key))
         })
     }
 
@@ -232,7 +232,7 @@ fn malformed(key: &str) -> Error {
 
 /// Within a script, the error code of the command can be preceded by other text.
 fn is_wrong_type(error: &Error) -> bool {
-    error_message(error).is_some_and(|answer| answer.contains("WRONGTYPE") || answer.contains("INVALIDOBJ"))
+    error_message(error).is_some_and(|reply| reply.contains("WRONGTYPE") || reply.contains("INVALIDOBJ"))
 }
 
 /// Replaces a type error with an error that names the key.

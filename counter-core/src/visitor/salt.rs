@@ -274,7 +274,7 @@ impl Salts {
     /// Calls a closure with the slot for an epoch. If the slot is empty, it is filled with a random salt.
     fn with<R>(&self, epoch: Bucket, access: impl FnOnce(&mut Slot) -> R) -> R {
         let candidate = random();
-        let mut slots = self.slots.lock().expect("nothing panics under this lock");
+        let mut slots = self.slots.lock().expect("the lock is never poisoned");
         let slot = &mut slots[self.slot_index(epoch)];
         if slot.take_if(|slot| slot.start != epoch.start).is_some() {
             self.recent.clear();

@@ -71,7 +71,7 @@ use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 pub struct Archive {
     near: Arc<dyn Store>,
     far: Arc<dyn Far>,
-    kept: Grid,
+    retained: Grid,
     state: Arc<Mutex<State>>,
     audited: Arc<Mutex<Option<Arc<Audit>>>>,
 }
@@ -106,7 +106,7 @@ struct State {
 const PROGRESS_TTL: Duration = Duration::from_secs(20);
 /// If the far store fails, we don't read it for this long, unless the near store is not sufficient.
 const FAR_RETRY_DELAY: Duration = Duration::from_secs(10);
-const LOCK_POISONED: &str = "nothing panics under this lock";
+const LOCK_POISONED: &str = "the lock is never poisoned";
 
 /// Default retention of counts in the far store: hours for two years, and days for ten years.
 const DEFAULT_COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
@@ -121,7 +121,7 @@ impl Archive {
         Self {
             near: Arc::new(near),
             far: Arc::new(far),
-            kept: Grid {
+            retained: Grid {
                 counts: precisions(DEFAULT_COUNTS),
                 visitors: precisions(DEFAULT_VISITORS),
                 distributions: Some(precisions(DEFAULT_VISITORS)),
@@ -152,8 +152,8 @@ impl Archive {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn keep(mut self, kept: Grid) -> Self {
-        self.kept = kept;
+    pub fn keep(mut self, retained: Grid) -> Self {
+        self.retained = retained;
         self
     }
 
@@ -178,11 +178,11 @@ impl Archive {
     /// Returns the retention of a precision in the far store, if used.
     fn far_retention(&self, values: Values, precision: Precision) -> Option<Retention> {
         let set = match values {
-            Values::Counts => &self.kept.counts,
-            Values::Visitors => &self.kept.visitors,
-            Values::Distributions => self.kept.distributions.as_ref()?,
+            Values::Counts => &self.retained.counts,
+            Values::Visitors => &self.retained.visitors,
+            Values::Distributions => self.retained.distributions.as_ref()?,
         };
-        set.of_width(precision.as_seconds()).map(|kept| Retention { precision, ..kept })
+        set.of_width(precision.as_seconds()).map(|retained| Retention { precision, ..retained })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -195,7 +195,7 @@ impl Archive {
             return true;
         }
         let state = self.state();
-        let kept = state.near.as_ref().and_then(|near| match values {
+        let retained = state.near.as_ref().and_then(|near| match values {
             Values::Counts => near.counts.retention(precision),
             Values::Visitors => near.visitors.retention(precision),
             Values::Distributions => near.distributions.as_ref()?.retention(precision),
@@ -203,28 +203,31 @@ impl Archive {
         let now = Timestamp::now();
         let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());
         // A bucket that is about to expire might be removed before we can read it.
-        kept.is_some_and(|kept| kept.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from)
+        retained.is_some_and(|retained| {
+            retained.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from
+        })
     }
 
     /// Returns the retention to use for cleaning the near store. For buckets without a final copy, this is up
     /// to twice as long.
-    async fn near_retention(&self, now: Timestamp, kept: &Precisions) -> Precisions {
-        self.read_progress(kept).await;
+    async fn near_retention(&self, now: Timestamp, retained: &Precisions) -> Precisions {
+        self.read_progress(retained).await;
         let mut state = self.state();
         let mut max_waiting = 0;
-        let near_retention = kept.with_samples(|kept| {
-            if self.far_retention(Values::Counts, kept.precision).is_none() {
-                return kept.samples;
+        let near_retention = retained.with_samples(|retained| {
+            if self.far_retention(Values::Counts, retained.precision).is_none() {
+                return retained.samples;
             }
-            let (width, oldest) = (u64::from(kept.precision.as_seconds()), kept.oldest(now));
+            let (width, oldest) = (u64::from(retained.precision.as_seconds()), retained.oldest(now));
             // A later time was written by a clock that is ahead. If the time is unknown, we retain all
             // buckets.
             let settled =
-                state.settled.get(&kept.precision).filter(|settled| **settled <= oldest.plus(width));
+                state.settled.get(&retained.precision).filter(|settled| **settled <= oldest.plus(width));
             let seconds = oldest.as_unix().saturating_sub(settled.map_or(0, |settled| settled.as_unix()));
-            let waiting = u32::try_from(seconds.div_ceil(width)).unwrap_or(u32::MAX).min(kept.samples.get());
+            let waiting =
+                u32::try_from(seconds.div_ceil(width)).unwrap_or(u32::MAX).min(retained.samples.get());
             max_waiting = max_waiting.max(waiting);
-            kept.samples.saturating_add(waiting)
+            retained.samples.saturating_add(waiting)
         });
         state.waiting = max_waiting;
         near_retention
@@ -238,7 +241,7 @@ impl Archive {
     }
 
     /// Reads the copy progress, at most once per interval. On an error, the known progress stays valid.
-    async fn read_progress(&self, kept: &Precisions) {
+    async fn read_progress(&self, retained: &Precisions) {
         if self
             .state()
             .progress_read_at
@@ -250,10 +253,14 @@ impl Archive {
         if self.check_once().await.is_err() {
             return;
         }
-        let copied = kept.iter().filter(|kept| self.far_retention(Values::Counts, kept.precision).is_some());
-        for kept in copied {
-            match self.far.progress(Values::Counts, kept.precision).await {
-                Ok(Some(progress)) => self.record_settled(Values::Counts, kept.precision, progress.settled),
+        let copied = retained
+            .iter()
+            .filter(|retained| self.far_retention(Values::Counts, retained.precision).is_some());
+        for retained in copied {
+            match self.far.progress(Values::Counts, retained.precision).await {
+                Ok(Some(progress)) => {
+                    self.record_settled(Values::Counts, retained.precision, progress.settled)
+                }
                 Ok(None) => {}
                 Err(_) => break,
             }
@@ -296,10 +303,10 @@ impl fmt::Debug for Archive {
     }
 }
 
-fn precisions(kept: [(u32, u32); 2]) -> Precisions {
+fn precisions(retained: [(u32, u32); 2]) -> Precisions {
     let retention = |(width, samples)| Retention {
         precision: Precision::try_from(width).expect("the default widths are not 0"),
         samples: NonZeroU32::new(samples).expect("the default retention is not 0"),
     };
-    Precisions::new(kept.map(retention)).expect("two precisions are a set")
+    Precisions::new(retained.map(retention)).expect("two precisions are a set")
 }

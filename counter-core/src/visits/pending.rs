@@ -394,8 +394,10 @@ mod tests {
         for chunk in pending.take(&names(), &grid, 100) {
             let mut changed = std::collections::BTreeSet::new();
             for cell in &chunk.cells {
-                let kept = grid.counts.iter().filter(|kept| kept.precision >= cell.finest);
-                changed.extend(kept.map(|kept| (cell.counter.clone(), kept.precision.bucket(cell.start))));
+                let retained = grid.counts.iter().filter(|retained| retained.precision >= cell.finest);
+                changed.extend(
+                    retained.map(|retained| (cell.counter.clone(), retained.precision.bucket(cell.start))),
+                );
             }
             assert_eq!(chunk.cost.work, changed.len());
         }
@@ -438,8 +440,8 @@ mod tests {
                 pending.add(counter, at, count, &grid);
                 match grid.counts.finest_retained(0, at, now) {
                     None => *unwanted.entry(names[counter as usize].clone()).or_insert(0) += count,
-                    Some(finest) => for (_, kept) in grid.counts.from(finest) {
-                        let bucket = kept.precision.bucket(at);
+                    Some(finest) => for (_, retained) in grid.counts.from(finest) {
+                        let bucket = retained.precision.bucket(at);
                         *expected.entry((names[counter as usize].clone(), bucket)).or_insert(0) += count;
                     }
                 }
@@ -450,8 +452,8 @@ mod tests {
                 if cell.finest == Precision::COARSEST {
                     *expired.entry(cell.counter.clone()).or_insert(0) += cell.count;
                 }
-                for kept in grid.counts.iter().filter(|kept| kept.precision >= cell.finest) {
-                    let bucket = kept.precision.bucket(cell.start);
+                for retained in grid.counts.iter().filter(|retained| retained.precision >= cell.finest) {
+                    let bucket = retained.precision.bucket(cell.start);
                     *sums.entry((cell.counter.clone(), bucket)).or_insert(0) += cell.count;
                 }
             }
@@ -471,16 +473,16 @@ mod tests {
             for (counter, at, status) in measured {
                 let (at, bin) = (Timestamp::from_unix(epoch + at), Bin::status(status));
                 pending.measure(counter, set.base().bucket(at).start, bin, 1, &grid);
-                for (_, kept) in set.finest_retained(0, at, now).into_iter().flat_map(|finest| set.from(finest)) {
-                    let bucket = kept.precision.bucket(at);
+                for (_, retained) in set.finest_retained(0, at, now).into_iter().flat_map(|finest| set.from(finest)) {
+                    let bucket = retained.precision.bucket(at);
                     *expected.entry((names[counter as usize].clone(), bucket, bin)).or_insert(0) += 1;
                 }
             }
             pending.coarsen(now, &grid);
             let mut sums = std::collections::BTreeMap::new();
             for cell in pending.take(&names, &grid, DEFAULT_BATCH_SAMPLES).iter().flat_map(|chunk| &chunk.bins) {
-                for kept in set.iter().filter(|kept| kept.precision >= cell.finest) {
-                    let bucket = kept.precision.bucket(cell.start);
+                for retained in set.iter().filter(|retained| retained.precision >= cell.finest) {
+                    let bucket = retained.precision.bucket(cell.start);
                     for (bin, count) in &cell.bins {
                         *sums.entry((cell.counter.clone(), bucket, *bin)).or_insert(0) += count;
                     }

@@ -237,8 +237,11 @@ fn check(
     counters: u64,
     max: u64,
 ) -> Result<u32, Error> {
-    let Some(kept) = set.retention(precision) else {
-        return Err(Error::new(ErrorKind::UnknownPrecision { requested: precision, kept: set.to_string() }));
+    let Some(retained) = set.retention(precision) else {
+        return Err(Error::new(ErrorKind::UnknownPrecision {
+            requested: precision,
+            retained: set.to_string(),
+        }));
     };
     if range.is_empty() {
         return Err(Error::new(ErrorKind::EmptyRange));
@@ -247,7 +250,7 @@ fn check(
     if requested > max {
         return Err(Error::new(ErrorKind::TooManyBuckets { requested, max }));
     }
-    Ok(kept.samples.get())
+    Ok(retained.samples.get())
 }
 
 fn buckets(precision: Precision, range: &Range<Timestamp>) -> u64 {

@@ -5,7 +5,7 @@
 //! label. A request only needs to lock the backlog if the stripe is full, so we can sum up the hits in all
 //! places at a single instant without blocking requests.
 
-mod own;
+mod single_writer;
 mod registry;
 mod label;
 mod bins;

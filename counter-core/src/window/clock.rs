@@ -30,15 +30,15 @@ impl StoreClock {
         F: Future<Output = Result<T, Error>>,
     {
         let mut now = self.now();
-        let mut answer = attempt(now).await;
+        let mut reply = attempt(now).await;
         for _ in 1..MAX_ATTEMPTS {
-            let Err(error) = &answer else { break };
+            let Err(error) = &reply else { break };
             let ErrorKind::WindowClosed { now: store_time } = *error.kind() else { break };
             self.adopt(store_time);
             now = store_time;
-            answer = attempt(now).await;
+            reply = attempt(now).await;
         }
-        answer
+        reply
     }
 
     /// Adopts the store time, unless the clocks agree to the second and only the window has ended.
@@ -65,8 +65,8 @@ mod tests {
             let is_in = at.as_unix().abs_diff(now.as_unix()) < 1800;
             std::future::ready(is_in.then_some(()).ok_or_else(closed))
         };
-        let answer = clock.call(attempt).await;
-        (made, answer.is_ok())
+        let reply = clock.call(attempt).await;
+        (made, reply.is_ok())
     }
 
     #[tokio::test]

@@ -281,7 +281,7 @@ impl WindowCounters {
     ) -> Option<Result<LimitDecision, Error>> {
         let acquire = self.store.is_immediate().then(|| self.try_acquire(dimensions, limit, n))?;
         match pin!(acquire).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => Some(answer),
+            Poll::Ready(reply) => Some(reply),
             Poll::Pending => Some(Err(Error::new(ErrorKind::Unconfirmed))),
         }
     }
@@ -321,10 +321,10 @@ impl WindowCounters {
     ) -> Result<LimitDecision, Error> {
         let reset = self.settings.window.span(key.start).end;
         let addition = Addition { key, amount: n.get().into() };
-        let answer = measured("try_acquire", async {
+        let reply = measured("try_acquire", async {
             self.store.add_within(&addition, limit.into()).await.map_err(unconfirmed)
         });
-        let Acquired { is_added, count, now } = answer.await?;
+        let Acquired { is_added, count, now } = reply.await?;
         let remaining = u64::from(limit).saturating_sub(count);
         let remaining = u32::try_from(remaining).expect("not more than the limit");
         Ok(LimitDecision { allowed: is_added, limit, remaining, reset, now })
@@ -411,8 +411,7 @@ mod tests {
         let window = Window::try_from(3_000_000_000).expect("not 0");
         let memory = WindowCounters::new(MemoryStore::new(), window);
         let decided = || memory.try_acquire_now(&Dimensions::new(), 1, NonZeroU32::MIN);
-        let allowed =
-            [decided(), decided()].map(|answer| answer.expect("at once").expect("it counts").allowed);
+        let allowed = [decided(), decided()].map(|reply| reply.expect("at once").expect("it counts").allowed);
         assert_eq!(allowed, [true, false]);
         let calls = Arc::default();
         let slow = WindowCounters::new(Slow(Arc::clone(&calls)), window);

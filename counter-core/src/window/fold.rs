@@ -32,12 +32,12 @@ impl Fold {
 
     /// Returns the result of each original addition, as if the additions had been sent sequentially.
     pub(super) fn unfold(&self, answers: &[Result<u64, Error>]) -> Vec<Result<u64, Error>> {
-        let answer = |(index, sum): &(usize, u64)| match answers.get(*index) {
+        let reply = |(index, sum): &(usize, u64)| match answers.get(*index) {
             Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*index].amount).saturating_add(*sum)),
             Some(Err(error)) => Err(error.clone()),
             None => Err(Error::new(ErrorKind::Unconfirmed).caused_by("the store returned too few results")),
         };
-        self.positions.iter().map(answer).collect()
+        self.positions.iter().map(reply).collect()
     }
 }
 
@@ -46,9 +46,9 @@ pub(super) async fn add_folded(store: &dyn WindowStore, fold: &Fold) -> Vec<Resu
     let mut answers = Vec::new();
     let added = measured("increment_many", async {
         let added = store.add(&fold.additions).await;
-        answers = added.into_iter().map(|answer| answer.map_err(unconfirmed)).collect();
+        answers = added.into_iter().map(|reply| reply.map_err(unconfirmed)).collect();
         // The call as a whole fails if any addition fails.
-        answers.iter().find_map(|answer| answer.as_ref().err().cloned()).map_or(Ok(()), Err)
+        answers.iter().find_map(|reply| reply.as_ref().err().cloned()).map_or(Ok(()), Err)
     });
     drop(added.await);
     fold.unfold(&answers)

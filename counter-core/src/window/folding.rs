@@ -59,7 +59,7 @@ pub struct FoldingWorker {
 #[derive(Debug)]
 struct Waiting {
     addition: Addition,
-    answer: oneshot::Sender<Result<u64, Error>>,
+    reply: oneshot::Sender<Result<u64, Error>>,
 }
 
 /// Queue capacity, and the maximum number of increments per call.
@@ -106,8 +106,8 @@ impl FoldingFront {
     }
 
     async fn increment_in(&self, key: WindowKey, n: NonZeroU32) -> Result<u64, Error> {
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { addition: Addition { key, amount: n.get().into() }, answer };
+        let (reply, answered) = oneshot::channel();
+        let waiting = Waiting { addition: Addition { key, amount: n.get().into() }, reply };
         let ended = |kind| Error::new(kind).caused_by("the folding worker has stopped");
         self.queue.send(waiting).await.map_err(|_| ended(ErrorKind::Rejected))?;
         answered.await.unwrap_or_else(|_| Err(ended(ErrorKind::Unconfirmed)))
@@ -131,11 +131,11 @@ impl FoldingWorker {
                 waiting.push(another);
             }
             let (additions, answers): (Vec<_>, Vec<_>) =
-                waiting.drain(..).map(|Waiting { addition, answer }| (addition, answer)).unzip();
+                waiting.drain(..).map(|Waiting { addition, reply }| (addition, reply)).unzip();
             let fold = Fold::of(additions);
-            for (answer, waiting) in add_folded(&*self.store, &fold).await.into_iter().zip(answers) {
+            for (reply, waiting) in add_folded(&*self.store, &fold).await.into_iter().zip(answers) {
                 // The caller might have been dropped.
-                drop(waiting.send(answer));
+                drop(waiting.send(reply));
             }
         }
     }

@@ -69,7 +69,7 @@ impl MemoryWindows {
     /// Locks the windows of this counter and removes some expired windows.
     fn windows(&self, key: &WindowKey, now: Timestamp) -> MutexGuard<'_, Windows> {
         let part = usize::try_from(self.hasher.hash_one(&key.counter) % PARTS as u64).expect("less than 16");
-        let mut windows = self.parts[part].lock().expect("nothing panics under this lock");
+        let mut windows = self.parts[part].lock().expect("the lock is never poisoned");
         if windows.has_expired(now) {
             windows.clean(self.expiry(now));
         }
@@ -77,7 +77,7 @@ impl MemoryWindows {
     }
 
     fn expiry(&self, now: Timestamp) -> Expiry {
-        let mut clock = self.clock.lock().expect("nothing panics under this lock");
+        let mut clock = self.clock.lock().expect("the lock is never poisoned");
         clock.expiry(now, now, Instant::now())
     }
 }

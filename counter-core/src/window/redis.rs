@@ -129,10 +129,10 @@ async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Re
     let without_scripts = without_scripts
         .map_ok(|Acquired { is_added, count, now }| (u64::from(is_added), count, now.as_unix()));
     // We evaluate the result here because `scripted` first needs to know that the script ran.
-    let (answer, count, now) = store.client.scripted(by_script, without_scripts).await?;
+    let (reply, count, now) = store.client.scripted(by_script, without_scripts).await?;
     let now = Timestamp::from_unix(now);
-    match answer {
-        0 | 1 => Ok(Acquired { is_added: answer == 1, count, now }),
+    match reply {
+        0 | 1 => Ok(Acquired { is_added: reply == 1, count, now }),
         _ => Err(closed(now)),
     }
 }
@@ -151,7 +151,7 @@ async fn add_once(store: &RedisWindows, key: &WindowKey, token: VisitorId) -> Re
     let without_scripts = without_scripts.map_ok(|(is_new, count)| (u64::from(is_new), count));
     // We evaluate the result here because `scripted` first needs to know that the script ran.
     match store.client.scripted(by_script, without_scripts).await? {
-        (answer @ (0 | 1), count) => Ok((answer == 1, count)),
+        (reply @ (0 | 1), count) => Ok((reply == 1, count)),
         (_, now) => Err(closed(Timestamp::from_unix(now))),
     }
 }
@@ -193,11 +193,11 @@ fn instants(call: &mut Call, key: &WindowKey) {
 }
 
 /// Parses a count or an error.
-fn count(answer: &Value) -> Result<u64, Error> {
-    if let Some(count) = answer.as_u64() {
+fn count(reply: &Value) -> Result<u64, Error> {
+    if let Some(count) = reply.as_u64() {
         return Ok(count);
     }
-    let message = answer.as_string().unwrap_or_default();
+    let message = reply.as_string().unwrap_or_default();
     match message.strip_prefix("CLOSED ").and_then(|now| now.parse().ok()) {
         Some(now) => Err(closed(Timestamp::from_unix(now))),
         None => Err(rejected(message)),

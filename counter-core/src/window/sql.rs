@@ -152,19 +152,19 @@ async fn add_some(store: &SqlWindows, some: &[Addition]) -> Vec<Result<u64, Erro
         Ok(None) => {
             let mut added = Vec::with_capacity(adds.len());
             for single in adds.chunks(1) {
-                let answer = store.database.attempt(|| add_all(store, single)).await;
-                added.extend(answer.unwrap_or_else(|error| vec![(single[0].0, Err(error))]));
+                let reply = store.database.attempt(|| add_all(store, single)).await;
+                added.extend(reply.unwrap_or_else(|error| vec![(single[0].0, Err(error))]));
             }
             added
         }
         Err(error) => adds.iter().map(|(index, _)| (*index, Err(error.clone()))).collect(),
     };
-    for (index, answer) in added {
-        answers[index] = Some(answer);
+    for (index, reply) in added {
+        answers[index] = Some(reply);
     }
     let missing =
         || Err(Error::new(ErrorKind::Unavailable).caused_by("the database did not return all rows"));
-    answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
+    answers.into_iter().map(|reply| reply.unwrap_or_else(missing)).collect()
 }
 
 /// Adds to all open counters in a single transaction, and returns a result for each counter.
@@ -334,7 +334,7 @@ async fn upsert_one(session: &mut Session, dialect: &Dialect, add: Add<'_>) -> R
 async fn upsert(session: &mut Session, dialect: &Dialect, adds: &[Add<'_>]) -> Result<Vec<Row>, Failure> {
     let now = dialect.now;
     let unless_expired =
-        |kept: &str| format!("CASE WHEN access_window.expiry > {now} THEN {kept} ELSE {{new}} END");
+        |retained: &str| format!("CASE WHEN access_window.expiry > {now} THEN {retained} ELSE {{new}} END");
     let text = dialect.upsert(
         "access_window",
         "counter, width, start, hits, expiry",

@@ -5,13 +5,13 @@ mod origin;
 mod throttle;
 pub(crate) mod signed;
 pub(crate) mod right;
-mod way;
+mod auth_method;
 mod cookie;
 pub(crate) mod page;
 mod error;
 #[allow(clippy::module_inception, reason = "the `Access` itself, next to its parts")]
 mod access;
-mod refusal;
+mod rejection;
 pub(crate) mod login;
 pub(crate) mod entry;
 

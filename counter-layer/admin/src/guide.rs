@@ -335,9 +335,9 @@
 //!     let samples = NonZeroU32::new(samples).expect("not 0");
 //!     Precision::try_from(width).map(|precision| Retention { precision, samples })
 //! };
-//! let kept = Precisions::new([keep(60, 1440)?, keep(3600, 400 * 24)?, keep(86_400, 400)?])?;
+//! let retained = Precisions::new([keep(60, 1440)?, keep(3600, 400 * 24)?, keep(86_400, 400)?])?;
 //! let winter = 3600;
-//! let counters = Counters::builder(MemoryStore::new()).precisions(kept).utc_offset(winter).build()?;
+//! let counters = Counters::builder(MemoryStore::new()).precisions(retained).utc_offset(winter).build()?;
 //! let options = Options::new().time_zone("Europe/Berlin")?;
 //! let access = Access::bearer("a-long-random-token")?;
 //! let admin = counter_admin::router_with(counters.stats(), access, options);
@@ -388,7 +388,7 @@
 //! });
 //! let app: Router = Router::new()
 //!     .route("/login", get(async |Extension(session): Extension<Session>| {
-//!         session.insert("role", "editor").await.expect("it is kept"); // after checking a password
+//!         session.insert("role", "editor").await.expect("it is retained"); // after checking a password
 //!     }))
 //!     .nest_service("/admin/stats", counter_admin::router(counters.stats(), access))
 //!     // This layer must wrap the router, because otherwise the closure will not find a session.

@@ -163,8 +163,8 @@ impl Problem {
                 let allowed = format!("ranges of at most {max} buckets, over all counters");
                 Self::parameter(error.to_string(), "from", Some(&format!("{requested} buckets")), allowed)
             }
-            ErrorKind::UnknownPrecision { requested, kept } => {
-                Self::parameter(error.to_string(), "precision", Some(&requested.to_string()), kept)
+            ErrorKind::UnknownPrecision { requested, retained } => {
+                Self::parameter(error.to_string(), "precision", Some(&requested.to_string()), retained)
             }
             ErrorKind::TooManyCounters { .. } => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())

@@ -106,7 +106,7 @@ impl Producers {
     pub(crate) const MAX_NUMBER: u64 = Source::MAX_POSITION / POSITIONS;
 
     pub(crate) fn new(sources: Sources, counter: LogCounter) -> Self {
-        let sources = if sources.kept_for().is_none() { sources.keep_for(DEFAULT_TTL) } else { sources };
+        let sources = if sources.retained_for().is_none() { sources.keep_for(DEFAULT_TTL) } else { sources };
         let (keys, malformed) = (Mutex::default(), Mutex::default());
         let reserve = counter.recorder().free_counters() / 2;
         Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed, reserve }))
@@ -255,15 +255,15 @@ impl State {
     }
 
     fn counter(&self) -> MutexGuard<'_, LogCounter> {
-        self.counter.lock().expect("nothing panics under this lock")
+        self.counter.lock().expect("the lock is never poisoned")
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.keys.lock().expect("nothing panics under this lock")
+        self.keys.lock().expect("the lock is never poisoned")
     }
 
     fn malformed(&self) -> MutexGuard<'_, MalformedLines> {
-        self.malformed.lock().expect("nothing panics under this lock")
+        self.malformed.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -49,7 +49,7 @@ impl Logins {
     pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, Problem> {
         let (read, handle) = abortable(read(body, MAX_FORM_BYTES, LOGIN_TIMEOUT));
         {
-            let mut handles = self.0.lock().expect("nothing panics under this lock");
+            let mut handles = self.0.lock().expect("the lock is never poisoned");
             handles.push_back(handle);
             if handles.len() > MAX_LOGINS
                 && let Some(oldest) = handles.pop_front()

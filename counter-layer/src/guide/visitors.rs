@@ -348,8 +348,8 @@
 //!
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let grid = counters.stats().grid().clone();
-//! let kept = grid.visitors.iter().map(|kept| (kept.precision.as_seconds(), kept.samples.get()));
-//! assert_eq!(kept.collect::<Vec<_>>(), [(3600, 120), (86_400, 120)]);
+//! let retained = grid.visitors.iter().map(|retained| (retained.precision.as_seconds(), retained.samples.get()));
+//! assert_eq!(retained.collect::<Vec<_>>(), [(3600, 120), (86_400, 120)]);
 //!
 //! let weekly = Precisions::new([Precision::try_from(604_800)?])?;
 //! let builder = Counters::builder(MemoryStore::new()).visitor_precisions(weekly);

@@ -58,7 +58,7 @@ impl ExtraPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Boxes> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -10,7 +10,7 @@ use tower_service::Service;
 use super::decision::{Decision, Quota};
 use super::fields::retry_after;
 use super::gate::{Gate, Pending};
-use super::refusal::{EmptyRefusal, Refusal};
+use super::rejection::{EmptyRejection, Rejection};
 
 /// The `Retry-After` value to send if the store fails.
 const RETRY_AFTER_SECONDS: u64 = 2;
@@ -21,13 +21,13 @@ pin_project! {
     /// If the store is in memory, the request is already counted when this future is created; otherwise it
     /// will be counted when the future is polled.
     #[must_use = "futures do nothing unless polled"]
-    pub struct LimitFuture<S, B, A = EmptyRefusal>
+    pub struct LimitFuture<S, B, A = EmptyRejection>
     where
         S: Service<Request<B>>,
     {
         #[pin]
         state: State<S, S::Future, B>,
-        refusal: Arc<A>,
+        rejection: Arc<A>,
     }
 }
 
@@ -47,37 +47,37 @@ where
     pub(super) const fn serving(
         future: S::Future,
         allowed: Option<(Arc<Gate>, Quota)>,
-        refusal: Arc<A>,
+        rejection: Arc<A>,
     ) -> Self {
-        Self { state: State::Serving { future, allowed }, refusal }
+        Self { state: State::Serving { future, allowed }, rejection }
     }
 
-    pub(super) const fn refused(decision: Decision, gate: Arc<Gate>, refusal: Arc<A>) -> Self {
-        Self { state: State::Rejected { decision, gate }, refusal }
+    pub(super) const fn refused(decision: Decision, gate: Arc<Gate>, rejection: Arc<A>) -> Self {
+        Self { state: State::Rejected { decision, gate }, rejection }
     }
 
     pub(super) const fn pending(
         pending: Pending,
         gate: Arc<Gate>,
-        refusal: Arc<A>,
+        rejection: Arc<A>,
         inner: S,
         request: Request<B>,
     ) -> Self {
         let state = State::Pending { pending, gate, waiting: Some((inner, request)) };
-        Self { state, refusal }
+        Self { state, rejection }
     }
 }
 
 impl<S, B, A, R> Future for LimitFuture<S, B, A>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    A: Refusal<R>,
+    A: Rejection<R>,
 {
     type Output = Result<Response<R>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let (mut state, refusal) = (this.state, &**this.refusal);
+        let (mut state, rejection) = (this.state, &**this.rejection);
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Pending { pending, gate, waiting } => {
@@ -96,8 +96,8 @@ where
                 }
                 StateProjection::Rejected { decision, gate } => {
                     return Poll::Ready(Ok(match decision {
-                        Decision::Limit(quota) => limited(refusal, gate, quota),
-                        _ => unavailable(refusal),
+                        Decision::Limit(quota) => limited(rejection, gate, quota),
+                        _ => unavailable(rejection),
                     }));
                 }
                 StateProjection::Serving { future, allowed } => {
@@ -113,15 +113,15 @@ where
     }
 }
 
-fn limited<R>(refusal: &impl Refusal<R>, gate: &Gate, quota: &Quota) -> Response<R> {
-    let mut response = refusal.limited(&gate.policy.name);
+fn limited<R>(rejection: &impl Rejection<R>, gate: &Gate, quota: &Quota) -> Response<R> {
+    let mut response = rejection.limited(&gate.policy.name);
     gate.policy.write(quota, response.headers_mut());
     retry_after(quota.seconds(), response.headers_mut());
     response
 }
 
-fn unavailable<R>(refusal: &impl Refusal<R>) -> Response<R> {
-    let mut response = refusal.unavailable();
+fn unavailable<R>(rejection: &impl Rejection<R>) -> Response<R> {
+    let mut response = rejection.unavailable();
     retry_after(RETRY_AFTER_SECONDS, response.headers_mut());
     response
 }

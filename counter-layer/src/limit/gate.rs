@@ -177,7 +177,7 @@ impl StoreState {
     }
 
     fn failed(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.failed.lock().expect("nothing panics under this lock")
+        self.failed.lock().expect("the lock is never poisoned")
     }
 }
 

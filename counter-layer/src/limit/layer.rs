@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use super::fields::{Policy, PolicyNameError};
 use super::gate::{Gate, OnStoreError};
 use super::key::LimitKey;
-use super::refusal::{EmptyRefusal, ProblemRefusal};
+use super::rejection::{EmptyRejection, ProblemRejection};
 use super::service::WindowLimit;
 
 /// Limits the requests per key and window across all instances, and responds with 429 to further requests.
@@ -49,9 +49,9 @@ use super::service::WindowLimit;
 /// # }
 /// ```
 #[must_use]
-pub struct WindowLimitLayer<A = EmptyRefusal> {
+pub struct WindowLimitLayer<A = EmptyRejection> {
     gate: Gate,
-    refusal: Arc<A>,
+    rejection: Arc<A>,
 }
 
 impl WindowLimitLayer {
@@ -60,13 +60,13 @@ impl WindowLimitLayer {
     pub fn new(counters: WindowCounters, limit: u32, key: LimitKey, on_error: OnStoreError) -> Self {
         let policy = Policy::new("default", limit, counters.window()).expect("a word of ASCII");
         let gate = Gate::new(counters, limit, key, on_error, policy, Duration::from_millis(500));
-        Self { gate, refusal: Arc::new(EmptyRefusal) }
+        Self { gate, rejection: Arc::new(EmptyRejection) }
     }
 
     /// Rejects requests with an `application/problem+json` body that includes the policy name. The body type
     /// of the inner service must implement `From<String>`.
-    pub fn problem_details(self) -> WindowLimitLayer<ProblemRefusal> {
-        self.refusal(ProblemRefusal)
+    pub fn problem_details(self) -> WindowLimitLayer<ProblemRejection> {
+        self.rejection(ProblemRejection)
     }
 }
 
@@ -76,7 +76,7 @@ impl<A> WindowLimitLayer<A> {
     /// ```
     /// use counter_core::MemoryStore;
     /// use counter_core::window::{Dimensions, Window, WindowCounters};
-    /// use counter_layer::{LimitKey, OnStoreError, Refusal, WindowLimitLayer};
+    /// use counter_layer::{LimitKey, OnStoreError, Rejection, WindowLimitLayer};
     /// use http::{Response, StatusCode};
     ///
     /// /// A body type of the application, which does not implement `Default`.
@@ -87,7 +87,7 @@ impl<A> WindowLimitLayer<A> {
     ///
     /// struct Busy;
     ///
-    /// impl Refusal<Page> for Busy {
+    /// impl Rejection<Page> for Busy {
     ///     fn limited(&self, _policy: &str) -> Response<Page> {
     ///         let mut response = Response::new(Page::Busy);
     ///         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -103,11 +103,11 @@ impl<A> WindowLimitLayer<A> {
     ///
     /// let minutes = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
     /// let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("path", head.uri.path())));
-    /// let limit = WindowLimitLayer::new(minutes, 100, key, OnStoreError::Allow).refusal(Busy);
+    /// let limit = WindowLimitLayer::new(minutes, 100, key, OnStoreError::Allow).rejection(Busy);
     /// # let _ = limit;
     /// ```
-    pub fn refusal<R>(self, refusal: R) -> WindowLimitLayer<R> {
-        WindowLimitLayer { gate: self.gate, refusal: Arc::new(refusal) }
+    pub fn rejection<R>(self, rejection: R) -> WindowLimitLayer<R> {
+        WindowLimitLayer { gate: self.gate, rejection: Arc::new(rejection) }
     }
 
     /// Sets the policy name in the headers. Default: `default`.
@@ -137,13 +137,13 @@ impl<S, A> Layer<S> for WindowLimitLayer<A> {
     type Service = WindowLimit<S, A>;
 
     fn layer(&self, inner: S) -> WindowLimit<S, A> {
-        WindowLimit::new(inner, Arc::new(self.gate.clone()), Arc::clone(&self.refusal))
+        WindowLimit::new(inner, Arc::new(self.gate.clone()), Arc::clone(&self.rejection))
     }
 }
 
 impl<A> Clone for WindowLimitLayer<A> {
     fn clone(&self) -> Self {
-        Self { gate: self.gate.clone(), refusal: Arc::clone(&self.refusal) }
+        Self { gate: self.gate.clone(), rejection: Arc::clone(&self.rejection) }
     }
 }
 

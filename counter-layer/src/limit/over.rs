@@ -27,7 +27,7 @@ struct Rejections {
 impl ExceededKeys {
     /// Returns the quota for this key if it is known to be over the limit.
     pub(super) fn of(&self, key: &Dimensions) -> Option<Quota> {
-        let known = self.0.lock().expect("nothing panics under this lock");
+        let known = self.0.lock().expect("the lock is never poisoned");
         let ends = known.ends?;
         // The store clock uses whole seconds, so in the last second, the next window may already have
         // started.
@@ -42,7 +42,7 @@ impl ExceededKeys {
     /// Caches a rejection, unless the cache is full.
     pub(super) fn note(&self, key: Dimensions, quota: Quota) {
         let now = Instant::now();
-        let mut known = self.0.lock().expect("nothing panics under this lock");
+        let mut known = self.0.lock().expect("the lock is never poisoned");
         if known.quotas.len() >= MAX_KEYS
             && known.cleaned.is_none_or(|last| now - last >= Duration::from_secs(1))
         {

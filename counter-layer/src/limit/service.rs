@@ -8,18 +8,18 @@ use tower_service::Service;
 use super::decision::Decision;
 use super::future::LimitFuture;
 use super::gate::{Deciding, Gate};
-use super::refusal::{EmptyRefusal, Refusal};
+use super::rejection::{EmptyRejection, Rejection};
 
 /// The service of [`WindowLimitLayer`](crate::WindowLimitLayer).
-pub struct WindowLimit<S, A = EmptyRefusal> {
+pub struct WindowLimit<S, A = EmptyRejection> {
     inner: S,
     gate: Arc<Gate>,
-    refusal: Arc<A>,
+    rejection: Arc<A>,
 }
 
 impl<S, A> WindowLimit<S, A> {
-    pub(super) const fn new(inner: S, gate: Arc<Gate>, refusal: Arc<A>) -> Self {
-        Self { inner, gate, refusal }
+    pub(super) const fn new(inner: S, gate: Arc<Gate>, rejection: Arc<A>) -> Self {
+        Self { inner, gate, rejection }
     }
 }
 
@@ -33,7 +33,7 @@ impl<S: Clone, A> WindowLimit<S, A> {
 
 impl<S: Clone, A> Clone for WindowLimit<S, A> {
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), Arc::clone(&self.gate), Arc::clone(&self.refusal))
+        Self::new(self.inner.clone(), Arc::clone(&self.gate), Arc::clone(&self.rejection))
     }
 }
 
@@ -46,7 +46,7 @@ impl<S: fmt::Debug, A> fmt::Debug for WindowLimit<S, A> {
 impl<S, B, A, R> Service<Request<B>> for WindowLimit<S, A>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    A: Refusal<R>,
+    A: Rejection<R>,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -57,21 +57,21 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let refusal = Arc::clone(&self.refusal);
+        let rejection = Arc::clone(&self.rejection);
         let quota = match self.gate.decide(&request) {
             None | Some(Deciding::Decided(Decision::AllowUncounted)) => None,
             Some(Deciding::Decided(Decision::Allow(quota))) => Some((Arc::clone(&self.gate), quota)),
             Some(Deciding::Decided(refused)) => {
                 // Release the resources reserved by `poll_ready`.
                 drop(self.take_ready());
-                return LimitFuture::refused(refused, Arc::clone(&self.gate), refusal);
+                return LimitFuture::refused(refused, Arc::clone(&self.gate), rejection);
             }
             Some(Deciding::Pending(pending)) => {
                 let ready = self.take_ready();
-                return LimitFuture::pending(pending, Arc::clone(&self.gate), refusal, ready, request);
+                return LimitFuture::pending(pending, Arc::clone(&self.gate), rejection, ready, request);
             }
         };
-        LimitFuture::serving(self.inner.call(request), quota, refusal)
+        LimitFuture::serving(self.inner.call(request), quota, rejection)
     }
 }
 

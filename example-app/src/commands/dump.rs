@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::copy::{StoreArgs, is_compressed};
 use super::progress;
-use crate::patience::Retry;
+use crate::retry::Retry;
 
 /// Write the counts, visitors, lifetime totals and unique counters of a store as JSON lines. Use `restore` to
 /// add them to any store.

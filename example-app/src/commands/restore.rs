@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::copy::{StoreArgs, is_compressed};
 use super::progress;
-use crate::patience::Retry;
+use crate::retry::Retry;
 
 /// Add a dump to a store. Each part is only added once, even if you restore the same dump again.
 #[derive(Debug, Args)]

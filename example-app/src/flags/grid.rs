@@ -11,7 +11,7 @@ use counter_core::{Counters, Precisions};
 use tokio::time::timeout;
 
 use super::clock;
-use crate::patience::Retry;
+use crate::retry::Retry;
 
 /// Bucket options, which are the same for all commands.
 #[derive(Debug, Args)]
@@ -103,7 +103,7 @@ impl Settings {
 
 /// Returns the UTC offset in seconds of a site with these days.
 pub(crate) fn utc_offset(grid: &Grid) -> i32 {
-    let day = grid.counts.of_width(86_400).map_or(0, |kept| kept.precision.offset()).cast_signed();
+    let day = grid.counts.of_width(86_400).map_or(0, |retained| retained.precision.offset()).cast_signed();
     let ahead = 86_400 - day;
     match day {
         0 => 0,
@@ -115,12 +115,12 @@ pub(crate) fn utc_offset(grid: &Grid) -> i32 {
 /// Returns the default precisions, but keeps hours for as long as days. This is needed because the days of a
 /// time zone are sums of hours.
 fn with_hours_for_all_days() -> Precisions {
-    let kept = Precisions::default();
-    let longer = |kept: Retention| match kept.precision.as_seconds() {
-        3600 => Retention { samples: kept.samples.saturating_mul(HOURS_PER_DAY), ..kept },
-        _ => kept,
+    let retained = Precisions::default();
+    let longer = |retained: Retention| match retained.precision.as_seconds() {
+        3600 => Retention { samples: retained.samples.saturating_mul(HOURS_PER_DAY), ..retained },
+        _ => retained,
     };
-    Precisions::new(kept.iter().map(longer)).expect("the number of precisions does not change")
+    Precisions::new(retained.iter().map(longer)).expect("the number of precisions does not change")
 }
 
 /// Reason why the counters can't be built.

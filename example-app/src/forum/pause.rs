@@ -11,7 +11,7 @@ const PAUSE_LENGTH: Duration = Duration::from_secs(1);
 impl Pause {
     /// Returns whether to try now. During a pause, this returns `true` once a second.
     pub(crate) fn admits(&self) -> bool {
-        let mut until = self.0.lock().expect("nothing panics under this lock");
+        let mut until = self.0.lock().expect("the lock is never poisoned");
         let now = Instant::now();
         match *until {
             Some(end) if now < end => return false,
@@ -23,7 +23,7 @@ impl Pause {
 
     /// Starts or ends a pause.
     pub(crate) fn set(&self, is_failing: bool) {
-        *self.0.lock().expect("nothing panics under this lock") =
+        *self.0.lock().expect("the lock is never poisoned") =
             is_failing.then(|| Instant::now() + PAUSE_LENGTH);
     }
 }

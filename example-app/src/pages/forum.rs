@@ -11,7 +11,7 @@ use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use counter_layer::{ProblemRefusal, WindowLimitLayer};
+use counter_layer::{ProblemRejection, WindowLimitLayer};
 use serde::Deserialize;
 
 use super::page;
@@ -19,7 +19,7 @@ use crate::forum::pause::Pause;
 use crate::forum::{Forum, ForumError, MarkTarget};
 
 /// Returns the forum routes. The limit applies to routes that add text.
-pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRefusal>) -> Router {
+pub(crate) fn router(forum: Forum, limit: WindowLimitLayer<ProblemRejection>) -> Router {
     let log = Pause::default();
     let texts = Router::new()
         .route("/posts", post(publish))

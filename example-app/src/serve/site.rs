@@ -10,7 +10,7 @@ use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};
-use counter_layer::{Address, LimitKey, OnStoreError, ProblemRefusal, WindowLimitLayer};
+use counter_layer::{Address, LimitKey, OnStoreError, ProblemRejection, WindowLimitLayer};
 use counter_log::LogCounter;
 use example_app::forum::Forum;
 use example_app::{app, demo};
@@ -196,7 +196,7 @@ fn limit(
     store: AnyStore,
     secret: &Secret,
     client: Address,
-) -> Result<WindowLimitLayer<ProblemRefusal>, Box<dyn Error>> {
+) -> Result<WindowLimitLayer<ProblemRejection>, Box<dyn Error>> {
     let visitor = LimitKey::identity(client, secret)?;
     let minutes = WindowCounters::new(store, Window::MINUTE);
     let limit = WindowLimitLayer::new(minutes, MAX_TEXTS_PER_MINUTE, visitor, OnStoreError::Allow);

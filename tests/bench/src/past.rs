@@ -26,7 +26,7 @@ end";
 /// Returns the default precisions, separated by commas.
 #[must_use]
 pub fn default_precisions() -> String {
-    Precisions::default().iter().map(|kept| kept.precision.to_string()).collect::<Vec<_>>().join(",")
+    Precisions::default().iter().map(|retained| retained.precision.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Writes the latest samples of these counters to keys with a prefix.

@@ -179,24 +179,24 @@ impl Given<'_> {
 
     /// Removes entries that conflict with earlier entries.
     fn compatible(self) -> Self {
-        let mut kept = Self { by_matched_path: self.by_matched_path, ..Self::default() };
-        kept.default_counter = self.default_counter;
-        if kept.build().is_err() {
-            kept.default_counter = None;
+        let mut retained = Self { by_matched_path: self.by_matched_path, ..Self::default() };
+        retained.default_counter = self.default_counter;
+        if retained.build().is_err() {
+            retained.default_counter = None;
         }
         for rule in self.rules {
-            kept.rules.push(rule);
-            if kept.build().is_err() {
-                kept.rules.pop();
+            retained.rules.push(rule);
+            if retained.build().is_err() {
+                retained.rules.pop();
             }
         }
         for pattern in self.excluded {
-            kept.excluded.push(pattern);
-            if kept.build().is_err() {
-                kept.excluded.pop();
+            retained.excluded.push(pattern);
+            if retained.build().is_err() {
+                retained.excluded.pop();
             }
         }
-        kept
+        retained
     }
 }
 

@@ -71,7 +71,7 @@ impl Faults {
     }
 
     pub(super) fn count_request(&self) {
-        *self.last_request.lock().expect("nothing panics under this lock") = Instant::now();
+        *self.last_request.lock().expect("the lock is never poisoned") = Instant::now();
         if self.has_replied.swap(false, Relaxed) {
             self.round_trips.fetch_add(1, Relaxed);
         }
@@ -86,20 +86,20 @@ impl Faults {
     }
 
     pub(super) fn upstream(&self) -> SocketAddr {
-        *self.upstream.lock().expect("nothing panics under this lock")
+        *self.upstream.lock().expect("the lock is never poisoned")
     }
 
     pub(super) fn retarget(&self, upstream: SocketAddr) {
-        *self.upstream.lock().expect("nothing panics under this lock") = upstream;
+        *self.upstream.lock().expect("the lock is never poisoned") = upstream;
     }
 
     /// Returns the reply that is sent by the proxy.
     pub(super) fn canned_reply(&self) -> Vec<u8> {
-        self.canned_reply.lock().expect("nothing panics under this lock").clone()
+        self.canned_reply.lock().expect("the lock is never poisoned").clone()
     }
 
     pub(super) fn set_canned_reply(&self, canned_reply: Vec<u8>) {
-        *self.canned_reply.lock().expect("nothing panics under this lock") = canned_reply;
+        *self.canned_reply.lock().expect("the lock is never poisoned") = canned_reply;
     }
 
     /// Waits until `such` returns `true` for the conduct.
@@ -113,7 +113,7 @@ impl Faults {
         let Conduct { delay, .. } = *self.conduct.borrow();
         let mut due = received + delay;
         loop {
-            let last_request = *self.last_request.lock().expect("nothing panics under this lock");
+            let last_request = *self.last_request.lock().expect("the lock is never poisoned");
             due = due.max(last_request + self.conduct.borrow().idle_time);
             if due <= Instant::now() {
                 return;

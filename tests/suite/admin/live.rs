@@ -25,8 +25,8 @@ use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
 use super::site::{Site, fetch, request, send, site, site_without_redis};
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::support::{precision, store};
-use crate::through::{Hooks, InterceptedStore};
 
 /// The events of a response.
 struct Events {

@@ -20,8 +20,8 @@ use tokio::net::TcpListener;
 use tower::ServiceExt;
 
 use super::site::{check, fetch, send};
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::support::precision;
-use crate::through::{Hooks, InterceptedStore};
 
 const DAY: u64 = 86_400;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use counter_alert::detector::{DetectedSeason, Detector, Judgement};
+use counter_alert::detector::{DetectedSeason, Detector, Evaluation};
 use counter_core::{Precision, Timestamp};
 use tests::anomalies::difficult;
 use tests::anomalies::score::{Scored, best, probation};
@@ -38,35 +38,35 @@ impl Site {
 
     /// Runs the detector with means adjusted by `change`, and returns its results. Buckets are skipped if
     /// this returns `None`.
-    fn judge(self, mut change: impl FnMut(u64, f64) -> Option<f64>) -> Vec<(u64, Judgement)> {
+    fn evaluate(self, mut change: impl FnMut(u64, f64) -> Option<f64>) -> Vec<(u64, Evaluation)> {
         let (mut random, mut drift) = (Random(self.seed), 0.0);
         let mut detector = Detector::of_counts(Precision::try_from(self.width).expect("a width"));
         let buckets = self.weeks * 604_800 / u64::from(self.width);
-        let judge = |bucket| {
+        let evaluate = |bucket| {
             let time = START + bucket * u64::from(self.width);
             drift = 0.98 * drift + 0.2 * self.noise * random.normal();
             let relative = (1.0 + self.noise * random.normal() + drift).max(0.0);
             let hits = random.poisson(change(bucket, self.mean * traffic(time) * relative)?);
             Some((bucket, detector.observe(Timestamp::from_unix(time), hits)?))
         };
-        (0..buckets).filter_map(judge).collect()
+        (0..buckets).filter_map(evaluate).collect()
     }
 }
 
 /// Returns the buckets in which the condition becomes true, so that an alert would be raised.
-fn raised(judgements: &[(u64, Judgement)], is_met: fn(&Judgement) -> bool) -> Vec<u64> {
+fn raised(evaluations: &[(u64, Evaluation)], is_met: fn(&Evaluation) -> bool) -> Vec<u64> {
     let (mut was, mut raised) = (false, Vec::new());
-    for (bucket, judgement) in judgements {
-        if is_met(judgement) && !was {
+    for (bucket, evaluation) in evaluations {
+        if is_met(evaluation) && !was {
             raised.push(*bucket);
         }
-        was = is_met(judgement);
+        was = is_met(evaluation);
     }
     raised
 }
 
-fn unusual(judgements: &[(u64, Judgement)]) -> Vec<u64> {
-    raised(judgements, Judgement::is_unusual)
+fn unusual(evaluations: &[(u64, Evaluation)]) -> Vec<u64> {
+    raised(evaluations, Evaluation::is_unusual)
 }
 
 const SIZES: [f64; 5] = [0.2, 2.0, 20.0, 200.0, 5000.0];
@@ -77,9 +77,9 @@ fn normal_traffic_raises_less_than_an_alert_per_week() {
     for (width, weeks) in [(60, 3), (300, 5), (3600, 16)] {
         for mean in SIZES {
             for noise in [0.0, 0.05, 0.15] {
-                let judgements =
-                    Site { noise, ..Site::new(width, mean, weeks) }.judge(|_, usual| Some(usual));
-                let (unusual, silent) = (unusual(&judgements), raised(&judgements, Judgement::is_silent));
+                let evaluations =
+                    Site { noise, ..Site::new(width, mean, weeks) }.evaluate(|_, usual| Some(usual));
+                let (unusual, silent) = (unusual(&evaluations), raised(&evaluations, Evaluation::is_silent));
                 let alerts = unusual.len() + silent.len();
                 assert!(alerts as u64 <= weeks, "{width} s, {mean}, {noise}: {unusual:?}, {silent:?}");
                 (all, count) = (all + alerts, count + weeks);
@@ -106,16 +106,19 @@ fn events_are_detected_in_their_first_buckets() {
                 let site = Site::new(width, mean, weeks);
                 let at = site.bucket(2, hour)..site.bucket(2, hour) + site.hours(hours);
                 let change = |bucket, usual| Some(if at.contains(&bucket) { change(usual) } else { usual });
-                let judgements = site.judge(change);
-                let found = judgements
+                let evaluations = site.evaluate(change);
+                let found = evaluations
                     .iter()
-                    .find(|(bucket, judgement)| at.contains(bucket) && judgement.is_unusual());
+                    .find(|(bucket, evaluation)| at.contains(bucket) && evaluation.is_unusual());
                 let (bucket, _) = found.unwrap_or_else(|| panic!("{name}, {width} s, {mean}"));
                 assert!(bucket - at.start <= 2, "{name}, {width} s, {mean}: {}", bucket - at.start);
                 // After the event, the traffic is normal.
-                let after = |(bucket, _): &&(u64, Judgement)| *bucket > at.end;
-                let later =
-                    judgements.iter().filter(after).filter(|(_, judgement)| judgement.is_unusual()).count();
+                let after = |(bucket, _): &&(u64, Evaluation)| *bucket > at.end;
+                let later = evaluations
+                    .iter()
+                    .filter(after)
+                    .filter(|(_, evaluation)| evaluation.is_unusual())
+                    .count();
                 assert!(later <= 1, "{name}, {width} s, {mean}: {later} later");
             }
         }
@@ -129,14 +132,14 @@ fn silence_is_unexpected_when_hits_are_overdue() {
     {
         let site = Site::new(60, mean, 3);
         let at = site.bucket(2, hour)..site.bucket(2, hour) + site.hours(6);
-        let judgements = site.judge(|bucket, usual| Some(if at.contains(&bucket) { 0.0 } else { usual }));
-        let silent = raised(&judgements, Judgement::is_silent);
+        let evaluations = site.evaluate(|bucket, usual| Some(if at.contains(&bucket) { 0.0 } else { usual }));
+        let silent = raised(&evaluations, Evaluation::is_silent);
         let [bucket] = silent[..] else { panic!("{mean}, {hour}: {silent:?}") };
         let after = bucket.checked_sub(at.start).expect("not before");
         assert!((earliest..=latest).contains(&after), "{mean}, {hour}: after {after} minutes");
         // The counter stays silent until there are hits.
         let lasting =
-            judgements.iter().filter(|(at, judgement)| *at >= bucket && judgement.is_silent()).count();
+            evaluations.iter().filter(|(at, evaluation)| *at >= bucket && evaluation.is_silent()).count();
         assert!(lasting as u64 + after + 20 >= at.end - at.start, "{mean}, {hour}: {lasting} of {after}");
     }
 }
@@ -148,14 +151,15 @@ fn a_level_shift_raises_a_single_alert_and_is_then_expected() {
             let site = Site::new(width, mean, weeks);
             let deploy = site.bucket(1, 11);
             let shifted = |bucket, usual| Some(if bucket >= deploy { usual * factor } else { usual });
-            let judgements = site.judge(shifted);
-            let later: Vec<_> = unusual(&judgements).into_iter().filter(|bucket| *bucket >= deploy).collect();
+            let evaluations = site.evaluate(shifted);
+            let later: Vec<_> =
+                unusual(&evaluations).into_iter().filter(|bucket| *bucket >= deploy).collect();
             let [bucket, ref rest @ ..] = later[..] else { panic!("{width} s, {mean}, {factor}: nothing") };
             assert!(
                 bucket <= deploy + 2 && rest.len() <= 1,
                 "{width} s, {mean}, {factor}: {deploy}: {later:?}"
             );
-            let (_, last) = judgements.last().expect("judgements");
+            let (_, last) = evaluations.last().expect("judgements");
             let usual = mean * traffic(START + (weeks * 604_800) - u64::from(width)) * factor;
             assert!((last.expected / usual - 1.0).abs() < 0.35, "{width} s, {mean}: {last:?} for {usual}");
         }
@@ -168,13 +172,13 @@ fn values_after_a_gap_are_not_compared_with_values_before() {
         for (mean, factor, hours) in [(200.0, 1.0, 6), (200.0, 3.0, 6), (5000.0, 0.4, 30), (20.0, 1.0, 100)] {
             let site = Site::new(width, mean, weeks);
             let gap = site.bucket(1, 9)..site.bucket(1, 9) + site.hours(hours);
-            let judgements = site.judge(|bucket, usual| match bucket {
+            let evaluations = site.evaluate(|bucket, usual| match bucket {
                 bucket if gap.contains(&bucket) => None,
                 bucket if bucket >= gap.end => Some(usual * factor),
                 _ => Some(usual),
             });
             let later: Vec<_> =
-                unusual(&judgements).into_iter().filter(|bucket| *bucket >= gap.start).collect();
+                unusual(&evaluations).into_iter().filter(|bucket| *bucket >= gap.start).collect();
             assert!(
                 later.len() <= usize::from(factor != 1.0),
                 "{width} s, {mean}, {factor}: {gap:?}: {later:?}"
@@ -189,8 +193,8 @@ fn an_excluded_holiday_raises_no_alert_and_is_not_learned() {
     // Easter Monday, a week before the final week.
     let day = site.bucket(0, 0) - site.hours(168)..site.bucket(1, 0) - site.hours(168);
     let is_holiday = |bucket| day.contains(&bucket);
-    let given = site.judge(|bucket, usual| Some(if is_holiday(bucket) { usual * 0.1 } else { usual }));
-    let left_out = site.judge(|bucket, usual| (!is_holiday(bucket)).then_some(usual));
+    let given = site.evaluate(|bucket, usual| Some(if is_holiday(bucket) { usual * 0.1 } else { usual }));
+    let left_out = site.evaluate(|bucket, usual| (!is_holiday(bucket)).then_some(usual));
     let during = |range: Range<u64>| move |bucket: &&u64| range.contains(*bucket);
     assert!(unusual(&given).iter().filter(during(day.clone())).count() >= 1);
     assert_eq!(unusual(&left_out).iter().filter(during(day.start..u64::MAX)).count(), 0);
@@ -205,12 +209,12 @@ fn an_excluded_holiday_raises_no_alert_and_is_not_learned() {
 fn daily_and_weekly_seasons_are_learned() {
     for (width, weeks) in [(300, 6), (3600, 8)] {
         let site = Site { noise: 0.02, ..Site::new(width, 2000.0, weeks) };
-        let judgements = site.judge(|_, usual| Some(usual));
+        let evaluations = site.evaluate(|_, usual| Some(usual));
         let (mut deviation, mut count, mut by_week) = (0.0, 0.0, 0.0);
-        for (bucket, judgement) in judgements.iter().filter(|(bucket, _)| *bucket >= site.bucket(0, 0)) {
+        for (bucket, evaluation) in evaluations.iter().filter(|(bucket, _)| *bucket >= site.bucket(0, 0)) {
             let usual = 2000.0 * traffic(START + bucket * u64::from(width));
-            deviation += (judgement.expected / usual - 1.0).abs();
-            by_week += f64::from(u8::from(judgement.season == DetectedSeason::Week));
+            deviation += (evaluation.expected / usual - 1.0).abs();
+            by_week += f64::from(u8::from(evaluation.season == DetectedSeason::Week));
             count += 1.0;
         }
         assert!(deviation / count < 0.08, "{width} s: {}", deviation / count);
@@ -223,8 +227,8 @@ fn slow_growth_raises_no_alert() {
     for width in [300, 3600] {
         let site = Site::new(width, 300.0, 10);
         let growth = |bucket: u64| 1.05_f64.powf(bucket as f64 * f64::from(width) / 604_800.0);
-        let judgements = site.judge(|bucket, usual| Some(usual * growth(bucket)));
-        assert!(unusual(&judgements).len() <= 1, "{width} s: {:?}", unusual(&judgements));
+        let evaluations = site.evaluate(|bucket, usual| Some(usual * growth(bucket)));
+        assert!(unusual(&evaluations).len() <= 1, "{width} s: {:?}", unusual(&evaluations));
     }
 }
 
@@ -239,10 +243,10 @@ fn the_daily_season_of_minutes_is_learned_from_hours() {
     let (mut random, mut alerts) = (Random(3), 0);
     for minutes in hours * 60..(hours + 24) * 60 {
         let hits = random.poisson(100.0 * traffic(START + minutes * 60));
-        let judgement = detector.observe(start(minutes), hits);
-        alerts += u32::from(judgement.is_some_and(|judgement| judgement.is_unusual()));
+        let evaluation = detector.observe(start(minutes), hits);
+        alerts += u32::from(evaluation.is_some_and(|evaluation| evaluation.is_unusual()));
         if minutes == (hours + 20) * 60 {
-            assert_ne!(judgement.expect("it is judged").season, DetectedSeason::Level);
+            assert_ne!(evaluation.expect("it is judged").season, DetectedSeason::Level);
         }
     }
     assert_eq!(alerts, 0);
@@ -254,7 +258,7 @@ fn score(corpus: Vec<Labeled>) -> f64 {
         let mut detector = Detector::of_measures(precision(series.width));
         let rows = series.times.iter().zip(&series.values);
         let score =
-            |judgement: Judgement| -judgement.probability.min(judgement.stillness).max(1e-300).log10();
+            |evaluation: Evaluation| -evaluation.probability.min(evaluation.flatness).max(1e-300).log10();
         let mut observe = |(time, value): (&u64, &f64)| detector.observe(Timestamp::from_unix(*time), *value);
         let raw: Vec<f64> = rows.map(|row| observe(row).map_or(0.0, score)).collect();
         let rest = probation(raw.len()) / 5;

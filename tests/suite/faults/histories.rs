@@ -14,8 +14,8 @@ use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Recorde
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::random::Random;
-use crate::through::{Hooks, InterceptedStore};
 
 const HISTORIES: u64 = 1500;
 const WEEK: Duration = Duration::from_secs(7 * 86_400);

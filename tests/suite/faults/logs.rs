@@ -14,9 +14,9 @@ use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Timesta
 use tokio::task::yield_now;
 use tokio::time::advance;
 
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::random::Random;
 use crate::support::name;
-use crate::through::{Hooks, InterceptedStore};
 
 const HISTORIES: u64 = 400;
 const STEPS: u64 = 60;

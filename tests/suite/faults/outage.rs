@@ -24,9 +24,9 @@ use tower::ServiceExt;
 
 use traffic::{Seconds, Traffic, buckets, stored, through_proxy};
 
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::stores::without_scripts;
 use crate::support::{always, name, precision, store, unix};
-use crate::through::{Hooks, InterceptedStore};
 
 const LIMIT: Duration = tests::LIMIT;
 

@@ -11,7 +11,7 @@ use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore};
 use tokio::time::advance;
 
-use crate::through::{Hooks, InterceptedStore};
+use crate::intercepted_store::{Hooks, InterceptedStore};
 
 /// Hits per batch. Each batch uses a different digit of the sum, so we can tell whether a server has a batch
 /// once, twice or not at all.

@@ -20,8 +20,8 @@ use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timest
 use tempfile::TempDir;
 use tests::until;
 
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::support::{name, precision};
-use crate::through::{Hooks, InterceptedStore};
 
 const LIMIT: Duration = tests::LIMIT;
 

@@ -206,8 +206,8 @@ async fn a_batch_that_takes_longer_than_the_call_timeout_is_applied() {
     let direct = server.database();
     let (_, database) = direct.rsplit_once('/').expect("an address");
     let store = sql(&format!("postgres://postgres@{}/{database}", proxy.address())).await;
-    let kept = NonZeroU32::new(7200).expect("not 0");
-    let seconds = Precisions::new([precision(1)]).expect("one").samples(kept);
+    let retained = NonZeroU32::new(7200).expect("not 0");
+    let seconds = Precisions::new([precision(1)]).expect("one").samples(retained);
     let mut counters = Counters::builder(store).precisions(seconds).build().expect("good settings");
     let (recorder, now) = (counters.recorder(), Timestamp::now());
     for ago in 0..1000 {
@@ -526,12 +526,13 @@ async fn mariadb_repeats_the_remarks_for_a_resent_batch() {
 async fn cleaning_uses_the_database_clock_and_terminates() {
     let (_folder, store) = stores::sqlite().await;
     let now = Timestamp::now();
-    let (year, kept) = (365 * 86_400, Grid::default().counts);
+    let (year, retained) = (365 * 86_400, Grid::default().counts);
     let old = (0..12_000).map(|second| cell("a", now.minus(year - second), 1));
     let all = old.chain([cell("a", now, 1)]).collect();
     store.apply(&batch(WriterId::random(), 1, all)).await.expect("it exists");
     // This clock is ten years ahead.
-    let clean = async || store.clean(Shard::default(), now.plus(10 * year), &kept).await.expect("it exists");
+    let clean =
+        async || store.clean(Shard::default(), now.plus(10 * year), &retained).await.expect("it exists");
     let first = clean().await;
     assert!(first.more && first.samples <= 10_001, "{first:?}");
     let mut samples = first.samples;
@@ -549,11 +550,11 @@ async fn cleaning_uses_the_database_clock_and_terminates() {
 /// Cleans a bucket with more counters than can be removed in a call.
 async fn bucket_of_many_counters(store: SqlStore) {
     let now = Timestamp::now();
-    let (old, day, kept) = (now.minus(365 * 86_400), precision(86_400), Grid::default().counts);
+    let (old, day, retained) = (now.minus(365 * 86_400), precision(86_400), Grid::default().counts);
     let cell = |n| Cell { counter: name(&format!("{n}")), start: old, finest: day, count: 1 };
     let cells = (0..10_500).map(cell).collect();
     store.apply(&batch(WriterId::random(), 1, cells)).await.expect("it exists");
-    let clean = async || store.clean(Shard::default(), now, &kept).await.expect("it exists");
+    let clean = async || store.clean(Shard::default(), now, &retained).await.expect("it exists");
     let (mut samples, mut counters) = (0, 0);
     until("all is clean", LIMIT, async || {
         let cleaned = clean().await;

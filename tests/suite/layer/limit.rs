@@ -16,7 +16,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::window::{Dimensions, Window, WindowCounters, WindowStore};
 use counter_core::{Counters, MemoryStore, Recorder, Secret, Timestamp};
 use counter_layer::{
-    AccessCounterLayer, Facet, Forwarded, Identity, LimitKey, OnStoreError, Refusal, WindowLimitLayer,
+    AccessCounterLayer, Facet, Forwarded, Identity, LimitKey, OnStoreError, Rejection, WindowLimitLayer,
 };
 use http::{HeaderMap, Request, Response, StatusCode};
 use tests::RedisServer;
@@ -467,7 +467,7 @@ enum Page {
 #[derive(Clone)]
 struct CustomRejection;
 
-impl Refusal<Page> for CustomRejection {
+impl Rejection<Page> for CustomRejection {
     fn limited(&self, policy: &str) -> Response<Page> {
         Response::builder().status(429).body(Page::Rejected(policy.to_owned())).expect("a response")
     }
@@ -485,13 +485,13 @@ async fn a_body_without_default_can_have_custom_rejections() {
         limit.layer(article).oneshot(request).await.expect("it answers")
     };
     let limit = WindowLimitLayer::new(hours(MemoryStore::new()), 1, shared_key(), OnStoreError::Allow);
-    let limit = limit.refusal(CustomRejection).policy("pages").expect("a name");
+    let limit = limit.rejection(CustomRejection).policy("pages").expect("a name");
     assert_eq!(visit(&limit).await.into_body(), Page::Article);
     let rejected = visit(&limit).await;
     assert!(rejected.headers().contains_key("retry-after") && rejected.headers().contains_key("ratelimit"));
     assert_eq!(rejected.into_body(), Page::Rejected("pages".to_owned()));
 
     let limit = WindowLimitLayer::new(hours(unresponsive()), 1, shared_key(), OnStoreError::Deny);
-    let limit = limit.timeout(Duration::from_millis(5)).refusal(CustomRejection);
+    let limit = limit.timeout(Duration::from_millis(5)).rejection(CustomRejection);
     assert_eq!(visit(&limit).await.into_body(), Page::Away);
 }

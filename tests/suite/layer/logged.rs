@@ -1,7 +1,7 @@
 //! Law 9, key by key: requests to a real server, compared with the logs of this server and of the nginx in
 //! front.
 
-mod asked;
+mod test_request;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,7 +27,7 @@ use tower::ServiceExt;
 use super::log::{escape, forwarded};
 use crate::random::Random;
 use crate::support::{Content, assert_same_contents, clf, contents, copy_salts, store_in};
-use asked::{Fate, TestRequest};
+use test_request::{Fate, TestRequest};
 
 const REQUESTS: u64 = 10_000;
 
@@ -216,39 +216,39 @@ impl Client {
         connection
     }
 
-    async fn send(&mut self, asked: &TestRequest) {
-        if matches!(asked.fate, Fate::Aborted | Fate::Upgraded) {
+    async fn send(&mut self, test_request: &TestRequest) {
+        if matches!(test_request.fate, Fate::Aborted | Fate::Upgraded) {
             self.connection = None;
         }
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().await,
         };
-        if asked.fate == Fate::Aborted {
+        if test_request.fate == Fate::Aborted {
             let mut unanswered = self.unanswered.lock().await;
-            connection.write_all(&asked.head).await.expect("nginx reads");
+            connection.write_all(&test_request.head).await.expect("nginx reads");
             return unanswered.recv().await.expect("the site is there");
         }
-        connection.write_all(&asked.head).await.expect("nginx reads");
-        let head = read_answer(&mut connection, asked).await;
-        if asked.fate != Fate::Upgraded && !head.contains("connection: close") {
+        connection.write_all(&test_request.head).await.expect("nginx reads");
+        let head = read_answer(&mut connection, test_request).await;
+        if test_request.fate != Fate::Upgraded && !head.contains("connection: close") {
             self.connection = Some(connection);
         }
     }
 }
 
 /// Reads a response to the end.
-async fn read_answer(connection: &mut TcpStream, asked: &TestRequest) -> String {
+async fn read_answer(connection: &mut TcpStream, test_request: &TestRequest) -> String {
     let mut answer = Vec::new();
     loop {
         let read = connection.read_buf(&mut answer).await.expect("nginx answers");
-        assert!(read > 0, "the answer has no end: {answer:?} to {asked:?}");
+        assert!(read > 0, "the answer has no end: {answer:?} to {test_request:?}");
         let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
         let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
         let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
-        let has_body = match asked.fate {
+        let has_body = match test_request.fate {
             Fate::Responded { has_body } => has_body,
-            Fate::Rejected => !asked.head.starts_with(b"HEAD"),
+            Fate::Rejected => !test_request.head.starts_with(b"HEAD"),
             Fate::Upgraded | Fate::Aborted => false,
         };
         let length = length.filter(|_| has_body).map_or(0, |length| length.parse().expect("a length"));
@@ -320,14 +320,15 @@ impl Stack {
         for (number, mut client) in self.clients.drain(..).enumerate() {
             let part: Vec<_> = requests.iter().skip(number).step_by(CLIENTS.into()).cloned().collect();
             sending.spawn(async move {
-                for asked in part {
-                    client.send(&asked).await;
+                for test_request in part {
+                    client.send(&test_request).await;
                 }
                 client
             });
         }
         self.clients = sending.join_all().await;
-        let expected_lines = requests.iter().filter(|asked| asked.fate != Fate::Rejected).count();
+        let expected_lines =
+            requests.iter().filter(|test_request| test_request.fate != Fate::Rejected).count();
         let log = self.nginx.file("access.log");
         let of_nginx = || fs::read(&log).expect("nginx has its log").split_off(self.read);
         let are_written =
@@ -395,7 +396,7 @@ impl Stack {
 async fn a_server_and_an_import_of_the_logs_produce_equal_keys_and_values() {
     let mut random = Random::storm("of requests");
     let requests: Vec<_> = (0..REQUESTS).map(|_| TestRequest::random(&mut random)).collect();
-    let rejected = requests.iter().filter(|asked| asked.fate == Fate::Rejected).count() as u64;
+    let rejected = requests.iter().filter(|test_request| test_request.fate == Fate::Rejected).count() as u64;
     let mut stack = Stack::start().await;
     let logs = stack.serve_all(&requests).await;
 

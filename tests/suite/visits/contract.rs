@@ -123,7 +123,7 @@ async fn uniques(store: &impl Store, counters: &[&str], buckets: &[(u32, u64)]) 
 }
 
 async fn known(store: &impl Store) -> BTreeSet<String> {
-    let all: Vec<_> = Grid::default().counts.iter().map(|kept| kept.precision).collect();
+    let all: Vec<_> = Grid::default().counts.iter().map(|retained| retained.precision).collect();
     let known = store.known(&all, "", 1000).await.expect("readable").counters;
     known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect()
 }
@@ -469,9 +469,9 @@ async fn cleaning_removes_only_samples_past_retention(store: impl Store + Clone)
     let (samples_gone, counters_gone) = clean(&store, now).await;
     let (ones, fives, minutes) = (10_000 - 120, 2000 - 120, 167 - 120);
     assert_eq!((samples_gone, counters_gone), (ones + fives + minutes, 0));
-    for (width, kept) in [(1, 120), (5, 600), (60, 7180), (300, 10_000), (86_400, 10_000)] {
+    for (width, retained) in [(1, 120), (5, 600), (60, 7180), (300, 10_000), (86_400, 10_000)] {
         let samples = samples(&store, "a", width).await;
-        assert_eq!(samples.iter().map(|(_, count)| count).sum::<u64>(), kept, "{width}");
+        assert_eq!(samples.iter().map(|(_, count)| count).sum::<u64>(), retained, "{width}");
         assert!(samples.iter().all(|(start, _)| start + u64::from(width) * 120 > now));
     }
     assert_eq!(clean(&store, now).await, (0, 0));
@@ -513,14 +513,14 @@ async fn the_salt_of_an_epoch_is_the_first_candidate(store: impl Store + Clone) 
     let expiry = now.plus(1000);
     // These bytes are not valid UTF-8.
     let first = std::array::from_fn(|n| if n < 8 { 0xFF } else { 0 });
-    for (epoch, candidate, kept) in [
+    for (epoch, candidate, retained) in [
         (day, first, first),
         (day, [2; 16], first),
         (hour, [3; 16], [3; 16]),
         (day, [4; 16], first),
         (hour, first, [3; 16]),
     ] {
-        assert_eq!(store.salt(epoch, candidate, expiry).await.expect("the store is available"), kept);
+        assert_eq!(store.salt(epoch, candidate, expiry).await.expect("the store is available"), retained);
     }
 }
 

@@ -129,9 +129,9 @@ async fn content(store: &impl Store, now: Timestamp) -> Content {
             content.samples.insert((precision, name.clone()), reading.expect("a counter").samples);
         }
     }
-    for kept in grid().visitors.iter() {
-        for start in kept.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
-            let bucket = Bucket { precision: kept.precision, start };
+    for retained in grid().visitors.iter() {
+        for start in retained.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
+            let bucket = Bucket { precision: retained.precision, start };
             let sketches = store.sketches(&names, &[bucket]).await.expect("readable").remove(0);
             for (name, sketch) in names.iter().zip(sketches) {
                 let registers = sketch.expect("a sketch");
@@ -225,8 +225,8 @@ async fn a_restore_adds_to_existing_data(store: impl Store + Clone) {
     send(&store, &[cell("/0", 1000)], &[]).await;
     let content = content(&store, now).await;
     let sums = |counter| {
-        let of = |kept: Retention| {
-            content.samples[&(kept.precision, name(counter))].iter().map(|sample| sample.count).sum()
+        let of = |retained: Retention| {
+            content.samples[&(retained.precision, name(counter))].iter().map(|sample| sample.count).sum()
         };
         let mut sums: Vec<u64> =
             grid().counts.iter().map(of).chain([content.lifetimes[&name(counter)]]).collect();
@@ -234,8 +234,8 @@ async fn a_restore_adds_to_existing_data(store: impl Store + Clone) {
         sums
     };
     assert_eq!([sums("/0"), sums("/1"), sums("new")], [[1105], [7], [1]]);
-    for kept in grid().visitors.iter() {
-        let union = store.visitors(&[name("/0")], &[kept.precision.bucket(now)]).await.expect("readable");
+    for retained in grid().visitors.iter() {
+        let union = store.visitors(&[name("/0")], &[retained.precision.bucket(now)]).await.expect("readable");
         assert_eq!(union, visitors(0..30));
     }
     // Another dump of the same store must be rejected because its counts are already present.
@@ -284,11 +284,12 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
         let restored = restore.finish().await.expect("the store is available");
         assert_eq!(restored.distributions, added);
         assert!(restored.already_restored >= already && restored.unknown == 0, "{restored:?}");
-        for kept in Distribution::precisions().iter() {
+        for retained in Distribution::precisions().iter() {
             let (names, range) = (["/0", "/1", "/2"].map(name), now.minus(2 * 86_400)..now.plus(1));
-            let range = if kept.precision == precision(60) { now.minus(7000)..now.plus(1) } else { range };
-            let expected = old.bins(&names, kept.precision, range.clone()).await.expect("readable");
-            assert_eq!(store.bins(&names, kept.precision, range).await.expect("readable"), expected);
+            let range =
+                if retained.precision == precision(60) { now.minus(7000)..now.plus(1) } else { range };
+            let expected = old.bins(&names, retained.precision, range.clone()).await.expect("readable");
+            assert_eq!(store.bins(&names, retained.precision, range).await.expect("readable"), expected);
         }
     }
     // If a process does not keep distributions, the rest should still be restored.
@@ -350,10 +351,10 @@ async fn a_missing_duplicate_or_damaged_line_is_rejected_and_can_be_resent() {
 #[tokio::test]
 async fn a_torn_dump_is_an_error_and_the_full_dump_adds_the_rest() {
     let (from, now, lines) = filled().await;
-    for kept in [1, 2, lines.len() / 3, lines.len() - 1] {
+    for retained in [1, 2, lines.len() / 3, lines.len() - 1] {
         let store = MemoryStore::new();
-        let error = restore(store.clone(), &lines[..kept]).await.expect_err("torn");
-        assert!(matches!(error, RestoreError::Truncated { line } if line == kept as u64), "{error:?}");
+        let error = restore(store.clone(), &lines[..retained]).await.expect_err("torn");
+        assert!(matches!(error, RestoreError::Truncated { line } if line == retained as u64), "{error:?}");
         let restored = restore(store.clone(), &lines).await.expect("memory accepts everything");
         assert_eq!(added(&restored) + restored.already_restored, entries(&lines));
         assert_eq!(content(&store, now).await, content(&from, now).await);
@@ -524,8 +525,8 @@ async fn a_dump_of_an_archive_includes_data_only_in_the_far_store() {
     send(&near, &[cell("new", now)], &[]).await;
     send(&far, &[cell("old", long_ago)], &[]).await;
     let days = Retention { precision: precision(86_400), samples: NonZeroU32::new(400).expect("not 0") };
-    let kept = Grid { counts: Precisions::new([days]).expect("a set"), ..Grid::default() };
-    let lines = dump(Archive::new(near, far).keep(kept)).await;
+    let retained = Grid { counts: Precisions::new([days]).expect("a set"), ..Grid::default() };
+    let lines = dump(Archive::new(near, far).keep(retained)).await;
     assert!(!lines.iter().any(|line| line.contains("unreadable\":{")), "{lines:?}");
     let target = MemoryStore::new();
     restore(target.clone(), &lines).await.expect("memory accepts everything");

@@ -30,8 +30,8 @@ async fn total(stats: &Stats, counter: &str, precision: Precision) -> u64 {
 
 async fn totals(stats: &Stats, counter: &str) -> Vec<u64> {
     let mut totals = Vec::new();
-    for kept in stats.grid().counts.iter() {
-        totals.push(total(stats, counter, kept.precision).await);
+    for retained in stats.grid().counts.iter() {
+        totals.push(total(stats, counter, retained.precision).await);
     }
     totals
 }

@@ -425,7 +425,7 @@ async fn hits_too_old_for_the_grid_are_expired_and_not_read_again() {
 async fn hits_possibly_counted_before_their_source_was_forgotten_are_expired() {
     let (counters, week) = (over(counter_core::MemoryStore::new()), Duration::from_secs(7 * 86_400));
     let sources = counters.sources().keep_for(Duration::ZERO);
-    assert_eq!(sources.kept_for(), Some(week), "a week at least");
+    assert_eq!(sources.retained_for(), Some(week), "a week at least");
     let mut source = sources.open(visits()).await.expect("memory is there");
     let (now, hit) = (Timestamp::now(), [counters.recorder().counter("a").hit()]);
     for (position, days) in [(0, 6), (1, 4), (2, 0)] {

@@ -16,8 +16,8 @@ use tokio::runtime::Builder;
 use tower::ServiceExt;
 use tracing::span;
 
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::log::Log;
-use crate::through::{Hooks, InterceptedStore};
 
 const LIMIT: Duration = tests::LIMIT;
 

@@ -65,15 +65,15 @@ async fn expired_windows_are_removed_with_their_tokens() {
         for of in 0..3 {
             assert!(store.add_once(&key("app=0", now.minus(10)), token(of)).await.expect("counted").0);
         }
-        let kept = key("app=kept", now.plus(3600));
-        assert!(store.add_once(&kept, token(1)).await.expect("counted").0);
+        let retained = key("app=kept", now.plus(3600));
+        assert!(store.add_once(&retained, token(1)).await.expect("counted").0);
         // Another process removes a thousand rows per call as long as there are more.
         let other = SqlStore::connect(&url).await.expect("a database");
         for _ in 0..3 {
-            add(&other, &kept, 1).await.expect("counted");
+            add(&other, &retained, 1).await.expect("counted");
         }
         assert_eq!(rows(&url).await, [1, 1], "{url}");
-        assert_eq!(store.add_once(&kept, token(1)).await.expect("counted"), (false, 5));
+        assert_eq!(store.add_once(&retained, token(1)).await.expect("counted"), (false, 5));
     }
 }
 

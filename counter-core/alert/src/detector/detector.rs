@@ -2,13 +2,13 @@ use std::collections::VecDeque;
 
 use counter_core::{Precision, Timestamp};
 
-use super::judgement::Judgement;
+use super::evaluation::Evaluation;
+use super::flatness::FlatLine;
 use super::models::Models;
 use super::poisson;
 use super::scale::Scale;
 use super::shifts::Shifts;
 use super::silence::Silence;
-use super::stillness::FlatLine;
 use super::tail::Tails;
 
 /// The minimum number of values that a detector needs to evaluate a bucket.
@@ -48,11 +48,11 @@ const MAX_ERROR: f64 = 10.0;
 /// let start = |n: u64| Timestamp::from_unix(1_585_872_000 + n * 60);
 /// let mut detector = Detector::of_counts(minute);
 /// for n in 0..120 {
-///     let judgement = detector.observe(start(n), [97.0, 104.0, 99.0, 110.0, 90.0][n as usize % 5]);
-///     assert!(judgement.is_none_or(|judgement| !judgement.is_unusual()));
+///     let evaluation = detector.observe(start(n), [97.0, 104.0, 99.0, 110.0, 90.0][n as usize % 5]);
+///     assert!(evaluation.is_none_or(|evaluation| !evaluation.is_unusual()));
 /// }
-/// let judgement = detector.observe(start(120), 400.0).ok_or("30 buckets are enough")?;
-/// assert!(judgement.is_high() && judgement.upper < 200.0);
+/// let evaluation = detector.observe(start(120), 400.0).ok_or("30 buckets are enough")?;
+/// assert!(evaluation.is_high() && evaluation.upper < 200.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub struct Detector {
     /// The latest error, if this is a single outlier.
     outlier: Option<f64>,
     silence: Silence,
-    stillness: FlatLine,
+    flatness: FlatLine,
 }
 
 impl Detector {
@@ -114,7 +114,7 @@ impl Detector {
             shifts: Shifts::new(width),
             outlier: None,
             silence: Silence::default(),
-            stillness: FlatLine::default(),
+            flatness: FlatLine::default(),
         }
     }
 
@@ -145,7 +145,7 @@ impl Detector {
     /// Buckets must be passed in order. You can skip buckets that are unknown or should be ignored, e.g.
     /// holidays. Returns `None` if we can't evaluate the value: at the start, following a gap, if the bucket
     /// was already observed, and if the value is not finite.
-    pub fn observe(&mut self, start: Timestamp, value: f64) -> Option<Judgement> {
+    pub fn observe(&mut self, start: Timestamp, value: f64) -> Option<Evaluation> {
         if !value.is_finite() || self.next.is_some_and(|next| start < next) {
             return None;
         }
@@ -156,18 +156,18 @@ impl Detector {
             self.shifts.skip();
             self.outlier = None;
             self.silence.skip();
-            self.stillness.skip();
+            self.flatness.skip();
         }
         let weight = self.weight();
         match (self.scale, self.tails) {
             (Scale::Counts, _) => self.silence.observe(&self.models, start, value, weight),
-            (Scale::Measures, Some(tails)) => self.stillness.observe(value, tails.scale, weight),
+            (Scale::Measures, Some(tails)) => self.flatness.observe(value, tails.scale, weight),
             (Scale::Measures, None) => {}
         }
         let scaled = self.scale.apply(value);
-        let judgement = self.judge(start, value, scaled);
+        let evaluation = self.evaluate(start, value, scaled);
         self.adapt(start, scaled);
-        judgement
+        evaluation
     }
 
     /// Returns the weight of the next value in a moving average.
@@ -180,7 +180,7 @@ impl Detector {
         self.tails.filter(|_| self.observed >= MIN_VALUES && self.cooldown == 0)
     }
 
-    fn judge(&mut self, start: Timestamp, value: f64, scaled: f64) -> Option<Judgement> {
+    fn evaluate(&mut self, start: Timestamp, value: f64, scaled: f64) -> Option<Evaluation> {
         let tails = self.tails_to_judge()?;
         let mut expected = self.models.expected(start).or_else(|| self.models.expected_without_season())?;
         if tails.probability(scaled - expected) < OUTLIER_PROBABILITY
@@ -199,7 +199,7 @@ impl Detector {
             (lower, upper) = (lower.min(min).ceil(), upper.max(max).floor());
             probability = probability.max(poisson::probability(value, count));
         }
-        Some(Judgement {
+        Some(Evaluation {
             value,
             expected: count,
             lower,
@@ -207,7 +207,7 @@ impl Detector {
             probability,
             missed: self.silence.missed(),
             silence: self.silence.probability(),
-            stillness: self.stillness.probability(self.weight()),
+            flatness: self.flatness.probability(self.weight()),
             error: self.scale.deviation(tails.scale, count),
             season: self.models.used_season(),
             false_alarms: self.false_alarms,
@@ -310,16 +310,19 @@ mod tests {
         for n in 0..200 {
             minutes.observe(start(60, n), if n % 4 < 3 { 1.0 + (n % 4) as f64 } else { 2.0 });
         }
-        let judgement = minutes.clone().observe(start(60, 200), 0.0).expect("it judges");
-        assert!(!judgement.is_unusual() && !judgement.is_silent() && judgement.lower == 0.0, "{judgement:?}");
+        let evaluation = minutes.clone().observe(start(60, 200), 0.0).expect("it judges");
+        assert!(
+            !evaluation.is_unusual() && !evaluation.is_silent() && evaluation.lower == 0.0,
+            "{evaluation:?}"
+        );
         let mut unusual =
-            |n| minutes.observe(start(60, n), 50.0).is_some_and(|judgement| judgement.is_high());
+            |n| minutes.observe(start(60, n), 50.0).is_some_and(|evaluation| evaluation.is_high());
         let high: Vec<u64> = (200..212).filter(|n| unusual(*n)).collect();
         assert!(high.first() == Some(&200) && (2..=8).contains(&high.len()), "{high:?}");
         // We return to the old level, and then to the new level.
         for (n, value) in [(212, 2.0), (213, 1.0), (214, 3.0)] {
-            let judgement = minutes.observe(start(60, n), value).expect("it judges");
-            assert!(!judgement.is_unusual(), "{judgement:?}");
+            let evaluation = minutes.observe(start(60, n), value).expect("it judges");
+            assert!(!evaluation.is_unusual(), "{evaluation:?}");
         }
         assert!(minutes.observe(start(60, 215), 50.0).expect("it judges").is_high());
     }
@@ -328,9 +331,9 @@ mod tests {
     fn a_higher_false_alarm_rate_narrows_the_band() {
         let band = |share: f64| {
             let mut minutes = detector(60).false_alarms(share);
-            let judge = |n: u64| minutes.observe(start(60, n), 100.0 + (n * 7 % 13) as f64);
-            let judgement = (0..100).filter_map(judge).last().expect("it judges");
-            (judgement.lower, judgement.upper)
+            let evaluate = |n: u64| minutes.observe(start(60, n), 100.0 + (n * 7 % 13) as f64);
+            let evaluation = (0..100).filter_map(evaluate).last().expect("it judges");
+            (evaluation.lower, evaluation.upper)
         };
         let (seldom, often) = (band(1e-9), band(0.01));
         assert!(seldom.0 < often.0 && often.1 < seldom.1, "{seldom:?} {often:?}");
@@ -345,7 +348,7 @@ mod tests {
         let mut flat = Vec::new();
         for n in 0..700 {
             let value = if is_flat(n) { noise(299) } else { noise(n) };
-            if measures.observe(start(60, n), value).is_some_and(|judgement| judgement.is_flat()) {
+            if measures.observe(start(60, n), value).is_some_and(|evaluation| evaluation.is_flat()) {
                 flat.push(n);
             }
         }
@@ -358,8 +361,8 @@ mod tests {
         let mut measures = Detector::of_measures(Precision::try_from(60).expect("a width"));
         for n in 0..700 {
             let value = if n * 7919 % 101 < 40 { 7.0 } else { 3.0 };
-            let judgement = measures.observe(start(60, n), value);
-            assert!(!judgement.is_some_and(|judgement| judgement.is_flat()), "{n}");
+            let evaluation = measures.observe(start(60, n), value);
+            assert!(!evaluation.is_some_and(|evaluation| evaluation.is_flat()), "{n}");
         }
     }
 
@@ -379,17 +382,17 @@ mod tests {
             for (skipped, value) in values {
                 bucket += skipped;
                 let value = if is_count { value.clamp(0.0, u64::MAX as f64).round() } else { value.clamp(-1e30, 1e30) };
-                let judgement = detector.observe(start(width, bucket), value);
-                prop_assert_eq!(judgement, second.observe(start(width, bucket), value));
+                let evaluation = detector.observe(start(width, bucket), value);
+                prop_assert_eq!(evaluation, second.observe(start(width, bucket), value));
                 bucket += 1;
-                let Some(judgement) = judgement else { continue };
-                let Judgement { expected, lower, upper, probability, silence, stillness, missed, error, .. } = judgement;
-                prop_assert!(lower <= upper && error >= 0.0 && missed >= 0.0, "{:?}", judgement);
-                prop_assert!((0.0..=1.0).contains(&probability) && (0.0..=1.0).contains(&silence), "{:?}", judgement);
-                prop_assert!((0.0..=1.0).contains(&stillness) && (!is_count || stillness == 1.0), "{:?}", judgement);
-                prop_assert!([expected, lower, upper, error, missed].iter().all(|number| number.is_finite()), "{:?}", judgement);
-                prop_assert!(!is_count || lower <= expected.ceil() && expected.floor() <= upper, "{:?}", judgement);
-                prop_assert!(!judgement.is_unusual() || probability < 1.01 * Detector::FALSE_ALARMS, "{:?}", judgement);
+                let Some(evaluation) = evaluation else { continue };
+                let Evaluation { expected, lower, upper, probability, silence, flatness, missed, error, .. } = evaluation;
+                prop_assert!(lower <= upper && error >= 0.0 && missed >= 0.0, "{:?}", evaluation);
+                prop_assert!((0.0..=1.0).contains(&probability) && (0.0..=1.0).contains(&silence), "{:?}", evaluation);
+                prop_assert!((0.0..=1.0).contains(&flatness) && (!is_count || flatness == 1.0), "{:?}", evaluation);
+                prop_assert!([expected, lower, upper, error, missed].iter().all(|number| number.is_finite()), "{:?}", evaluation);
+                prop_assert!(!is_count || lower <= expected.ceil() && expected.floor() <= upper, "{:?}", evaluation);
+                prop_assert!(!evaluation.is_unusual() || probability < 1.01 * Detector::FALSE_ALARMS, "{:?}", evaluation);
             }
         }
     }

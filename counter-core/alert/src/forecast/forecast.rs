@@ -195,8 +195,8 @@ impl Forecast {
     ) -> Result<Self, ForecastError> {
         let end = precision.bucket(now).start;
         let earliest = end.minus(u64::from(precision.as_seconds()) * MAX_BUCKETS as u64);
-        let kept = stats.grid().counts.of_width(precision.as_seconds());
-        let oldest = kept.map_or(earliest, |kept| Retention { precision, ..kept }.oldest(now));
+        let retained = stats.grid().counts.of_width(precision.as_seconds());
+        let oldest = retained.map_or(earliest, |retained| Retention { precision, ..retained }.oldest(now));
         // The range must not be empty, even if only the current bucket is kept, which is dropped below.
         let range = oldest.max(earliest)..end.plus(1);
         let series = stats.series(counter, precision, range).await?;
@@ -434,8 +434,8 @@ mod reading {
         let unknown = "nobody".parse().expect("a name");
         let error = Forecast::read(&stats, &unknown, minute, 10, now).await.expect_err("no history");
         assert!(matches!(error, ForecastError::TooShort { available: 0, .. }), "{error}");
-        let unkept = Precision::try_from(61).expect("a width");
-        let error = Forecast::read(&stats, &name, unkept, 10, now).await.expect_err("not kept");
+        let unretained = Precision::try_from(61).expect("a width");
+        let error = Forecast::read(&stats, &name, unretained, 10, now).await.expect_err("not kept");
         assert!(matches!(error, ForecastError::Unread(_)), "{error}");
     }
 }

@@ -114,17 +114,17 @@ impl ReportSchedule {
 
     pub(crate) fn check(&self, grid: &Grid) -> Result<(), RuleError> {
         check_name(&self.name)?;
-        match grid.counts.iter().any(|kept| self.has_whole_days(kept)) {
+        match grid.counts.iter().any(|retained| self.has_whole_days(retained)) {
             true => Ok(()),
             false => Err(RuleError::Report(self.name.clone())),
         }
     }
 
     /// Returns whether this precision divides a day, and the retention is long enough to compare periods.
-    fn has_whole_days(&self, kept: Retention) -> bool {
-        let width = u64::from(kept.precision.as_seconds());
+    fn has_whole_days(&self, retained: Retention) -> bool {
+        let width = u64::from(retained.precision.as_seconds());
         DAY.is_multiple_of(width)
-            && width * u64::from(kept.samples.get()) > (2 * self.days.unsigned_abs() + 1) * DAY
+            && width * u64::from(retained.samples.get()) > (2 * self.days.unsigned_abs() + 1) * DAY
     }
 
     /// Returns the latest day or week that is due at `now`, the preceding day or week, and the precision to
@@ -138,17 +138,17 @@ impl ReportSchedule {
             return None;
         }
         let starts = [before, first, last].map(|date| self.start(date));
-        let read = |kept: &Retention| starts.map(|start| nearest(kept.precision, start));
-        let distance = |kept: &Retention| {
-            let pairs = starts.into_iter().zip(read(kept));
+        let read = |retained: &Retention| starts.map(|start| nearest(retained.precision, start));
+        let distance = |retained: &Retention| {
+            let pairs = starts.into_iter().zip(read(retained));
             pairs.map(|(start, read)| start.as_unix().abs_diff(read.as_unix())).max()
         };
-        let whole = grid.counts.iter().filter(|kept| self.has_whole_days(*kept));
+        let whole = grid.counts.iter().filter(|retained| self.has_whole_days(*retained));
         // If there is a choice, we use the coarsest precision to read as few buckets as possible.
-        let kept = whole.min_by_key(|kept| (distance(kept), Reverse(kept.precision)))?;
-        let [before, start, end] = read(&kept);
-        let is_exact = distance(&kept) == Some(0);
-        Some(Period { range: start..end, before: before..start, kept, date: first, is_exact })
+        let retained = whole.min_by_key(|retained| (distance(retained), Reverse(retained.precision)))?;
+        let [before, start, end] = read(&retained);
+        let is_exact = distance(&retained) == Some(0);
+        Some(Period { range: start..end, before: before..start, retained, date: first, is_exact })
     }
 
     /// Returns the local date of an instant.
@@ -190,7 +190,7 @@ impl ReportSchedule {
 pub(crate) struct Period {
     pub(crate) range: Range<Timestamp>,
     pub(crate) before: Range<Timestamp>,
-    pub(crate) kept: Retention,
+    pub(crate) retained: Retention,
     /// The local start date.
     date: Date,
     /// Whether the range matches the local days exactly.
@@ -223,11 +223,11 @@ mod tests {
 
     fn grid() -> Grid {
         let hours = [(3600_u32, 800_u32), (86_400, 120)];
-        let kept = hours.map(|(width, samples)| Retention {
+        let retained = hours.map(|(width, samples)| Retention {
             precision: width.try_into().expect("not 0"),
             samples: samples.try_into().expect("not 0"),
         });
-        let counts = counter_core::Precisions::new(kept).expect("two");
+        let counts = counter_core::Precisions::new(retained).expect("two");
         Grid { visitors: counts.clone(), counts, distributions: None }
     }
 
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(title(&weekly, on_time), "example.com: week of 2026-11-16");
         let period = weekly.period(&grid(), on_time).expect("kept");
         assert_eq!(period.range, Timestamp::from_unix(20_773 * DAY)..Timestamp::from_unix(20_780 * DAY));
-        assert_eq!(period.kept.precision.as_seconds(), 86_400);
+        assert_eq!(period.retained.precision.as_seconds(), 86_400);
         for schedule in [&daily, &weekly] {
             assert!(schedule.period(&grid(), Timestamp::MIN).is_none(), "no period has ended yet");
         }
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(title(&ahead, early), "2026-11-22");
         let period = ahead.period(&grid(), early).expect("kept");
         assert_eq!(period.range.end, Timestamp::from_unix(20_780 * DAY - 3600));
-        assert_eq!(period.kept.precision.as_seconds(), 3600);
+        assert_eq!(period.retained.precision.as_seconds(), 3600);
     }
 
     #[test]

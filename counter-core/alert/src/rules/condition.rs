@@ -66,7 +66,7 @@ impl Condition {
     }
 
     /// Evaluates a bucket from the hits of the counters. Returns `None` if the hits are unknown or too few.
-    pub(crate) fn judge(&self, hits: impl Fn(&CounterName) -> Option<u64>) -> Option<Verdict> {
+    pub(crate) fn evaluate(&self, hits: impl Fn(&CounterName) -> Option<u64>) -> Option<Verdict> {
         let verdict = |is_met, value: f64, bound: f64| Some(Verdict::new(is_met, value, bound));
         match self {
             Self::Above { counter, hits: bound } => {

@@ -25,7 +25,7 @@ pub(crate) enum LocalCondition {
 }
 
 impl LocalCondition {
-    pub(crate) fn judge(&self, stats: &Stats) -> Option<Verdict> {
+    pub(crate) fn evaluate(&self, stats: &Stats) -> Option<Verdict> {
         self.of(stats.health(), stats.sources())
     }
 

@@ -1,4 +1,4 @@
-use crate::detector::{DetectedSeason, Judgement};
+use crate::detector::{DetectedSeason, Evaluation};
 
 /// The value of a condition in a bucket, compared to a bound.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,9 +40,9 @@ impl Verdict {
     }
 }
 
-impl From<&Judgement> for Expected {
-    fn from(judgement: &Judgement) -> Self {
-        let Judgement { expected, lower, upper, error, season, .. } = *judgement;
+impl From<&Evaluation> for Expected {
+    fn from(evaluation: &Evaluation) -> Self {
+        let Evaluation { expected, lower, upper, error, season, .. } = *evaluation;
         let model = match season {
             DetectedSeason::Day => "day",
             DetectedSeason::Week => "week",

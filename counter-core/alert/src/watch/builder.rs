@@ -113,15 +113,16 @@ impl WatchBuilder {
         drop(names);
         for rule in rules {
             rule.check()?;
-            let kept = match &rule.condition {
+            let retained = match &rule.condition {
                 Condition::Local(_) => continue,
                 Condition::QuantileAbove { .. } => grid.distributions.as_ref(),
                 _ => Some(&grid.counts),
             };
             // We look up by width, because the precision of the counters may have a UTC offset.
             let width = rule.precision.as_seconds();
-            let mut kept = kept.into_iter().flat_map(|kept| kept.iter()).map(|kept| kept.precision);
-            let precision = kept.find(|kept| kept.as_seconds() == width);
+            let mut retained =
+                retained.into_iter().flat_map(|retained| retained.iter()).map(|retained| retained.precision);
+            let precision = retained.find(|retained| retained.as_seconds() == width);
             rule.precision =
                 precision.ok_or_else(|| RuleError::Precision(rule.name.clone(), rule.precision))?;
         }

@@ -14,7 +14,7 @@ use counter_core::{CounterName, Error, Precision, Sample, Timestamp};
 
 use super::due::Due;
 use super::needed::Needed;
-use crate::detector::{Detector, Judgement};
+use crate::detector::{Detector, Evaluation};
 use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::{Side, Verdict};
@@ -42,7 +42,7 @@ struct Watched {
     /// True until the counter gets a hit. There can't be a silence until then.
     is_new: bool,
     /// The evaluations of buckets that may still be needed for a verdict.
-    judgements: VecDeque<(Timestamp, Judgement)>,
+    evaluations: VecDeque<(Timestamp, Evaluation)>,
 }
 
 /// The maximum number of counters to read the history for in a pass.
@@ -100,9 +100,9 @@ impl Expectations {
     /// Returns the verdict on a bucket, if there is an evaluation.
     pub(crate) fn verdict(&self, rule: &AlertRule, start: Timestamp) -> Option<Verdict> {
         let (_, side, _) = rule.condition.expectation()?;
-        let judgements = &self.detectors.get(&rule.key()?)?.judgements;
-        let (_, judgement) = judgements.iter().find(|(at, _)| *at == start)?;
-        Some(verdict(side, judgement))
+        let evaluations = &self.detectors.get(&rule.key()?)?.evaluations;
+        let (_, evaluation) = evaluations.iter().find(|(at, _)| *at == start)?;
+        Some(verdict(side, evaluation))
     }
 
     /// Adds the buckets that detectors need in order to catch up with the due buckets.
@@ -119,7 +119,7 @@ impl Expectations {
         }
         for (key, (counter, range)) in requested {
             let Some(watched) = self.detectors.get_mut(&key) else { continue };
-            watched.judgements.retain(|(start, _)| *start >= range.start);
+            watched.evaluations.retain(|(start, _)| *start >= range.start);
             if watched.read < range.end {
                 let precision = key.0;
                 let last = range.end.minus(precision.as_seconds().into());
@@ -162,10 +162,10 @@ impl Expectations {
                 read: first,
                 due: first..first,
                 is_new: true,
-                judgements: VecDeque::new(),
+                evaluations: VecDeque::new(),
             })
             .collect();
-        let hours = stats.grid().counts.of_width(HOUR).map(|kept| kept.precision);
+        let hours = stats.grid().counts.of_width(HOUR).map(|retained| retained.precision);
         if let Some(hours) = hours.filter(|hours| width < u64::from(hours.as_seconds())) {
             let end = hours.bucket(first).start;
             let range = end.minus(HISTORY_HOURS * u64::from(HOUR)).max(oldest(stats, hours, now))..end;
@@ -196,9 +196,9 @@ impl Watched {
             if self.is_new {
                 continue;
             }
-            let judgement = self.detector.observe(sample.start, sample.count as f64);
-            if let Some(judgement) = judgement.filter(|_| sample.start >= self.due.start) {
-                self.judgements.push_back((sample.start, judgement));
+            let evaluation = self.detector.observe(sample.start, sample.count as f64);
+            if let Some(evaluation) = evaluation.filter(|_| sample.start >= self.due.start) {
+                self.evaluations.push_back((sample.start, evaluation));
             }
         }
         self.read = self.read.max(self.due.end);
@@ -223,16 +223,16 @@ fn known(
 
 /// Returns the start of the oldest bucket in the retention period.
 fn oldest(stats: &Stats, precision: Precision, now: Timestamp) -> Timestamp {
-    let kept = stats.reach().counts.of_width(precision.as_seconds());
-    kept.map_or(Timestamp::MIN, |kept| kept.oldest(now))
+    let retained = stats.reach().counts.of_width(precision.as_seconds());
+    retained.map_or(Timestamp::MIN, |retained| retained.oldest(now))
 }
 
-fn verdict(side: Side, judgement: &Judgement) -> Verdict {
-    let is_below = side == Side::Low || side == Side::Either && judgement.value < judgement.expected;
+fn verdict(side: Side, evaluation: &Evaluation) -> Verdict {
+    let is_below = side == Side::Low || side == Side::Either && evaluation.value < evaluation.expected;
     let (is_met, bound) = match side {
-        Side::Silent => (judgement.is_silent(), judgement.missed),
-        _ if is_below => (judgement.is_low(), judgement.lower),
-        _ => (judgement.is_high(), judgement.upper),
+        Side::Silent => (evaluation.is_silent(), evaluation.missed),
+        _ if is_below => (evaluation.is_low(), evaluation.lower),
+        _ => (evaluation.is_high(), evaluation.upper),
     };
-    Verdict { expected: Some(judgement.into()), ..Verdict::new(is_met, judgement.value, bound) }
+    Verdict { expected: Some(evaluation.into()), ..Verdict::new(is_met, evaluation.value, bound) }
 }

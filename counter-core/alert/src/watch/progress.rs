@@ -162,8 +162,8 @@ impl PendingMark {
 fn decode(document: &Document, now: Timestamp) -> Marks {
     let mut marks: Marks = serde_json::from_slice(&document.content).unwrap_or_default();
     // A mark that expires later must be due to a store clock that was ahead.
-    let kept = now.minus(MARK_RETENTION).as_unix()..now.plus(MAX_CLOCK_SKEW).as_unix();
-    marks.retain(|_, mark| kept.contains(&mark.until));
+    let retained = now.minus(MARK_RETENTION).as_unix()..now.plus(MAX_CLOCK_SKEW).as_unix();
+    marks.retain(|_, mark| retained.contains(&mark.until));
     while marks.len() >= MAX_MARKS {
         let oldest = marks.iter().min_by_key(|(_, mark)| mark.until).map(|(holder, _)| holder.clone());
         marks.remove(&oldest.unwrap_or_default());
@@ -237,13 +237,13 @@ mod tests {
 
     #[test]
     fn expired_marks_and_marks_from_the_future_are_removed() {
-        let kept = |until: u64| {
+        let retained = |until: u64| {
             let marks = Marks::from([("a".to_owned(), Mark { complete: 0, until })]);
             let mut document = Document::default();
             document.content = encode(&marks);
             !decode(&document, at(0)).is_empty()
         };
-        assert!(kept(at(0).as_unix()) && kept(at(30).as_unix()));
-        assert!(!kept(at(0).as_unix() - 3601) && !kept(u64::MAX));
+        assert!(retained(at(0).as_unix()) && retained(at(30).as_unix()));
+        assert!(!retained(at(0).as_unix() - 3601) && !retained(u64::MAX));
     }
 }

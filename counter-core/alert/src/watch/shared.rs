@@ -246,7 +246,7 @@ mod tests {
                         now = now.plus(60);
                         shared.end_silences(now);
                         let state = shared.rules.entry("busy".to_owned()).or_default();
-                        let verdict = rule.condition.judge(|_| hits);
+                        let verdict = rule.condition.evaluate(|_| hits);
                         if let Some(decision) = state.apply(&rule, now.minus(60), verdict) {
                             shared.decide(decision, now);
                         }

@@ -191,7 +191,7 @@ mod tests {
     fn decisions(rule: &AlertRule, hits: &[Option<u64>]) -> Vec<(usize, AlertKind)> {
         let mut state = RuleState::default();
         let apply = |(minute, hits): (usize, &Option<u64>)| {
-            let verdict = rule.condition.judge(|_| *hits);
+            let verdict = rule.condition.evaluate(|_| *hits);
             let decision = state.apply(rule, Timestamp::from_unix(60 * minute as u64), verdict)?;
             Some((minute, decision.alert.kind))
         };
@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn deciding_buckets_and_the_latest_bucket_are_retained() {
         let (rule, mut state) = (rule().raise_after(3).resolve_after(2), RuleState::default());
-        let kept = [0, 0, 11, 11, 11, 11, 0, 0, 0].map(|hits| {
-            let verdict = rule.condition.judge(|_| Some(hits));
+        let retained = [0, 0, 11, 11, 11, 11, 0, 0, 0].map(|hits| {
+            let verdict = rule.condition.evaluate(|_| Some(hits));
             state.apply(&rule, Timestamp::from_unix(state.judged.max(60)), verdict);
             assert_eq!(
                 state.seen.last().map(|last| (last.start + 60, last.value)),
@@ -223,7 +223,7 @@ mod tests {
             );
             state.seen.len()
         });
-        assert_eq!(kept, [1, 1, 1, 2, 3, 1, 1, 2, 1]);
+        assert_eq!(retained, [1, 1, 1, 2, 3, 1, 1, 2, 1]);
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         }"#;
         let mut state: RuleState = serde_json::from_str(written).expect("a state");
         assert_eq!((state.judged, state.unmet, state.seen.len()), (120, 2, 2));
-        let (rule, verdict) = (rule(), rule().condition.judge(|_| Some(3)));
+        let (rule, verdict) = (rule(), rule().condition.evaluate(|_| Some(3)));
         assert!(state.apply(&rule, Timestamp::from_unix(120), verdict).is_none());
         assert_eq!(state.seen.iter().map(|of| of.value).collect::<Vec<_>>(), [3.0]);
         let quiet = serde_json::to_string(&state).expect("finite numbers");
@@ -269,7 +269,7 @@ mod tests {
             let rule = rule().raise_after(raise_after).resolve_after(resolve_after);
             let (mut state, mut ids, mut last) = (RuleState::default(), Vec::new(), AlertKind::Resolved);
             for (minute, hits) in hits.into_iter().enumerate() {
-                let verdict = rule.condition.judge(|_| hits);
+                let verdict = rule.condition.evaluate(|_| hits);
                 if let Some(decision) = state.apply(&rule, Timestamp::from_unix(60 * minute as u64), verdict) {
                     let Decision { alert, buckets } = decision;
                     let after = if alert.kind == AlertKind::Raised { raise_after } else { resolve_after };

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::alerts::Alerts;
 use super::delivery::{Deliver, delivered};
 use super::due::Due;
+use super::evaluate::Values;
 use super::expectation::Expectations;
-use super::judge::Values;
 use super::progress::{self, Closed, Progress};
 use super::shared::{DOCUMENT, Shared};
 use super::state::Decision;
@@ -158,7 +158,7 @@ impl Watch {
         let (mark, closed) = self.progress.mark(&marks, now.minus(held_for), end, now);
         let mut shared = Shared::clone(&snapshot.shared);
         shared.end_silences(now);
-        let judged = self.judge(&mut shared, closed, now);
+        let judged = self.evaluate(&mut shared, closed, now);
         let (judged, ()) = try_join(judged, mark.write(&*store, marks)).await?;
         // Reports also need to wait for hits.
         self.report(&mut shared, closed.end.plus(self.lateness.as_secs())).await;
@@ -244,7 +244,7 @@ impl Watch {
         for rule in &*self.rules {
             let Some(condition) = rule.local() else { continue };
             let state = local.rules.entry(rule.name.clone()).or_default();
-            if let Some(mut decision) = state.apply(rule, now, condition.judge(&self.stats)) {
+            if let Some(mut decision) = state.apply(rule, now, condition.evaluate(&self.stats)) {
                 // Processes report alerts independently, so we need a unique id.
                 decision.alert.id = format!("{}:{}", decision.alert.id, self.holder);
                 state.decision = Some(decision.clone());
@@ -279,7 +279,7 @@ impl Watch {
     }
 
     /// Evaluates the buckets that are ready, and returns their number.
-    async fn judge(&mut self, shared: &mut Shared, closed: Closed, now: Timestamp) -> Result<u64, Error> {
+    async fn evaluate(&mut self, shared: &mut Shared, closed: Closed, now: Timestamp) -> Result<u64, Error> {
         let expectations = &mut self.expectations;
         let rules: BTreeMap<_, _> =
             self.rules.iter().filter(|rule| rule.local().is_none()).map(|rule| (&*rule.name, rule)).collect();

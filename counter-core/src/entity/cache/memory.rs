@@ -44,7 +44,7 @@ impl<T> Expiring<T> {
 
 impl MemoryEntities {
     fn entities(&self) -> MutexGuard<'_, Entities> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 

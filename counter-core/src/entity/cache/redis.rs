@@ -198,15 +198,15 @@ async fn read(
     call.push(milliseconds(lease.ttl));
     fields.iter().for_each(|name| call.push(*name));
     let answers: Vec<Value> = store.client.run(&store.read, call).await?;
-    part.items.iter().zip(answers).map(|(item, answer)| found(item, answer)).collect()
+    part.items.iter().zip(answers).map(|(item, reply)| found(item, reply)).collect()
 }
 
-fn found<T>(item: &Item<'_, T>, answer: Value) -> Result<EntityFound, Error> {
-    match answer.as_str().as_deref() {
+fn found<T>(item: &Item<'_, T>, reply: Value) -> Result<EntityFound, Error> {
+    match reply.as_str().as_deref() {
         Some("cold") => Ok(EntityFound::Cold),
         Some("leased") => Ok(EntityFound::Leased),
         _ => {
-            let strings = answer.convert().unwrap_or_default();
+            let strings = reply.convert().unwrap_or_default();
             values(strings).map(EntityFound::Warm).ok_or_else(|| malformed(&item.copy))
         }
     }

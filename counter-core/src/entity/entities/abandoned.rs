@@ -57,7 +57,7 @@ impl AbandonedLeases {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<EntityId, Abandoned>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 

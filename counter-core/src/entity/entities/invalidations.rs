@@ -92,7 +92,7 @@ impl PendingInvalidations {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.queue.lock().expect("nothing panics under this lock")
+        self.0.queue.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -57,6 +57,6 @@ impl SingleFlight {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<EntityId, WeakQuery>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }

@@ -237,7 +237,7 @@ impl ClientHandle {
 
     /// Returns the events, including all pending events from the channels.
     fn events(&self) -> MutexGuard<'_, Events> {
-        let mut events = self.events.lock().expect("nothing panics under this lock");
+        let mut events = self.events.lock().expect("the lock is never poisoned");
         loop {
             match events.errors.try_recv() {
                 // The close event is less specific than the error that caused it.

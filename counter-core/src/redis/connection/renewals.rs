@@ -21,7 +21,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 impl Renewals {
     /// Returns `true` if the connection should be replaced now.
     pub(in crate::redis) fn allow(&self, now: Instant) -> bool {
-        let mut last = self.0.lock().expect("nothing panics under this lock");
+        let mut last = self.0.lock().expect("the lock is never poisoned");
         let pause = match *last {
             None => MIN_PAUSE,
             Some(Renewal { at, pause }) => match now.saturating_duration_since(at) {

@@ -169,7 +169,7 @@ impl OpenedFile {
     }
 
     fn opened(&self) -> MutexGuard<'_, Opened> {
-        self.opened.lock().expect("nothing panics under this lock")
+        self.opened.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -27,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time for which a replacement is reported.
 const REPORT_TIME: Duration = Duration::from_secs(3600);
 
-const LOCK_POISONED: &str = "nothing panics under this lock";
+const LOCK_POISONED: &str = "the lock is never poisoned";
 
 /// Connections to an SQLite file. These will be reopened if the file is removed or replaced while it is in
 /// use.

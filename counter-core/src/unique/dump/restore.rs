@@ -178,15 +178,15 @@ impl UniqueRestore {
     /// here would block the remaining restore.
     fn unless_rejected<T>(
         &mut self,
-        answer: Result<T, Error>,
+        reply: Result<T, Error>,
         entries: u64,
     ) -> Result<Option<T>, UniqueRestoreError> {
-        match answer {
+        match reply {
             Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => {
                 self.restored.refused += entries;
                 Ok(None)
             }
-            answer => answer.map(Some).map_err(UniqueRestoreError::Store),
+            reply => reply.map(Some).map_err(UniqueRestoreError::Store),
         }
     }
 }

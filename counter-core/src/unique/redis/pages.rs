@@ -39,8 +39,8 @@ async fn scan(
     // command with a key.
     let calls = vec![("SCAN", scan), ("TYPE", args([&*prefix.scratch]))];
     let answers = store.client.learn(server.call_each(&prefix.scratch, calls).await)?;
-    let answer = answers.into_iter().next().ok_or_else(|| unavailable("the reply to SCAN is missing"))?;
-    let (next, keys): (String, Vec<Bytes>) = convert_reply(answer)?;
+    let reply = answers.into_iter().next().ok_or_else(|| unavailable("the reply to SCAN is missing"))?;
+    let (next, keys): (String, Vec<Bytes>) = convert_reply(reply)?;
     if server.session() != session {
         return Err(unavailable("the connection was replaced while keys were listed"));
     }

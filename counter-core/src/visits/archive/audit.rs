@@ -170,8 +170,8 @@ impl Auditor {
         };
         self.archive.check().await?;
         self.started_at = self.archive.far.time().await?;
-        for &(values, kept) in &self.listed.kept {
-            self.compare(values, kept, source, &mut audit).await?;
+        for &(values, retained) in &self.listed.retained {
+            self.compare(values, retained, source, &mut audit).await?;
         }
         *self.archive.audited.lock().expect(LOCK_POISONED) = Some(Arc::new(audit.clone()));
         Ok(audit)
@@ -206,13 +206,13 @@ impl Auditor {
     async fn compare(
         &self,
         values: Values,
-        kept: Retention,
+        retained: Retention,
         source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<(), Error> {
-        let precision = kept.precision;
+        let precision = retained.precision;
         let Some(progress) = self.archive.far.progress(values, precision).await? else { return Ok(()) };
-        let first = self.first(kept);
+        let first = self.first(retained);
         let starts: Vec<_> = precision.starts(first..progress.copied.min(self.started_at)).collect();
         let mut next = Some(String::new());
         while let Some(from) = next {
@@ -221,7 +221,8 @@ impl Auditor {
             let (mut starts, mut max_buckets) = (&starts[..], BUCKETS_PER_READ);
             while !starts.is_empty() {
                 let some = &starts[..max_buckets.min(starts.len())];
-                let compared = self.compare_page(values, kept, &page.counters, some, source, audit).await?;
+                let compared =
+                    self.compare_page(values, retained, &page.counters, some, source, audit).await?;
                 starts = &starts[compared..];
                 // Sketches and bins might be too large to read this number of buckets.
                 max_buckets = (2 * compared).min(BUCKETS_PER_READ);
@@ -233,29 +234,29 @@ impl Auditor {
 
     /// Returns the first bucket that will stay in the near store for now, according to the later of two
     /// clocks.
-    fn first(&self, kept: Retention) -> Timestamp {
+    fn first(&self, retained: Retention) -> Timestamp {
         let now = Timestamp::now().max(self.started_at);
-        kept.oldest(now).plus(EXPIRING_BUCKETS * u64::from(kept.precision.as_seconds()))
+        retained.oldest(now).plus(EXPIRING_BUCKETS * u64::from(retained.precision.as_seconds()))
     }
 
     /// Compares a number of buckets from the start of the list, and returns that number.
     async fn compare_page(
         &self,
         values: Values,
-        kept: Retention,
+        retained: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
         source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<usize, Error> {
-        let (mut found, compared) = self.read(values, kept, counters, starts).await?;
+        let (mut found, compared) = self.read(values, retained, counters, starts).await?;
         let starts = &starts[..compared];
         // If a counter was forgotten in between, the values might differ, so we need to reread them.
         let lacks = |found: &Found| found.different.iter().any(|(_, [near, far])| near.lacks(far));
         let rechecked: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
         if !rechecked.is_empty() {
             let some: Vec<_> = rechecked.iter().map(|index| counters[*index].clone()).collect();
-            let (second, _) = self.read(values, kept, &some, starts).await?;
+            let (second, _) = self.read(values, retained, &some, starts).await?;
             rechecked.into_iter().zip(second).for_each(|(index, second)| found[index] = second);
         }
         let (mut late, mut less) = (BTreeMap::new(), BTreeMap::new());
@@ -269,7 +270,7 @@ impl Auditor {
                         audit.differences.push(Difference {
                             values,
                             counter: counters[index].clone(),
-                            bucket: Bucket { precision: kept.precision, start },
+                            bucket: Bucket { precision: retained.precision, start },
                             near: near.number(),
                             far: far.number(),
                         });
@@ -281,13 +282,13 @@ impl Auditor {
                 }
             }
         }
-        self.put(values, kept.precision, counters, late, false).await?;
+        self.put(values, retained.precision, counters, late, false).await?;
         match source {
-            Some(Side::Near) => self.put(values, kept.precision, counters, less, true).await?,
+            Some(Side::Near) => self.put(values, retained.precision, counters, less, true).await?,
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
-                audit.refused += self.repair_near(values, kept, &affected, starts).await?;
+                audit.refused += self.repair_near(values, retained, &affected, starts).await?;
             }
             _ => {}
         }
@@ -298,18 +299,18 @@ impl Auditor {
     async fn repair_near(
         &self,
         values: Values,
-        kept: Retention,
+        retained: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<u64, Error> {
-        let first = self.first(kept);
+        let first = self.first(retained);
         let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
-        let values_of = |adds| restore(&self.archive, values, kept, adds, counters, &starts);
+        let values_of = |adds| restore(&self.archive, values, retained, adds, counters, &starts);
         let mut refused = values_of(Adds::Samples).await?;
         // Lifetimes are compared with the buckets of the coarsest precision.
-        let counts = self.listed.kept.iter().filter(|(values, _)| *values == Values::Counts);
-        let coarsest = counts.map(|(_, kept)| kept.precision).max();
-        if values == Values::Counts && coarsest == Some(kept.precision) {
+        let counts = self.listed.retained.iter().filter(|(values, _)| *values == Values::Counts);
+        let coarsest = counts.map(|(_, retained)| retained.precision).max();
+        if values == Values::Counts && coarsest == Some(retained.precision) {
             refused += values_of(Adds::Lifetimes).await?;
         }
         Ok(refused)
@@ -320,15 +321,15 @@ impl Auditor {
     async fn read(
         &self,
         values: Values,
-        kept: Retention,
+        retained: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<(Vec<Found>, usize), Error> {
-        let far = Reading::of(&*self.archive.far, values, kept.precision, counters, starts).await?;
+        let far = Reading::of(&*self.archive.far, values, retained.precision, counters, starts).await?;
         let starts = &starts[..far.buckets];
-        let near = Reading::of(&*self.archive.near, values, kept.precision, counters, starts).await?;
+        let near = Reading::of(&*self.archive.near, values, retained.precision, counters, starts).await?;
         // It is not a difference if a bucket is just about to leave the near store.
-        let first = self.first(kept);
+        let first = self.first(retained);
         let end = starts[..near.buckets].last().copied().unwrap_or(Timestamp::MIN);
         let pairs = near.counters.into_iter().zip(far.counters);
         Ok((pairs.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
@@ -343,10 +344,10 @@ impl Auditor {
         some: BTreeMap<ValueKey, Value>,
         replaces: bool,
     ) -> Result<(), Error> {
-        let (Some(kept), false) = (self.archive.far_retention(values, precision), some.is_empty()) else {
+        let (Some(retained), false) = (self.archive.far_retention(values, precision), some.is_empty()) else {
             return Ok(());
         };
-        let mut page = Page::new(self.started_at, kept);
+        let mut page = Page::new(self.started_at, retained);
         page.replaces = replaces;
         for ((index, start), value) in some {
             if page.counters.last() != Some(&counters[index]) {

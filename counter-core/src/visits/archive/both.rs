@@ -40,13 +40,18 @@ impl Write for Archive {
         self.near.witness(shard, writer)
     }
 
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
+    fn clean<'a>(
+        &'a self,
+        shard: Shard,
+        now: Timestamp,
+        retained: &'a Precisions,
+    ) -> StoreFuture<'a, Cleaned> {
         Box::pin(async move {
-            let cleaned = self.near.clean(shard, now, &self.near_retention(now, kept).await).await?;
+            let cleaned = self.near.clean(shard, now, &self.near_retention(now, retained).await).await?;
             if cleaned.more || shard != Shard::default() || self.is_foreign() {
                 return Ok(cleaned);
             }
-            let far = self.far.clean(Shard::default(), now, &self.kept.counts).await?;
+            let far = self.far.clean(Shard::default(), now, &self.retained.counts).await?;
             Ok(Cleaned {
                 samples: cleaned.samples + far.samples,
                 counters: cleaned.counters + far.counters,
@@ -59,13 +64,13 @@ impl Write for Archive {
         &'a self,
         shard: Shard,
         cursor: Option<String>,
-        kept: &'a Precisions,
+        retained: &'a Precisions,
     ) -> StoreFuture<'a, Option<String>> {
         Box::pin(async move {
             let is_first = cursor.is_none() && shard == Shard::default();
-            let next = self.near.adopt(shard, cursor, kept).await?;
+            let next = self.near.adopt(shard, cursor, retained).await?;
             if is_first && !self.is_foreign() {
-                self.far.adopt(Shard::default(), None, &self.kept.counts).await?;
+                self.far.adopt(Shard::default(), None, &self.retained.counts).await?;
             }
             Ok(next)
         })
@@ -79,7 +84,7 @@ impl Write for Archive {
             if self.check_once().await.is_err() && self.is_foreign() {
                 return Ok(());
             }
-            self.far.forget(counter, &grid.with_longest_retention(&self.kept), now).await?;
+            self.far.forget(counter, &grid.with_longest_retention(&self.retained), now).await?;
             // A repair may have read the far store before this. We need to invalidate the batches, and remove
             // the hits that it already added.
             restore::reject_concurrent_repairs(self, self.shards().of(counter)).await?;
@@ -115,7 +120,7 @@ impl Read for Archive {
     }
 
     fn reach(&self) -> Option<&Grid> {
-        Some(&self.kept)
+        Some(&self.retained)
     }
 
     fn archive_health(&self) -> Option<ArchiveHealth> {
@@ -142,13 +147,13 @@ impl Read for Archive {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-        kept: u32,
+        retained: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
-        let near = self.near.samples(counters, precision, range.clone(), kept);
-        let Some(kept) = self.far_retention(Values::Counts, precision) else { return near };
+        let near = self.near.samples(counters, precision, range.clone(), retained);
+        let Some(retained) = self.far_retention(Values::Counts, precision) else { return near };
         Box::pin(async move {
             let is_near = self.is_near(Values::Counts, precision, range.start);
-            let far = self.far.samples(counters, precision, range, kept.samples.get());
+            let far = self.far.samples(counters, precision, range, retained.samples.get());
             let (near, far) = self.both(is_near, near, far).await?;
             let Some(far) = far else { return Ok(near) };
             let merge = |(near, far): (Result<Reading, _>, Result<Reading, _>)| match (near?, far) {
@@ -177,12 +182,12 @@ impl Read for Archive {
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
         Box::pin(async move {
-            let kept = self.far_buckets(buckets);
+            let retained = self.far_buckets(buckets);
             let near = self.near.visitors(counters, buckets);
-            if kept.is_empty() {
+            if retained.is_empty() {
                 return near.await;
             }
-            let far = self.far.visitors(counters, &kept);
+            let far = self.far.visitors(counters, &retained);
             let (mut union, far) = self.both(self.are_near(buckets), near, far).await?;
             far.iter().for_each(|far| union.merge(far));
             Ok(union)
@@ -298,11 +303,11 @@ impl Read for Archive {
             let near = self.near.known_since(precisions, from, limit, since);
             // Only include precisions kept in the far store, so that a list of minutes doesn't contain names
             // from past years.
-            let kept: Vec<_> = precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
-            if kept.is_empty() {
+            let retained: Vec<_> = precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
+            if retained.is_empty() {
                 return near.await;
             }
-            let (near, far) = tokio::join!(near, self.far.known_since(&kept, from, limit, since));
+            let (near, far) = tokio::join!(near, self.far.known_since(&retained, from, limit, since));
             let mut all = near?;
             match far {
                 Ok(far) => {
@@ -371,8 +376,8 @@ impl Archive {
 
     /// Returns the buckets for which the far store keeps visitors.
     fn far_buckets(&self, buckets: &[Bucket]) -> Vec<Bucket> {
-        let is_kept = |bucket: &Bucket| self.far_retention(Values::Visitors, bucket.precision).is_some();
-        buckets.iter().copied().filter(is_kept).collect()
+        let is_retained = |bucket: &Bucket| self.far_retention(Values::Visitors, bucket.precision).is_some();
+        buckets.iter().copied().filter(is_retained).collect()
     }
 
     fn are_near(&self, buckets: &[Bucket]) -> bool {

@@ -122,8 +122,8 @@ impl Copier {
         let now = now.min(far.time().await?);
         let renewed_at = Instant::now();
         let mut pass = Pass { copier: self, renewed_at, is_incomplete: false, copied: &mut copied };
-        for &(values, kept) in &self.listed.kept {
-            pass.copy(values, kept, now).await?;
+        for &(values, retained) in &self.listed.retained {
+            pass.copy(values, retained, now).await?;
         }
         Ok(copied)
     }
@@ -184,12 +184,12 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Copies the closed values of a precision, and stores the progress.
-    async fn copy(&mut self, values: Values, kept: Retention, now: Timestamp) -> Result<(), Error> {
-        let (precision, at) = (kept.precision, now.minus(self.copier.lateness.as_secs()));
+    async fn copy(&mut self, values: Values, retained: Retention, now: Timestamp) -> Result<(), Error> {
+        let (precision, at) = (retained.precision, now.minus(self.copier.lateness.as_secs()));
         let width = u64::from(precision.as_seconds());
-        let (closed, oldest) = (precision.bucket(at).start, kept.oldest(at));
+        let (closed, oldest) = (precision.bucket(at).start, retained.oldest(at));
         // The earliest bucket that the near store could have.
-        let first = oldest.minus(width * u64::from(kept.samples.get()));
+        let first = oldest.minus(width * u64::from(retained.samples.get()));
         let far = &self.copier.archive.far;
         // A later position was written by a clock that is ahead.
         let known = |progress: &Progress| {
@@ -204,10 +204,10 @@ impl Pass<'_> {
         let unreadable = self.copied.unreadable;
         self.is_incomplete = false;
         let leaving =
-            progress.settled.max(first)..kept.oldest(now).plus(EXPIRING_BUCKETS * width).min(closed);
+            progress.settled.max(first)..retained.oldest(now).plus(EXPIRING_BUCKETS * width).min(closed);
         let recent = progress.copied.minus(RECOPIED_BUCKETS * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
-            self.copy_buckets(values, kept, &starts).await?;
+            self.copy_buckets(values, retained, &starts).await?;
             // If counters are missing in a list, they stay in the near store until the list can be read.
             if !self.is_incomplete {
                 let end = starts.last().map_or(oldest, |last| last.plus(width));
@@ -221,7 +221,7 @@ impl Pass<'_> {
             progress.settled = oldest.max(progress.settled);
         }
         for starts in chunks(precision, recent) {
-            self.copy_buckets(values, kept, &starts).await?;
+            self.copy_buckets(values, retained, &starts).await?;
             let end = starts.last().map_or(closed, |last| last.plus(width));
             progress.copied = end.max(progress.copied);
             far.advance(values, precision, progress).await?;
@@ -252,7 +252,7 @@ impl Pass<'_> {
     async fn copy_buckets(
         &mut self,
         values: Values,
-        kept: Retention,
+        retained: Retention,
         starts: &[Timestamp],
     ) -> Result<(), Error> {
         let (mut next, near) = (Some(String::new()), &*self.copier.archive.near);
@@ -260,14 +260,18 @@ impl Pass<'_> {
             self.renew_lease().await?;
             let read = self.copier.archive.far.time().await?;
             let Some(&first) = starts.first() else { return Ok(()) };
-            let page = self.copier.listed.counters(near, values, kept.precision, &from, first).await?;
+            let page = self.copier.listed.counters(near, values, retained.precision, &from, first).await?;
             // Unreadable entries are skipped.
             self.copied.unreadable += page.unreadable;
             self.is_incomplete |= page.is_incomplete;
             match values {
-                Values::Counts => self.copy_counts(&page.counters, kept, starts, read).await?,
-                Values::Visitors => self.copy_visitors(&page.counters, kept.precision, starts, read).await?,
-                Values::Distributions => self.copy_bins(&page.counters, kept.precision, starts, read).await?,
+                Values::Counts => self.copy_counts(&page.counters, retained, starts, read).await?,
+                Values::Visitors => {
+                    self.copy_visitors(&page.counters, retained.precision, starts, read).await?
+                }
+                Values::Distributions => {
+                    self.copy_bins(&page.counters, retained.precision, starts, read).await?
+                }
             }
             next = page.next;
         }
@@ -277,15 +281,15 @@ impl Pass<'_> {
     async fn copy_counts(
         &mut self,
         counters: &[CounterName],
-        kept: Retention,
+        retained: Retention,
         starts: &[Timestamp],
         read: Timestamp,
     ) -> Result<(), Error> {
         let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
         let near = &self.copier.archive.near;
         let range = first..last.plus(1);
-        let readings = near.samples(counters, kept.precision, range, kept.samples.get()).await?;
-        let mut page = self.page(Values::Counts, kept.precision, read);
+        let readings = near.samples(counters, retained.precision, range, retained.samples.get()).await?;
+        let mut page = self.page(Values::Counts, retained.precision, read);
         for (counter, reading) in counters.iter().zip(readings) {
             let reading = reading
                 .unwrap_or_else(|unreadable| Reading { unreadable: Some(unreadable), ..Reading::default() });
@@ -360,8 +364,8 @@ impl Pass<'_> {
 
     /// Returns an empty page with the retention of the far store.
     fn page(&self, values: Values, precision: Precision, read: Timestamp) -> Page {
-        let kept = self.copier.archive.far_retention(values, precision).unwrap_or(precision.into());
-        Page::new(read, kept)
+        let retained = self.copier.archive.far_retention(values, precision).unwrap_or(precision.into());
+        Page::new(read, retained)
     }
 
     async fn put(&self, page: Page) -> Result<(), Error> {

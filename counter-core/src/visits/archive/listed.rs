@@ -14,7 +14,7 @@ pub(super) const PAGE_SIZE: usize = 500;
 #[derive(Debug)]
 pub(super) struct Listed {
     /// Retention in the near store, for precisions that are also kept in the far store.
-    pub(super) kept: Vec<(Values, Retention)>,
+    pub(super) retained: Vec<(Values, Retention)>,
     /// The precisions for which the near store lists counters.
     counts: Vec<Precision>,
 }
@@ -48,15 +48,16 @@ pub(super) async fn sketches(
 
 impl Listed {
     pub(super) fn new(archive: &Archive, grid: &Grid) -> Self {
-        let of =
-            |values, kept: Retention| archive.far_retention(values, kept.precision).map(|_| (values, kept));
-        let counts = grid.counts.iter().filter_map(|kept| of(Values::Counts, kept));
-        let visitors = grid.visitors.iter().filter_map(|kept| of(Values::Visitors, kept));
+        let of = |values, retained: Retention| {
+            archive.far_retention(values, retained.precision).map(|_| (values, retained))
+        };
+        let counts = grid.counts.iter().filter_map(|retained| of(Values::Counts, retained));
+        let visitors = grid.visitors.iter().filter_map(|retained| of(Values::Visitors, retained));
         let distributions = grid.distributions.iter().flat_map(Precisions::iter);
-        let distributions = distributions.filter_map(|kept| of(Values::Distributions, kept));
+        let distributions = distributions.filter_map(|retained| of(Values::Distributions, retained));
         Self {
-            kept: counts.chain(visitors).chain(distributions).collect(),
-            counts: grid.counts.iter().map(|kept| kept.precision).collect(),
+            retained: counts.chain(visitors).chain(distributions).collect(),
+            counts: grid.counts.iter().map(|retained| retained.precision).collect(),
         }
     }
 

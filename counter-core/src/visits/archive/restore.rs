@@ -40,17 +40,18 @@ const MAX_ATTEMPTS: u32 = 100;
 pub(super) async fn restore(
     archive: &Archive,
     values: Values,
-    kept: Retention,
+    retained: Retention,
     adds: Adds,
     counters: &[CounterName],
     starts: &[Timestamp],
 ) -> Result<u64, Error> {
-    let (shards, set) = (archive.near.shards(), Precisions::new([kept]).expect("one precision is a set"));
+    let (shards, set) = (archive.near.shards(), Precisions::new([retained]).expect("one precision is a set"));
     let grid = Arc::new(Grid { counts: set.clone(), visitors: set.clone(), distributions: Some(set) });
     let mut refused = 0;
     for shard in shards.iter() {
         let counters: Vec<_> = counters.iter().filter(|name| shards.of(name) == shard).cloned().collect();
-        let repair = Repair { archive, values, kept, adds, counters: &counters, starts, shard, grid: &grid };
+        let repair =
+            Repair { archive, values, retained, adds, counters: &counters, starts, shard, grid: &grid };
         if !counters.is_empty() {
             refused += repair.run().await?;
         }
@@ -84,7 +85,7 @@ async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u
 struct Repair<'a> {
     archive: &'a Archive,
     values: Values,
-    kept: Retention,
+    retained: Retention,
     adds: Adds,
     counters: &'a [CounterName],
     starts: &'a [Timestamp],
@@ -155,7 +156,7 @@ impl Repair<'_> {
         let (Some(&first), Some(last)) = (self.starts.first(), self.starts.last()) else {
             return Ok(Vec::new());
         };
-        let (precision, range) = (self.kept.precision, first..last.plus(1));
+        let (precision, range) = (self.retained.precision, first..last.plus(1));
         let far = self.archive.far.samples(self.counters, precision, range.clone(), u32::MAX).await?;
         let near = self.archive.near.samples(self.counters, precision, range, u32::MAX).await?;
         let mut cells = Vec::new();
@@ -197,7 +198,7 @@ impl Repair<'_> {
                 let (Ok(lifetime), Ok(greatest)) = (lifetime, greatest) else { continue };
                 let count = sum.max(greatest).saturating_sub(lifetime);
                 if count > 0 {
-                    let (counter, finest) = (counter.clone(), self.kept.precision);
+                    let (counter, finest) = (counter.clone(), self.retained.precision);
                     cells.push(Cell { counter, start: Timestamp::MIN, finest, count });
                 }
             }
@@ -207,11 +208,11 @@ impl Repair<'_> {
 
     /// Returns the sum of the hits in all buckets of both stores, by counter.
     async fn sums(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        let precision = self.kept.precision;
-        let kept = self.archive.far_retention(self.values, precision).unwrap_or(self.kept);
+        let precision = self.retained.precision;
+        let retained = self.archive.far_retention(self.values, precision).unwrap_or(self.retained);
         let now = Timestamp::now();
-        let range = kept.oldest(now)..now.plus(MAX_FUTURE_SECONDS);
-        let readings = self.archive.samples(counters, precision, range, kept.samples.get()).await?;
+        let range = retained.oldest(now)..now.plus(MAX_FUTURE_SECONDS);
+        let readings = self.archive.samples(counters, precision, range, retained.samples.get()).await?;
         let sum = |reading: Reading| {
             reading.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.count))
         };
@@ -219,7 +220,7 @@ impl Repair<'_> {
     }
 
     async fn missing_visitors(&self) -> Result<Vec<VisitorCell>, Error> {
-        let precision = self.kept.precision;
+        let precision = self.retained.precision;
         let mut cells = Vec::new();
         let mut starts = self.starts;
         while !starts.is_empty() {
@@ -241,7 +242,7 @@ impl Repair<'_> {
     }
 
     async fn missing_bins(&self) -> Result<Vec<BinCell>, Error> {
-        let (precision, mut cells) = (self.kept.precision, Vec::new());
+        let (precision, mut cells) = (self.retained.precision, Vec::new());
         for &start in self.starts {
             let range = start..start.plus(1);
             let far = self.archive.far.bins(self.counters, precision, range.clone()).await?;

@@ -19,7 +19,7 @@ use crate::visits::store::{Cleaned, Store};
 #[derive(Debug)]
 pub struct Cleaner {
     store: Arc<dyn Store>,
-    kept: Precisions,
+    retained: Precisions,
     interval: Duration,
     /// Time of the next scan, by shard.
     next_scan: Vec<Timestamp>,
@@ -28,9 +28,9 @@ pub struct Cleaner {
 const SCAN_INTERVAL_SECONDS: u64 = 3600;
 
 impl Cleaner {
-    pub(crate) fn new(store: Arc<dyn Store>, kept: Precisions, interval: Duration) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, retained: Precisions, interval: Duration) -> Self {
         let next_scan = vec![Timestamp::MIN; store.shards().count()];
-        Self { store, kept, interval, next_scan }
+        Self { store, retained, interval, next_scan }
     }
 
     /// Runs a single pass: removes everything past retention at `now`, or by the store clock if it is behind,
@@ -62,7 +62,7 @@ impl Cleaner {
             false => Ok(()),
         };
         loop {
-            let some = self.store.clean(shard, now, &self.kept).await?;
+            let some = self.store.clean(shard, now, &self.retained).await?;
             all.samples += some.samples;
             all.counters += some.counters;
             if !some.more {
@@ -74,7 +74,7 @@ impl Cleaner {
     async fn scan(&mut self, shard: Shard, now: Timestamp) -> Result<(), Error> {
         let mut cursor = None;
         loop {
-            cursor = self.store.adopt(shard, cursor, &self.kept).await?;
+            cursor = self.store.adopt(shard, cursor, &self.retained).await?;
             if cursor.is_none() {
                 self.next_scan[shard.index()] = now.plus(SCAN_INTERVAL_SECONDS);
                 return Ok(());

@@ -124,13 +124,13 @@ impl Dump {
     async fn read(&mut self, part: &Part) -> Result<(), Error> {
         let names = Arc::clone(&self.names);
         match part {
-            Part::Samples { kept, range, counters } => {
-                let (names, samples) = (&names[counters.clone()], kept.samples.get());
-                let read = self.store.samples(names, kept.precision, range.clone(), samples).await?;
+            Part::Samples { retained, range, counters } => {
+                let (names, samples) = (&names[counters.clone()], retained.samples.get());
+                let read = self.store.samples(names, retained.precision, range.clone(), samples).await?;
                 for (name, reading) in names.iter().zip(read) {
                     let reading = reading.unwrap_or_else(Reading::from);
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
-                    self.push_samples(kept.precision, name, &reading.samples);
+                    self.push_samples(retained.precision, name, &reading.samples);
                 }
             }
             Part::Visitors { bucket, counters } => {
@@ -147,13 +147,13 @@ impl Dump {
                     }
                 }
             }
-            Part::Bins { kept, range, counters } => {
+            Part::Bins { retained, range, counters } => {
                 let names = &names[counters.clone()];
-                let read = self.store.bins(names, kept.precision, range.clone()).await?;
+                let read = self.store.bins(names, retained.precision, range.clone()).await?;
                 for (name, reading) in names.iter().zip(read) {
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
                     for (start, bins) in reading.buckets {
-                        let bucket = Bucket { precision: kept.precision, start };
+                        let bucket = Bucket { precision: retained.precision, start };
                         self.push_bins(bucket, name, &bins);
                     }
                 }
@@ -216,10 +216,10 @@ impl Dump {
 /// Lists the counters that have samples or a lifetime, ordered by name.
 async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>, Vec<Unreadable>), Error> {
     let (mut names, mut unreadable) = (BTreeSet::new(), Vec::new());
-    for kept in reach.counts.iter() {
+    for retained in reach.counts.iter() {
         let mut from = String::new();
         loop {
-            let mut page = store.known(&[kept.precision], &from, COUNTERS_PER_PAGE).await?;
+            let mut page = store.known(&[retained.precision], &from, COUNTERS_PER_PAGE).await?;
             unreadable.append(&mut page.unreadable);
             page.counters.sort_unstable();
             // If there are multiple shards, there may be gaps in the names beyond the limit.

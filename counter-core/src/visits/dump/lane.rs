@@ -60,13 +60,13 @@ impl Lane {
     pub(super) fn push_samples(
         &mut self,
         line: u64,
-        kept: Retention,
+        retained: Retention,
         counter: &CounterName,
         samples: &[Sample],
     ) {
-        self.section = Section::Samples(kept);
+        self.section = Section::Samples(retained);
         for &Sample { start, count } in samples {
-            self.push(line, Cell { counter: counter.clone(), start, finest: kept.precision, count });
+            self.push(line, Cell { counter: counter.clone(), start, finest: retained.precision, count });
         }
     }
 
@@ -82,15 +82,15 @@ impl Lane {
         self.cells.push((line, cell));
     }
 
-    pub(super) fn push_visitors(&mut self, line: u64, kept: Retention, cell: VisitorCell) {
-        self.section = Section::Visitors(kept);
+    pub(super) fn push_visitors(&mut self, line: u64, retained: Retention, cell: VisitorCell) {
+        self.section = Section::Visitors(retained);
         self.work += sketch_work(&cell.raised);
         self.bytes += visitor_bytes(&cell);
         self.sketches.push((line, cell));
     }
 
-    pub(super) fn push_bins(&mut self, line: u64, kept: Retention, cell: BinCell) {
-        self.section = Section::Bins(kept);
+    pub(super) fn push_bins(&mut self, line: u64, retained: Retention, cell: BinCell) {
+        self.section = Section::Bins(retained);
         self.work += cell.bins.len();
         self.bytes += cell.counter.len() + 96 + 16 * cell.bins.len();
         self.bins.push((line, cell));
@@ -118,18 +118,18 @@ impl Lane {
             self.cells.iter().map(|(line, _)| *line).chain(self.sketches.iter().map(|(line, _)| *line));
         let last = lines.chain(self.bins.iter().map(|(line, _)| *line)).max();
         let mut batch = empty(source, self.shard, self.counted, last.unwrap_or(self.counted), grid);
-        let one = |kept: Retention| Precisions::new([kept]).expect("one precision is a set");
+        let one = |retained: Retention| Precisions::new([retained]).expect("one precision is a set");
         match self.section {
-            Section::Samples(kept) => {
-                batch.grid = Arc::new(Grid { counts: one(kept), ..(**grid).clone() });
+            Section::Samples(retained) => {
+                batch.grid = Arc::new(Grid { counts: one(retained), ..(**grid).clone() });
                 batch.adds = Adds::Samples;
             }
-            Section::Visitors(kept) => {
-                batch.grid = Arc::new(Grid { visitors: one(kept), ..(**grid).clone() });
+            Section::Visitors(retained) => {
+                batch.grid = Arc::new(Grid { visitors: one(retained), ..(**grid).clone() });
                 batch.adds = Adds::Samples;
             }
-            Section::Bins(kept) => {
-                batch.grid = Arc::new(Grid { distributions: Some(one(kept)), ..(**grid).clone() });
+            Section::Bins(retained) => {
+                batch.grid = Arc::new(Grid { distributions: Some(one(retained)), ..(**grid).clone() });
                 batch.adds = Adds::Samples;
             }
             Section::Lifetimes => batch.adds = Adds::Lifetimes,
@@ -173,13 +173,13 @@ impl Lane {
         let of_sketches: Vec<_> = lines.by_ref().take(batch.sketches.len()).collect();
         for (of, cell) in of_sketches.into_iter().zip(batch.sketches) {
             match section {
-                Section::Visitors(kept) if of > line => self.push_visitors(of, kept, cell),
+                Section::Visitors(retained) if of > line => self.push_visitors(of, retained, cell),
                 _ => skipped += 1,
             }
         }
         for (of, cell) in lines.zip(batch.bins) {
             match section {
-                Section::Bins(kept) if of > line => self.push_bins(of, kept, cell),
+                Section::Bins(retained) if of > line => self.push_bins(of, retained, cell),
                 _ => skipped += 1,
             }
         }

@@ -123,18 +123,18 @@ pub(super) struct LineRetention {
 
 impl<'a> Entry<'a> {
     pub(super) fn begin(id: WriterId, time: Timestamp, grid: &Grid, stores: &[StoreId]) -> Self {
-        let kept = |kept: Retention| LineRetention {
-            precision: kept.precision.to_string(),
-            samples: kept.samples.get(),
+        let retained = |retained: Retention| LineRetention {
+            precision: retained.precision.to_string(),
+            samples: retained.samples.get(),
         };
         Self::Dump {
             format: FORMAT.into(),
             version: VERSIONS[usize::from(grid.distributions.is_some())],
             id: id.to_string(),
             time: time.as_unix(),
-            counts: grid.counts.iter().map(kept).collect(),
-            visitors: grid.visitors.iter().map(kept).collect(),
-            distributions: grid.distributions.iter().flat_map(Precisions::iter).map(kept).collect(),
+            counts: grid.counts.iter().map(retained).collect(),
+            visitors: grid.visitors.iter().map(retained).collect(),
+            distributions: grid.distributions.iter().flat_map(Precisions::iter).map(retained).collect(),
             stores: stores.iter().map(StoreId::to_string).collect(),
         }
     }

@@ -7,9 +7,9 @@ use crate::visits::store::MAX_FUTURE_SECONDS;
 /// A part of a store to read in a single call. Counters are given as indices into the list of all counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Samples { kept: Retention, range: Range<Timestamp>, counters: Range<usize> },
+    Samples { retained: Retention, range: Range<Timestamp>, counters: Range<usize> },
     Visitors { bucket: Bucket, counters: Range<usize> },
-    Bins { kept: Retention, range: Range<Timestamp>, counters: Range<usize> },
+    Bins { retained: Retention, range: Range<Timestamp>, counters: Range<usize> },
     Lifetimes { counters: Range<usize> },
 }
 
@@ -33,30 +33,31 @@ pub(super) fn parts(
     now: Timestamp,
     counters: usize,
 ) -> impl Iterator<Item = Part> + Send + Sync + 'static {
-    let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
-        let page = usize::try_from(MAX_BUCKETS / kept.samples).unwrap_or(MAX_COUNTERS).clamp(1, MAX_COUNTERS);
+    let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |retained| {
+        let page =
+            usize::try_from(MAX_BUCKETS / retained.samples).unwrap_or(MAX_COUNTERS).clamp(1, MAX_COUNTERS);
         pages(counters, page).flat_map(move |counters| {
-            ranges(kept, MAX_BUCKETS, now).map(move |range| Part::Samples {
-                kept,
+            ranges(retained, MAX_BUCKETS, now).map(move |range| Part::Samples {
+                retained,
                 range,
                 counters: counters.clone(),
             })
         })
     });
-    let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |kept| {
-        let buckets = kept.precision.starts(kept.oldest(now)..now.plus(MAX_FUTURE_SECONDS));
+    let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |retained| {
+        let buckets = retained.precision.starts(retained.oldest(now)..now.plus(MAX_FUTURE_SECONDS));
         buckets.flat_map(move |start| {
-            let bucket = Bucket { precision: kept.precision, start };
+            let bucket = Bucket { precision: retained.precision, start };
             pages(counters, MAX_SKETCHES).map(move |counters| Part::Visitors { bucket, counters })
         })
     });
     let lifetimes = pages(counters, MAX_COUNTERS).map(|counters| Part::Lifetimes { counters });
     let distributions = grid.distributions.iter().flat_map(Precisions::iter).collect::<Vec<_>>();
-    let bins = distributions.into_iter().flat_map(move |kept| {
-        let page = usize::try_from(MAX_DISTRIBUTIONS / kept.samples).unwrap_or(1).max(1);
+    let bins = distributions.into_iter().flat_map(move |retained| {
+        let page = usize::try_from(MAX_DISTRIBUTIONS / retained.samples).unwrap_or(1).max(1);
         pages(counters, page).flat_map(move |counters| {
-            let ranges = ranges(kept, MAX_DISTRIBUTIONS, now);
-            ranges.map(move |range| Part::Bins { kept, range, counters: counters.clone() })
+            let ranges = ranges(retained, MAX_DISTRIBUTIONS, now);
+            ranges.map(move |range| Part::Bins { retained, range, counters: counters.clone() })
         })
     });
     samples.chain(visitors).chain(bins).chain(lifetimes)
@@ -68,10 +69,11 @@ fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// Returns the range within retention in chunks. The final chunk also includes buckets from clocks that are
 /// ahead.
-fn ranges(kept: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
-    let width = u64::from(kept.precision.as_seconds()) * u64::from(buckets);
-    let starts =
-        successors(Some(kept.oldest(now)), move |start| Some(start.plus(width)).filter(|next| *next <= now));
+fn ranges(retained: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
+    let width = u64::from(retained.precision.as_seconds()) * u64::from(buckets);
+    let starts = successors(Some(retained.oldest(now)), move |start| {
+        Some(start.plus(width)).filter(|next| *next <= now)
+    });
     starts.map(move |start| match start.plus(width) {
         end if end <= now => start..end,
         _ => start..now.plus(MAX_FUTURE_SECONDS + 1),
@@ -87,27 +89,30 @@ mod tests {
 
     #[test]
     fn retained_buckets_are_in_exactly_one_part_per_counter() {
-        let kept = |seconds, samples| Retention {
+        let retained = |seconds, samples| Retention {
             precision: Precision::try_from(seconds).expect("not 0").utc_offset(-7),
             samples: NonZeroU32::new(samples).expect("not 0"),
         };
-        let counts = Precisions::new([kept(1, 700_000), kept(3600, 120), kept(86_400, 2)]).expect("a set");
-        let visitors = Precisions::new([kept(3600, 3)]).expect("a set");
+        let counts =
+            Precisions::new([retained(1, 700_000), retained(3600, 120), retained(86_400, 2)]).expect("a set");
+        let visitors = Precisions::new([retained(3600, 3)]).expect("a set");
         let grid = Grid { counts, visitors, distributions: None };
         let now = Timestamp::from_unix(1_585_908_965);
         for counters in [0, 1, 501] {
             let parts: Vec<_> = parts(&grid, now, counters).collect();
-            for kept in grid.counts.iter() {
+            for retained in grid.counts.iter() {
                 let mut starts = Vec::new();
                 for part in &parts {
-                    let Part::Samples { kept: of, range, counters } = part else { continue };
+                    let Part::Samples { retained: of, range, counters } = part else { continue };
                     assert!(counters.len() as u64 * u64::from(of.samples.get().min(MAX_BUCKETS)) <= 300_000);
-                    if *of == kept && counters.contains(&0) {
-                        starts.extend(kept.precision.starts(range.clone()));
+                    if *of == retained && counters.contains(&0) {
+                        starts.extend(retained.precision.starts(range.clone()));
                     }
                 }
-                let expected: Vec<_> =
-                    kept.precision.starts(kept.oldest(now)..now.plus(MAX_FUTURE_SECONDS + 1)).collect();
+                let expected: Vec<_> = retained
+                    .precision
+                    .starts(retained.oldest(now)..now.plus(MAX_FUTURE_SECONDS + 1))
+                    .collect();
                 assert_eq!(starts, if counters == 0 { Vec::new() } else { expected });
             }
             let last = parts.iter().filter(|part| {

@@ -211,12 +211,12 @@ impl Restore {
     ) -> Result<(), RestoreError> {
         let entries = samples.len() as u64;
         let found = self.find(counter, entries, precision, |grid| Some(&grid.counts), Section::Samples);
-        if let Some((shard, kept)) = found.await? {
+        if let Some((shard, retention)) = found.await? {
             let now = Timestamp::now();
-            let is_retained = |sample: &Sample| kept.expiry(sample.start) > now;
+            let is_retained = |sample: &Sample| retention.expiry(sample.start) > now;
             let retained: Vec<_> = samples.into_iter().filter(is_retained).collect();
             self.restored.expired += entries - retained.len() as u64;
-            self.lanes[shard.index()].push_samples(line, kept, counter, &retained);
+            self.lanes[shard.index()].push_samples(line, retention, counter, &retained);
         }
         self.read.samples += entries;
         Ok(())
@@ -230,10 +230,10 @@ impl Restore {
         raised: Sketch,
     ) -> Result<(), RestoreError> {
         let found = self.find(&counter, 1, bucket.precision, |grid| Some(&grid.visitors), Section::Visitors);
-        if let Some((shard, kept)) = found.await? {
-            if kept.expiry(bucket.start) > Timestamp::now() {
-                let cell = VisitorCell { counter, start: bucket.start, finest: kept.precision, raised };
-                self.lanes[shard.index()].push_visitors(line, kept, cell);
+        if let Some((shard, retention)) = found.await? {
+            if retention.expiry(bucket.start) > Timestamp::now() {
+                let cell = VisitorCell { counter, start: bucket.start, finest: retention.precision, raised };
+                self.lanes[shard.index()].push_visitors(line, retention, cell);
             } else {
                 self.restored.expired += 1;
             }
@@ -251,10 +251,10 @@ impl Restore {
     ) -> Result<(), RestoreError> {
         let found =
             self.find(&counter, 1, bucket.precision, |grid| grid.distributions.as_ref(), Section::Bins);
-        if let Some((shard, kept)) = found.await? {
-            if kept.expiry(bucket.start) > Timestamp::now() {
-                let cell = BinCell { counter, start: bucket.start, finest: kept.precision, bins };
-                self.lanes[shard.index()].push_bins(line, kept, cell);
+        if let Some((shard, retention)) = found.await? {
+            if retention.expiry(bucket.start) > Timestamp::now() {
+                let cell = BinCell { counter, start: bucket.start, finest: retention.precision, bins };
+                self.lanes[shard.index()].push_bins(line, retention, cell);
             } else {
                 self.restored.expired += 1;
             }
@@ -319,10 +319,10 @@ impl Restore {
         counter: &CounterName,
         entries: u64,
         precision: Precision,
-        kept: impl Fn(&Grid) -> Option<&Precisions>,
+        precisions: impl Fn(&Grid) -> Option<&Precisions>,
         section: impl Fn(Retention) -> Section,
     ) -> Result<Option<(Shard, Retention)>, RestoreError> {
-        let Some(kept) = kept(&self.grid).and_then(|set| set.retention(precision)) else {
+        let Some(retention) = precisions(&self.grid).and_then(|set| set.retention(precision)) else {
             let named = &mut self.restored.unknown_precisions;
             if named.len() < MAX_UNKNOWN_PRECISIONS && !named.contains(&precision) {
                 named.push(precision);
@@ -331,7 +331,7 @@ impl Restore {
             return Ok(None);
         };
         let shard = self.store.shards().of(counter);
-        Ok(self.is_due(shard, entries, section(kept)).await?.then_some((shard, kept)))
+        Ok(self.is_due(shard, entries, section(retention)).await?.then_some((shard, retention)))
     }
 
     /// Returns `true` if the next line is missing on the shard. If the batch is full, this sends it first.

@@ -170,7 +170,7 @@ impl Hints {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(Hint, u64)>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 

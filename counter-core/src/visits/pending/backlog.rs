@@ -58,7 +58,7 @@ pub(crate) struct SpoolAccount {
 
 /// Minimum number of cells to merge old cells.
 const MIN_HIGH_WATER: usize = 4096;
-const LOCK_POISONED: &str = "nothing panics under this lock";
+const LOCK_POISONED: &str = "the lock is never poisoned";
 
 impl<F> Backlog<F> {
     pub(crate) fn new(shards: Shards, folding: F) -> Self {

@@ -56,9 +56,9 @@ impl<C> Key<C> {
 impl Key<()> {
     /// Returns the number of samples that this changes in addition to an earlier key of the same counter.
     pub(super) fn new_samples(&self, earlier: &Self, set: &Precisions) -> usize {
-        let is_shared = |(place, kept): &(usize, Retention)| {
-            *place >= earlier.finest && kept.precision.bucket(self.start).start <= earlier.start
+        let is_shared = |(place, retained): &(usize, Retention)| {
+            *place >= earlier.finest && retained.precision.bucket(self.start).start <= earlier.start
         };
-        set.from(self.finest).filter(|kept| !is_shared(kept)).count()
+        set.from(self.finest).filter(|retained| !is_shared(retained)).count()
     }
 }

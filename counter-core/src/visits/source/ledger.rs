@@ -131,7 +131,7 @@ const MAX_CLOSED: usize = 1000;
 impl Statuses {
     /// Returns the state of a source. If a source with this name was closed earlier, the state is reused.
     pub(super) fn of(&self, name: &SourceName) -> Arc<Status> {
-        let mut statuses = self.0.lock().expect("nothing panics under this lock");
+        let mut statuses = self.0.lock().expect("the lock is never poisoned");
         if statuses.len() >= MAX_CLOSED {
             statuses.retain(|_, status| Arc::strong_count(status) > 1);
         }
@@ -139,7 +139,7 @@ impl Statuses {
     }
 
     pub(crate) fn all(&self) -> Vec<SourceStatus> {
-        let statuses = self.0.lock().expect("nothing panics under this lock");
+        let statuses = self.0.lock().expect("the lock is never poisoned");
         let status = |(name, status): (&SourceName, &Arc<Status>)| {
             let is_open = Arc::strong_count(status) > 1;
             let state = *status.lock();
@@ -167,7 +167,7 @@ impl Statuses {
 
     /// Removes the state of a source, unless it is open.
     pub(super) fn forget(&self, name: &SourceName) {
-        let mut statuses = self.0.lock().expect("nothing panics under this lock");
+        let mut statuses = self.0.lock().expect("the lock is never poisoned");
         if statuses.get(name).is_some_and(|status| Arc::strong_count(status) == 1) {
             statuses.remove(name);
         }
@@ -207,7 +207,7 @@ impl Default for State {
 
 impl Status {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -47,7 +47,7 @@ impl Sources {
     /// let counters = Counters::builder(MemoryStore::new()).build()?;
     /// let month = Duration::from_secs(30 * 86_400);
     /// let producers = counters.sources().keep_for(month);
-    /// assert_eq!((producers.kept_for(), counters.sources().kept_for()), (Some(month), None));
+    /// assert_eq!((producers.retained_for(), counters.sources().retained_for()), (Some(month), None));
     /// # Ok::<(), counter_core::BuildError>(())
     /// ```
     #[must_use]
@@ -57,7 +57,7 @@ impl Sources {
 
     /// Returns how long positions are kept after the latest commit; `None` means forever.
     #[must_use]
-    pub const fn kept_for(&self) -> Option<Duration> {
+    pub const fn retained_for(&self) -> Option<Duration> {
         self.life
     }
 

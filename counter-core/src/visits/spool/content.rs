@@ -114,14 +114,16 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
 
 /// Encodes a grid.
 pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
-    let kept = |set: &Precisions| -> Vec<EncodedRetention> {
-        let kept =
-            |kept: Retention| (kept.precision.as_seconds(), kept.precision.offset(), kept.samples.get());
-        set.iter().map(kept).collect()
+    let retained = |set: &Precisions| -> Vec<EncodedRetention> {
+        let retained = |retained: Retention| {
+            (retained.precision.as_seconds(), retained.precision.offset(), retained.samples.get())
+        };
+        set.iter().map(retained).collect()
     };
-    let bytes = postcard::to_allocvec(&(kept(&grid.counts), kept(&grid.visitors))).expect(INFALLIBLE_WRITE);
+    let bytes =
+        postcard::to_allocvec(&(retained(&grid.counts), retained(&grid.visitors))).expect(INFALLIBLE_WRITE);
     match &grid.distributions {
-        Some(set) => postcard::to_extend(&kept(set), bytes).expect(INFALLIBLE_WRITE),
+        Some(set) => postcard::to_extend(&retained(set), bytes).expect(INFALLIBLE_WRITE),
         None => bytes,
     }
 }
@@ -130,13 +132,13 @@ pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
 pub(super) fn decode_grid(bytes: &[u8]) -> Option<Grid> {
     let ((counts, visitors), rest) =
         postcard::take_from_bytes::<(Vec<EncodedRetention>, Vec<EncodedRetention>)>(bytes).ok()?;
-    let set = |kept: Vec<EncodedRetention>| {
+    let set = |retained: Vec<EncodedRetention>| {
         let retention = |(width, offset, samples)| {
             let precision = Precision::new(NonZeroU32::new(width)?);
             let precision = precision.starting_at(Timestamp::from_unix(u64::from(offset)));
             Some(Retention { precision, samples: NonZeroU32::new(samples)? })
         };
-        Precisions::new(kept.into_iter().map(retention).collect::<Option<Vec<_>>>()?).ok()
+        Precisions::new(retained.into_iter().map(retention).collect::<Option<Vec<_>>>()?).ok()
     };
     let distributions = match rest {
         [] => None,

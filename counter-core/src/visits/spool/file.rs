@@ -167,13 +167,13 @@ pub(crate) async fn reopen(path: &Path) -> Result<SqliteConnection, Failure> {
 
 /// Returns `true` if the error means that the file is damaged.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
-    let answer = match error.downcast_ref() {
-        Some(sqlx::Error::Database(answer)) => answer,
+    let reply = match error.downcast_ref() {
+        Some(sqlx::Error::Database(reply)) => reply,
         Some(error) => return matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::RowNotFound),
         None => return false,
     };
     // SQLITE_CORRUPT and SQLITE_NOTADB, including extended codes, and a missing table.
-    let code = answer.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
+    let code = reply.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
     matches!(code & 0xff, 1 | 11 | 26)
 }
 
@@ -317,8 +317,8 @@ mod tests {
         sqlx::query("CREATE TABLE theirs (a)").execute(&mut connection).await.expect("made");
         connection.close().await.expect("closed");
         let before = std::fs::read(&path).expect("readable");
-        let answer = open_leftover(&path, Shards::ONE).await;
-        assert!(matches!(answer, Err(OpenError::Foreign(_))));
+        let reply = open_leftover(&path, Shards::ONE).await;
+        assert!(matches!(reply, Err(OpenError::Foreign(_))));
         assert_eq!(std::fs::read(&path).expect("readable"), before);
         std::fs::remove_file(path).expect("ours");
     }
@@ -348,8 +348,8 @@ mod tests {
                 sqlx::query(&statement).execute(&mut connection).await.expect(&statement);
             }
             connection.close().await.expect("closed");
-            let answer = open_leftover(&path, Shards::ONE).await;
-            assert!(matches!(answer, Err(OpenError::Damaged { .. })), "{table}: {values}");
+            let reply = open_leftover(&path, Shards::ONE).await;
+            assert!(matches!(reply, Err(OpenError::Damaged { .. })), "{table}: {values}");
             std::fs::remove_file(path).expect("ours");
         }
     }

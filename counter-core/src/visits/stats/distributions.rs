@@ -234,8 +234,8 @@ impl Stats {
         counters: u64,
     ) -> Result<(), Error> {
         let Some(set) = &self.reach.distributions else {
-            let kept = "none".to_owned();
-            return Err(Error::new(ErrorKind::UnknownPrecision { requested: precision, kept }));
+            let retained = "none".to_owned();
+            return Err(Error::new(ErrorKind::UnknownPrecision { requested: precision, retained }));
         };
         check(set, precision, range, counters, Self::MAX_DISTRIBUTIONS).map(drop)
     }

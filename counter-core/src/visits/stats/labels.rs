@@ -125,7 +125,7 @@ impl Stats {
 
     /// Returns the labels after `start`, up to and including `end`. The bounds include the colon.
     async fn labels_between(&self, start: &str, end: Option<&str>) -> Result<Vec<String>, Error> {
-        let precisions: Vec<_> = self.grid().counts.iter().map(|kept| kept.precision).collect();
+        let precisions: Vec<_> = self.grid().counts.iter().map(|retained| retained.precision).collect();
         let mut labels = Vec::new();
         let last = |label: &str| match label {
             "" => name(CounterName::LABELS),
@@ -253,10 +253,10 @@ impl Stats {
     /// dropped.
     ///
     /// A lifetime is an upper bound on the hits in any range, so a dropped name can't have more hits than the
-    /// smallest lifetime in `kept`.
+    /// smallest lifetime in `retained`.
     async fn keep_largest(
         &self,
-        kept: &mut Vec<(u64, CounterName)>,
+        retained: &mut Vec<(u64, CounterName)>,
         names: Vec<CounterName>,
         prefix: &str,
         max_values: usize,
@@ -268,12 +268,12 @@ impl Stats {
                 let lifetime = if is_reserved(name) { u64::MAX } else { lifetime.unwrap_or(u64::MAX) };
                 (lifetime, name.clone())
             };
-            kept.extend(names.iter().zip(lifetimes).map(lifetime));
+            retained.extend(names.iter().zip(lifetimes).map(lifetime));
         }
-        let is_overflowing = kept.len() > max_values;
+        let is_overflowing = retained.len() > max_values;
         if is_overflowing {
-            kept.select_nth_unstable_by_key(max_values, |(lifetime, _)| Reverse(*lifetime));
-            kept.truncate(max_values);
+            retained.select_nth_unstable_by_key(max_values, |(lifetime, _)| Reverse(*lifetime));
+            retained.truncate(max_values);
         }
         Ok(is_overflowing)
     }
@@ -294,14 +294,14 @@ impl Stats {
         let (first, last) = (hours.bucket(range.start), hours.bucket(range.end.minus(1)));
         let range = first.start..Bucket { precision: hours, start: last.start }.end();
         match self.total(&name(&format!("{prefix}{MISSED}"))?, hours, range.clone()).await {
-            Ok(missed) if self.is_kept(hours, range.start) => Ok(Some(missed)),
+            Ok(missed) if self.is_retained(hours, range.start) => Ok(Some(missed)),
             _ => Ok(Some(u64::MAX)),
         }
     }
 
-    fn is_kept(&self, precision: Precision, start: Timestamp) -> bool {
-        let kept = self.reach().counts.retention(precision);
-        kept.is_some_and(|kept| kept.oldest(Timestamp::now()) <= start)
+    fn is_retained(&self, precision: Precision, start: Timestamp) -> bool {
+        let retained = self.reach().counts.retention(precision);
+        retained.is_some_and(|retained| retained.oldest(Timestamp::now()) <= start)
     }
 }
 

@@ -53,8 +53,8 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Series, Unreadable>>, Error> {
-        let kept = self.check(precision, &range, counters.len() as u64, Self::MAX_SAMPLES)?;
-        let all = self.store.samples(counters, precision, range.clone(), kept).await?;
+        let retained = self.check(precision, &range, counters.len() as u64, Self::MAX_SAMPLES)?;
+        let all = self.store.samples(counters, precision, range.clone(), retained).await?;
         let series = |reading: Reading| Series {
             precision,
             range: range.clone(),

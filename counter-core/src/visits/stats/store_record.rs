@@ -73,14 +73,14 @@ impl Stats {
     /// offset. We need this for stores filled by older versions, which did not store the grid.
     async fn grid_without_offsets(&self) -> Result<Option<Grid>, Error> {
         let configured = &self.tally.grid;
-        for kept in configured.counts.iter().filter(|kept| kept.precision.offset() != 0) {
-            let plain = kept.precision.starting_at(Timestamp::MIN);
+        for retained in configured.counts.iter().filter(|retained| retained.precision.offset() != 0) {
+            let plain = retained.precision.starting_at(Timestamp::MIN);
             let has_plain = !self.store.known(&[plain], "", 1).await?.counters.is_empty();
-            if has_plain && self.store.known(&[kept.precision], "", 1).await?.counters.is_empty() {
+            if has_plain && self.store.known(&[retained.precision], "", 1).await?.counters.is_empty() {
                 let without = |set: &Precisions| {
-                    let plain = |kept: Retention| Retention {
-                        precision: kept.precision.starting_at(Timestamp::MIN),
-                        ..kept
+                    let plain = |retained: Retention| Retention {
+                        precision: retained.precision.starting_at(Timestamp::MIN),
+                        ..retained
                     };
                     Precisions::new(set.iter().map(plain)).expect("the number of widths is unchanged")
                 };

@@ -97,7 +97,7 @@ pub struct Page {
     /// True if the archive must be overwritten, even by smaller values.
     pub replaces: bool,
     /// The precision, and the archive retention in samples.
-    pub kept: Retention,
+    pub retained: Retention,
     /// The counters, sorted by name, with no duplicates.
     pub counters: Vec<CounterName>,
     /// Lifetimes in the same order, or an empty list.
@@ -116,11 +116,11 @@ pub type Bins = Vec<(Bin, u64)>;
 impl Page {
     /// Creates an empty page.
     #[must_use]
-    pub const fn new(read: Timestamp, kept: Retention) -> Self {
+    pub const fn new(read: Timestamp, retained: Retention) -> Self {
         Self {
             read,
             replaces: false,
-            kept,
+            retained,
             counters: Vec::new(),
             lifetimes: Vec::new(),
             counts: BTreeMap::new(),

@@ -251,7 +251,8 @@ fn buckets(
     finest: Precision,
     start: Timestamp,
 ) -> impl Iterator<Item = (Bucket, Retention)> {
-    set.filter(move |kept| kept.precision >= finest).map(move |kept| (kept.precision.bucket(start), kept))
+    set.filter(move |retained| retained.precision >= finest)
+        .map(move |retained| (retained.precision.bucket(start), retained))
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@
 //! in which the contents would be counted twice.
 
 mod id;
-mod kept_grid;
+mod stored_grid;
 mod record;
 mod known;
 
 pub use id::{StoreId, StoreIdError};
-pub use kept_grid::GridMismatch;
 pub(crate) use known::KnownStore;
 #[cfg(feature = "spool")]
 pub(crate) use record::follows;
 pub(crate) use record::{StoreRecord, StoreUse, read, update};
+pub use stored_grid::GridMismatch;

@@ -64,7 +64,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the samples of each counter which start in `range`, in ascending order and without empty
-    /// buckets. If an entry can't be read, the other counters are unaffected. `kept` is the retention in
+    /// buckets. If an entry can't be read, the other counters are unaffected. `retained` is the retention in
     /// samples, to help the store select the best way to read.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-        kept: u32,
+        retained: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
 
     /// Returns the lifetimes of the given counters, which are not reduced by cleaning. If an entry can't be
@@ -233,7 +233,7 @@ for_handles!(Read of Store {
     fn archive_health() -> Option<ArchiveHealth>;
     fn hints() -> Vec<Hint>;
     fn clock_skew() -> Option<i64>;
-    fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, kept: u32)
+    fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, retained: u32)
         -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
     fn lifetimes(counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>>;
     fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch>;

@@ -90,13 +90,18 @@ impl Write for RedisVisits {
         Box::pin(async move { writers::witness(self, shard, writer).await.map(Some) })
     }
 
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
+    fn clean<'a>(
+        &'a self,
+        shard: Shard,
+        now: Timestamp,
+        retained: &'a Precisions,
+    ) -> StoreFuture<'a, Cleaned> {
         Box::pin(async move {
             if shard == Shard::default() {
                 self.client.probe_if_due().await;
             }
-            let by_script = clean::clean(self, shard, now, kept);
-            self.client.scripted(by_script, without_scripts::clean(self, shard, now, kept)).await
+            let by_script = clean::clean(self, shard, now, retained);
+            self.client.scripted(by_script, without_scripts::clean(self, shard, now, retained)).await
         })
     }
 
@@ -104,13 +109,13 @@ impl Write for RedisVisits {
         &'a self,
         shard: Shard,
         cursor: Option<String>,
-        kept: &'a Precisions,
+        retained: &'a Precisions,
     ) -> StoreFuture<'a, Option<String>> {
         Box::pin(async move {
             if cursor.is_none() {
                 writers::forget_idle(self, shard).await?;
             }
-            self.client.scripted(clean::adopt(self, shard, cursor, kept), async { Ok(None) }).await
+            self.client.scripted(clean::adopt(self, shard, cursor, retained), async { Ok(None) }).await
         })
     }
 
@@ -158,9 +163,9 @@ impl Read for RedisVisits {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-        kept: u32,
+        retained: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
-        Box::pin(read::samples::samples(self, counters, precision, range, kept))
+        Box::pin(read::samples::samples(self, counters, precision, range, retained))
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {

@@ -9,11 +9,11 @@ pub(crate) struct Skew(Mutex<Option<i64>>);
 impl Skew {
     /// Compares the server clock in a response to our clock before and after the call.
     pub(crate) fn measure(&self, sent: Timestamp, server: Timestamp, received: Timestamp) {
-        *self.0.lock().expect("nothing panics under this lock") = Some(skew(sent, server, received));
+        *self.0.lock().expect("the lock is never poisoned") = Some(skew(sent, server, received));
     }
 
     pub(crate) fn seconds(&self) -> Option<i64> {
-        *self.0.lock().expect("nothing panics under this lock")
+        *self.0.lock().expect("the lock is never poisoned")
     }
 }
 

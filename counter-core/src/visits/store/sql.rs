@@ -67,8 +67,8 @@ impl Write for SqlVisits {
         Box::pin(async move { fence::witness(self, writer).await.map(Some) })
     }
 
-    fn clean<'a>(&'a self, _: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
-        Box::pin(clean::clean(self, now, kept))
+    fn clean<'a>(&'a self, _: Shard, now: Timestamp, retained: &'a Precisions) -> StoreFuture<'a, Cleaned> {
+        Box::pin(clean::clean(self, now, retained))
     }
 
     /// Also removes idle writers and forgotten counters, since this is not done by the server.

@@ -48,14 +48,19 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
 
     /// Removes some samples of a shard that are past retention at `now`, or by the store clock if that is
     /// earlier. Counters with no remaining samples will be removed as well. For a precision missing from
-    /// `kept`, the retention is that of the same width, or 120 samples otherwise.
+    /// `retained`, the retention is that of the same width, or 120 samples otherwise.
     ///
     /// This also removes some positions of sources with an expired [life](crate::visits::FenceKind::Source).
     /// These only expire by the store clock, regardless of `now`.
     ///
     /// # Errors
     /// Returns an error if the store can't do this now.
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned>;
+    fn clean<'a>(
+        &'a self,
+        shard: Shard,
+        now: Timestamp,
+        retained: &'a Precisions,
+    ) -> StoreFuture<'a, Cleaned>;
 
     /// Adds some of the counters written by other programs to the schedule of [`clean`](Self::clean), by
     /// scanning the known counters of a shard from `cursor`. Returns the cursor to continue from, or `None`
@@ -67,7 +72,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
         &'a self,
         shard: Shard,
         cursor: Option<String>,
-        kept: &'a Precisions,
+        retained: &'a Precisions,
     ) -> StoreFuture<'a, Option<String>>;
 
     /// Removes all data of a counter that is retained by the grid at `now`, including the lifetime.
@@ -96,8 +101,8 @@ for_handles!(Write of Store {
     fn attach(grid: &Grid) -> ();
     fn apply(batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>>;
-    fn clean(shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned>;
-    fn adopt(shard: Shard, cursor: Option<String>, kept: &'a Precisions) -> StoreFuture<'a, Option<String>>;
+    fn clean(shard: Shard, now: Timestamp, retained: &'a Precisions) -> StoreFuture<'a, Cleaned>;
+    fn adopt(shard: Shard, cursor: Option<String>, retained: &'a Precisions) -> StoreFuture<'a, Option<String>>;
     fn forget(counter: &'a CounterName, grid: &'a Grid, now: Timestamp) -> StoreFuture<'a, ()>;
     fn salt(epoch: Bucket, candidate: [u8; 16], expiry: Timestamp) -> StoreFuture<'a, [u8; 16]>;
 });

@@ -60,7 +60,7 @@ const MIN_HOUR: u32 = 3600;
 
 /// Returns the precision to count the error bound of a label in.
 pub(crate) fn hours(counts: &Precisions) -> Precision {
-    let precisions = || counts.iter().map(|kept| kept.precision);
+    let precisions = || counts.iter().map(|retained| retained.precision);
     let hours = precisions().find(|precision| precision.as_seconds() >= MIN_HOUR);
     hours.or(precisions().last()).unwrap_or(counts.base())
 }
@@ -187,7 +187,7 @@ impl Label {
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().expect("nothing panics under this lock")
+        self.places.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -200,7 +200,7 @@ impl Registry {
 
     /// Returns the number of names that can still be added.
     pub(crate) fn free(&self) -> usize {
-        self.max_names - self.names.lock().expect("nothing panics under this lock").len()
+        self.max_names - self.names.lock().expect("the lock is never poisoned").len()
     }
 
     /// Returns the counter `(other)`.
@@ -215,30 +215,30 @@ impl Registry {
 
     /// Returns the name of a counter if it belongs to this registry.
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
-        let names = self.names.lock().expect("nothing panics under this lock");
+        let names = self.names.lock().expect("the lock is never poisoned");
         names.get(counter.number as usize).filter(|_| counter.tally == self.other.tally).cloned()
     }
 
     /// Returns the names by number.
     pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
-        Arc::clone(&self.names.lock().expect("nothing panics under this lock"))
+        Arc::clone(&self.names.lock().expect("the lock is never poisoned"))
     }
 
     /// Returns the number of counters. All counter numbers are below this.
     pub(crate) fn counters(&self) -> u32 {
-        let names = self.names.lock().expect("nothing panics under this lock");
+        let names = self.names.lock().expect("the lock is never poisoned");
         u32::try_from(names.len()).unwrap_or(u32::MAX)
     }
 
     /// Appends the shards of new counters to a list of shards by number.
     pub(crate) fn shards(&self, known: &mut Vec<Shard>) {
-        let names = self.names.lock().expect("nothing panics under this lock");
+        let names = self.names.lock().expect("the lock is never poisoned");
         let new = &names[known.len()..];
         known.extend(new.iter().map(|name| self.shards.of(name)));
     }
 
     fn insert(&self, name: CounterName) -> Option<Counter> {
-        let mut names = self.names.lock().expect("nothing panics under this lock");
+        let mut names = self.names.lock().expect("the lock is never poisoned");
         let slot = match self.probe(&name) {
             Ok(counter) => return Some(counter),
             Err(slot) => slot,

@@ -16,8 +16,8 @@ use counts::{CountSnapshot, Counts, PART_COUNTERS, SIDES};
 use requests::REQUEST_KINDS;
 
 use super::bins::{BinKey, BinSlot, BinTable, ThreadBins};
-use super::own::SingleWriter;
 use super::registry::OTHER;
+use super::single_writer::SingleWriter;
 use super::visitors::Ring;
 use crate::time::{Precisions, Timestamp};
 
@@ -283,7 +283,7 @@ impl Stripe {
     }
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().expect("nothing panics under this lock")
+        self.rest.lock().expect("the lock is never poisoned")
     }
 }
 

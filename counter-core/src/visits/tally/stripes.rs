@@ -58,7 +58,7 @@ impl Stripes {
         if let Some(stripe) = self.local().or_else(|| self.claim()) {
             return add(stripe);
         }
-        let _guard = self.shared_lock.lock().expect("nothing panics under this lock");
+        let _guard = self.shared_lock.lock().expect("the lock is never poisoned");
         add(self.shared.get_or_init(|| Stripe::new(self.counters)))
     }
 

@@ -12,12 +12,12 @@ use http::header::HeaderName;
 use http::request::Parts;
 use http::uri::Scheme;
 
+use super::auth_method::AuthMethod;
 use super::error::AccessError;
 use super::signed::link::{self, Link};
 use super::signed::secrets::MIN_TOKEN_CHARS;
 use super::signed::session::Claim;
 use super::throttle::{Attempts, Comparison, Credentials};
-use super::way::Way;
 use crate::mount::{Mount, PublicPath, original};
 
 /// The credentials that the admin router accepts, with the rights of each. There is no default.
@@ -54,7 +54,7 @@ use crate::mount::{Mount, PublicPath, original};
 /// Requests that change something are rejected if a browser sends them for a page of another origin.
 #[derive(Clone)]
 pub struct Access {
-    pub(crate) ways: Vec<Way>,
+    pub(crate) auth_methods: Vec<AuthMethod>,
     pub(crate) attempts: Arc<Attempts>,
     /// Whether the cookie always requires TLS, even if the request does not seem to use it.
     secure_cookie: bool,
@@ -66,7 +66,7 @@ pub struct Access {
 /// The result of checking credentials.
 pub(crate) enum LoginResult<'a> {
     /// The ways that accept these credentials; not empty.
-    Valid(Vec<&'a Way>),
+    Valid(Vec<&'a AuthMethod>),
     Wrong,
     /// Not compared, because the budget is used up. Contains the seconds to wait.
     Throttled(u64),
@@ -117,7 +117,7 @@ impl Access {
         if token.len() < Self::MIN_TOKEN_CHARS {
             return Err(AccessError::ShortToken { suggestion: random_token().unwrap_or_default() });
         }
-        Ok(Self::of(Way::bearer(token)))
+        Ok(Self::of(AuthMethod::bearer(token)))
     }
 
     /// Accepts this name and password, for which browsers will prompt (RFC 7617). Browsers send both in clear
@@ -131,7 +131,7 @@ impl Access {
         if is_invalid(user) || is_invalid(password) || user.contains(':') {
             return Err(AccessError::NameOrPassword);
         }
-        Ok(Self::of(Way::basic(user, password)))
+        Ok(Self::of(AuthMethod::basic(user, password)))
     }
 
     /// Accepts requests for which a closure returns `true`. If it panics, the request is rejected. The
@@ -177,20 +177,20 @@ impl Access {
     where
         F: Future<Output = bool> + Send + 'static,
     {
-        Self::of(Way::from_fn(move |parts| allowed(parts).boxed()))
+        Self::of(AuthMethod::from_fn(move |parts| allowed(parts).boxed()))
     }
 
     /// Accepts every request.
     #[must_use]
     pub fn open() -> Self {
-        Self::of(Way::open())
+        Self::of(AuthMethod::open())
     }
 
     /// Grants the right to [forget](counter_core::Stats::forget) counters.
     #[must_use]
     pub fn may_forget(mut self) -> Self {
-        for way in &mut self.ways {
-            way.rights.forget = true;
+        for auth_method in &mut self.auth_methods {
+            auth_method.rights.forget = true;
         }
         self
     }
@@ -208,8 +208,8 @@ impl Access {
     /// ```
     #[must_use]
     pub fn may_record(mut self) -> Self {
-        for way in &mut self.ways {
-            way.rights.record = true;
+        for auth_method in &mut self.auth_methods {
+            auth_method.rights.record = true;
         }
         self
     }
@@ -229,8 +229,8 @@ impl Access {
     /// ```
     #[must_use]
     pub fn may_repair(mut self) -> Self {
-        for way in &mut self.ways {
-            way.rights.repair = true;
+        for auth_method in &mut self.auth_methods {
+            auth_method.rights.repair = true;
         }
         self
     }
@@ -249,8 +249,8 @@ impl Access {
     /// ```
     #[must_use]
     pub fn may_note(mut self) -> Self {
-        for way in &mut self.ways {
-            way.rights.note = true;
+        for auth_method in &mut self.auth_methods {
+            auth_method.rights.note = true;
         }
         self
     }
@@ -270,8 +270,8 @@ impl Access {
     /// ```
     #[must_use]
     pub fn may_silence(mut self) -> Self {
-        for way in &mut self.ways {
-            way.rights.silence = true;
+        for auth_method in &mut self.auth_methods {
+            auth_method.rights.silence = true;
         }
         self
     }
@@ -361,7 +361,7 @@ impl Access {
         self.session_lifetime = self.session_lifetime.min(other.session_lifetime);
         self.clients = self.clients.or(other.clients);
         self.forwarded_prefix |= other.forwarded_prefix;
-        self.ways.extend(other.ways);
+        self.auth_methods.extend(other.auth_methods);
         // Credentials that were wrong may be valid now.
         self.attempts = Arc::default();
         self
@@ -374,9 +374,9 @@ impl Access {
         self.attempts.failed()
     }
 
-    fn of(way: Way) -> Self {
+    fn of(auth_method: AuthMethod) -> Self {
         Self {
-            ways: vec![way],
+            auth_methods: vec![auth_method],
             attempts: Arc::default(),
             secure_cookie: false,
             session_lifetime: DEFAULT_SESSION_LIFETIME,
@@ -415,50 +415,51 @@ impl Access {
 
     /// Stores revocations in the given documents, so that all instances share them.
     pub(crate) fn stored_in(mut self, documents: &Arc<dyn DocumentStore>) -> Self {
-        for way in &mut self.ways {
-            way.store_in(documents);
+        for auth_method in &mut self.auth_methods {
+            auth_method.store_in(documents);
         }
         self
     }
 
     /// Checks the credentials of a request, unless the guess budget is used up.
     pub(crate) fn check_login(&self, parts: &Parts, credentials: Credentials<'_>) -> LoginResult<'_> {
-        let mut ways = Vec::new();
+        let mut auth_methods = Vec::new();
         let comparison = self.attempts.check_login(self.peer(parts), credentials, || {
-            ways.extend(self.ways.iter().filter(|way| way.accepts(credentials)));
-            !ways.is_empty()
+            auth_methods
+                .extend(self.auth_methods.iter().filter(|auth_method| auth_method.accepts(credentials)));
+            !auth_methods.is_empty()
         });
         match comparison {
-            Comparison::Valid => LoginResult::Valid(ways),
+            Comparison::Valid => LoginResult::Valid(auth_methods),
             Comparison::Wrong => LoginResult::Wrong,
             Comparison::Throttled(wait) => LoginResult::Throttled(wait.as_secs().max(1)),
         }
     }
 
     /// Returns the ways that accept this session.
-    pub(crate) async fn accepting_ways(&self, session: &Claim<'_>) -> Vec<&Way> {
-        let mut ways = Vec::new();
-        for way in &self.ways {
-            if let Some(secrets) = way.secrets()
+    pub(crate) async fn accepting_ways(&self, session: &Claim<'_>) -> Vec<&AuthMethod> {
+        let mut auth_methods = Vec::new();
+        for auth_method in &self.auth_methods {
+            if let Some(secrets) = auth_method.secrets()
                 && secrets.accepts(session).await
             {
-                ways.push(way);
+                auth_methods.push(auth_method);
             }
         }
-        ways
+        auth_methods
     }
 
     /// Returns `true` if the latest read of the store failed, i.e. if revocations by other instances are
     /// unknown.
     pub(crate) fn is_failing(&self) -> bool {
-        self.ways.iter().filter_map(Way::secrets).any(|secrets| secrets.is_failing())
+        self.auth_methods.iter().filter_map(AuthMethod::secrets).any(|secrets| secrets.is_failing())
     }
 
     /// Returns `true` if the request follows a link that is signed and has not expired.
     pub(crate) async fn is_linked(&self, parts: &Parts) -> bool {
         let link = Link::read(parts, Timestamp::now()).filter(|_| link::is_read_only(parts));
         let Some(link) = link else { return false };
-        for secrets in self.ways.iter().filter_map(Way::secrets) {
+        for secrets in self.auth_methods.iter().filter_map(AuthMethod::secrets) {
             if secrets.opens(&link).await {
                 return true;
             }
@@ -467,12 +468,12 @@ impl Access {
     }
 
     pub(crate) fn has_sessions(&self) -> bool {
-        self.ways.iter().any(|way| way.secrets().is_some())
+        self.auth_methods.iter().any(|auth_method| auth_method.secrets().is_some())
     }
 
     /// Returns `true` if a client could guess a secret.
     pub(crate) fn has_secrets(&self) -> bool {
-        self.ways.iter().any(|way| way.challenge().is_some())
+        self.auth_methods.iter().any(|auth_method| auth_method.challenge().is_some())
     }
 }
 
@@ -485,9 +486,9 @@ fn random_token() -> Option<String> {
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, way) in self.ways.iter().enumerate() {
+        for (index, auth_method) in self.auth_methods.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { " or " })?;
-            way.fmt(f)?;
+            auth_method.fmt(f)?;
         }
         Ok(())
     }

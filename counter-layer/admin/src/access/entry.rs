@@ -15,15 +15,15 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use super::access::{Access, LoginResult};
+use super::auth_method::AuthMethod;
 use super::headers::add_security_headers;
 use super::login::{LOGOUT, Revocation};
-use super::refusal::invalid_link;
+use super::rejection::invalid_link;
 use super::right::{Right, Rights};
 use super::signed::link;
 use super::signed::secrets::{OpenSession, Secrets};
 use super::signed::session::{Claim, LoggedIn};
 use super::throttle::Credentials;
-use super::way::Way;
 use super::{cookie, origin, page};
 use crate::mount::{Mount, PublicPath};
 use crate::problem::Problem;
@@ -186,9 +186,9 @@ impl Access {
             self.check_credentials(parts, entry).await;
         }
         if !(entry.is_admitted && (parts.method.is_safe() || entry.rights.has(Right::of(parts)))) {
-            for way in &self.ways {
-                if way.is_open(parts).await {
-                    entry.admit(way);
+            for auth_method in &self.auth_methods {
+                if auth_method.is_open(parts).await {
+                    entry.admit(auth_method);
                 }
             }
         }
@@ -199,9 +199,9 @@ impl Access {
         let now = Timestamp::now();
         for cookie in cookie::values(&parts.headers) {
             let Some(claim) = Claim::read(cookie, now) else { continue };
-            for way in self.accepting_ways(&claim).await {
-                entry.admit(way);
-                if let Some(secrets) = way.secrets() {
+            for auth_method in self.accepting_ways(&claim).await {
+                entry.admit(auth_method);
+                if let Some(secrets) = auth_method.secrets() {
                     entry.session = Some(OpenSession::new(Arc::clone(secrets), cookie, &claim));
                 }
             }
@@ -219,9 +219,9 @@ impl Access {
     /// Checks credentials. If they contain a token, this returns the secrets of the token.
     fn check(&self, parts: &Parts, credentials: Credentials<'_>, entry: &mut Entry) -> Option<Arc<Secrets>> {
         match self.check_login(parts, credentials) {
-            LoginResult::Valid(ways) => {
-                ways.iter().for_each(|way| entry.admit(way));
-                ways.iter().find_map(|way| way.secrets()).cloned()
+            LoginResult::Valid(auth_methods) => {
+                auth_methods.iter().for_each(|auth_method| entry.admit(auth_method));
+                auth_methods.iter().find_map(|auth_method| auth_method.secrets()).cloned()
             }
             LoginResult::Wrong => None,
             LoginResult::Throttled(wait) => {
@@ -249,10 +249,10 @@ impl Access {
 }
 
 impl Entry {
-    fn admit(&mut self, way: &Way) {
+    fn admit(&mut self, auth_method: &AuthMethod) {
         self.is_admitted = true;
-        self.rights.add(way.rights);
-        self.secrets = self.secrets.take().or_else(|| way.secrets().cloned());
+        self.rights.add(auth_method.rights);
+        self.secrets = self.secrets.take().or_else(|| auth_method.secrets().cloned());
     }
 }
 

@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, StatusCode};
 
 use super::access::{Access, LoginResult};
 use super::page::{self, Next};
-use super::refusal::as_page;
+use super::rejection::as_page;
 use super::signed::secrets::Secrets;
 use super::signed::session::Claim;
 use super::throttle::Credentials;
@@ -50,8 +50,8 @@ impl Access {
         let (token, to) = (field(page::TOKEN), field(page::TO));
         let to = page::below(&to).unwrap_or_default();
         let wait = match self.check_login(parts, Credentials::Token(token.trim())) {
-            LoginResult::Valid(ways) => {
-                let secrets = ways.iter().find_map(|way| way.secrets());
+            LoginResult::Valid(auth_methods) => {
+                let secrets = auth_methods.iter().find_map(|auth_method| auth_method.secrets());
                 if let Some(secrets) = secrets
                     && let Some(response) = self.start(parts, secrets, &mount.address(to)).await
                 {
@@ -86,8 +86,8 @@ impl Access {
         let (now, mut unwritten) = (Timestamp::now(), None);
         for session in cookie::values(&parts.headers) {
             let Some(claim) = Claim::read(session, now) else { continue };
-            for way in self.accepting_ways(&claim).await {
-                if let Some(secrets) = way.secrets()
+            for auth_method in self.accepting_ways(&claim).await {
+                if let Some(secrets) = auth_method.secrets()
                     && let Err(error) = secrets.log_out(&claim).await
                 {
                     unwritten = Some(error);

@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
     fn readable<T: Default>(&self, read: Result<T, Error>) -> Result<T, Error> {
         read.or_else(|error| match error.kind() {
             ErrorKind::Malformed { key } => {
-                let mut all = self.unreadable.lock().expect("nothing panics under this lock");
+                let mut all = self.unreadable.lock().expect("the lock is never poisoned");
                 all.entry(key.clone()).or_insert_with(|| error.to_string());
                 Ok(T::default())
             }
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
 
     /// Returns a warning that lists the keys that could not be read.
     pub(crate) fn unread(self) -> Option<String> {
-        let unreadable = self.unreadable.into_inner().expect("nothing panics under this lock");
+        let unreadable = self.unreadable.into_inner().expect("the lock is never poisoned");
         if unreadable.is_empty() {
             return None;
         }
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
     }
 
     fn add(&self, unreadable: Unreadable) {
-        let mut all = self.unreadable.lock().expect("nothing panics under this lock");
+        let mut all = self.unreadable.lock().expect("the lock is never poisoned");
         all.entry(unreadable.key).or_insert(unreadable.reason);
     }
 }

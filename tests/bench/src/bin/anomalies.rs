@@ -97,7 +97,7 @@ fn false_alarms() {
         for series in quiet(&mut Random(seed)) {
             let (weeks, alerts) = kinds.entry(series.name.clone()).or_default();
             let unusual =
-                evaluate(&series, |judgement| judgement.is_some_and(|judgement| judgement.is_unusual()));
+                evaluate(&series, |evaluation| evaluation.is_some_and(|evaluation| evaluation.is_unusual()));
             // The first night surprises a new detector, so we skip the probation period.
             let unusual = &unusual[probation(unusual.len())..];
             *weeks += unusual.len() as f64 * f64::from(series.width) / 604_800.0;
@@ -124,12 +124,12 @@ fn scored(series: &Labeled, scores: Vec<f64>) -> Scored {
 }
 
 fn detected(series: &Labeled) -> Vec<f64> {
-    evaluate(series, |judgement| {
-        judgement.map_or(0.0, |judgement| -judgement.probability.min(judgement.stillness).max(1e-300).log10())
+    evaluate(series, |evaluation| {
+        evaluation.map_or(0.0, |evaluation| -evaluation.probability.min(evaluation.flatness).max(1e-300).log10())
     })
 }
 
-fn evaluate<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Judgement>) -> T) -> Vec<T> {
+fn evaluate<T>(series: &Labeled, of: impl Fn(Option<counter_alert::detector::Evaluation>) -> T) -> Vec<T> {
     let width = Precision::try_from(series.width).expect("a width");
     let known = &series.values[..probation(series.values.len())];
     let is_count = known.iter().all(|value| *value >= 0.0 && value.fract() == 0.0);

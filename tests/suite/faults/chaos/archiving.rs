@@ -41,10 +41,10 @@ impl Archiving {
     /// Returns a store with this archive. Cleaners will retain samples until they are copied.
     pub(crate) fn of(&self, near: impl Store) -> Archive {
         let seconds = Retention { precision: precision(ARCHIVED), samples: NonZeroU32::MAX };
-        let kept = Precisions::new([seconds]).expect("a set");
+        let retained = Precisions::new([seconds]).expect("a set");
         Archive::new(near, self.far.clone()).keep(Grid {
-            counts: kept.clone(),
-            visitors: kept,
+            counts: retained.clone(),
+            visitors: retained,
             ..Grid::default()
         })
     }

@@ -9,7 +9,7 @@ use counter_core::visits::{ApplyOutcome, Batch, StoredFence, Witness, Write};
 use counter_core::{Error, ErrorKind, MemoryStore};
 
 use super::{LIMIT, folder, over, record, run_until, spool, spool_and_kill, sums, total};
-use crate::through::{Hooks, InterceptedStore};
+use crate::intercepted_store::{Hooks, InterceptedStore};
 
 /// A store that accepts a limited number of batches with hits.
 #[derive(Clone, Debug, Default)]

@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 
 use super::super::histories::{Data, Model};
 use super::{folder, over, spool};
+use crate::intercepted_store::InterceptedStore;
 use crate::support::name;
-use crate::through::InterceptedStore;
 
 /// Maximum number of hits in a history. This must be a prime.
 const HITS: u64 = 997;

@@ -15,9 +15,9 @@ use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
 use tests::Postgres;
 
 use super::{clean, lifetime, retained, samples, send, sketch};
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::stores;
 use crate::support::{name, precision, unix};
-use crate::through::{Hooks, InterceptedStore};
 
 /// Generates a test per archive, i.e. per pair of a near and a far store.
 macro_rules! archives {

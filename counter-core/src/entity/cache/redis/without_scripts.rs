@@ -91,11 +91,11 @@ pub(super) async fn audit(client: &Client, part: &Part<'_, EntityRow>) -> Result
             let differing = watched.field.filter(|field| *field != text(value.row));
             let is_newer = differing.as_deref().is_some_and(|text| version(text) > value.row.version);
             let delete = (differing.is_some() && !is_newer).then(|| ("DEL", args([lease, copy])));
-            *newer.lock().expect("nothing panics under this lock") = differing.filter(|_| is_newer);
+            *newer.lock().expect("the lock is never poisoned") = differing.filter(|_| is_newer);
             delete.into_iter().collect()
         };
         audit.removed += u64::from(attempt(client, item, value.field, commands_for).await? > 0);
-        let newer = newer.into_inner().expect("nothing panics under this lock");
+        let newer = newer.into_inner().expect("the lock is never poisoned");
         let newer = newer.and_then(|text| parse(&text));
         audit.newer.extend(newer.map(|row| EntityRow { row, ..*item.value }));
     }

@@ -1,8 +1,8 @@
 use std::fmt::Write;
 
 use super::id::StoreId;
-use super::kept_grid;
-use super::kept_grid::GridMismatch;
+use super::stored_grid;
+use super::stored_grid::GridMismatch;
 use crate::document::Document;
 use crate::document::change::change_document;
 use crate::error::{Error, ErrorKind};
@@ -103,8 +103,8 @@ impl StoreRecord {
     pub(crate) fn keep_grid(&mut self, configured: &Grid) {
         match &mut self.grid {
             None => self.grid = Some(configured.clone()),
-            Some(kept) if kept.distributions.is_none() => {
-                kept.distributions.clone_from(&configured.distributions)
+            Some(retained) if retained.distributions.is_none() => {
+                retained.distributions.clone_from(&configured.distributions)
             }
             Some(_) => {}
         }
@@ -177,7 +177,7 @@ impl StoreRecord {
     fn to_text(&self) -> String {
         let mut text = format!("id {} {}\n", self.id, self.created);
         if let Some(grid) = &self.grid {
-            kept_grid::write(grid, &mut text);
+            stored_grid::write(grid, &mut text);
         }
         for (id, dump) in &self.restored {
             let _ = writeln!(text, "restored {id} {dump}");
@@ -207,9 +207,9 @@ impl StoreRecord {
                 id.and_then(|(id, at)| Some(StoreUse { id, at: Timestamp::from_unix(at.parse().ok()?) }));
             match (word, id, used) {
                 ("id", _, Some(used)) => (record.id, record.created, has_id) = (used.id, used.at, true),
-                ("counts", ..) => counts = kept_grid::precisions(values),
-                ("visitors", ..) => visitors = kept_grid::precisions(values),
-                ("distributions", ..) => distributions = kept_grid::precisions(values),
+                ("counts", ..) => counts = stored_grid::precisions(values),
+                ("visitors", ..) => visitors = stored_grid::precisions(values),
+                ("distributions", ..) => distributions = stored_grid::precisions(values),
                 ("restored", Some((id, dump)), _) => record.restored.push((id, dump.to_owned())),
                 ("copied", _, Some(used)) => record.copied.push(used),
                 ("copied-kind", ..) => values.clone_into(&mut record.copied_kind),
@@ -242,7 +242,7 @@ mod tests {
         record.copy(used(StoreId::random(), 7), "Redis, with a blank");
         record.rest.push("of a newer version".to_owned());
         assert_eq!(StoreRecord::parse(record.to_text().as_bytes()), Some(record.clone()));
-        assert_eq!(record.grid.map(|kept| kept.counts), Some(grid.counts));
+        assert_eq!(record.grid.map(|retained| retained.counts), Some(grid.counts));
         for other in [&b"grid 60:120\n"[..], b"id x 7\n", b"\xff"] {
             assert_eq!(StoreRecord::parse(other), None);
         }

@@ -31,7 +31,7 @@ impl Archived {
 impl ArchiveStore for MemoryVisits {
     fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool> {
         Box::pin(async move {
-            let (now, lease) = (Timestamp::now(), &mut self.kept().archived.holder);
+            let (now, lease) = (Timestamp::now(), &mut self.retained().archived.holder);
             let end = now.plus(time.as_secs());
             let is_held =
                 lease.is_none_or(|(other, expiry)| other == holder || expiry <= now || expiry > end);
@@ -44,7 +44,7 @@ impl ArchiveStore for MemoryVisits {
 
     fn release(&self, holder: WriterId) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.kept().archived.holder.take_if(|(other, _)| *other == holder);
+            self.retained().archived.holder.take_if(|(other, _)| *other == holder);
             Ok(())
         })
     }
@@ -54,22 +54,22 @@ impl ArchiveStore for MemoryVisits {
     }
 
     fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
-        Box::pin(async move { Ok(self.kept().archived.progress.get(&(values, precision)).copied()) })
+        Box::pin(async move { Ok(self.retained().archived.progress.get(&(values, precision)).copied()) })
     }
 
     fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.kept().archived.progress.insert((values, precision), progress);
+            self.retained().archived.progress.insert((values, precision), progress);
             Ok(())
         })
     }
 
     fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let kept = &mut *self.kept();
-            put_counts(kept, page);
-            put_visitors(kept, page);
-            put_bins(kept, page);
+            let retained = &mut *self.retained();
+            put_counts(retained, page);
+            put_visitors(retained, page);
+            put_bins(retained, page);
             Ok(())
         })
     }
@@ -77,37 +77,38 @@ impl ArchiveStore for MemoryVisits {
 
 /// Returns the counter at an index of a page, unless it was forgotten after the page was read.
 fn counter<'a>(archived: &Archived, page: &'a Page, index: usize) -> Option<&'a CounterName> {
-    let is_kept = |counter: &&CounterName| archived.forgotten.get(*counter).is_none_or(|at| *at < page.read);
-    page.counters.get(index).filter(is_kept)
+    let is_retained =
+        |counter: &&CounterName| archived.forgotten.get(*counter).is_none_or(|at| *at < page.read);
+    page.counters.get(index).filter(is_retained)
 }
 
-fn put_counts(kept: &mut State, page: &Page) {
+fn put_counts(retained: &mut State, page: &Page) {
     for (index, &lifetime) in page.lifetimes.iter().enumerate() {
-        if let Some(counter) = counter(&kept.archived, page, index) {
-            let total = kept.totals.entry(counter.clone()).or_default();
+        if let Some(counter) = counter(&retained.archived, page, index) {
+            let total = retained.totals.entry(counter.clone()).or_default();
             *total = if page.replaces { lifetime } else { lifetime.max(*total) };
         }
     }
     for (&start, counts) in &page.counts {
         for &(index, count) in counts {
-            let Some(counter) = counter(&kept.archived, page, index) else { continue };
-            let buckets = kept.counts.entry((page.kept.precision, counter.clone())).or_default();
-            let kept = buckets.entry(start).or_default();
-            *kept = if page.replaces { count } else { count.max(*kept) };
-            if *kept == 0 {
+            let Some(counter) = counter(&retained.archived, page, index) else { continue };
+            let buckets = retained.counts.entry((page.retained.precision, counter.clone())).or_default();
+            let retained = buckets.entry(start).or_default();
+            *retained = if page.replaces { count } else { count.max(*retained) };
+            if *retained == 0 {
                 buckets.remove(&start);
             }
         }
     }
 }
 
-fn put_visitors(kept: &mut State, page: &Page) {
+fn put_visitors(retained: &mut State, page: &Page) {
     for (&start, sketches) in &page.visitors {
-        let expiry = page.kept.expiry(start);
+        let expiry = page.retained.expiry(start);
         for (index, sketch) in sketches {
-            let Some(counter) = counter(&kept.archived, page, *index) else { continue };
-            let key = (counter.clone(), Bucket { precision: page.kept.precision, start });
-            let visitors = kept.visitors.entry(key);
+            let Some(counter) = counter(&retained.archived, page, *index) else { continue };
+            let key = (counter.clone(), Bucket { precision: page.retained.precision, start });
+            let visitors = retained.visitors.entry(key);
             let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
             visitors.expiry = expiry.max(visitors.expiry);
             if page.replaces {
@@ -118,24 +119,24 @@ fn put_visitors(kept: &mut State, page: &Page) {
     }
 }
 
-fn put_bins(kept: &mut State, page: &Page) {
+fn put_bins(retained: &mut State, page: &Page) {
     for (&start, counters) in &page.bins {
-        let expiry = page.kept.expiry(start);
+        let expiry = page.retained.expiry(start);
         for (index, bins) in counters {
-            let Some(counter) = counter(&kept.archived, page, *index) else { continue };
-            let key = (counter.clone(), page.kept.precision, start);
+            let Some(counter) = counter(&retained.archived, page, *index) else { continue };
+            let key = (counter.clone(), page.retained.precision, start);
             if page.replaces && bins.is_empty() {
-                kept.bins.remove(&key);
+                retained.bins.remove(&key);
                 continue;
             }
             let none = || Bins { expiry, counts: BTreeMap::new() };
-            let kept = kept.bins.entry(key).or_insert_with(none);
-            kept.expiry = expiry.max(kept.expiry);
+            let retained = retained.bins.entry(key).or_insert_with(none);
+            retained.expiry = expiry.max(retained.expiry);
             if page.replaces {
-                kept.counts.clear();
+                retained.counts.clear();
             }
             for (bin, count) in bins {
-                let greater = kept.counts.entry(*bin).or_default();
+                let greater = retained.counts.entry(*bin).or_default();
                 *greater = count.max(greater).to_owned();
             }
         }

@@ -136,14 +136,14 @@ fn encode_opening(call: &mut Call, witness: Option<&Witness>) {
 }
 
 fn precisions(call: &mut Call, set: &Precisions) {
-    for kept in set.iter() {
-        call.line(&kept.precision.to_string());
-        call.digits_line(kept.samples.get().into());
+    for retained in set.iter() {
+        call.line(&retained.precision.to_string());
+        call.digits_line(retained.samples.get().into());
     }
     call.end();
 }
 
 /// Returns the 1-based index of a precision.
 fn lua_index(set: &Precisions, finest: Precision) -> u64 {
-    1 + set.iter().take_while(|kept| kept.precision < finest).count() as u64
+    1 + set.iter().take_while(|retained| retained.precision < finest).count() as u64
 }

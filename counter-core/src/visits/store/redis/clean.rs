@@ -17,7 +17,7 @@ pub(crate) async fn clean(
     store: &RedisVisits,
     shard: Shard,
     now: Timestamp,
-    kept: &Precisions,
+    retained: &Precisions,
 ) -> Result<Cleaned, Error> {
     let keys = store.keys(shard);
     let mut call =
@@ -26,7 +26,7 @@ pub(crate) async fn clean(
     call.number(FIELDS_PER_CALL);
     call.push(keys.counts());
     call.push(keys.source());
-    retention(&mut call, kept);
+    retention(&mut call, retained);
     let (samples, counters, more): (u64, u64, u64) = store.client.run(&store.clean, call).await?;
     Ok(Cleaned { samples, counters, more: more == 1 })
 }
@@ -35,7 +35,7 @@ pub(crate) async fn adopt(
     store: &RedisVisits,
     shard: Shard,
     cursor: Option<String>,
-    kept: &Precisions,
+    retained: &Precisions,
 ) -> Result<Option<String>, Error> {
     let keys = store.keys(shard);
     let mut call = Call::new([&keys.known, &keys.due, &keys.scratch]);
@@ -43,7 +43,7 @@ pub(crate) async fn adopt(
     call.number(MEMBERS_PER_STEP);
     call.number(FIELDS_PER_STEP);
     call.push(keys.counts());
-    retention(&mut call, kept);
+    retention(&mut call, retained);
     let last: Bytes = store.client.run(&store.adopt, call).await?;
     Ok(cursor_of(&last))
 }
@@ -60,11 +60,11 @@ fn cursor_of(last: &[u8]) -> Option<String> {
     }
 }
 
-fn retention(call: &mut Call, kept: &Precisions) {
+fn retention(call: &mut Call, retained: &Precisions) {
     call.number(DEFAULT_SAMPLES);
-    for kept in kept.iter() {
-        call.push(kept.precision.to_string());
-        call.number(kept.samples);
+    for retained in retained.iter() {
+        call.push(retained.precision.to_string());
+        call.number(retained.samples);
     }
 }
 

@@ -58,7 +58,7 @@ impl LoggedKeys {
     /// Logs a key that can't be read, unless it has been logged before.
     pub(crate) fn log_once(&self, unreadable: &Unreadable) {
         let is_new = {
-            let mut logged_keys = self.0.lock().expect("nothing panics under this lock");
+            let mut logged_keys = self.0.lock().expect("the lock is never poisoned");
             logged_keys.len() < MAX_LOGGED_KEYS
                 && !logged_keys.contains(&unreadable.key)
                 && logged_keys.insert(unreadable.key.clone())

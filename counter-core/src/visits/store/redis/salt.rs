@@ -18,8 +18,8 @@ pub(crate) async fn salt(
         vec![(&key).into(), bytes.into(), "NX".into(), "EXAT".into(), expiry.to_string().into()];
     // We need two commands, because combining NX and GET in a single SET requires Redis 7.
     let _: Value = store.client.call("SET", &key, offer).await?;
-    let kept: Option<Bytes> = store.client.call("GET", &key, vec![(&key).into()]).await?;
+    let retained: Option<Bytes> = store.client.call("GET", &key, vec![(&key).into()]).await?;
     // The salt of a past epoch is not stored.
-    let Some(kept) = kept else { return Ok(candidate) };
-    kept.as_ref().try_into().map_err(|_| Error::new(ErrorKind::Malformed { key }))
+    let Some(retained) = retained else { return Ok(candidate) };
+    retained.as_ref().try_into().map_err(|_| Error::new(ErrorKind::Malformed { key }))
 }

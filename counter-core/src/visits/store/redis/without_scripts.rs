@@ -56,15 +56,15 @@ async fn apply_at(
     let stored = text(&transaction, "GET", args([fence])).await?.unwrap_or_default();
     // If the server used to permit scripts, the fence can be followed by remarks.
     let (found, remarks) = stored.split_once(' ').unwrap_or((&stored, ""));
-    let kept: StoredFence = found.parse().unwrap_or_default();
+    let retained: StoredFence = found.parse().unwrap_or_default();
     let writer = batch.fence.writer.to_string();
-    let mut found = kept;
+    let mut found = retained;
     if batch.fence.is_source() {
         let copy = text(&transaction, "HGET", args([&keys.sources, &writer])).await?;
         let copy = copy.and_then(|copy| copy.parse().ok());
         found.sequence = found.sequence.max(copy.unwrap_or(0));
     }
-    let remarks = || Some(remarks).filter(|_| found == kept).and_then(decode).unwrap_or_default();
+    let remarks = || Some(remarks).filter(|_| found == retained).and_then(decode).unwrap_or_default();
     if let Some(outcome) = batch.fence.outcome(found, remarks) {
         transaction.abandon().await?;
         return Ok(outcome);
@@ -132,21 +132,19 @@ fn remarks_of(
 ) -> Vec<Remark> {
     let mut rejected = BTreeMap::new();
     let mut remarks = Vec::new();
-    for (of, reply) in replies {
-        match (of, reply) {
+    for (target, reply) in replies {
+        let (part, message) = match (target, reply) {
             (Target::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
                 remarks.push(Remark::NewLifetime { cell });
+                continue;
             }
-            (_, Ok(_)) => {}
-            (Target::Cell(cell), Err(message)) => drop(rejected.insert(Part::Cell(cell), reason(&message))),
-            (Target::Visitors(cell), Err(message)) => {
-                drop(rejected.insert(Part::Visitors(cell), reason(&message)))
-            }
-            (Target::Bins(cell), Err(message)) => drop(rejected.insert(Part::Bins(cell), reason(&message))),
-            (Target::Index | Target::Lifetime(_), Err(message)) => {
-                drop(rejected.insert(Part::Index, reason(&message)))
-            }
-        }
+            (_, Ok(_)) => continue,
+            (Target::Cell(cell), Err(message)) => (Part::Cell(cell), message),
+            (Target::Visitors(cell), Err(message)) => (Part::Visitors(cell), message),
+            (Target::Bins(cell), Err(message)) => (Part::Bins(cell), message),
+            (Target::Index | Target::Lifetime(_), Err(message)) => (Part::Index, message),
+        };
+        rejected.insert(part, reason(&message));
     }
     let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
     rejected.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
@@ -252,7 +250,7 @@ pub(crate) async fn clean(
     store: &RedisVisits,
     shard: Shard,
     now: Timestamp,
-    kept: &Precisions,
+    retained: &Precisions,
 ) -> Result<Cleaned, Error> {
     let keys = store.keys(shard);
     // If the clock of an instance is ahead, it must not remove samples that are still retained by other
@@ -265,7 +263,7 @@ pub(crate) async fn clean(
     for member in &due {
         let cleaning = async {
             match str::from_utf8(member) {
-                Ok(member) => clean_member(&server, keys, member, now, kept, &mut cleaned).await,
+                Ok(member) => clean_member(&server, keys, member, now, retained, &mut cleaned).await,
                 // This can't be the name of a counter.
                 Err(_) => {
                     let args = vec![(&keys.due).into(), member.clone().into()];
@@ -314,7 +312,7 @@ async fn clean_member(
     keys: &Keys,
     member: &str,
     now: Timestamp,
-    kept: &Precisions,
+    retained: &Precisions,
     cleaned: &mut Cleaned,
 ) -> Result<(), Error> {
     let key = format!("{}{member}", keys.counts());
@@ -329,7 +327,7 @@ async fn clean_member(
         fields => fields?,
     };
     let fields: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
-    let retention = kept.retention_or_default(precision);
+    let retention = retained.retention_or_default(precision);
     let oldest = retention.oldest(now);
     let start = |field: &String| field.parse().map(Timestamp::from_unix).ok();
     let (expired, remaining): (Vec<_>, Vec<_>) =
@@ -342,7 +340,7 @@ async fn clean_member(
     if remaining.is_empty() {
         commands.push(("ZREM", args([&keys.known, member])));
         commands.push(("ZREM", args([&keys.due, member])));
-        if let Some(value) = last_of_value(&mut transaction, keys, precision, member, kept).await? {
+        if let Some(value) = last_of_value(&mut transaction, keys, precision, member, retained).await? {
             commands.push(("HDEL", args([&*keys.total, value])));
         }
     } else {
@@ -363,11 +361,11 @@ async fn last_of_value<'a>(
     keys: &Keys,
     precision: Precision,
     member: &'a str,
-    kept: &Precisions,
+    retained: &Precisions,
 ) -> Result<Option<&'a str>, Error> {
     let name = member.split_once(':').map(|(_, name)| name);
     let Some(value) = name.filter(|name| name.starts_with(CounterName::LABELS)) else { return Ok(None) };
-    for other in kept.iter().map(|kept| kept.precision).filter(|other| *other != precision) {
+    for other in retained.iter().map(|retained| retained.precision).filter(|other| *other != precision) {
         let key = format!("{}{other}:{value}", keys.counts());
         transaction.watch(&key).await?;
         if transaction.call::<u64>("EXISTS", args([&key])).await? > 0 {

@@ -182,11 +182,11 @@ pub(crate) async fn stored(
 fn sum(pairs: &mut Pairs) -> Option<()> {
     pairs.sort_unstable();
     let mut overflows = false;
-    pairs.dedup_by(|next, kept| {
-        let is_same = next.0 == kept.0;
+    pairs.dedup_by(|next, retained| {
+        let is_same = next.0 == retained.0;
         if is_same {
-            let (sum, overflow) = kept.1.overflowing_add(next.1);
-            kept.1 = sum;
+            let (sum, overflow) = retained.1.overflowing_add(next.1);
+            retained.1 = sum;
             overflows |= overflow;
         }
         is_same

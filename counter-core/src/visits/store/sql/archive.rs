@@ -112,9 +112,11 @@ async fn put(store: &SqlVisits, page: &Page) -> Result<(), Failure> {
     let all: Vec<&str> = page.counters.iter().map(|counter| &**counter).collect();
     let known = names::lock(&mut session, store.database.dialect(), &all).await?;
     // If a counter was forgotten after being read, it must remain forgotten.
-    let is_kept = |known: &LockedCounter| known.forgotten == 0 || known.forgotten < unix(page.read);
-    let numbers: Vec<_> =
-        all.iter().map(|name| known.get(name).filter(|known| is_kept(known)).map(|known| known.id)).collect();
+    let is_retained = |known: &LockedCounter| known.forgotten == 0 || known.forgotten < unix(page.read);
+    let numbers: Vec<_> = all
+        .iter()
+        .map(|name| known.get(name).filter(|known| is_retained(known)).map(|known| known.id))
+        .collect();
     put_counts(&mut session, store, page, &numbers).await?;
     put_visitors(&mut session, store, page, &numbers).await?;
     put_bins(&mut session, store, page, &numbers).await?;
@@ -129,7 +131,7 @@ async fn put_bins(
 ) -> Result<(), Failure> {
     let dialect = store.database.dialect();
     for (&start, counters) in &page.bins {
-        let place = (width(page.kept.precision), unix(start));
+        let place = (width(page.retained.precision), unix(start));
         let of = |(index, bins): &(usize, Vec<(Bin, u64)>)| {
             let id = numbers.get(*index).copied().flatten()?;
             let row = |(bin, count): &(Bin, u64)| ((id, *bin), i64::try_from(*count).unwrap_or(i64::MAX));
@@ -147,7 +149,7 @@ async fn put_bins(
             let text = format!("DELETE FROM access_bins WHERE width = ? AND bucket = ? AND counter {list}");
             session.execute(&text, &[Value::Int(place.0), Value::Int(place.1), Value::Ints(&ids)]).await?;
         }
-        let expiry = unix(page.kept.expiry(start));
+        let expiry = unix(page.retained.expiry(start));
         let greater = format!("{}({{old}}, {{new}})", dialect.greatest);
         for rows in rows.chunks(bins::ROWS_PER_WRITE) {
             bins::upsert(session, dialect, place, expiry, rows, &greater).await?;
@@ -190,7 +192,7 @@ async fn put_counts(
         "width, counter",
         &[("latest", &greater)],
     );
-    let width = Value::Int(width(page.kept.precision));
+    let width = Value::Int(width(page.retained.precision));
     let mut latest = HashMap::new();
     for (&start, counts) in &page.counts {
         let mut pairs: Vec<_> = counts.iter().copied().filter_map(pair).collect();
@@ -227,8 +229,8 @@ async fn put_visitors(
         let mut raised: Vec<_> =
             sketches.iter().map(|(index, sketch)| (index, sketch)).filter_map(one).collect();
         raised.sort_unstable_by_key(|(id, _)| *id);
-        let place = (width(page.kept.precision), unix(start));
-        let expiry = unix(page.kept.expiry(start));
+        let place = (width(page.retained.precision), unix(start));
+        let expiry = unix(page.retained.expiry(start));
         for some in raised.chunks(raised::MAX_SKETCHES) {
             if page.replaces {
                 let ids: Vec<_> = some.iter().map(|(id, _)| *id).collect();

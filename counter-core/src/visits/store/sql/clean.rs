@@ -13,8 +13,12 @@ const MAX_BINS: i64 = 10_000;
 /// Maximum number of sketches to remove in a call.
 const MAX_SKETCHES: i64 = 1000;
 
-pub(crate) async fn clean(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Error> {
-    let mut cleaned = store.database.attempt(|| clean_once(store, now, kept)).await?;
+pub(crate) async fn clean(
+    store: &SqlVisits,
+    now: Timestamp,
+    retained: &Precisions,
+) -> Result<Cleaned, Error> {
+    let mut cleaned = store.database.attempt(|| clean_once(store, now, retained)).await?;
     // We also clean up for the other families, whose programs may have stopped running.
     cleaned.more |= store.database.delete_expired().await?;
     Ok(cleaned)
@@ -25,14 +29,14 @@ const KEY_COLUMNS: &str = "width, bucket, counter";
 /// Key columns of bins.
 const BIN_KEY_COLUMNS: &str = "width, bucket, counter, measure, bin";
 
-async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Result<Cleaned, Failure> {
+async fn clean_once(store: &SqlVisits, now: Timestamp, retained: &Precisions) -> Result<Cleaned, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     let expiry = store.database.expiry(&mut session, now).await?;
     let mut cleaned = Cleaned::default();
     for expired in expiry.expired() {
         if !cleaned.more {
-            clean_samples(&mut session, dialect, kept, expired, &mut cleaned).await?;
+            clean_samples(&mut session, dialect, retained, expired, &mut cleaned).await?;
         }
         let (at, after) = (Value::Int(unix(expired.at)), Value::Int(after(expired)));
         for (table, keys, limit) in
@@ -53,7 +57,7 @@ async fn clean_once(store: &SqlVisits, now: Timestamp, kept: &Precisions) -> Res
 async fn clean_samples(
     session: &mut Session,
     dialect: &Dialect,
-    kept: &Precisions,
+    retained: &Precisions,
     expired: Expired,
     cleaned: &mut Cleaned,
 ) -> Result<(), Failure> {
@@ -67,7 +71,7 @@ async fn clean_samples(
     while let Some(found) = single(session, next, &[Value::Int(width)]).await? {
         width = found;
         let Some(precision) = precision(width) else { continue };
-        let oldest = Value::Int(unix(kept.retention_or_default(precision).oldest(expired.at)));
+        let oldest = Value::Int(unix(retained.retention_or_default(precision).oldest(expired.at)));
         let values = [Value::Int(width), after, oldest];
         let counters = session.execute(&known, &values).await?;
         cleaned.counters += counters;

@@ -34,14 +34,14 @@ async fn forget_once(
     let text = format!("SELECT id FROM access_counter WHERE name = ?{}", dialect.for_update);
     // We need to record this even for an unknown counter, because a copy into the archive may be in progress.
     if let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? {
-        for kept in grid.counts.iter() {
-            delete(&mut session, dialect.in_list, "access_sample", id, kept, now).await?;
+        for retained in grid.counts.iter() {
+            delete(&mut session, dialect.in_list, "access_sample", id, retained, now).await?;
         }
-        for kept in grid.visitors.iter() {
-            delete(&mut session, dialect.in_list, "access_visitors", id, kept, now).await?;
+        for retained in grid.visitors.iter() {
+            delete(&mut session, dialect.in_list, "access_visitors", id, retained, now).await?;
         }
-        for kept in grid.distributions.iter().flat_map(Precisions::iter) {
-            delete(&mut session, dialect.in_list, "access_bins", id, kept, now).await?;
+        for retained in grid.distributions.iter().flat_map(Precisions::iter) {
+            delete(&mut session, dialect.in_list, "access_bins", id, retained, now).await?;
         }
         for text in [
             "DELETE FROM access_known WHERE counter = ?",
@@ -70,17 +70,17 @@ async fn delete(
     in_list: &str,
     table: &str,
     id: i64,
-    kept: Retention,
+    retained: Retention,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let precision = kept.precision;
+    let precision = retained.precision;
     let place = Value::Int(width(precision));
     // With a long retention, there are often only samples in a small part of the range.
     let first =
         single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let last = single(session, &format!("SELECT MAX(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
-    let from = kept.oldest(now).max(at(first));
+    let from = retained.oldest(now).max(at(first));
     let to = now.plus(precision.as_seconds().into()).min(at(last).plus(1));
     let mut starts = precision.starts(from..to).map(unix);
     let text = format!("DELETE FROM {table} WHERE width = ? AND bucket {in_list} AND counter = ?");

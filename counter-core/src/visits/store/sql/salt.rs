@@ -29,9 +29,9 @@ async fn salt_once(
     session.execute(&text, &[width, bucket, Value::Bytes(&candidate), Value::Int(unix(expiry))]).await?;
     let text = "SELECT salt FROM access_salt WHERE width = ? AND bucket = ?";
     let rows = session.fetch(text, &[width, bucket]).await?;
-    let kept = rows.first().map_or(Ok(candidate.to_vec()), |row| row.bytes(0))?;
+    let retained = rows.first().map_or(Ok(candidate.to_vec()), |row| row.bytes(0))?;
     session.commit().await?;
-    kept.try_into().map_err(|_| malformed("access_salt"))
+    retained.try_into().map_err(|_| malformed("access_salt"))
 }
 
 /// Deletes expired salts, so that the visitors of their epochs can't be recognized any more.

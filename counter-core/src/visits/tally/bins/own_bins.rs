@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use super::bin_table::{BinKey, BinSlot, BinTable};
 use crate::time::Timestamp;
-use crate::visits::tally::own::SingleWriter;
+use crate::visits::tally::single_writer::SingleWriter;
 
 /// A hash table with linear probing, and with a single writer at a time.
 #[derive(Debug)]

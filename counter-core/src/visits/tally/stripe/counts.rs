@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::visits::tally::own::SingleWriter;
+use crate::visits::tally::single_writer::SingleWriter;
 
 /// The counts of a thread, by counter number. More parts are allocated on demand, because counts can't be
 /// moved while a thread adds to them.

@@ -6,7 +6,7 @@
 
 use crate::sketch::Register;
 use crate::time::Timestamp;
-use crate::visits::tally::own::SingleWriter;
+use crate::visits::tally::single_writer::SingleWriter;
 
 /// A ring with a single writer, the thread of the stripe, and a single reader at a time, the holder of the
 /// backlog lock.

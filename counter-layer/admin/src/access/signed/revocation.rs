@@ -68,7 +68,7 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of listed logouts. If this is exceeded, all sessions are revoked.
 const MAX_LOGGED_OUT: usize = 500;
 
-const LOCK_POISONED: &str = "nothing panics under this lock";
+const LOCK_POISONED: &str = "the lock is never poisoned";
 
 impl Generation {
     #[cfg(test)]

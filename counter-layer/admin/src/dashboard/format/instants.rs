@@ -104,8 +104,9 @@ pub(crate) fn month_name(month: u64) -> String {
 }
 
 /// Describes when the buckets of these precisions start.
-pub(crate) fn alignment(kept: &Precisions) -> String {
-    let shifted: Vec<_> = kept.iter().map(|kept| kept.precision).filter(|kept| kept.offset() > 0).collect();
+pub(crate) fn alignment(retained: &Precisions) -> String {
+    let shifted: Vec<_> =
+        retained.iter().map(|retained| retained.precision).filter(|retained| retained.offset() > 0).collect();
     if shifted.is_empty() {
         return "Days and intervals are in UTC.".to_owned();
     }
@@ -227,11 +228,11 @@ mod tests {
 
     #[test]
     fn pages_state_when_days_start() {
-        let kept = Precisions::default();
-        assert_eq!(alignment(&kept), "Days and intervals are in UTC.");
-        assert_eq!(alignment(&kept.clone().utc_offset(0)), alignment(&kept));
+        let retained = Precisions::default();
+        assert_eq!(alignment(&retained), "Days and intervals are in UTC.");
+        assert_eq!(alignment(&retained.clone().utc_offset(0)), alignment(&retained));
         assert_eq!(
-            alignment(&kept.utc_offset(19_800)),
+            alignment(&retained.utc_offset(19_800)),
             "Intervals are in UTC, but 1 h intervals start 30 min after UTC, \
              5 h intervals start 270 min after UTC, days start at 18:30 UTC."
         );

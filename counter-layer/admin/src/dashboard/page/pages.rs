@@ -329,10 +329,10 @@ fn recent_days(stats: &Stats, view: &View, now: Timestamp) -> Option<(Buckets, S
     if let Some(days) = view.days(SHOWN_DAYS, now) {
         return Some((days, Style::Day));
     }
-    let kept = stats.grid().counts.of_width(86_400)?;
-    let today = kept.precision.bucket(now);
-    let from = today.start.minus(u64::from(SHOWN_DAYS - 1) * 86_400).max(kept.oldest(now));
-    Some((Buckets::of(kept, from..today.end()), Style::of(kept.precision)))
+    let retained = stats.grid().counts.of_width(86_400)?;
+    let today = retained.precision.bucket(now);
+    let from = today.start.minus(u64::from(SHOWN_DAYS - 1) * 86_400).max(retained.oldest(now));
+    Some((Buckets::of(retained, from..today.end()), Style::of(retained.precision)))
 }
 
 /// Returns the recent days with hits of the first counter, newest first.

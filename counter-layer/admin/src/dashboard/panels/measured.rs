@@ -79,11 +79,11 @@ pub(crate) async fn read(
 ) -> Result<Option<Measured>, Error> {
     let (buckets, counter) = (view.buckets(now), view.chart.counters.first());
     let range = buckets.range();
-    let kept = reader.stats.reach().distributions.as_ref();
-    let kept = kept.and_then(|kept| fitting(kept, buckets.read.precision, &range, now));
-    let Some((counter, kept)) = counter.zip(kept) else { return Ok(None) };
-    let precision = kept.precision;
-    let range = precision.bucket(range.start).start.max(kept.oldest(now))..range.end;
+    let retained = reader.stats.reach().distributions.as_ref();
+    let retained = retained.and_then(|retained| fitting(retained, buckets.read.precision, &range, now));
+    let Some((counter, retained)) = counter.zip(retained) else { return Ok(None) };
+    let precision = retained.precision;
+    let range = precision.bucket(range.start).start.max(retained.oldest(now))..range.end;
     if range.is_empty() {
         return Ok(None);
     }
@@ -94,7 +94,7 @@ pub(crate) async fn read(
     };
     // When buckets are longer than in the chart, they could be part of both periods.
     let is_disjoint = before.end <= range.start || range.end <= before.start;
-    let before = Some(before).filter(|before| is_disjoint && kept.oldest(now) <= before.start);
+    let before = Some(before).filter(|before| is_disjoint && retained.oldest(now) <= before.start);
     let read =
         async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
     let (all, others) = try_join(read(range.clone()), async {
@@ -137,18 +137,19 @@ pub(crate) async fn read(
 /// coarsest precision that divides it, or else a coarser precision. Prefers precisions that are retained for
 /// the whole range.
 fn fitting(
-    kept: &Precisions,
+    retained: &Precisions,
     chart: Precision,
     range: &Range<Timestamp>,
     now: Timestamp,
 ) -> Option<Retention> {
-    let buckets = |kept: &Retention| length(range) / u64::from(kept.precision.as_seconds());
-    let divides = |kept: &Retention| kept.precision.divides(chart);
-    let fits = |kept: &Retention| buckets(kept) <= MAX_SPAN.into() && kept.oldest(now) < range.end;
-    let is_retained = |kept: &Retention| kept.oldest(now) <= range.start;
+    let buckets = |retained: &Retention| length(range) / u64::from(retained.precision.as_seconds());
+    let divides = |retained: &Retention| retained.precision.divides(chart);
+    let fits =
+        |retained: &Retention| buckets(retained) <= MAX_SPAN.into() && retained.oldest(now) < range.end;
+    let is_retained = |retained: &Retention| retained.oldest(now) <= range.start;
     let of = |condition: &dyn Fn(&Retention) -> bool| {
-        let all = || kept.iter().filter(fits).filter(condition);
-        all().filter(divides).last().or_else(|| all().find(|kept| !divides(kept)))
+        let all = || retained.iter().filter(fits).filter(condition);
+        all().filter(divides).last().or_else(|| all().find(|retained| !divides(retained)))
     };
     // Longer buckets are still better than an incomplete range.
     of(&is_retained).or_else(|| of(&|_| true))

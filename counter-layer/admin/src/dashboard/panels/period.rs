@@ -44,31 +44,34 @@ impl Period {
     /// precision covers today, this falls back to the precision with the longest retention, or to `some`.
     /// Days are aligned with the retained days, or otherwise with midnight UTC. Because a day has too many
     /// seconds, at most the latest 1,500 buckets of a precision are used.
-    pub(crate) fn of(kept: &Precisions, some: Retention, zone: &Zone, now: Timestamp) -> Self {
-        let days = kept.of_width(DAY).map_or_else(utc_days, |kept| kept.precision);
-        let has_zone = !zone.is_utc() && kept.iter().any(|kept| divides_days(kept.precision, zone, now));
+    pub(crate) fn of(retained: &Precisions, some: Retention, zone: &Zone, now: Timestamp) -> Self {
+        let days = retained.of_width(DAY).map_or_else(utc_days, |retained| retained.precision);
+        let has_zone =
+            !zone.is_utc() && retained.iter().any(|retained| divides_days(retained.precision, zone, now));
         let (midnight, yesterday) = match has_zone {
             true => (zone.day(now), zone.day_before(zone.day(now))),
             false => (days.bucket(now).start, days.bucket(now).start.minus(DAY.into())),
         };
-        let day_precisions = kept.iter().filter(|kept| match has_zone {
-            true => divides_days(kept.precision, zone, now),
-            false => kept.precision.divides(days),
+        let day_precisions = retained.iter().filter(|retained| match has_zone {
+            true => divides_days(retained.precision, zone, now),
+            false => retained.precision.divides(days),
         });
-        let fits = |kept: &Retention| u64::from(DAY / kept.precision.as_seconds()) <= MAX_BUCKETS;
+        let fits = |retained: &Retention| u64::from(DAY / retained.precision.as_seconds()) <= MAX_BUCKETS;
         let day_precisions = day_precisions.filter(fits);
-        let Some(coarse) = day_precisions.clone().filter(|kept| kept.oldest(now) <= midnight).last() else {
-            let oldest = |kept: &Retention| {
-                let length = (MAX_BUCKETS - 1) * u64::from(kept.precision.as_seconds());
-                kept.oldest(now).max(kept.precision.bucket(now).start.minus(length))
+        let Some(coarse) = day_precisions.clone().filter(|retained| retained.oldest(now) <= midnight).last()
+        else {
+            let oldest = |retained: &Retention| {
+                let length = (MAX_BUCKETS - 1) * u64::from(retained.precision.as_seconds());
+                retained.oldest(now).max(retained.precision.bucket(now).start.minus(length))
             };
-            let longest = kept.iter().min_by_key(oldest).unwrap_or(some);
+            let longest = retained.iter().min_by_key(oldest).unwrap_or(some);
             let range = oldest(&longest)..longest.precision.bucket(now).end();
             let length = range.end.as_unix() - range.start.as_unix();
             let name = format!("in the last {}", units::span(length));
             return Self { name, precision: longest.precision, range, before: None };
         };
-        let fine = day_precisions.clone().find(|kept| kept.oldest(now) <= yesterday && yesterday < midnight);
+        let fine =
+            day_precisions.clone().find(|retained| retained.oldest(now) <= yesterday && yesterday < midnight);
         let before = fine.map(|fine| {
             // When clocks change, the elapsed part of today might be longer than yesterday.
             let same_time = yesterday.plus(now.as_unix() - midnight.as_unix()).min(midnight.minus(1));
@@ -126,9 +129,9 @@ impl Period {
         reader: &Reader<'_>,
         counters: &[CounterName],
     ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
-        let kept = &reader.stats.grid().visitors;
-        let Some(precision) = self.visitor_precision(kept) else { return Ok(None) };
-        let first = &counters[..counters.len().min(self.visitor_limit(kept))];
+        let retained = &reader.stats.grid().visitors;
+        let Some(precision) = self.visitor_precision(retained) else { return Ok(None) };
+        let first = &counters[..counters.len().min(self.visitor_limit(retained))];
         let mut visitors = match first.is_empty() {
             true => Vec::new(),
             false => reader.uniques_by_counter(first, precision, self.range.clone()).await?,
@@ -138,21 +141,21 @@ impl Period {
     }
 
     /// Returns the number of counters with visitors that can be read in a single call.
-    pub(crate) fn visitor_limit(&self, kept: &Precisions) -> usize {
+    pub(crate) fn visitor_limit(&self, retained: &Precisions) -> usize {
         let counters_per_read =
             |precision| Stats::MAX_COUNTED_SKETCHES / buckets(precision, &self.range).max(1);
-        self.visitor_precision(kept).map_or(usize::MAX, |precision| {
+        self.visitor_precision(retained).map_or(usize::MAX, |precision| {
             usize::try_from(counters_per_read(precision)).unwrap_or(usize::MAX)
         })
     }
 
     /// Returns the coarsest precision with buckets that exactly cover the period.
-    fn visitor_precision(&self, kept: &Precisions) -> Option<Precision> {
+    fn visitor_precision(&self, retained: &Precisions) -> Option<Precision> {
         let (start, end) = (self.range.start, self.range.end);
         let fits = |precision: &Precision| {
             precision.bucket(start).start == start && end == precision.bucket(end.minus(1)).end()
         };
-        kept.iter().map(|kept| kept.precision).filter(fits).last()
+        retained.iter().map(|retained| retained.precision).filter(fits).last()
     }
 }
 
@@ -216,11 +219,11 @@ mod tests {
     #[test]
     #[cfg(feature = "time-zone")]
     fn today_uses_zone_hours_and_yesterday_covers_the_same_duration() {
-        let kept = Precisions::default();
+        let retained = Precisions::default();
         let zone = Zone::new("Europe/Berlin").expect("a zone");
         // 2026-10-25, when clocks change, at 22:30 UTC: 24.5 hours of this day have passed.
         let now = Timestamp::from_unix(1_792_967_400);
-        let period = Period::of(&kept, kept.iter().next().expect("not empty"), &zone, now);
+        let period = Period::of(&retained, retained.iter().next().expect("not empty"), &zone, now);
         let midnight = Timestamp::from_unix(1_792_879_200);
         assert_eq!((period.precision.as_seconds(), period.range), (3600, midnight..midnight.plus(25 * 3600)));
         let before = period.before.expect("hours are kept");
@@ -230,8 +233,8 @@ mod tests {
     #[test]
     fn hours_that_do_not_align_with_days_are_not_used_for_yesterday() {
         let day = utc_days().utc_offset(19_800);
-        let kept = Precisions::new([Precision::try_from(3600).expect("not 0"), day]).expect("a set");
-        let period = at(&kept, Timestamp::from_unix(1_795_228_750));
+        let retained = Precisions::new([Precision::try_from(3600).expect("not 0"), day]).expect("a set");
+        let period = at(&retained, Timestamp::from_unix(1_795_228_750));
         assert_eq!(period.before.expect("days are kept").precision, day);
     }
 

@@ -119,9 +119,9 @@ impl Controls {
             };
             Chip::new(range.name, named == Some(range), view.address_with(set))
         };
-        let precision = |kept| {
-            let address = view.address_with(|view| view.chart.set_precision(kept));
-            Chip::new(width(kept), kept == view.chart.precision, address)
+        let precision = |retained| {
+            let address = view.address_with(|view| view.chart.set_precision(retained));
+            Chip::new(width(retained), retained == view.chart.precision, address)
         };
         let visitors = Visitors::of(&reach.visitors, view, now);
         Self {
@@ -149,21 +149,21 @@ impl Chip {
     }
 }
 
-fn width(kept: Retention) -> String {
-    units::span(kept.precision.as_seconds().into())
+fn width(retained: Retention) -> String {
+    units::span(retained.precision.as_seconds().into())
 }
 
 /// Returns the available chart lengths for the precision.
 fn spans(view: &View, named: Option<NamedRange>) -> Vec<Chip> {
-    let kept = view.chart.precision;
-    let max = kept.samples.get().clamp(2, MAX_SPAN);
+    let retained = view.chart.precision;
+    let max = retained.samples.get().clamp(2, MAX_SPAN);
     let mut spans: Vec<_> = [30, 60, 120, 240].into_iter().filter(|span| *span < max).chain([max]).collect();
     if named.is_none() && !spans.contains(&view.chart.span) {
         spans.push(view.chart.span);
         spans.sort_unstable();
     }
     let chip = |span: u32| {
-        let length = u64::from(kept.precision.as_seconds()) * u64::from(span);
+        let length = u64::from(retained.precision.as_seconds()) * u64::from(span);
         let address = view.address_with(|view| view.chart.span = span);
         Chip::new(units::span(length), span == view.chart.span, address)
     };
@@ -225,10 +225,10 @@ impl Lines {
 
 impl Visitors {
     fn of(reach: &Precisions, view: &View, now: Timestamp) -> Self {
-        let is_kept = reach.retention(view.buckets(now).read.precision).is_some();
+        let is_retained = reach.retention(view.buckets(now).read.precision).is_some();
         let toggled = || view.address_with(|view| view.chart.uniques = !view.chart.uniques);
         Self {
-            chip: is_kept.then(|| Chip::new("Unique visitors", view.chart.uniques, toggled())),
+            chip: is_retained.then(|| Chip::new("Unique visitors", view.chart.uniques, toggled())),
             precisions: reach.iter().map(width).collect::<Vec<_>>().join(", "),
             letter: curve::letter(view.chart.counters.len()),
         }
@@ -244,7 +244,7 @@ impl Comparison {
         let longer_ago = EARLIER_PERIODS.into_iter().filter(|(_, ago)| *ago > length);
         let all = std::iter::once(previous).chain(longer_ago.map(|(text, ago)| (text.to_owned(), ago)));
         let (range, oldest) = (view.range(now), view.oldest(now));
-        let kept = all.filter(|(_, ago)| oldest.plus(*ago) <= range.start).map(|(text, ago)| {
+        let retained = all.filter(|(_, ago)| oldest.plus(*ago) <= range.start).map(|(text, ago)| {
             let other = Some(ComparedPeriod::Ago(ago));
             Chip::new(text, view.chart.other == other, with(other))
         });
@@ -253,7 +253,7 @@ impl Comparison {
         let other = view.other(now);
         let last_day = |end: Timestamp| instants::day(view.site.zone.local(end.minus(1)));
         Self {
-            choices: std::iter::once(none).chain(kept).collect(),
+            choices: std::iter::once(none).chain(retained).collect(),
             line: other.as_ref().map(|_| (place, curve::letter(place), compared(view))),
             days: (last_day(range.end), other.map(|other| last_day(other.end)).unwrap_or_default()),
             fields: view.fields(&["to", "ago", "against"]),

@@ -122,7 +122,8 @@ impl<'a> ChartData<'a> {
                 None => Ok(Vec::new()),
             }
         };
-        let coarser = stats.reach().counts.iter().filter(|kept| kept.precision > buckets.read.precision);
+        let coarser =
+            stats.reach().counts.iter().filter(|retained| retained.precision > buckets.read.precision);
         let (((_, series), chosen), coarser, visitors, forecast, annotations) = try_join5(
             try_join(read(buckets.read, compared.begin()), chosen),
             try_join_all(coarser.map(|coarser| read(coarser, range.start))),

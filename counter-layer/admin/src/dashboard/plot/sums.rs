@@ -181,14 +181,14 @@ mod tests {
 
     /// Returns the change over ten hours with these counts, compared with the previous ten hours. The current
     /// hour has been running for a quarter.
-    fn compared(since: u64, kept: u32, counts: impl Fn(u64) -> u64) -> (Option<u64>, Option<String>) {
+    fn compared(since: u64, retained: u32, counts: impl Fn(u64) -> u64) -> (Option<u64>, Option<String>) {
         let hour = Precision::try_from(3600).expect("not 0");
         let unix = |hours: u64| Timestamp::from_unix(hours * HOUR);
         let now = unix(1019).plus(900);
-        let kept = Retention { precision: hour, samples: kept.try_into().expect("not 0") };
-        let kept = Precisions::new([kept]).expect("a set");
-        let site = Site::new("", "/", &kept, &Zone::default());
-        let view = View::of(site, Client::default(), Page::Site, "precision=3600&span=10", &kept)
+        let retained = Retention { precision: hour, samples: retained.try_into().expect("not 0") };
+        let retained = Precisions::new([retained]).expect("a set");
+        let site = Site::new("", "/", &retained, &Zone::default());
+        let view = View::of(site, Client::default(), Page::Site, "precision=3600&span=10", &retained)
             .expect("allowed values");
         let samples = (since..1020).map(|hours| Sample { start: unix(hours), count: counts(hours) });
         let series = Series::new(hour, unix(990)..unix(1020), samples.collect());

@@ -42,11 +42,11 @@ pub(crate) async fn read(
     now: Timestamp,
 ) -> Result<Option<Visitors>, Error> {
     let (precision, range) = (buckets.read.precision, buckets.range());
-    let kept = reader.stats.reach().visitors.retention(precision).filter(|_| view.chart.uniques);
-    let Some((kept, counter)) = kept.zip(view.chart.counters.first()) else { return Ok(None) };
-    let whole = time(&range, kept, now).filter(|_| extent == Extent::Whole);
+    let retained = reader.stats.reach().visitors.retention(precision).filter(|_| view.chart.uniques);
+    let Some((retained, counter)) = retained.zip(view.chart.counters.first()) else { return Ok(None) };
+    let whole = time(&range, retained, now).filter(|_| extent == Extent::Whole);
     let other = view.other(now).map(|other| other.range());
-    let other = other.filter(|other| whole.is_some() && kept.oldest(now) <= other.start);
+    let other = other.filter(|other| whole.is_some() && retained.oldest(now) <= other.start);
     let all: Vec<_> = buckets.bucket_ranges().collect();
     // A day can be a union of several buckets. If they exceed the read limit, then we only read the latest
     // days.
@@ -54,7 +54,7 @@ pub(crate) async fn read(
     let mut remaining = Stats::MAX_COUNTED_SKETCHES;
     let fits = |bucket: &&Range<Timestamp>| {
         remaining = remaining.saturating_sub(length(bucket) / width);
-        remaining > 0 && bucket.start >= kept.oldest(now)
+        remaining > 0 && bucket.start >= retained.oldest(now)
     };
     let known = all.iter().rev().take_while(fits).count();
     let read = async |ranges: &[Range<Timestamp>]| match ranges.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) async fn read(
                 Some("This period is too long to count unique visitors.".to_owned())
             }
             (Extent::Whole, Some(_)) => first(wholes).map(|uniques| {
-                let mut words = words(reader, counter, &range, kept, now, uniques);
+                let mut words = words(reader, counter, &range, retained, now, uniques);
                 if let Some(other) = first(others) {
                     let change = numbers::change(uniques.visitors, other.visitors);
                     let change = change.map_or_else(String::new, |change| format!(", {}", change.text));
@@ -91,8 +91,8 @@ pub(crate) async fn read(
 }
 
 /// Returns the part of the range within visitor retention.
-fn time(range: &Range<Timestamp>, kept: Retention, now: Timestamp) -> Option<Range<Timestamp>> {
-    let part = range.start.max(kept.oldest(now))..range.end;
+fn time(range: &Range<Timestamp>, retained: Retention, now: Timestamp) -> Option<Range<Timestamp>> {
+    let part = range.start.max(retained.oldest(now))..range.end;
     (!part.is_empty()).then_some(part)
 }
 
@@ -100,13 +100,13 @@ fn words(
     reader: &Reader<'_>,
     counter: &CounterName,
     range: &Range<Timestamp>,
-    kept: Retention,
+    retained: Retention,
     now: Timestamp,
     uniques: Uniques,
 ) -> String {
     let (visitors, error) = (digits::grouped(uniques.visitors), uniques.standard_error * 100.0);
     let mut words = format!("{visitors} unique visitors of {counter} (± {error:.1} %)");
-    words += &match time(range, kept, now).filter(|part| part.start > range.start) {
+    words += &match time(range, retained, now).filter(|part| part.start > range.start) {
         Some(part) => format!(" in the last {}, older data is past retention.", units::span(length(&part))),
         None => " in this period.".to_owned(),
     };

@@ -106,7 +106,7 @@ mod tests {
     /// 2026-11-21 02:39 in UTC.
     const NOW: Timestamp = Timestamp::from_unix(1_795_228_799);
 
-    fn kept(width: u32, days: u32) -> Retention {
+    fn retained(width: u32, days: u32) -> Retention {
         let samples = NonZeroU32::new(days * 86_400 / width).expect("not 0");
         Retention { precision: Precision::try_from(width).expect("not 0"), samples }
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn days_use_the_coarsest_precision_that_divides_them() {
-        let parts = [kept(60, 3), kept(900, 300), kept(3600, 400), kept(18_000, 900)];
+        let parts = [retained(60, 3), retained(900, 300), retained(3600, 400), retained(18_000, 900)];
         for (zone, width) in [
             ("Europe/Berlin", 3600),
             ("America/New_York", 3600),
@@ -130,18 +130,18 @@ mod tests {
             assert_eq!(read.precision.as_seconds(), width, "{zone}");
         }
         // Only minutes divide these days, but they are retained for just 3 days.
-        let parts = [kept(60, 3), kept(3600, 400)];
+        let parts = [retained(60, 3), retained(3600, 400)];
         let kathmandu = days("Asia/Kathmandu", &parts, 30, None).expect("days");
         assert_eq!((kathmandu.read.precision.as_seconds(), kathmandu.starts.len()), (60, 3));
-        assert_eq!(days("Asia/Kathmandu", &[kept(3600, 400)], 30, None), None);
+        assert_eq!(days("Asia/Kathmandu", &[retained(3600, 400)], 30, None), None);
         // We need quarter hours here because hours were not retained.
-        let parts = [kept(900, 300), kept(3600, 5)];
+        let parts = [retained(900, 300), retained(3600, 5)];
         assert_eq!(days("Europe/Berlin", &parts, 30, None).expect("days").read.precision.as_seconds(), 900);
     }
 
     #[test]
     fn days_end_at_the_requested_day_and_stay_within_retention() {
-        let parts = [kept(3600, 40)];
+        let parts = [retained(3600, 40)];
         let all = |span, to| days("Europe/Berlin", &parts, span, to).expect("days");
         let month = all(30, None);
         assert_eq!((month.starts.len(), month.end), (30, Timestamp::from_unix(1_795_302_000)));
@@ -156,16 +156,16 @@ mod tests {
             assert_eq!(all(5, Some(close)), before, "an hour away");
         }
         let oldest = all(5, Some(Timestamp::MIN));
-        assert_eq!((oldest.starts.len(), oldest.range().start >= kept(3600, 40).oldest(NOW)), (5, true));
+        assert_eq!((oldest.starts.len(), oldest.range().start >= retained(3600, 40).oldest(NOW)), (5, true));
         assert_eq!(all(5, Some(Timestamp::MAX)).end, month.end);
         assert_eq!((all(750, None).starts.len(), all(750, Some(Timestamp::MIN)).starts.len()), (40, 40));
         // Limited to the number of samples that can be read.
-        assert_eq!(days("Europe/Berlin", &[kept(60, 400)], 400, None).expect("days").starts.len(), 16);
+        assert_eq!(days("Europe/Berlin", &[retained(60, 400)], 400, None).expect("days").starts.len(), 16);
     }
 
     #[test]
     fn the_count_of_a_day_is_the_sum_of_hours() {
-        let days = days("Europe/Berlin", &[kept(3600, 400)], 30, None).expect("days");
+        let days = days("Europe/Berlin", &[retained(3600, 400)], 30, None).expect("days");
         let samples = days.read.precision.starts(days.starts[0].minus(7200)..days.end.plus(7200));
         let samples = samples.map(|start| Sample { start, count: 1 }).collect();
         let series = Series::new(days.read.precision, days.range(), samples);

@@ -49,12 +49,12 @@ mod tests {
 
     use super::*;
 
-    fn ranges(kept: &[(u32, u32)]) -> Vec<(&'static str, u32, u32)> {
-        let kept = kept.iter().map(|&(width, samples)| Retention {
+    fn ranges(retained: &[(u32, u32)]) -> Vec<(&'static str, u32, u32)> {
+        let retained = retained.iter().map(|&(width, samples)| Retention {
             precision: Precision::try_from(width).expect("not 0"),
             samples: NonZeroU32::new(samples).expect("not 0"),
         });
-        let all: Vec<_> = NamedRange::all(&Precisions::new(kept).expect("a set")).collect();
+        let all: Vec<_> = NamedRange::all(&Precisions::new(retained).expect("a set")).collect();
         all.iter().map(|range| (range.name, range.precision.precision.as_seconds(), range.span)).collect()
     }
 

@@ -106,8 +106,8 @@ mod tests {
     #[test]
     fn the_chart_stays_within_retention() {
         let now = Timestamp::from_unix(1_795_228_799);
-        let kept = of("").chart.precision;
-        let all = kept.oldest(now)..Timestamp::from_unix(1_795_228_800);
+        let retained = of("").chart.precision;
+        let all = retained.oldest(now)..Timestamp::from_unix(1_795_228_800);
         for query in
             ["", "span=2", "span=120", "span=4294967295", "to=0", "to=1795228780", "span=9&to=253402300799"]
         {

@@ -87,17 +87,17 @@ pub(super) mod tests {
     }
 
     fn try_of(query: &str) -> Result<View, WrongValue> {
-        let kept = Precisions::default();
-        let site = Site::new("/admin/stats", "/admin/stats", &kept, &Zone::default());
-        View::of(site, Client::default(), Page::Site, query, &kept)
+        let retained = Precisions::default();
+        let site = Site::new("/admin/stats", "/admin/stats", &retained, &Zone::default());
+        View::of(site, Client::default(), Page::Site, query, &retained)
     }
 
     #[test]
     fn precisions_are_addressed_by_width_for_any_offset() {
-        let kept = Precisions::default().utc_offset(3600);
+        let retained = Precisions::default().utc_offset(3600);
         let of = |query: &str| {
-            let site = Site::new("", "/", &kept, &Zone::default());
-            View::of(site, Client::default(), Page::Site, query, &kept).expect("allowed values")
+            let site = Site::new("", "/", &retained, &Zone::default());
+            View::of(site, Client::default(), Page::Site, query, &retained).expect("allowed values")
         };
         for query in ["precision=86400", "precision=86400%4082800"] {
             assert_eq!(of(query).chart.precision.precision.to_string(), "86400@82800");

@@ -90,7 +90,8 @@ async fn contained_of(
 ) -> Result<Results<bool>, Error> {
     let key = &store.keys(group.shard).known;
     let score = |counter: &CounterName, precision| ("ZSCORE", args([key, &format!("{precision}:{counter}")]));
-    let members = group.items.iter().flat_map(|counter| precisions.iter().map(move |kept| (counter, kept)));
+    let members =
+        group.items.iter().flat_map(|counter| precisions.iter().map(move |retained| (counter, retained)));
     let calls = members.map(|(counter, precision)| score(counter, precision)).collect();
     let scores = store.client.call_each(key, calls).await?;
     let is_contained =

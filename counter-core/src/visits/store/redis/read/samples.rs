@@ -22,10 +22,10 @@ pub(crate) async fn samples(
     counters: &[CounterName],
     precision: Precision,
     range: Range<Timestamp>,
-    kept: u32,
+    retained: u32,
 ) -> Result<Results<Reading>, Error> {
     let groups = by_shard(store, counters);
-    let reads = groups.iter().map(|group| samples_of(store, group, precision, &range, kept));
+    let reads = groups.iter().map(|group| samples_of(store, group, precision, &range, retained));
     Ok(in_item_order(&groups, try_join_boxed(reads).await?))
 }
 
@@ -34,10 +34,10 @@ async fn samples_of(
     group: &Group<&CounterName>,
     precision: Precision,
     range: &Range<Timestamp>,
-    kept: u32,
+    retained: u32,
 ) -> Result<Results<Reading>, Error> {
     let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
-    let is_lookup = seconds / u64::from(precision.as_seconds()) < u64::from(kept) / FULL_READ_DIVISOR;
+    let is_lookup = seconds / u64::from(precision.as_seconds()) < u64::from(retained) / FULL_READ_DIVISOR;
     let starts = is_lookup.then(|| precision.starts(range.clone()).collect::<Vec<_>>());
     if starts.as_ref().is_some_and(Vec::is_empty) {
         return Ok(group.items.iter().map(|_| Ok(Reading::default())).collect());

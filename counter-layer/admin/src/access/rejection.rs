@@ -48,8 +48,8 @@ impl Access {
         if let Some(wait) = wait {
             return Problem::too_many_attempts(wait).into_response();
         }
-        let ways = self.ways.iter();
-        let mut challenges: Vec<_> = ways.filter_map(|way| way.challenge()).collect();
+        let auth_methods = self.auth_methods.iter();
+        let mut challenges: Vec<_> = auth_methods.filter_map(|auth_method| auth_method.challenge()).collect();
         challenges.dedup();
         if challenges.is_empty() {
             return Problem::forbidden().into_response();

@@ -41,7 +41,7 @@ impl CircuitBreaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.retry_at.lock().expect("nothing panics under this lock")
+        self.retry_at.lock().expect("the lock is never poisoned")
     }
 }
 
@@ -51,17 +51,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_unavailable_cache_is_probed_once_per_second() {
-        let patience = CircuitBreaker::new(Duration::from_millis(200));
-        assert!(patience.allows_call());
-        patience.learn(false);
+        let circuit_breaker = CircuitBreaker::new(Duration::from_millis(200));
+        assert!(circuit_breaker.allows_call());
+        circuit_breaker.learn(false);
         for _ in 0..3 {
-            assert!(!patience.allows_call());
+            assert!(!circuit_breaker.allows_call());
             tokio::time::advance(PROBE_INTERVAL).await;
             // A single request probes the cache, but might never return.
-            assert!(patience.allows_call());
+            assert!(circuit_breaker.allows_call());
         }
-        assert!(!patience.allows_call());
-        patience.learn(true);
-        assert!(patience.allows_call() && patience.allows_call());
+        assert!(!circuit_breaker.allows_call());
+        circuit_breaker.learn(true);
+        assert!(circuit_breaker.allows_call() && circuit_breaker.allows_call());
     }
 }

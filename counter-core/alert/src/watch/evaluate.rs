@@ -100,7 +100,7 @@ impl<'a> Values<'a> {
                 let ranking = self.labels.get(&(&**label, precision, start))?;
                 Some(state.learn(start, &ranking.values, *min_count))
             }
-            condition => condition.judge(|counter| self.hits(precision, counter, start)),
+            condition => condition.evaluate(|counter| self.hits(precision, counter, start)),
         }
     }
 

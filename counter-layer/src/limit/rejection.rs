@@ -5,7 +5,7 @@ use super::fields::quoted;
 
 /// The responses to rejected requests, with a body of type `R`. The layer adds the headers to describe the
 /// limit.
-pub trait Refusal<R> {
+pub trait Rejection<R> {
     /// Returns the response if the limit of this policy is exceeded. The status should be 429.
     fn limited(&self, policy: &str) -> Response<R>;
 
@@ -15,14 +15,14 @@ pub trait Refusal<R> {
 
 /// Responses with an empty body, i.e. `R::default()`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EmptyRefusal;
+pub struct EmptyRejection;
 
 /// Responses with an `application/problem+json` body (RFC 9457), using the problem types in
 /// draft-ietf-httpapi-ratelimit-headers-11, section 5.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ProblemRefusal;
+pub struct ProblemRejection;
 
-impl<R: Default> Refusal<R> for EmptyRefusal {
+impl<R: Default> Rejection<R> for EmptyRejection {
     fn limited(&self, _: &str) -> Response<R> {
         with(StatusCode::TOO_MANY_REQUESTS, R::default())
     }
@@ -32,7 +32,7 @@ impl<R: Default> Refusal<R> for EmptyRefusal {
     }
 }
 
-impl<R: From<String>> Refusal<R> for ProblemRefusal {
+impl<R: From<String>> Rejection<R> for ProblemRejection {
     fn limited(&self, policy: &str) -> Response<R> {
         let title = "Request cannot be satisfied as assigned quota has been exceeded";
         let policies = format!(r#","violated-policies":[{}]"#, quoted(policy));

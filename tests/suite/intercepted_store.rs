@@ -77,10 +77,15 @@ impl<H: Hooks> Write for InterceptedStore<H> {
         })
     }
 
-    fn clean<'a>(&'a self, shard: Shard, now: Timestamp, kept: &'a Precisions) -> StoreFuture<'a, Cleaned> {
+    fn clean<'a>(
+        &'a self,
+        shard: Shard,
+        now: Timestamp,
+        retained: &'a Precisions,
+    ) -> StoreFuture<'a, Cleaned> {
         Box::pin(async move {
             self.hooks.before_write()?;
-            self.inner.clean(shard, now, kept).await
+            self.inner.clean(shard, now, retained).await
         })
     }
 
@@ -124,11 +129,11 @@ impl<H: Hooks> Read for InterceptedStore<H> {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-        kept: u32,
+        retained: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
             self.hooks.read(precision, &range).await;
-            self.inner.samples(counters, precision, range, kept).await
+            self.inner.samples(counters, precision, range, retained).await
         })
     }
 

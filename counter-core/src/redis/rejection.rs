@@ -71,7 +71,7 @@ impl ScriptRejection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Rejected>> {
-        self.0.lock().expect("nothing panics under this lock")
+        self.0.lock().expect("the lock is never poisoned")
     }
 }
 
@@ -128,22 +128,22 @@ mod tests {
 
     #[test]
     fn rejected_scripts_are_retried_once_a_minute() {
-        let (refusal, start) = (ScriptRejection::default(), Instant::now());
+        let (rejection, start) = (ScriptRejection::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let rejected =
             || Err::<(), _>(server_error("NOPERM User x has no permissions to run the 'eval' command"));
-        assert!(refusal.runs_scripts(at(0)));
-        assert!(refusal.learn(&rejected(), at(0)));
-        assert!(!refusal.learn(&Ok(()), at(1)), "it was on its way");
-        assert!(!refusal.runs_scripts(at(59)));
-        assert!(refusal.runs_scripts(at(60)) && !refusal.runs_scripts(at(60)), "one of them tries");
-        assert!(refusal.learn(&rejected(), at(61)));
-        assert!(!refusal.runs_scripts(at(120)));
+        assert!(rejection.runs_scripts(at(0)));
+        assert!(rejection.learn(&rejected(), at(0)));
+        assert!(!rejection.learn(&Ok(()), at(1)), "it was on its way");
+        assert!(!rejection.runs_scripts(at(59)));
+        assert!(rejection.runs_scripts(at(60)) && !rejection.runs_scripts(at(60)), "one of them tries");
+        assert!(rejection.learn(&rejected(), at(61)));
+        assert!(!rejection.runs_scripts(at(120)));
         // Commands that did not reach the server don't change the state.
-        assert!(!refusal.learn(&Err::<(), _>(server_error("")), at(120)));
-        assert!(!refusal.runs_scripts(at(120)));
-        assert!(refusal.runs_scripts(at(121)));
-        assert!(!refusal.learn(&Ok(()), at(121)));
-        assert!(refusal.runs_scripts(at(122)));
+        assert!(!rejection.learn(&Err::<(), _>(server_error("")), at(120)));
+        assert!(!rejection.runs_scripts(at(120)));
+        assert!(rejection.runs_scripts(at(121)));
+        assert!(!rejection.learn(&Ok(()), at(121)));
+        assert!(rejection.runs_scripts(at(122)));
     }
 }

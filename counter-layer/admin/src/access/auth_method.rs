@@ -13,7 +13,7 @@ use counter_layer::internal::Closure;
 
 /// A kind of credentials, with the rights that it grants.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct AuthMethod {
     rule: Rule,
     pub(crate) rights: Rights,
 }
@@ -29,7 +29,7 @@ enum Rule {
 
 type AllowedFn = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
 
-impl Way {
+impl AuthMethod {
     pub(crate) fn open() -> Self {
         Self::of(Rule::Open)
     }
@@ -114,7 +114,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for AuthMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.rule {
             Rule::Open => "Access::open()",

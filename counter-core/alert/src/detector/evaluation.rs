@@ -3,7 +3,7 @@ use super::models::DetectedSeason;
 /// The evaluation of a bucket by a [`Detector`](super::Detector).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Judgement {
+pub struct Evaluation {
     /// The bucket value.
     pub value: f64,
     /// The expected value.
@@ -20,7 +20,7 @@ pub struct Judgement {
     /// The probability that this number of hits is missing, or 1 if there are hits.
     pub silence: f64,
     /// The probability that values stay the same for this long. Always 1 for counts.
-    pub stillness: f64,
+    pub flatness: f64,
     /// The standard deviation of the errors.
     pub error: f64,
     /// The season of the selected model.
@@ -28,7 +28,7 @@ pub struct Judgement {
     pub(super) false_alarms: f64,
 }
 
-impl Judgement {
+impl Evaluation {
     /// Returns `true` if the value is above the band.
     pub fn is_high(&self) -> bool {
         self.value > self.upper
@@ -46,7 +46,7 @@ impl Judgement {
 
     /// Returns whether values stay the same where noise should move them.
     pub fn is_flat(&self) -> bool {
-        self.stillness < self.false_alarms
+        self.flatness < self.false_alarms
     }
 
     /// Returns `true` if there should have been hits by now.

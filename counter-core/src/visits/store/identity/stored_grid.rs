@@ -64,8 +64,9 @@ crate::log::debug::debug_in_full!(GridMismatch);
 
 /// Lists the precisions of a set which are missing from `other`, or have a different retention.
 fn only_in(set: &Precisions, other: &Precisions) -> String {
-    let only = set.iter().filter(|kept| other.retention(kept.precision) != Some(*kept));
-    let listed: Vec<_> = only.map(|kept| format!("{} samples of {}", kept.samples, kept.precision)).collect();
+    let only = set.iter().filter(|retained| other.retention(retained.precision) != Some(*retained));
+    let listed: Vec<_> =
+        only.map(|retained| format!("{} samples of {}", retained.samples, retained.precision)).collect();
     if listed.is_empty() { "no other precisions".to_owned() } else { listed.join(" and ") }
 }
 
@@ -78,8 +79,8 @@ pub(crate) fn write(grid: &Grid, text: &mut String) {
     ];
     for (name, set) in sets {
         let Some(set) = set else { continue };
-        let kept = |kept: Retention| format!("{}:{}", kept.precision, kept.samples);
-        let _ = writeln!(text, "{name} {}", set.iter().map(kept).collect::<Vec<_>>().join(","));
+        let retained = |retained: Retention| format!("{}:{}", retained.precision, retained.samples);
+        let _ = writeln!(text, "{name} {}", set.iter().map(retained).collect::<Vec<_>>().join(","));
     }
 }
 
