@@ -20,7 +20,7 @@ pub use fantoccini::key::Key;
 
 use crate::http::get;
 use crate::noon::noon_offset;
-use crate::process::{Process, example};
+use crate::process::{Process, example, example_command};
 use crate::until::until;
 
 /// Upper bound for the time that the browser may take to start, or to show a change.
@@ -123,7 +123,7 @@ pub async fn browse_at<F: Future<Output: 'static> + 'static>(
 
 /// Starts the example. Returns the process and a link to its dashboard.
 async fn start_example(demo: bool) -> (Process, String) {
-    let mut command = Command::new(example().await);
+    let mut command = example_command().await;
     command.args([
         "--listen",
         "127.0.0.1:0",
@@ -136,10 +136,7 @@ async fn start_example(demo: bool) -> (Process, String) {
     let hours = noon_offset() / 3600;
     let sign = if hours < 0 { '-' } else { '+' };
     command.arg(format!("--utc-offset={sign}{:02}:00", hours.abs()));
-    for variable in ["REDIS_URL", "NAMESPACE", "TRUST_HOPS", "CONFIRM", "DEMO_TRAFFIC"] {
-        command.env_remove(variable);
-    }
-    command.env("STORE_URL", "memory:");
+
     if demo {
         command.args(["--demo-traffic", "--alerts"]);
     }

@@ -35,6 +35,22 @@ pub async fn example() -> PathBuf {
     }
 }
 
+/// Returns a command that starts `example-app` with counts in memory, regardless of the environment.
+///
+/// # Panics
+///
+/// Panics like [`example`].
+pub async fn example_command() -> Command {
+    let mut command = Command::new(example().await);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"COUNTER_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("COUNTER_STORE", "memory:");
+    command
+}
+
 /// Returns the path to the `minimal` example from the README, which is built with the same command.
 ///
 /// # Panics

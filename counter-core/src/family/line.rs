@@ -150,7 +150,7 @@ impl<'a> Sealed<'a> {
     }
 
     /// Returns the checksum of this line if it follows a line with the checksum `before`. This is `None` if
-    /// there are no checksums in the dump, as in earlier versions: the first line decides.  The error
+    /// there are no checksums in the dump, as in earlier versions: the first line decides. The error
     /// contains the expected format.
     fn follow(&self, before: Option<u64>, is_first: bool) -> Result<Option<u64>, String> {
         match (before, self.sum) {

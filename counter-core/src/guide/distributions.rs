@@ -35,11 +35,11 @@
 //!
 //! # Bins
 //!
-//! A distribution consists of [bins](crate::visits::Bin) with counts. For times and sizes, a bin is a range,
-//! 2^(1/8) times (or 9 %) wider than the range below. These are the buckets used by the exponential
-//! histograms of OpenTelemetry at scale 3, and by the native histograms of Prometheus with schema 3. A
-//! quantile is computed from a bin with an exact rank, so that it differs from the true value by at most 4.33
-//! %. To [merge](crate::visits::Distribution::merge) the distributions of different counters, buckets or
+//! A distribution consists of [bins](crate::visits::Bin) with counts. For times and sizes, a bin is a range
+//! that is 2^(1/8) times as wide as the range below, i.e. 9 % wider. These are the buckets used by the
+//! exponential histograms of OpenTelemetry at scale 3, and by the native histograms of Prometheus with schema
+//! 3. The rank of a quantile is exact, and the value of its bin differs from the true value by at most
+//! 4.33 %. To [merge](crate::visits::Distribution::merge) the distributions of different counters, buckets or
 //! instances, the bins are just added up, without an additional error. For example, the median of a day is
 //! never computed from the medians of its hours.
 //!
@@ -51,8 +51,8 @@
 //!   allocation in the steady state.
 //! - A flush: an increment for each bin that occurs, per counter and precision. If the times of a page vary
 //!   by a factor of 10, this may be up to 27 bins, but most requests within a second will share only a few.
-//!   For a thousand routes with 20 requests per second, Redis needs 68 ms of CPU time per second, including 8
-//!   ms for counts.
+//!   For a thousand routes with 20 requests per second each, Redis needs 68 ms of CPU time per second,
+//!   including 8 ms for counts.
 //! - Memory in Redis: a hash per counter and bucket, with about 7 bytes for a bin, i.e. half a kilobyte for
 //!   70 bins. With [`Distribution::precisions`](crate::visits::Distribution::precisions), a counter that is
 //!   always busy has 360 of these hashes, or 170 KB. They have a TTL, so they do not have to be cleaned.

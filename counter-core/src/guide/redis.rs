@@ -4,7 +4,7 @@
 //!
 //! You need Redis 6.2 or later, or Valkey. This can be a single server, a master with replicas under
 //! Sentinel, or a cluster. [`RedisBuilder`](crate::stores::RedisBuilder) documents the address format for
-//! each setup. To see if the server has settings that break a guarantee, call
+//! each setup. To see what the server supports, and which settings break a guarantee, call
 //! [`RedisStore::server`](crate::RedisStore::server). The same information is logged at startup and, if a
 //! cleaner is running, when the settings change. The `maxmemory-policy` should be `noeviction`; the
 //! consequences of the other policies are listed [below](#memory-and-eviction).
@@ -168,7 +168,7 @@
 //! | the certificate is not trusted | the same; no data is sent | the certificate error |
 //! | no reply: packets are dropped, a half-open connection, a peer that doesn't read | the connection is closed and reopened after 3 s without a reply | `Unresponsive connection`, or a timeout; `connections` increases |
 //! | replies are slow, or `CLIENT PAUSE` | replies are awaited if there are less than 3 s without any data | more pending hits |
-//! | the client task ends, or 3 consecutive calls get no reply | the client is replaced | `the connection to the store is being replaced` in the log; `connections` increases |
+//! | the client task ends, or 3 consecutive calls get no reply | the client is replaced | `the connection to the store hangs and will be replaced` in the log; `connections` increases |
 //! | `LOADING`: the server is loading data | batches are sent again | `LOADING` |
 //! | `OOM`, `NOREPLICAS`, `MISCONF` if saving fails, `BUSY` during a long script | not applied; batches are sent again | the same words |
 //! | `READONLY`: the master became a replica | the connection is reopened, to find the new master via Sentinel or by name | `READONLY` |

@@ -8,9 +8,9 @@
 //!
 //! | records are in | use |
 //! |---|---|
-//! | access logs | `Import` and `Follower` from `counter-log`; its `LogIndex` rejects logs that have been truncated or merged |
+//! | access logs | `Import` and `Follower` from `counter-log`; its `LogIndex` rejects logs that have been trimmed at the start or merged |
 //! | a Kafka topic | `KafkaConsumer` from `counter-kafka` |
-//! | another program that sends them over HTTP | `api/hits` from `counter-layer`, feature `hits` |
+//! | another program that sends them over HTTP | `api/hits` from `counter-admin`, feature `hits` |
 //! | any other log | [`Sources::open`](crate::source::Sources::open), and the loop in the docs of [`source`](crate::source) |
 //!
 //! # What a reader must do
@@ -24,8 +24,8 @@
 //! - While you are waiting for records, call [`Source::check`](crate::source::Source::check) every few
 //!   seconds. If the store went back to an older state, e.g. in a failover, this is only detected by a commit
 //!   or a check.
-//! - Retain the log for longer than the store might be unavailable, and for longer than the age of its oldest
-//!   backup. If records are missing from the log, report them to
+//! - Retain the log for longer than the store might be unavailable, and for longer than the age of the oldest
+//!   backup of the store. If records are missing from the log, report them to
 //!   [`Source::lose`](crate::source::Source::lose); `lost` in the ledger should be 0.
 //!
 //! # The lifetime of a position

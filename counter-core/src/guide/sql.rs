@@ -69,7 +69,7 @@
 //! If the clock was right, because no process was running for months, the old history will be removed within
 //! a third of that time. The hint `clock_jumped` is shown while the clock is more than 25 hours ahead. In
 //! PostgreSQL and MariaDB, rows are only deleted if both the clock of the server and the clock of the
-//! cleaning process agree that they have expired. The memory store follows the same rule.
+//! cleaning process agree that they have expired. The memory store uses a trusted time as well.
 //!
 //! # SQLite
 //!

@@ -172,7 +172,7 @@ impl Client {
         self.topology.server(key).await
     }
 
-    /// Updates the slot map if this reply shows that it is stale.
+    /// Marks the slot map as stale if this reply shows that it is out of date.
     pub(crate) fn learn<T>(&self, reply: Result<T, Error>) -> Result<T, Error> {
         self.topology.learn(reply)
     }

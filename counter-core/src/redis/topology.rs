@@ -60,7 +60,7 @@ impl Topology {
         }
     }
 
-    /// Updates the slot map if this reply shows that it is stale.
+    /// Marks the slot map as stale if this reply shows that it is out of date.
     pub(crate) fn learn<T>(&self, reply: Result<T, Error>) -> Result<T, Error> {
         match self {
             Self::One(_) => reply,

@@ -3,8 +3,8 @@ use std::sync::Arc;
 /// An in-memory store. It can be used for tests, or for sites that do not have a Redis server yet.
 ///
 /// It stores the same data as a [`RedisStore`](crate::RedisStore), until the last handle is dropped. Cleanup
-/// reduces a counter to about 120 samples each. There can be up to 524,288 windows including tokens, which
-/// take about 150 MB. If this limit is reached, new windows will be rejected until some of them expire.
+/// reduces a counter to about 120 samples per precision. There can be up to 524,288 windows including tokens,
+/// which take about 150 MB. If this limit is reached, new windows will be rejected until some of them expire.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Families>);
 

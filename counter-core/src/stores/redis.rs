@@ -15,11 +15,11 @@ use crate::redis::{Client, Namespace, RedisServer};
 /// as `60:hits`, and hashes such as `count:60:hits` that map bucket starts to counts, with the [`Namespace`]
 /// as prefix. If the namespace is empty, this is compatible with other programs that use the same layout.
 ///
-/// Batches are applied by a script. It also writes the writer fence, so that a batch is only counted once, no
-/// matter how often it is sent. If scripts are rejected, we use a transaction that watches the fence instead.
-/// If the server loses data in a crash, batches acknowledged within the last minute will be sent again by the
-/// [`Flusher`](crate::Flusher), but older data can't be restored. Evicted data is lost as well, so the server
-/// should use the `noeviction` policy. See the [guide](crate::guide::redis) for details.
+/// Batches are applied by a script, which first writes the fence of the writer, so that a batch is only
+/// counted once, no matter how often it is sent. If scripts are rejected, we use a transaction that watches
+/// the fence instead. If the server loses data in a crash, batches acknowledged within the last minute will be
+/// sent again by the [`Flusher`](crate::Flusher), but older data can't be restored. Evicted data is lost as
+/// well, so the server should use the `noeviction` policy. See the [guide](crate::guide::redis) for details.
 ///
 /// ```no_run
 /// use counter_core::stores::Namespace;

@@ -7,7 +7,7 @@ use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 
-/// A store for unique counters, implemented by both stores of this crate.
+/// A store for unique counters, implemented by the stores of this crate.
 ///
 /// [`UniqueCounter`](crate::unique::UniqueCounter) is built on this trait and enforces the limits: a store
 /// call will have 1 to 500 items of at most 256 bytes.

@@ -156,11 +156,10 @@ impl WindowCounters {
     /// Increments a counter in the window that contains `at`, and returns the new count.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::WindowClosed`] if the store clock is ahead of the last window that
-    /// [retains](Self::keep) this window, or behind the window by more than this number of widths. Returns
-    /// [`ErrorKind::Unconfirmed`] if the response is lost, i.e. the increment may or may not be counted. On
-    /// any other error, the increment is not counted. Temporary rejections from the store are retried for two
-    /// seconds.
+    /// Returns [`ErrorKind::WindowClosed`] if the store clock is more than [`keep`](Self::keep) widths after
+    /// the end of the window or before its start. Returns [`ErrorKind::Unconfirmed`] if the response is lost,
+    /// i.e. the increment may or may not be counted. On any other error, the increment is not counted.
+    /// Temporary rejections from the store are retried for two seconds.
     ///
     /// # Cancel safety
     /// If the future is dropped, the increment may still be counted.
@@ -287,8 +286,8 @@ impl WindowCounters {
     }
 
     /// Increments a counter within a limit, in the window that contains `at`. If the window is closed, i.e.
-    /// if the store clock is ahead of the last window that [retains](Self::keep) this window, or behind it by
-    /// more than this number of widths, the call is not allowed.
+    /// if the store clock is more than [`keep`](Self::keep) widths after its end or before its start, the call
+    /// is not allowed.
     ///
     /// # Errors
     /// Fails like [`increment_at`](Self::increment_at), except for `WindowClosed`. In this case, the caller

@@ -55,7 +55,7 @@ impl Window {
         Self(Precision::new(width))
     }
 
-    /// Shifts the start of each window by this number of seconds.
+    /// Shifts the start of each window later by this number of seconds.
     ///
     /// # Errors
     /// Fails if the offset is not less than the width.

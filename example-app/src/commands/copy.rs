@@ -17,7 +17,7 @@ pub(crate) struct StoreArgs {
     #[command(flatten)]
     grid: grid::Settings,
     /// Also copy distributions. Use this if the site runs with --distributions.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
     distributions: bool,
 }
 

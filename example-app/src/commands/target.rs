@@ -24,7 +24,7 @@ pub(crate) struct Target {
     #[command(flatten)]
     grid: grid::Settings,
     /// Also record distributions. Use this if the site runs with --distributions.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
     distributions: bool,
     #[command(flatten)]
     labels: labels::Labels,

@@ -8,11 +8,11 @@ use counter_layer::{AccessCounterLayer, Label};
 #[derive(Debug, Args)]
 pub(crate) struct Labels {
     /// Count requests by referring site, campaign, device, browser and language.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
     /// Host of this site. Links from this host and from subdomains are not counted as referrers. Can be
     /// repeated.
-    #[arg(long = "own-host", env = "OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
+    #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
     own_hosts: Vec<String>,
 }
 

@@ -27,14 +27,11 @@ pub(crate) struct Settings {
     /// redis-cluster://127.0.0.1:7000, postgres://user@127.0.0.1/site, mysql://user@127.0.0.1/site, or
     /// memory: (or sqlite::memory:) for counts that are lost on exit. Default: sqlite:access-counter.db, a
     /// file in the working directory.
-    #[arg(long, visible_alias = "redis", env = "STORE_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(long, visible_alias = "redis", env = "COUNTER_STORE", hide_env_values = true, value_name = "URL")]
     store: Option<String>,
-    /// Redis URL, used if no store is set.
-    #[arg(long, env = "REDIS_URL", hide = true)]
-    redis_url: Option<String>,
     /// Prefix for Redis keys, so that sites can share a server. Default: access:. SQL stores do not support
     /// this, so you need a separate file or database per site.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_NAMESPACE")]
     namespace: Option<Namespace>,
 }
 
@@ -59,7 +56,7 @@ impl Settings {
     /// Returns an error if the URL is invalid, or if the database does not exist. If Redis is unavailable,
     /// this will wait for it.
     pub(crate) async fn open(&self) -> Result<Opened, Box<dyn Error>> {
-        let address = self.store.as_deref().or(self.redis_url.as_deref()).unwrap_or(DEFAULT_STORE);
+        let address = self.store.as_deref().unwrap_or(DEFAULT_STORE);
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
         if self.namespace.is_some() && (scheme == "memory" || is_sql(scheme)) {
             return Err(format!(

@@ -20,25 +20,25 @@ use crate::flags::{clock, grid, labels, store};
 #[group(skip)]
 pub(crate) struct Settings {
     /// Listen address. With port 0, the system will choose a free port.
-    #[arg(long, env, default_value = "127.0.0.1:3000")]
+    #[arg(long, env = "COUNTER_LISTEN", default_value = "127.0.0.1:3000")]
     pub(super) listen: SocketAddr,
     #[command(flatten)]
     pub(super) store: store::Settings,
     /// SQLite file for the forum, e.g. sqlite:forum.db. It will be created if it does not exist. By default,
     /// the forum uses the same file as the counts, or memory if the counts are not in a file. You should set
     /// this if the counts are in Redis, because Redis only stores copies of the forum counts.
-    #[arg(long, env = "DATABASE_URL")]
+    #[arg(long, env = "COUNTER_DATABASE")]
     pub(super) database: Option<String>,
     /// Local time of day at which the forum counts are recalculated.
-    #[arg(long, env, default_value = "04:00", value_parser = clock::time_of_day)]
+    #[arg(long, env = "COUNTER_RECOUNT_AT", default_value = "04:00", value_parser = clock::time_of_day)]
     pub(super) recount_at: u32,
     /// Token for the admin pages, at least 16 characters. By default, a random token is generated and
     /// printed.
-    #[arg(long, env, hide_env_values = true)]
+    #[arg(long, env = "COUNTER_ADMIN_TOKEN", hide_env_values = true)]
     pub(super) admin_token: Option<String>,
     /// Only send the session cookie of the admin pages over HTTPS. This is always the case if a trusted proxy
     /// sends X-Forwarded-Proto: https.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_SECURE_COOKIE")]
     pub(super) secure_cookie: bool,
     /// Secret for hashing visitors: 32 hexadecimal digits, e.g. from `openssl rand -hex 16`. It must be the
     /// same on all instances that share a store. By default, each instance uses a random secret, so rate
@@ -46,44 +46,44 @@ pub(crate) struct Settings {
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
     pub(super) secret: Option<String>,
     /// Seconds between writes to the store.
-    #[arg(long, env, default_value = "1", value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_FLUSH_INTERVAL", default_value = "1", value_parser = clock::seconds)]
     pub(super) flush_interval: Duration,
     /// Directory for counts that are not in the store yet, so that they survive a crash. It will be created
     /// if it does not exist, and can be shared by multiple instances.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_SPOOL")]
     pub(super) spool: Option<PathBuf>,
     /// Database in which hours and days are kept for years, even if they expire in the store:
     /// sqlite:archive.db, postgres://user@127.0.0.1/archive or mysql://user@127.0.0.1/archive. Tables will be
     /// created.
-    #[arg(long, env = "ARCHIVE_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(long, env = "COUNTER_ARCHIVE", hide_env_values = true, value_name = "URL")]
     pub(super) archive: Option<String>,
     /// Seconds between copies to the archive. Hours and days are copied at least two minutes after they end.
-    #[arg(long, env, default_value = "30", value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_ARCHIVE_INTERVAL", default_value = "30", value_parser = clock::seconds)]
     pub(super) archive_interval: Duration,
     /// Record distributions of response times, body sizes and status codes.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
     pub(super) distributions: bool,
     #[command(flatten)]
     pub(super) labels: labels::Labels,
     #[command(flatten)]
     pub(super) watch: watch::Settings,
     /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
-    #[arg(long, env, default_value_t = 0)]
+    #[arg(long, env = "COUNTER_TRUST_HOPS", default_value_t = 0)]
     pub(super) trust_hops: usize,
     #[command(flatten)]
     pub(super) grid: grid::Settings,
     /// Maximum number of seconds that a response will wait for its hit to be stored. By default, responses do
     /// not wait.
-    #[arg(long, env, value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_CONFIRM", value_parser = clock::seconds)]
     pub(super) confirm: Option<Duration>,
     /// Seconds to wait for a request head, for a request body, and for the next request on a connection.
-    #[arg(long, env, default_value = "30", value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_REQUEST_TIMEOUT", default_value = "30", value_parser = clock::seconds)]
     pub(super) request_timeout: Duration,
     /// Seconds to wait for requests in flight during shutdown.
-    #[arg(long, env, default_value = "10", value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_DRAIN_TIMEOUT", default_value = "10", value_parser = clock::seconds)]
     pub(super) drain_timeout: Duration,
     /// Simulate visitors, bots and broken links. A simulated day takes four minutes.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_DEMO_TRAFFIC")]
     pub(super) demo_traffic: bool,
 }
 

@@ -16,23 +16,23 @@ use serde_json::json;
 pub(crate) struct Settings {
     /// Send alerts about errors, unusual traffic, slow responses, an unavailable store and new referrers.
     /// They are logged, and sent to --webhook if it is set.
-    #[arg(long, env)]
+    #[arg(long, env = "COUNTER_ALERTS")]
     alerts: bool,
     /// JSON file with alert rules, to be used instead of the default rules of --alerts.
-    #[arg(long, env, value_name = "FILE")]
+    #[arg(long, env = "COUNTER_ALERT_RULES", value_name = "FILE")]
     alert_rules: Option<PathBuf>,
     /// Send a daily or weekly report.
-    #[arg(long, env, value_name = "PERIOD")]
+    #[arg(long, env = "COUNTER_REPORT", value_name = "PERIOD")]
     report: Option<Period>,
     /// URL for alerts and reports, e.g. https://chat.example.com/hooks/x1y2z3.
-    #[arg(long, env, hide_env_values = true, value_name = "URL")]
+    #[arg(long, env = "COUNTER_WEBHOOK", hide_env_values = true, value_name = "URL")]
     webhook: Option<String>,
     /// Secret to sign webhook messages based on Standard Webhooks: `whsec_`, followed by the output of
     /// `openssl rand -base64 32`.
-    #[arg(long, env, hide_env_values = true)]
+    #[arg(long, env = "COUNTER_WEBHOOK_SECRET", hide_env_values = true)]
     webhook_secret: Option<String>,
     /// Format of webhook messages.
-    #[arg(long, env, value_name = "FORM", default_value = "json")]
+    #[arg(long, env = "COUNTER_WEBHOOK_BODY", value_name = "FORM", default_value = "json")]
     webhook_body: Body,
 }
 

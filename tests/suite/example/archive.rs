@@ -12,9 +12,10 @@ use counter_core::{Sample, SqlStore, Store, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::http::{get, post};
+use tests::process::example_command;
 use tests::{Postgres, Process, RedisServer, until};
 
-use super::program::{LIMIT, Site, command};
+use super::program::{LIMIT, Site};
 use super::store::{start_in, total, until_counted, visit};
 use crate::support::{count_at, name, precision, store};
 
@@ -208,10 +209,10 @@ async fn an_archive_must_be_a_database_other_than_the_store() {
         (&["--archive", "memory:"], "must be a database: sqlite:, postgres: or mysql:"),
         (&["--archive", "sqlite:missing/archive.db"], "missing/archive.db cannot be opened"),
     ] {
-        let mut command = command().await;
+        let mut command = example_command().await;
         command.args(["--listen", "127.0.0.1:0"]).args(settings).current_dir(folder.path());
         if settings.len() == 2 {
-            command.env_remove("STORE_URL");
+            command.env_remove("COUNTER_STORE");
         }
         let mut process = Process::start(&mut command);
         assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{settings:?}: {process}");

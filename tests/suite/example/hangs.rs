@@ -5,9 +5,10 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tests::process::example_command;
 use tests::{RedisServer, until};
 
-use super::program::{LIMIT, Site, TOKEN, command, start};
+use super::program::{LIMIT, Site, TOKEN, start};
 use super::store::{until_counted, visit};
 
 /// Starts the example with a spool on a disk that hangs while a file `hang` exists.
@@ -16,8 +17,8 @@ async fn start_on_disk(folder: &Path, redis: &RedisServer) -> Site {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/suite/example/hang.c");
     let made = Command::new("cc").args(["-shared", "-fPIC", source, "-ldl", "-o"]).arg(&library).status();
     assert!(made.expect("the C compiler that links Rust").success());
-    let mut command = command().await;
-    command.env_remove("STORE_URL").current_dir(folder);
+    let mut command = example_command().await;
+    command.env_remove("COUNTER_STORE").current_dir(folder);
     command.env("LD_PRELOAD", library).env("COUNTER_HANG", folder.join("hang"));
     command.args(["--listen", "127.0.0.1:0", "--admin-token", TOKEN, "--flush-interval", "0.05"]);
     command.args(["--redis", &redis.url(), "--spool", "spool"]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tests::http::{Load, Response, get};
+use tests::process::example_command;
 use tests::{Process, RedisServer, process, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -122,8 +123,8 @@ async fn visitors_behind_a_trusted_proxy_are_distinguished() {
 
 #[tokio::test]
 async fn flags_can_be_set_by_environment_variables() {
-    let mut command = command().await;
-    command.envs([("LISTEN", "127.0.0.1:0"), ("ADMIN_TOKEN", "from-the-environment")]);
+    let mut command = example_command().await;
+    command.envs([("COUNTER_LISTEN", "127.0.0.1:0"), ("COUNTER_ADMIN_TOKEN", "from-the-environment")]);
     let (_process, address) = start(&mut command).await;
     let credentials = [("Authorization", "Bearer from-the-environment")];
     assert_eq!(get(address, "/admin/stats", &credentials).await.status, 200);
@@ -139,7 +140,7 @@ async fn the_admin_pages_need_the_token() {
 
 #[tokio::test]
 async fn the_link_in_the_startup_lines_opens_the_dashboard() {
-    let (process, address) = start(command().await.args(["--listen", "127.0.0.1:0"])).await;
+    let (process, address) = start(example_command().await.args(["--listen", "127.0.0.1:0"])).await;
     let own = format!("http://{address}");
     let link =
         |line: &str| Some(line.trim().strip_prefix(&own)?.to_owned()).filter(|link| link.contains("?token="));
@@ -150,12 +151,12 @@ async fn the_link_in_the_startup_lines_opens_the_dashboard() {
 async fn a_link_works_with_any_valid_token_and_configured_tokens_are_not_printed() {
     let token = "a+b/c~d.e-f_g.h==";
     for by_flag in [true, false] {
-        let mut command = command().await;
+        let mut command = example_command().await;
         command.args(["--listen", "127.0.0.1:0", "--demo-traffic"]);
         if by_flag {
             command.args(["--admin-token", token]);
         } else {
-            command.env("ADMIN_TOKEN", token);
+            command.env("COUNTER_ADMIN_TOKEN", token);
         }
         let (mut process, address) = start(&mut command).await;
         check_link(address, "/admin/stats?token=a%2Bb%2Fc~d.e-f_g.h%3D%3D").await;
@@ -393,7 +394,7 @@ async fn an_invalid_offset_is_rejected_with_an_explanation() {
     for text in ["1", "+25:00", "-5:30", "CET"] {
         // We can't listen on this address, so the program always ends.
         let arguments = ["--listen", "192.0.2.1:1", "--utc-offset", text];
-        let output = command().await.args(arguments).output().expect("it starts");
+        let output = example_command().await.args(arguments).output().expect("it starts");
         let words = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && words.contains("such as +01:00 or -05:30"), "{text}: {words}");
     }
@@ -402,7 +403,7 @@ async fn an_invalid_offset_is_rejected_with_an_explanation() {
 #[tokio::test]
 async fn an_invalid_secret_is_rejected_and_not_printed() {
     let arguments = ["--listen", "192.0.2.1:1", "--secret", "half-of-a-secret"];
-    let output = command().await.args(arguments).output().expect("it starts");
+    let output = example_command().await.args(arguments).output().expect("it starts");
     let words =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(!output.status.success() && words.contains("32 hexadecimal digits"), "{words}");
@@ -417,7 +418,7 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn start(arguments: &[&str]) -> Self {
-        let mut command = command().await;
+        let mut command = example_command().await;
         command.args(["--listen", "127.0.0.1:0", "--admin-token", TOKEN]).args(arguments);
         let (process, address) = start(&mut command).await;
         Self { process, address }
@@ -445,34 +446,6 @@ impl Site {
     async fn until_flushed(&self, hits: u64) {
         until("the hits are flushed", LIMIT, async || self.applied().await >= hits).await;
     }
-}
-
-/// Returns a command for the program, and removes settings that the test environment might have.
-pub(crate) async fn command() -> Command {
-    let mut command = Command::new(process::example().await);
-    for variable in [
-        "LISTEN",
-        "REDIS_URL",
-        "NAMESPACE",
-        "ADMIN_TOKEN",
-        "FLUSH_INTERVAL",
-        "TRUST_HOPS",
-        "CONFIRM",
-        "DEMO_TRAFFIC",
-        "UTC_OFFSET",
-        "DATABASE_URL",
-        "RECOUNT_AT",
-        "REQUEST_TIMEOUT",
-        "DRAIN_TIMEOUT",
-        "COUNTER_SECRET",
-        "ARCHIVE_URL",
-        "ARCHIVE_INTERVAL",
-    ] {
-        command.env_remove(variable);
-    }
-    // Avoids files in the working directory of the test.
-    command.env("STORE_URL", "memory:");
-    command
 }
 
 /// Starts the program, and waits for it to listen.

@@ -5,15 +5,16 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::http::{get, post};
+use tests::process::example_command;
 use tests::{MariaDb, Postgres, Process, RedisServer, until};
 
-use super::program::{LIMIT, Site, TOKEN, command, start};
+use super::program::{LIMIT, Site, TOKEN, start};
 use crate::support::BROWSER;
 
 /// Starts the program in this folder, with no settings from the environment.
 pub(super) async fn start_in(folder: &Path, arguments: &[&str]) -> Site {
-    let mut command = command().await;
-    command.env_remove("STORE_URL").current_dir(folder);
+    let mut command = example_command().await;
+    command.env_remove("COUNTER_STORE").current_dir(folder);
     command
         .args(["--listen", "127.0.0.1:0", "--admin-token", TOKEN, "--flush-interval", "0.05"])
         .args(arguments);
@@ -119,7 +120,7 @@ async fn a_spool_or_archive_for_a_memory_store_is_rejected() {
         (["--store", "sqlite::memory:", "--spool", "spool"], "requires a store"),
         (["--store", "memory:", "--archive", "sqlite::memory:"], "lost on exit"),
     ] {
-        let mut command = command().await;
+        let mut command = example_command().await;
         command.args(["--listen", "127.0.0.1:0"]).args(arguments).current_dir(folder.path());
         let mut process = Process::start(&mut command);
         assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
@@ -143,7 +144,7 @@ async fn two_processes_share_a_file() {
 #[tokio::test]
 async fn a_file_that_cannot_be_created_is_named_in_the_error() {
     let folder = TempDir::new().expect("a folder");
-    let mut command = command().await;
+    let mut command = example_command().await;
     command
         .args(["--listen", "127.0.0.1:0", "--store", "sqlite:missing/counts.db"])
         .current_dir(folder.path());
@@ -190,8 +191,8 @@ async fn counts_can_be_stored_in_a_database_server() {
 
 /// Starts the program, which should exit and print this message because of an invalid setting.
 async fn assert_rejected(folder: &Path, arguments: &[&str], words: &str) {
-    let mut command = command().await;
-    command.env_remove("STORE_URL").current_dir(folder);
+    let mut command = example_command().await;
+    command.env_remove("COUNTER_STORE").current_dir(folder);
     let mut process = Process::start(command.args(arguments));
     assert_eq!(process.wait(LIMIT).await.code(), Some(1), "{process}");
     until("the reason is printed", LIMIT, async || process.to_string().contains(words)).await;

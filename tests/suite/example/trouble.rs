@@ -10,13 +10,14 @@ use std::time::Duration;
 use counter_core::entity::sqlx::{SqlitePool, query};
 use tempfile::TempDir;
 use tests::http::get;
+use tests::process::example_command;
 use tests::{Process, RedisServer, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
-use super::program::{Site, command};
+use super::program::Site;
 
 /// Timeout of all steps.
 const LIMIT: Duration = tests::LIMIT;
@@ -70,7 +71,7 @@ async fn a_sigterm_does_not_wait_for_incomplete_requests() {
 async fn a_closed_output_does_not_stop_the_program() {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);
-    let mut command = command().await;
+    let mut command = example_command().await;
     command.args(["--listen", "127.0.0.1:0"]);
     let mut process = Process::start_with(&mut command, writer, Stdio::piped());
     let address = process.wait_error_line(listening, LIMIT).await;
@@ -83,7 +84,7 @@ async fn a_closed_output_does_not_stop_the_program() {
 async fn a_closed_log_pipe_loses_no_hits() {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let (reader, writer) = pipe().expect("a pipe");
-    let mut command = command().await;
+    let mut command = example_command().await;
     command.args(["--listen", "127.0.0.1:0", "--admin-token", TOKEN, "--flush-interval", "0.05"]);
     command.args(["--redis", &redis.url()]);
     let mut process = Process::start_with(&mut command, Stdio::piped(), writer);
@@ -111,7 +112,7 @@ async fn full_outputs_do_not_block_startup_logins_or_shutdown() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = free.local_addr().expect("an address");
     drop(free);
-    let mut command = command().await;
+    let mut command = example_command().await;
     command.args(["--listen", &address.to_string(), "--admin-token", TOKEN]);
     let mut process = Process::start_with(&mut command, output, errors);
     until("it listens", LIMIT, async || TcpStream::connect(address).await.is_ok()).await;

@@ -10,11 +10,12 @@ use axum::http::StatusCode;
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::http::get;
+use tests::process::example_command;
 use tests::tls::Certificates;
 use tests::{Nginx, RedisServer, until};
 use tokio::net::TcpListener;
 
-use super::program::{LIMIT, Site, TOKEN, command, start};
+use super::program::{LIMIT, Site, TOKEN, start};
 
 const RULES: &str = r#"[{ "name": "articles", "precision": 1, "resolve_after": 3, "pause": 3600,
     "when": { "above": { "counter": "/articles/{id}", "hits": 0 } } }]"#;
@@ -27,7 +28,7 @@ async fn site(
 ) -> Site {
     let rules = folder.path().join("rules.json");
     fs::write(&rules, RULES).expect("room on the disk");
-    let mut command = command().await;
+    let mut command = example_command().await;
     if let Some(certificates) = authority {
         command.env("SSL_CERT_FILE", certificates.authority());
     }
@@ -139,7 +140,7 @@ async fn conflicting_flags_are_rejected() {
         (&["--alerts", "--webhook", "http://127.0.0.1:1/", "--webhook-secret", "x"], "whsec_"),
         (&["--alert-rules", file], "abov"),
     ] {
-        let mut command = command().await;
+        let mut command = example_command().await;
         command.args(["--listen", "127.0.0.1:0", "--store", "memory:"]).args(arguments);
         let mut process = tests::Process::start(&mut command);
         assert!(!process.wait(LIMIT).await.success(), "{arguments:?}");
