@@ -1,4 +1,5 @@
-//! Error logging: including the sources, limited to once per second and cause, and protected from panics.
+//! Error logging: including the source errors, limited to once per second and cause, and protected from
+//! panics.
 
 pub(crate) mod debug;
 pub(crate) mod unwind;

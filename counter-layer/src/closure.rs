@@ -12,14 +12,14 @@ use std::task::Poll;
 /// It can be called while a handler panic unwinds, and a second panic would then abort the process. Also, the
 /// request must be served even if the closure panics.
 pub struct Closure<F: ?Sized> {
-    /// Name for the log.
+    /// The name of the closure in log messages.
     name: &'static str,
     logged: AtomicBool,
     closure: F,
 }
 
 impl<F> Closure<F> {
-    /// Wraps a closure; `name` is used for the log.
+    /// Wraps a closure; `name` appears in log messages.
     pub const fn new(name: &'static str, closure: F) -> Self {
         Self { name, logged: AtomicBool::new(false), closure }
     }
@@ -46,7 +46,7 @@ impl<F: ?Sized> Closure<F> {
         result
     }
 
-    /// Logs the panic once, because the panic hook reports all panics with the location.
+    /// Logs only the first panic of the closure. The panic hook reports all panics with the location.
     #[cold]
     fn log_panic(&self) {
         if !self.logged.swap(true, Ordering::Relaxed) {

@@ -22,5 +22,6 @@ pub(crate) use identity::{Reads, Visitors};
 /// A visitor, and the end of the epoch in which the id is valid.
 pub(crate) type ExpiringVisitor = (VisitorId, Timestamp);
 
-/// The register raised by a visitor, and the end of the epoch. This is all we need for counting.
+/// The register that a visitor raises in a sketch, and the end of the epoch in which the id is valid. This is
+/// enough to count a visitor.
 pub(crate) type ExpiringRegister = (Register, Timestamp);

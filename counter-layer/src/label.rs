@@ -75,7 +75,7 @@ pub struct Label {
     source: Source,
 }
 
-/// The source of a label value.
+/// The part of a request that determines a label value.
 enum Source {
     Referrer { internal: Vec<Box<str>> },
     Campaign,

@@ -1,11 +1,11 @@
-//! A cache of numbers computed for recent texts.
+//! A cache of numbers that are computed for recent paths or user agents.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
 
-/// A lock-free cache of the numbers of recent texts, which does not store the texts.
+/// A lock-free cache of a number per text, e.g. of the decision for a path. It does not store the texts.
 ///
 /// For a wrong result, two texts need to have the same 64-bit hash with a random seed.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ struct Slot {
     check: AtomicU64,
 }
 
-/// Uses 64 KB. With a hundred texts, two or three share a slot, and will be recomputed if they alternate.
+/// Number of slots, which use 64 KB. With a hundred texts, two or three share a slot, and will be recomputed
+/// if they alternate.
 const SLOTS: usize = 4096;
 
 impl Default for Recent {
@@ -38,7 +39,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Returns the cached number of a text of this kind, or calls `compute`.
+    /// Returns the cached number of a text, or calls `compute`. The same text has a separate number per kind.
     #[inline]
     pub(crate) fn number(&self, text: &[u8], kind: u64, compute: impl FnOnce() -> u64) -> u64 {
         let mut hasher = self.hasher.build_hasher();

@@ -76,7 +76,7 @@ pub(crate) fn leading_header(
     headers.iter().take(LEADING_HEADERS).find(|(name, _)| is_name(name)).map(|(_, value)| value)
 }
 
-/// Returns `true` if there are more than the [leading headers](leading_header).
+/// Returns `true` if the request has more headers than [`leading_header`] searches.
 #[inline]
 pub(crate) fn has_trailing_headers(headers: &HeaderMap) -> bool {
     headers.len() > LEADING_HEADERS

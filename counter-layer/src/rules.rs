@@ -113,7 +113,8 @@ pub struct Rules {
     excluded: Table,
     rules: Vec<Resolved>,
     patterns: Vec<Included>,
-    /// A list, because for a small number of methods a scan is faster than hashing.
+    /// Pattern tables of the methods that rules name. With a small number of methods, a scan is faster than
+    /// hashing.
     by_method: Vec<(Method, Table)>,
     other_methods: Table,
     by_matched_path: bool,
@@ -274,7 +275,7 @@ impl Rules {
 }
 
 impl Match<'static> {
-    /// Converts a match into a number.
+    /// Encodes a match as a number, for the cache of recent paths.
     pub(crate) fn number(found: Option<Self>) -> u64 {
         let (number, kind) = match found {
             Some(Self::Included(number)) => (number, 1),
@@ -285,7 +286,7 @@ impl Match<'static> {
         (number as u64) << 2 | kind
     }
 
-    /// Converts a number back into a match.
+    /// Decodes a match from a number.
     #[inline]
     pub(crate) fn from_number(number: u64) -> Option<Self> {
         let (kind, number) = (number & 3, usize::try_from(number >> 2).unwrap_or_default());

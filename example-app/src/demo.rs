@@ -110,7 +110,7 @@ pub async fn visit(site: SocketAddr) {
     }
 }
 
-/// A request.
+/// A simulated request.
 struct Visit {
     path: &'static str,
     agent: String,

@@ -42,7 +42,7 @@ pub struct Forum {
 /// A count that will be applied to the cache after the commit.
 type Count<K> = UncommittedCount<K, SqliteDatabase>;
 
-/// Something that a member can mark.
+/// The kind of entity that a member can mark, i.e. like, follow or join.
 #[derive(Clone, Copy, Debug)]
 pub enum MarkTarget {
     /// A member, to follow.
@@ -140,7 +140,8 @@ impl Forum {
         Ok(())
     }
 
-    /// Likes, follows or joins, or undoes this. Setting or removing a mark twice has no effect.
+    /// Likes, follows or joins, or undoes this if `on` is false. Setting or removing a mark twice has no
+    /// effect.
     ///
     /// # Errors
     ///
@@ -216,7 +217,7 @@ impl Forum {
     ///
     /// # Errors
     ///
-    /// Returns an error if the counts can't be read, i.e. if both the store and the database fail.
+    /// Returns an error if a count is not cached and the database can't be read.
     pub async fn counts_of_members(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Member>>, ForumError> {
         Ok(self.members.counts(&numbers(ids)).await?)
     }
@@ -225,7 +226,7 @@ impl Forum {
     ///
     /// # Errors
     ///
-    /// Returns an error if the counts can't be read from the store or the database.
+    /// Returns an error if a count is not cached and the database can't be read.
     pub async fn counts_of_groups(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Group>>, ForumError> {
         Ok(self.groups.counts(&numbers(ids)).await?)
     }
@@ -234,7 +235,7 @@ impl Forum {
     ///
     /// # Errors
     ///
-    /// Returns an error if the counts can't be read from the store or the database.
+    /// Returns an error if a count is not cached and the database can't be read.
     pub async fn counts_of_posts(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Post>>, ForumError> {
         Ok(self.posts.counts(&numbers(ids)).await?)
     }
@@ -243,7 +244,7 @@ impl Forum {
     ///
     /// # Errors
     ///
-    /// Returns an error if the counts can't be read from the store or the database.
+    /// Returns an error if a count is not cached and the database can't be read.
     pub async fn counts_of_messages(&self, ids: &[u32]) -> Result<Vec<EntityCounts<Message>>, ForumError> {
         Ok(self.messages.counts(&numbers(ids)).await?)
     }

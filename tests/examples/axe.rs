@@ -67,12 +67,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     .extend(try_page(&page, &axe).await.iter().map(|finding| format!("shared: {finding}")));
                 page.open("").await;
                 page.click(".logout button").await;
-                page.until_text("h1", |title| title == "Logged out").await;
+                page.until_text("h1", |title| title == "Signed out").await;
                 findings.extend(
                     try_page(&page, &axe).await.iter().map(|finding| format!("logged out: {finding}")),
                 );
                 page.open("").await;
-                page.until_text("h1", |title| title == "Log in").await;
+                page.until_text("h1", |title| title == "Sign in").await;
                 findings
                     .extend(try_page(&page, &axe).await.iter().map(|finding| format!("log in: {finding}")));
                 // The browser complains about the page that doesn't exist. This is expected, so we discard

@@ -140,18 +140,18 @@ impl FaultProxy {
         self.faults.to_hold.spent()
     }
 
-    /// If `on`, closes all connections, and closes new connections immediately.
+    /// Closes all connections if `on`, and closes new connections immediately.
     pub fn refuse(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.refuse = on);
     }
 
-    /// If `on`, reads from clients, but does not forward or reply to anything. When this is turned off, the
+    /// Reads from clients if `on`, but does not forward or reply to anything. When this is turned off, the
     /// affected connections are closed because some bytes may be lost.
     pub fn black_hole(&self, on: bool) {
         self.faults.conduct.send_modify(|conduct| conduct.black_hole = on);
     }
 
-    /// If `on`, stops reading from clients. A client can connect, and can write as long as there is space in
+    /// Stops reading from clients if `on`. A client can connect, and can write as long as there is space in
     /// the kernel buffers. This is about four megabytes, most of it in the send buffer of the client. Replies
     /// are forwarded. When this is turned off, all pending data is forwarded.
     pub fn stop_reading(&self, on: bool) {

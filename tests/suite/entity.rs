@@ -27,9 +27,9 @@ entity! {
 }
 
 /// Returns a ledger with no pending changes.
-fn ledger([recorded, applied, dropped, refused]: [u64; 4]) -> EntityLedger {
+fn ledger([recorded, applied, dropped, rejected]: [u64; 4]) -> EntityLedger {
     let mut ledger = EntityLedger::default();
     (ledger.recorded, ledger.applied) = (recorded, applied);
-    (ledger.dropped, ledger.refused) = (dropped, refused);
+    (ledger.dropped, ledger.rejected) = (dropped, rejected);
     ledger
 }

@@ -120,7 +120,7 @@
 //! [`Watch::alerts`] returns a handle to read the state of all rules: the raised alerts, the time they were
 //! raised, the deciding buckets, and the latest 500 alerts with the delivery state. This is a single read
 //! from the store. If a process does not run a watch, you can create a [handle](Alerts) from the same rules.
-//! The admin router in `counter-layer` uses it for the API, the metrics and the dashboard, which also shows
+//! The admin router in `counter-admin` uses it for the API, the metrics and the dashboard, which also shows
 //! alerts in the counter charts.
 //!
 //! You can [silence](Alerts::silence) a rule from any process for up to 30 days. Silenced rules are still

@@ -38,7 +38,7 @@ pub enum Start {
     Latest,
 }
 
-/// Settings that can't be changed, because they are needed for exactness and bounded memory.
+/// librdkafka settings that can't be changed, because they are needed for exactness and bounded memory.
 const RESERVED: [(&str, &str); 9] = [
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
@@ -52,7 +52,7 @@ const RESERVED: [(&str, &str); 9] = [
     ("statistics.interval.ms", "1000"),
     ("group.protocol", "classic"),
 ];
-/// Default values that can be changed.
+/// Default values of librdkafka settings that can be changed.
 const DEFAULTS: [(&str, &str); 7] = [
     // Minimum accepted by brokers in the default configuration. The partitions of a killed member are idle
     // for this time.

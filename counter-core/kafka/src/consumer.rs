@@ -43,8 +43,9 @@ pub struct KafkaConsumer<F> {
     /// Number of consecutive checks in which a log ended before the position in the store.
     truncated: u32,
     outage: Outage,
-    /// Time of the latest commit, and the number of records read since then.
+    /// Time of the latest commit.
     committed: Instant,
+    /// Number of records read since the latest commit.
     uncommitted: u32,
     /// Time of the latest check of idle partitions.
     checked: Instant,
@@ -54,7 +55,7 @@ pub struct KafkaConsumer<F> {
     last_error: Option<RDKafkaErrorCode>,
 }
 
-/// The result of a read.
+/// The result of reading fetched records into batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     /// No records available.

@@ -9,7 +9,8 @@ use tracing::error;
 use super::record::{Decision, Record};
 use crate::keys::Keys;
 
-/// The closure of the application, and its arguments.
+/// Calls the closure of the application for every record, with a reused buffer for the hits and the cached
+/// visitor keys.
 pub(crate) struct Decider<F> {
     decide: F,
     hits: Vec<Hit>,

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use counter_core::Timestamp;
 use counter_core::visitor::VisitorKey;
 
-/// Visitor keys of salt epochs, by epoch start in Unix seconds.
+/// Visitor keys and ends of salt epochs, by epoch start. Starts and ends are in Unix seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(BTreeMap<u64, (u64, VisitorKey)>);
 

@@ -27,7 +27,7 @@ pub(crate) struct Membership {
 #[derive(Debug, Default)]
 struct State {
     changes: VecDeque<Change>,
-    /// Partition ends for readers of committed records.
+    /// End offsets of partitions, as seen by readers of committed records. Used for the lag.
     ends: BTreeMap<i32, u64>,
 }
 
@@ -44,7 +44,7 @@ impl Membership {
         !self.state().changes.is_empty()
     }
 
-    /// Returns the ends that have been reported since the previous call.
+    /// Returns the end offsets of partitions reported since the previous call, by partition number.
     pub(crate) fn take_ends(&self) -> BTreeMap<i32, u64> {
         std::mem::take(&mut self.state().ends)
     }

@@ -16,12 +16,14 @@ pub(crate) struct Opener {
     topic: String,
     /// Cluster name, if known.
     cluster: Option<String>,
-    /// True if we don't need to set the start positions.
+    /// True if the start positions don't need to be set, because the topic starts at the first records or has
+    /// been started.
     is_started: bool,
 }
 
-/// Timeout and poll interval when waiting for the cluster id.
+/// Timeout when waiting for the cluster id.
 const CLUSTER_ID_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval for checking if the cluster id is known.
 const CLUSTER_ID_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Opener {

@@ -2,12 +2,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Exponential backoff for an unavailable store or broker.
+/// Exponential backoff for an unavailable store or broker: the current delay and the time of the next
+/// attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(Option<(Duration, Instant)>);
 
-/// Minimum and maximum retry delay.
+/// Delay until the first retry. The delay doubles up to the maximum.
 pub(crate) const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Maximum delay between retries.
 pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 impl Outage {
@@ -15,7 +17,8 @@ impl Outage {
         self.0.is_some()
     }
 
-    /// Records a failed attempt. Returns `true` if this starts an outage.
+    /// Records a failed attempt. Returns `true` if it is the first failure of an outage, so that it can be
+    /// logged once.
     pub(crate) fn fail(&mut self) -> bool {
         let delay = self.0.map_or(MIN_RETRY_DELAY, |(delay, _)| (delay * 2).min(MAX_RETRY_DELAY));
         self.0.replace((delay, Instant::now() + delay)).is_none()

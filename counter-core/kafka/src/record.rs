@@ -6,14 +6,14 @@ use rdkafka::message::{BorrowedMessage, Headers};
 
 use crate::keys::Keys;
 
-/// A record of a topic, as passed to the closure.
+/// A record of a topic, as passed to the closure of [`Builder::build`](crate::Builder::build).
 #[derive(Debug)]
 pub struct Record<'a> {
     message: &'a BorrowedMessage<'a>,
     keys: &'a Keys,
 }
 
-/// The decision about a record.
+/// The decision of the closure about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {

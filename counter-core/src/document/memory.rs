@@ -5,7 +5,7 @@ use super::store::{Document, DocumentStore};
 use super::version::random;
 use crate::family::future::StoreFuture;
 
-/// In-memory documents.
+/// The document store of a [`MemoryStore`](crate::MemoryStore): documents by name.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryDocuments(Mutex<HashMap<String, Document>>);
 

@@ -14,7 +14,7 @@ use crate::family::future::StoreFuture;
 use crate::family::shard::Shard;
 use crate::redis::{Call, Client, Queue, Script, is_transient, unavailable, with_retries};
 
-/// The documents in a namespace.
+/// The document store of a `RedisStore`: the documents in a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisDocuments {
     client: Arc<Client>,

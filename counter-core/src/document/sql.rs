@@ -9,7 +9,7 @@ use crate::family::future::StoreFuture;
 use crate::sql::{Database, Failure, Value};
 use crate::time::Timestamp;
 
-/// The documents in a database.
+/// The document store of a `SqlStore`: the documents in a database.
 #[derive(Debug)]
 pub(crate) struct SqlDocuments {
     database: Arc<Database>,

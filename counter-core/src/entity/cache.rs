@@ -91,9 +91,9 @@ for_handles!(EntityCache {
 /// Permission for a reader to store a copy, valid until the lease is ended or expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityLease {
-    /// Unique token.
+    /// Unique token that identifies the reader.
     pub token: u64,
-    /// Maximum lifetime.
+    /// Time until the lease expires.
     pub ttl: Duration,
 }
 
@@ -108,7 +108,7 @@ pub enum EntityFound {
     Leased,
 }
 
-/// The rows of an entity to be cached. Contains all fields, including fields without a row.
+/// A copy of an entity to be cached: the rows of all fields, with version 0 for fields without a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCopy {
     /// Entity id.

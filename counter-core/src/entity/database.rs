@@ -132,5 +132,5 @@ pub struct EntityApplyOutcome {
     /// The resulting rows, or `None` if the batch was already applied by a previous attempt.
     pub rows: Option<Vec<EntityRow>>,
     /// Number of calls that were skipped because the count would overflow.
-    pub refused: u64,
+    pub rejected: u64,
 }

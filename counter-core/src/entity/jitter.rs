@@ -6,8 +6,8 @@ pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Shortens a duration by up to 10 % at random, so that copies don't expire and callers don't retry at the same
-/// time.
+/// Shortens a duration by up to 10 % at random, so that copies don't expire and callers don't retry
+/// simultaneously.
 pub(super) fn jitter(time: Duration) -> Duration {
     let share = u32::try_from(random() % 1024).expect("less than 1,024");
     time - time / 10_240 * share

@@ -282,7 +282,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
             guard.disarm();
             return Ok(false);
         };
-        self.emit(guard, &[EntityRow { id, field: field.name(), row }]).await;
+        self.report_changes(guard, &[EntityRow { id, field: field.name(), row }]).await;
         Ok(true)
     }
 

@@ -89,7 +89,7 @@ impl<K: Entity, D: EntityTransactions> UncommittedCount<K, D> {
 
     /// Updates the cache after the commit. Cache failures are not errors, like for [`Entities::increment`].
     pub async fn committed(self) {
-        self.inner.emit(self.guard, &[self.row]).await;
+        self.inner.report_changes(self.guard, &[self.row]).await;
     }
 }
 

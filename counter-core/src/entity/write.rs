@@ -28,7 +28,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
                 return Err(error);
             }
         };
-        self.emit(guard, &[EntityRow { id, field: field.name(), row }]).await;
+        self.report_changes(guard, &[EntityRow { id, field: field.name(), row }]).await;
         Ok(row.value)
     }
 
@@ -50,7 +50,7 @@ impl<K: Entity, D: EntityDatabase> Inner<K, D> {
     }
 
     /// Reports changed rows to this process and the cache.
-    pub(super) async fn emit(&self, mut guard: InvalidationGuard, changes: &[EntityRow]) {
+    pub(super) async fn report_changes(&self, mut guard: InvalidationGuard, changes: &[EntityRow]) {
         guard.written();
         self.queries.end(changes.iter().map(|change| change.id));
         let updating = self.cache.update(K::NAME, changes);

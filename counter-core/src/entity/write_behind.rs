@@ -52,7 +52,7 @@ pub struct EntityLedger {
     /// Number of calls that were dropped because the count in the database would overflow.
     pub dropped: u64,
     /// Number of rejected calls, which are not part of the sum.
-    pub refused: u64,
+    pub rejected: u64,
 }
 
 /// Writes pending additions, either with [`flush`](Self::flush) or continuously with [`run`](Self::run).
@@ -77,14 +77,14 @@ const MAX_ROWS: usize = 1000;
 struct Shared {
     max: usize,
     waiting: Mutex<Waiting>,
-    /// Notified when more than half of the slots are in use.
+    /// Wakes the flusher when the number of pending fields exceeds half of `max`.
     filling: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     sums: BTreeMap<(EntityId, &'static str), Sum>,
-    /// Number of fields in the outgoing batch, which use slots until the batch is acknowledged.
+    /// Number of fields in the outgoing batch, which count towards `max` until the batch is acknowledged.
     outgoing: usize,
     ledger: EntityLedger,
 }
@@ -148,7 +148,7 @@ impl<K: Entity> WriteBehind<K> {
             let added = waiting.add((id.into(), field.name()), by, self.shared.max);
             match added {
                 Ok(()) => waiting.ledger.recorded += 1,
-                Err(_) => waiting.ledger.refused += 1,
+                Err(_) => waiting.ledger.rejected += 1,
             }
             (added, waiting.sums.len() + waiting.outgoing)
         };
@@ -158,7 +158,7 @@ impl<K: Entity> WriteBehind<K> {
         added
     }
 
-    /// Returns statistics on all additions.
+    /// Returns statistics on all calls to [`add`](Self::add) since the handle was created, including clones.
     #[must_use]
     pub fn ledger(&self) -> EntityLedger {
         self.shared.ledger()
@@ -239,7 +239,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
         // would count the calls again.
         let ids: Vec<_> = batch.additions.iter().map(|addition| addition.id).collect();
         let calls: u64 = batch.additions.iter().map(|addition| addition.calls).sum();
-        let dropped = outcome.refused.min(calls);
+        let dropped = outcome.rejected.min(calls);
         self.outgoing = None;
         {
             let waiting = &mut *self.shared.waiting();
@@ -253,7 +253,7 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
             tracing::error!(calls = dropped, kind = K::NAME, "dropped additions that would overflow a count");
         }
         match outcome.rows {
-            Some(rows) => inner.emit(guard, &rows).await,
+            Some(rows) => inner.report_changes(guard, &rows).await,
             // The resulting rows are not known, so dropping the guard removes these copies.
             None => inner.queries.end(ids),
         }
@@ -309,9 +309,9 @@ impl<K: Entity, D: EntityDatabase> EntityFlusher<K, D> {
                 }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    const REFUSED: &str = "failed to write counts to the database; retrying";
-                    if self.entities.0.log_limit.admits(REFUSED) {
-                        emit(|| tracing::warn!(%error, cause, kind = K::NAME, "{REFUSED}"));
+                    const WRITE_FAILED: &str = "failed to write counts to the database; retrying";
+                    if self.entities.0.log_limit.admits(WRITE_FAILED) {
+                        emit(|| tracing::warn!(%error, cause, kind = K::NAME, "{WRITE_FAILED}"));
                     }
                     sleep(super::jitter::jitter(delay)).await;
                     delay = (2 * delay).min(MAX_RETRY_DELAY);

@@ -36,8 +36,9 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], expected: &str) -> R
 #[derive(Debug)]
 pub(crate) struct Lines {
     ready: VecDeque<String>,
-    /// The number and checksum of the latest line.
+    /// The number of the latest line.
     number: u64,
+    /// The checksum of the latest line, from which the next checksum is computed.
     sum: u64,
 }
 
@@ -74,7 +75,7 @@ impl Lines {
 pub(crate) struct Position {
     /// The number of the latest accepted line.
     line: u64,
-    /// The checksum of this line. `None` if there are no checksums in the dump.
+    /// The checksum of the latest accepted line. `None` if there are no checksums in the dump.
     sum: Option<u64>,
 }
 
@@ -118,10 +119,10 @@ pub(crate) struct Sealed<'a> {
 /// The text before the checksum. A line ends with `,"sum":"0123456789abcdef"}`.
 const SUM: &[u8] = b",\"sum\":\"";
 
-/// The length of this line ending.
+/// The length of the checksum and the text around it, at the end of a line, in bytes.
 const SUM_LENGTH: usize = SUM.len() + 16 + 2;
 
-/// The initial checksum.
+/// The checksum from which the checksum of the first line is computed.
 const FIRST_SUM: u64 = 0;
 
 /// Appends the checksum to a line. Checksums are chained, so `sum` must be the checksum of the previous line.
@@ -164,7 +165,7 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Removes quoted text from an error message, because it may be sensitive, e.g. an item or an address.
+/// Removes quoted text from an error message, because it may be sensitive, e.g. an item or an IP address.
 fn unquoted(reason: &str) -> String {
     match reason.split_once('"').zip(reason.rsplit_once('"')) {
         Some(((before, _), (_, after))) => format!("{before}…{after}"),

@@ -7,12 +7,12 @@ const OPERATIONS_TOTAL: &str = "access_counter_operations_total";
 #[cfg(feature = "metrics")]
 const OPERATION_SECONDS: &str = "access_counter_operation_seconds";
 
-/// The outcome of a failed operation, used as a label value.
+/// An error that has a value for the metrics label `outcome`.
 pub(crate) trait Outcome {
     fn outcome(&self) -> &'static str;
 }
 
-/// Describes the metrics to the current recorder.
+/// Registers units and descriptions of the operation metrics with the `metrics` recorder.
 pub(crate) fn describe() {
     #[cfg(feature = "metrics")]
     {

@@ -69,7 +69,7 @@
 //! # use counter_core::entity;
 //! # entity! { enum Post: "post" { Views = "views" } }
 //! fn on_view(views: &WriteBehind<Post>, post: u64) {
-//!     // Rejected additions are `refused` in the ledger.
+//!     // Rejected additions are `rejected` in the ledger.
 //!     let _ = views.add(post, Post::Views, 1);
 //! }
 //! ```

@@ -36,13 +36,13 @@
 //! | if | use |
 //! |---|---|
 //! | a source was deleted, e.g. a topic | [`Sources::forget`](crate::source::Sources::forget), after its readers have stopped |
-//! | new sources are created all the time, e.g. rotated files | [`Sources::keep_for`](crate::source::Sources::keep_for), with a longer time than logs are retained |
-//! | there are producers for `api/hits` | 90 days by default, or `keep_for` |
+//! | new sources are created all the time, e.g. rotated files | [`Sources::expire_after`](crate::source::Sources::expire_after), with a longer time than logs are retained |
+//! | there are producers for `api/hits` | 90 days by default, or `expire_after` |
 //!
 //! A commit restarts this lifetime. It ends by the store clock, and the cleaner then removes the position. If
 //! the source returns later, it will start at position 0. This doesn't count the old hits again, because with
-//! `keep_for`, hits older than the lifetime less two days are `expired`. Keep in mind that a short lifetime
-//! will also drop late records. Without `keep_for`, hits do not expire like this, and if a log is read again
+//! `expire_after`, hits older than the lifetime less two days are `expired`. Keep in mind that a short lifetime
+//! will also drop late records. Without `expire_after`, hits do not expire like this, and if a log is read again
 //! after `forget`, it will count again.
 //!
 //! # Kafka

@@ -4,7 +4,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// Writes the error message, followed by the messages of all sources, in a single line.
+/// Writes the message of an error and of all its [sources](Error::source) in a single line. Used to implement
+/// `Debug`.
 pub fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{error}")?;
     let mut source = error.source();
@@ -15,7 +16,7 @@ pub fn in_full(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Implements `Debug` for errors, by writing the message and the messages of all sources.
+/// Implements `Debug` for error types by calling `in_full`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_in_full {

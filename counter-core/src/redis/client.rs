@@ -172,7 +172,7 @@ impl Client {
         self.topology.server(key).await
     }
 
-    /// Marks the slot map as stale if this reply shows that it is out of date.
+    /// Marks the cluster slot map as stale if a reply shows that it is out of date. Returns the reply.
     pub(crate) fn learn<T>(&self, reply: Result<T, Error>) -> Result<T, Error> {
         self.topology.learn(reply)
     }

@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
     /// The nodes configured by the user.
     seeds: Vec<Server>,
     map: Mutex<Map>,
-    /// Held while the map is being refreshed, so that only a single caller does this at a time.
+    /// Held while the slot map is being refreshed, so that only a single caller queries the nodes.
     refreshing: tokio::sync::Mutex<()>,
 }
 
@@ -36,9 +36,9 @@ struct Map {
     /// The number of connections made to nodes that have been removed since.
     closed: u64,
     masters: Vec<(RangeInclusive<u16>, Server)>,
-    /// True if a reply shows that the map is out of date.
+    /// True if a reply shows that the slot map is out of date.
     stale: bool,
-    /// The number of times the nodes have been queried for the map, including failed attempts.
+    /// The number of times the nodes have been queried for the slot map, including failed attempts.
     queried: u64,
 }
 
@@ -53,7 +53,7 @@ impl Cluster {
         Ok(Self { config, seeds, map: Mutex::new(map), refreshing: tokio::sync::Mutex::default() })
     }
 
-    /// Waits a few seconds at most for the initial map and the connections to the masters.
+    /// Waits a few seconds at most for the initial slot map and the connections to the masters.
     pub(crate) fn wait(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             drop(self.refresh().await);
@@ -84,7 +84,8 @@ impl Cluster {
         node.ok_or_else(|| unavailable(format!("no cluster node serves the slot {slot}")))
     }
 
-    /// Marks the map as stale if a node is unavailable or redirects a command.
+    /// Marks the slot map as stale if a reply shows that a node is unavailable or redirects the command.
+    /// Returns the reply.
     pub(crate) fn learn<T>(&self, reply: Result<T, Error>) -> Result<T, Error> {
         reply.inspect_err(|error| self.mark_stale(error))
     }
@@ -96,7 +97,7 @@ impl Cluster {
         }
     }
 
-    /// Queries all nodes for the map concurrently and uses the reply that arrives first.
+    /// Queries all nodes for the slot map concurrently and uses the reply that arrives first.
     fn refresh(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.refresh_map())
     }

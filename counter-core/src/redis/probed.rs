@@ -10,7 +10,7 @@ pub(super) struct Probed(Mutex<Option<Probe>>);
 #[derive(Debug)]
 struct Probe {
     at: Instant,
-    /// The number of connections that the store has made at this time.
+    /// The number of connections that the store had made when the server was probed.
     connections: u64,
     warnings: Vec<String>,
 }

@@ -6,7 +6,7 @@ use super::connection::has_code;
 use crate::error::{Error, ErrorKind};
 use crate::time::backoff::Backoff;
 
-/// New attempts are only started within this time.
+/// The time from the first attempt after which an operation is not retried any more.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Error codes for commands that have not been executed, but that might succeed in a moment.

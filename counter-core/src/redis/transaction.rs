@@ -227,8 +227,8 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// Explains the error of a reply. If the reply is missing, the connection is closed because it can't be used
-/// any more.
+/// Converts a client error into an [`Error`]. If the server did not reply, the connection is closed because
+/// it can't be used any more.
 fn explained<T>(handle: &ClientHandle, reply: Result<T, FredError>) -> Result<T, Error> {
     reply.map_err(|error| explain_and_close(handle, error))
 }
@@ -250,7 +250,8 @@ fn is_ok(reply: &Value) -> bool {
     reply.as_str().is_some_and(|reply| reply == "OK")
 }
 
-/// Explains why MULTI is rejected. Transactions are only used if scripts are rejected as well.
+/// Converts the error of MULTI. If MULTI is not permitted, the error names scripts too, which are also
+/// rejected.
 fn explain_rejected_multi(error: Error) -> Error {
     match error_message(&error) {
         Some(message) if is_code(message, "NOPERM") || message.starts_with("ERR unknown command") => {

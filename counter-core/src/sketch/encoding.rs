@@ -45,8 +45,8 @@ pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
 #[cfg(any(feature = "dump", feature = "sql"))]
 const MAX_SPARSE_BYTES: usize = 3000;
 
-/// Writes registers as run lengths, which must be in ascending order. Returns `None` if the result is too
-/// long, or if a rank can't be encoded.
+/// Encodes registers as run lengths. The registers must be in ascending order. Returns `None` if the result
+/// is longer than [`MAX_SPARSE_BYTES`], or if a rank can't be encoded.
 #[cfg(any(feature = "dump", feature = "sql"))]
 pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; HEADER];

@@ -29,12 +29,12 @@ pub(crate) struct Database {
     dialect: &'static Dialect,
     pub(super) is_in_memory: bool,
     connections: Arc<AtomicU64>,
-    /// Set before the first transaction writes.
+    /// The clock that decides which rows are expired. Set before the first transaction writes.
     pub(super) clock: OnceLock<Mutex<ExpiryClock>>,
 }
 
 impl Database {
-    /// Creates a database. The source must count the connections that it opens.
+    /// Creates a database on the pools of `source`, which must count the opened connections in `connections`.
     pub(super) fn new(
         dialect: &'static Dialect,
         source: impl Source + 'static,

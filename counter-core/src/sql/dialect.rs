@@ -10,15 +10,15 @@ use super::failure::{Class, Failure};
 /// Expressions and statements that differ between databases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {
-    /// The display name.
+    /// The display name of the database, also returned as the kind of the store.
     pub(crate) name: &'static str,
-    /// The database clock, as Unix time.
+    /// An expression for the time of the database clock, in Unix seconds.
     pub(crate) now: &'static str,
     /// Begins a write transaction.
     pub(super) begin: &'static str,
     /// Begins a write transaction and selects the table version, in a single round trip.
     pub(super) begin_with_version: &'static str,
-    /// Compares with a [list](super::Value::Ints) of numbers or strings.
+    /// A condition that the preceding column is in a [list](super::Value::Ints) of numbers or strings.
     pub(crate) in_list: &'static str,
     /// Converts [pairs](super::Value::Pairs) into a table `pair` with the columns `id` and `n`.
     pub(crate) pairs: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct Dialect {
     pub(super) schema: &'static [&'static str],
     /// Statements to lock and unlock the schema. Empty if the transaction is sufficient.
     pub(super) lock: [&'static str; 2],
-    /// The entity tables.
+    /// Statements that create the entity tables.
     pub(crate) entity_schema: &'static str,
     /// Classifies an error returned by the database.
     pub(crate) classify: fn(&dyn DatabaseError) -> Class,
@@ -115,7 +115,7 @@ impl Dialect {
         )
     }
 
-    /// Writes an `UPDATE` using pairs. The table is aliased as `retained`. `value` can refer to `pair.n`, and the
+    /// Writes an `UPDATE` using pairs. The table is aliased as `kept`. `value` can refer to `pair.n`, and the
     /// condition selects the rows.
     pub(crate) fn update_by_pairs(&self, table: &str, column: &str, value: &str, condition: &str) -> String {
         let pairs = self.pairs;

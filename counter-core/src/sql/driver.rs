@@ -25,7 +25,7 @@ pub(crate) trait Connection: Send {
         values: &'a [Value<'a>],
     ) -> BoxFuture<'a, Result<u64, SqlError>>;
 
-    /// Executes a query.
+    /// Executes a query, and returns all rows.
     fn fetch<'a>(
         &'a mut self,
         text: &'a str,

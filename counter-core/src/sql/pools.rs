@@ -63,7 +63,7 @@ impl Pools {
     }
 }
 
-/// The source of database connections. These are replaced if the database file is replaced.
+/// Provides the connection pools of a database. For SQLite, the pools are replaced if the file is replaced.
 pub(super) trait Source: fmt::Debug + Send + Sync {
     fn pools(&self) -> BoxFuture<'_, Result<Pools, Failure>>;
 

@@ -48,7 +48,7 @@ impl Session {
         result.map_err(|error| self.dialect.failure(error))
     }
 
-    /// Executes a query.
+    /// Executes a query, and returns all rows.
     pub(crate) async fn fetch(&mut self, text: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Failure> {
         let rows = with_timeout(self.connection().fetch(text, values)).await;
         rows.map_err(|error| self.dialect.failure(error))

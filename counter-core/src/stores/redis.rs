@@ -17,9 +17,10 @@ use crate::redis::{Client, Namespace, RedisServer};
 ///
 /// Batches are applied by a script, which first writes the fence of the writer, so that a batch is only
 /// counted once, no matter how often it is sent. If scripts are rejected, we use a transaction that watches
-/// the fence instead. If the server loses data in a crash, batches acknowledged within the last minute will be
-/// sent again by the [`Flusher`](crate::Flusher), but older data can't be restored. Evicted data is lost as
-/// well, so the server should use the `noeviction` policy. See the [guide](crate::guide::redis) for details.
+/// the fence instead. If the server loses data in a crash, batches acknowledged within the last minute will
+/// be sent again by the [`Flusher`](crate::Flusher), but older data can't be restored. Evicted data is lost
+/// as well, so the server should use the `noeviction` policy. See the [guide](crate::guide::redis) for
+/// details.
 ///
 /// ```no_run
 /// use counter_core::stores::Namespace;

@@ -25,12 +25,13 @@ const REPORT_THRESHOLD: u64 = 25 * 3600;
 /// clock is right.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryClock {
-    /// The time at which the clock was last trusted, and the monotonic time at this point.
+    /// The latest reading of the clock that was trusted, and the monotonic time of this reading.
     trusted: Option<(Timestamp, Instant)>,
+    /// The seconds by which the clock is ahead of the trusted time, or 0 if the clock is trusted.
     lead: u64,
 }
 
-/// The current time, used to decide if data is expired.
+/// The trusted time and the clock time of a call that deletes expired data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry {
     trusted: Timestamp,
@@ -40,8 +41,9 @@ pub(crate) struct Expiry {
 /// A condition for data that can be deleted, based on the start and the expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// `None` if the start does not matter.
+    /// The condition only applies to data that starts after this time. `None` for all data.
     pub(crate) start_after: Option<Timestamp>,
+    /// Data can be deleted if it expires at or before this time.
     pub(crate) at: Timestamp,
 }
 

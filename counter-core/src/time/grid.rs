@@ -130,9 +130,10 @@ impl Precisions {
     /// width but different offsets.
     pub fn new(retained: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
         let mut retained: Vec<Retention> = retained.into_iter().map(Into::into).collect();
-        retained.sort_unstable_by_key(|retained| (retained.precision, std::cmp::Reverse(retained.samples)));
-        retained.dedup_by_key(|retained| retained.precision);
-        let precisions = || retained.iter().map(|retained| retained.precision);
+        retained
+            .sort_unstable_by_key(|retention| (retention.precision, std::cmp::Reverse(retention.samples)));
+        retained.dedup_by_key(|retention| retention.precision);
+        let precisions = || retained.iter().map(|retention| retention.precision);
         for (one, other) in precisions().zip(precisions().skip(1)) {
             if one.as_seconds() == other.as_seconds() {
                 return Err(PrecisionsError::Offsets(one, other));
@@ -153,14 +154,14 @@ impl Precisions {
     /// Returns this set with a different number of samples for each precision.
     pub(crate) fn with_samples(&self, mut samples: impl FnMut(Retention) -> NonZeroU32) -> Self {
         let retained =
-            self.iter().map(|retained| Retention { samples: samples(retained), ..retained }).collect();
+            self.iter().map(|retention| Retention { samples: samples(retention), ..retention }).collect();
         Self { retained, base: self.base }
     }
 
     fn with_longest_retention(&self, other: &Self) -> Self {
-        self.with_samples(|retained| {
-            let other = other.of_width(retained.precision.as_seconds());
-            other.map_or(retained.samples, |other| other.samples.max(retained.samples))
+        self.with_samples(|retention| {
+            let other = other.of_width(retention.precision.as_seconds());
+            other.map_or(retention.samples, |other| other.samples.max(retention.samples))
         })
     }
 
@@ -176,9 +177,9 @@ impl Precisions {
     /// ```
     #[must_use]
     pub fn utc_offset(self, seconds: i32) -> Self {
-        let moved = |retained: &Retention| Retention {
-            precision: retained.precision.utc_offset(seconds),
-            ..*retained
+        let moved = |retention: &Retention| Retention {
+            precision: retention.precision.utc_offset(seconds),
+            ..*retention
         };
         // Boundaries shared by all precisions are shifted along with them.
         Self { retained: self.retained.iter().map(moved).collect(), base: self.base.utc_offset(seconds) }
@@ -192,7 +193,7 @@ impl Precisions {
     /// Returns the retention for a precision in this set.
     #[must_use]
     pub fn retention(&self, precision: Precision) -> Option<Retention> {
-        self.iter().find(|retained| retained.precision == precision)
+        self.iter().find(|retention| retention.precision == precision)
     }
 
     /// Returns the precision with this width, regardless of the offset, and its retention.
@@ -206,14 +207,14 @@ impl Precisions {
     /// ```
     #[must_use]
     pub fn of_width(&self, seconds: u32) -> Option<Retention> {
-        self.iter().find(|retained| retained.precision.as_seconds() == seconds)
+        self.iter().find(|retention| retention.precision.as_seconds() == seconds)
     }
 
     /// Returns the retention for any precision, based on the width, or 120 samples if the set does not
     /// contain this width. This way, samples with an old offset are retained as before if the offset changes.
     pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
         let samples =
-            self.of_width(precision.as_seconds()).map_or(DEFAULT_SAMPLES, |retained| retained.samples);
+            self.of_width(precision.as_seconds()).map_or(DEFAULT_SAMPLES, |retention| retention.samples);
         Retention { precision, samples }
     }
 
@@ -224,7 +225,7 @@ impl Precisions {
 
     /// Returns the precision with this index, or [`Precision::COARSEST`] if out of bounds.
     pub(crate) fn precision(&self, place: usize) -> Precision {
-        self.retained.get(place).map_or(Precision::COARSEST, |retained| retained.precision)
+        self.retained.get(place).map_or(Precision::COARSEST, |retention| retention.precision)
     }
 
     /// Returns the index of a precision in this set. For [`Precision::COARSEST`], this is the number of
@@ -234,7 +235,7 @@ impl Precisions {
         if precision == Precision::COARSEST {
             return Some(self.retained.len());
         }
-        self.iter().position(|retained| retained.precision == precision)
+        self.iter().position(|retention| retention.precision == precision)
     }
 
     /// Returns the coarsest precision that divides all precisions in this set.
@@ -362,7 +363,7 @@ mod tests {
         };
         let set = Precisions::new([keep(86_400, 7), keep(60, 30), keep(86_400, 400)]).expect("a set");
         let retained: Vec<_> =
-            set.iter().map(|retained| (retained.precision.as_seconds(), retained.samples.get())).collect();
+            set.iter().map(|retention| (retention.precision.as_seconds(), retention.samples.get())).collect();
         assert_eq!(retained, [(60, 30), (86_400, 400)]);
     }
 
@@ -401,7 +402,7 @@ mod tests {
 
         #[test]
         fn the_base_is_the_coarsest_common_divisor(set in sets(), seconds: i32) {
-            let divides_all = |base: Precision| set.iter().all(|retained| base.divides(retained.precision));
+            let divides_all = |base: Precision| set.iter().all(|retention| base.divides(retention.precision));
             prop_assert!(divides_all(set.base()));
             let coarser = set.base().as_seconds() + 1..=set.base().as_seconds().saturating_mul(7);
             for width in coarser.step_by(set.base().as_seconds().div_ceil(100) as usize) {
@@ -410,7 +411,7 @@ mod tests {
                 prop_assert!(!divides_all(base), "{base} divides {set}");
             }
             let moved = set.clone().utc_offset(seconds);
-            let precisions = moved.iter().map(|retained| retained.precision);
+            let precisions = moved.iter().map(|retention| retention.precision);
             prop_assert_eq!(base(precisions), Some(moved.base()));
         }
 

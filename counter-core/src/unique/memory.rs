@@ -12,7 +12,7 @@ use crate::sketch::Sketch;
 /// Number of counters on a list page.
 const PAGE: usize = 1000;
 
-/// In-memory unique counters, by key suffix.
+/// The unique counters of a [`MemoryStore`](crate::MemoryStore), by kind and name, e.g. `set:voters`.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryUnique(Mutex<BTreeMap<String, Contents>>);
 

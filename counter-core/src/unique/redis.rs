@@ -27,7 +27,7 @@ const SCAN_COUNT: &str = "1000";
 /// Maximum number of attempts to read a set from the start.
 const MAX_READ_ATTEMPTS: u32 = 3;
 
-/// Unique counters of a namespace.
+/// The unique counters of a `RedisStore`: the sets and HyperLogLogs in a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisUnique {
     client: Arc<Client>,
@@ -195,7 +195,8 @@ impl RedisUnique {
     }
 
     /// Reads a page of items from a cursor. Cursors are only valid within the same server process, and a
-    /// reconnect can lead to a different server, so we fail if the connection is replaced.
+    /// reconnect can lead to a different server. Therefore this fails if the connection is not connection
+    /// number `made` any more.
     async fn page(
         &self,
         server: &Connection,
@@ -230,7 +231,8 @@ fn malformed(key: &str) -> Error {
     Error::new(ErrorKind::Malformed { key: key.to_owned() })
 }
 
-/// Within a script, the error code of the command can be preceded by other text.
+/// Returns `true` if the key holds a value of the wrong type. Within a script, the error code of the command
+/// can be preceded by other text.
 fn is_wrong_type(error: &Error) -> bool {
     error_message(error).is_some_and(|reply| reply.contains("WRONGTYPE") || reply.contains("INVALIDOBJ"))
 }

@@ -21,13 +21,13 @@ const MAX_DELETED: i64 = 10_000;
 /// Number of counters on a list page, and of items in a part.
 const LIST_PAGE: i64 = 1000;
 
-/// Unique counters of a database.
+/// The unique counters of a `SqlStore`.
 #[derive(Debug)]
 pub(crate) struct SqlUnique {
     database: Arc<Database>,
 }
 
-/// A counter row.
+/// The row of a unique counter.
 #[derive(Debug)]
 struct Counter {
     id: i64,

@@ -136,7 +136,7 @@ pub struct UniquePart {
 }
 
 impl UniqueKey {
-    /// Parses the suffix of a Redis key.
+    /// Parses the suffix of a Redis key, e.g. `set:voters`. Adaptive counters get the maximum threshold.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once(':')?;
         Some(Self { kind: UniqueKind::parse(kind)?, name: CounterName::new(name).ok()? })
@@ -144,7 +144,7 @@ impl UniqueKey {
 }
 
 impl UniqueKind {
-    /// Parses a kind name.
+    /// Parses the kind in a Redis key or a dump: `set`, `hll` or `adaptive`.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let kinds = [Self::Set, Self::Sketch, Self::Adaptive(Threshold::MAX)];
         kinds.into_iter().find(|kind| kind.name() == name)

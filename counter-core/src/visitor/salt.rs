@@ -165,7 +165,7 @@ impl Salting {
             precision.as_seconds() > epoch.as_seconds()
                 || (is_divisor(*precision) && !precision.divides(epoch))
         };
-        let rejected = visitors.iter().map(|retained| retained.precision).filter(spans_epochs).last();
+        let rejected = visitors.iter().map(|retention| retention.precision).filter(spans_epochs).last();
         rejected.map_or(Ok(()), |precision| Err(SaltError { precision, epoch }))
     }
 }
@@ -173,7 +173,7 @@ impl Salting {
 /// Returns the default epoch: a day, aligned with the coarsest of these precisions that divides a day. The
 /// end of an epoch thus only splits buckets if their width does not divide a day.
 pub(crate) fn default_epoch(visitors: &Precisions) -> Precision {
-    let precisions = visitors.iter().map(|retained| retained.precision);
+    let precisions = visitors.iter().map(|retention| retention.precision);
     let coarsest = precisions.filter(|p| DAY.as_seconds().is_multiple_of(p.as_seconds())).last();
     let start = coarsest.map_or(0, Precision::offset);
     DAY.starting_at(Timestamp::from_unix(start.into()))
@@ -220,8 +220,8 @@ impl Salts {
         (PreparedKey::of(key), end)
     }
 
-    /// Not inlined because this is only needed when an epoch starts, or if a concurrent thread is updating
-    /// the key.
+    /// Like [`key`](Self::key), but locks the slots and publishes the key. Only needed when an epoch starts,
+    /// or if a concurrent thread is updating the key.
     #[cold]
     fn start(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
         self.with(self.epoch.bucket(at), |slot| self.publish(slot))

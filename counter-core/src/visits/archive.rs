@@ -71,12 +71,12 @@ use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 pub struct Archive {
     near: Arc<dyn Store>,
     far: Arc<dyn Far>,
-    retained: Grid,
+    far_grid: Grid,
     state: Arc<Mutex<State>>,
     audited: Arc<Mutex<Option<Arc<Audit>>>>,
 }
 
-/// A far store.
+/// A store that can be the far store of an archive.
 trait Far: Store + ArchiveStore {}
 
 impl<T: Store + ArchiveStore> Far for T {}
@@ -92,17 +92,17 @@ struct State {
     settled: HashMap<Precision, Timestamp>,
     /// Time at which `settled` was last read.
     progress_read_at: Option<Instant>,
-    /// Number of buckets that need the final copy.
+    /// Number of buckets past retention that need the final copy, for the count precision with the most.
     waiting: u32,
     /// Number of entries skipped by the most recent copy of a precision.
     unreadable: HashMap<(Values, Precision), u64>,
     /// Values for which the most recent copy lacks counters, because a counter list can't be read.
     incomplete: HashSet<(Values, Precision)>,
-    /// Whether the far store belongs to the near store, if known.
+    /// True if the far store belongs to the near store, if known.
     binding: Option<Binding>,
 }
 
-/// Time to cache the state of the far store.
+/// Time for which the copy progress is cached, after reading it from the far store.
 const PROGRESS_TTL: Duration = Duration::from_secs(20);
 /// If the far store fails, we don't read it for this long, unless the near store is not sufficient.
 const FAR_RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -110,8 +110,9 @@ const LOCK_POISONED: &str = "the lock is never poisoned";
 
 /// Default retention of counts in the far store: hours for two years, and days for ten years.
 const DEFAULT_COUNTS: [(u32, u32); 2] = [(3600, 2 * 366 * 24), (86_400, 3660)];
-/// Hourly visitors take about a hundred times as much space as counts, and distributions at least ten times,
-/// so we only keep them for a quarter.
+/// Default retention of visitors and distributions in the far store: hours for 92 days, and days for ten
+/// years. Hourly visitors take about a hundred times as much space as counts, and distributions at least ten
+/// times.
 const DEFAULT_VISITORS: [(u32, u32); 2] = [(3600, 92 * 24), (86_400, 3660)];
 
 impl Archive {
@@ -121,7 +122,7 @@ impl Archive {
         Self {
             near: Arc::new(near),
             far: Arc::new(far),
-            retained: Grid {
+            far_grid: Grid {
                 counts: precisions(DEFAULT_COUNTS),
                 visitors: precisions(DEFAULT_VISITORS),
                 distributions: Some(precisions(DEFAULT_VISITORS)),
@@ -152,8 +153,8 @@ impl Archive {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn keep(mut self, retained: Grid) -> Self {
-        self.retained = retained;
+    pub fn keep(mut self, grid: Grid) -> Self {
+        self.far_grid = grid;
         self
     }
 
@@ -175,14 +176,14 @@ impl Archive {
         self.audited.lock().expect(LOCK_POISONED).clone()
     }
 
-    /// Returns the retention of a precision in the far store, if used.
+    /// Returns the retention of a precision in the far store, or `None` if the far store doesn't keep it.
     fn far_retention(&self, values: Values, precision: Precision) -> Option<Retention> {
         let set = match values {
-            Values::Counts => &self.retained.counts,
-            Values::Visitors => &self.retained.visitors,
-            Values::Distributions => self.retained.distributions.as_ref()?,
+            Values::Counts => &self.far_grid.counts,
+            Values::Visitors => &self.far_grid.visitors,
+            Values::Distributions => self.far_grid.distributions.as_ref()?,
         };
-        set.of_width(precision.as_seconds()).map(|retained| Retention { precision, ..retained })
+        set.of_width(precision.as_seconds()).map(|retention| Retention { precision, ..retention })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -203,8 +204,8 @@ impl Archive {
         let now = Timestamp::now();
         let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());
         // A bucket that is about to expire might be removed before we can read it.
-        retained.is_some_and(|retained| {
-            retained.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from
+        retained.is_some_and(|retention| {
+            retention.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from
         })
     }
 
@@ -214,20 +215,20 @@ impl Archive {
         self.read_progress(retained).await;
         let mut state = self.state();
         let mut max_waiting = 0;
-        let near_retention = retained.with_samples(|retained| {
-            if self.far_retention(Values::Counts, retained.precision).is_none() {
-                return retained.samples;
+        let near_retention = retained.with_samples(|retention| {
+            if self.far_retention(Values::Counts, retention.precision).is_none() {
+                return retention.samples;
             }
-            let (width, oldest) = (u64::from(retained.precision.as_seconds()), retained.oldest(now));
+            let (width, oldest) = (u64::from(retention.precision.as_seconds()), retention.oldest(now));
             // A later time was written by a clock that is ahead. If the time is unknown, we retain all
             // buckets.
             let settled =
-                state.settled.get(&retained.precision).filter(|settled| **settled <= oldest.plus(width));
+                state.settled.get(&retention.precision).filter(|settled| **settled <= oldest.plus(width));
             let seconds = oldest.as_unix().saturating_sub(settled.map_or(0, |settled| settled.as_unix()));
             let waiting =
-                u32::try_from(seconds.div_ceil(width)).unwrap_or(u32::MAX).min(retained.samples.get());
+                u32::try_from(seconds.div_ceil(width)).unwrap_or(u32::MAX).min(retention.samples.get());
             max_waiting = max_waiting.max(waiting);
-            retained.samples.saturating_add(waiting)
+            retention.samples.saturating_add(waiting)
         });
         state.waiting = max_waiting;
         near_retention
@@ -255,7 +256,7 @@ impl Archive {
         }
         let copied = retained
             .iter()
-            .filter(|retained| self.far_retention(Values::Counts, retained.precision).is_some());
+            .filter(|retention| self.far_retention(Values::Counts, retention.precision).is_some());
         for retained in copied {
             match self.far.progress(Values::Counts, retained.precision).await {
                 Ok(Some(progress)) => {

@@ -86,11 +86,11 @@ pub enum BuildError {
     /// The spool directory can't be created, or it is not possible to create files in it.
     #[cfg(feature = "spool")]
     Spool {
-        /// The directory.
+        /// The spool directory.
         folder: std::path::PathBuf,
-        /// The error kind.
+        /// The kind of the I/O error.
         kind: std::io::ErrorKind,
-        /// The error message.
+        /// The message of the I/O error.
         reason: String,
     },
 }
@@ -358,7 +358,7 @@ impl Builder {
         self
     }
 
-    /// Also writes pending hits to a file in this directory, so that they survive the process: after a
+    /// Writes pending hits to a file in this directory, too, so that they survive the process: after a
     /// `SIGKILL`, the next process will send all hits that are older than 100 ms. Default: none.
     ///
     /// A directory can be shared by multiple processes, which write to separate files. If a process is

@@ -8,7 +8,7 @@
 //! A restore is exact. Lines are numbered, a dump has a random id, and the store keeps the dump position
 //! along with the counts, just like for a [source](crate::source). If a restore is interrupted, you can
 //! restart it from the beginning of the file: it will only add the missing data. Repeated or concurrent
-//! restores of the same dump don't add anything.
+//! restores of the same dump don't add anything twice.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore};

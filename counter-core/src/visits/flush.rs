@@ -144,7 +144,7 @@ impl Flusher {
         Box::pin(async move {
             let mut backoff = Backoff::new();
             let (mut cause, mut check_requested) = (None, false);
-            // This should hold even if the store or this process fails within the timeout.
+            // The hits must be on disk first, in case the store or this process fails before the deadline.
             self.durability.save().await;
             loop {
                 // The ledger counts replayed hits as applied.
@@ -196,7 +196,7 @@ async fn share_salts_and_check_skew(
     store: &dyn Store,
 ) -> Result<(), Error> {
     sharing.share(store, Timestamp::now()).await;
-    skew.emit(store.clock_skew());
+    skew.observe(store.clock_skew());
     Ok(())
 }
 

@@ -148,7 +148,7 @@ pub enum DropReason {
 }
 
 impl Requests {
-    /// Returns whether the first equation of the ledger holds.
+    /// Returns whether `observed` is the sum of all decisions, as described for the [`Ledger`].
     #[must_use]
     pub const fn balance(&self) -> bool {
         self.observed == self.recorded + self.excluded + self.unmatched + self.ignored.total()
@@ -164,7 +164,7 @@ impl Ignored {
 }
 
 impl Hits {
-    /// Returns whether the second equation of the ledger holds.
+    /// Returns whether `recorded` is the sum of all states, as described for the [`Ledger`].
     #[must_use]
     pub const fn balance(&self) -> bool {
         self.recorded == self.applied + self.pending + self.expired + self.dropped.total()

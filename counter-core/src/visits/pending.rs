@@ -39,9 +39,9 @@ use crate::time::{Grid, Precisions, Timestamp};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     cells: Cells,
-    /// Cells of label values, which do not have numbers.
+    /// Counts of label values by name, because label values do not have numbers.
     labels: LabelMap,
-    /// Shared with copies that a spool is about to write.
+    /// Raised registers, shared with copies that a spool is about to write.
     sketches: Map<Arc<Sketch>>,
     bins: Map<Bins>,
 }
@@ -68,17 +68,17 @@ pub(crate) const MAX_CELL_BINS: usize = 60;
 const MAX_BINS: usize = 1_000_000;
 
 /// Maximum number of pending label cells, about 20 MB. Above this limit, fine buckets are folded into coarser
-/// ones, and label values are no longer replaced.
+/// ones. Above half of it, label values are no longer replaced.
 const MAX_LABEL_CELLS: usize = 200_000;
 
 impl Pending {
-    /// Adds to a cell. Returns an upper bound on the work that this adds to a batch.
+    /// Adds hits to a counter. Returns an upper bound on the work that this adds to a batch.
     pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) -> usize {
         let is_new = self.cells.add(counter, start, count, &grid.counts);
         if is_new { grid.counts.iter().len() } else { 0 }
     }
 
-    /// Adds to a label value. Returns the work that this adds to a batch.
+    /// Adds hits to a label value. Returns the work that this adds to a batch.
     pub(crate) fn add_label(
         &mut self,
         counter: &CounterName,
@@ -100,21 +100,21 @@ impl Pending {
         }
     }
 
-    /// Raises a register. Returns an estimate of the work that this adds to a batch, which is too high if the
-    /// sketch has many registers.
+    /// Raises a register in the visitors of a counter. Returns an estimate of the work that this adds to a
+    /// batch, which is too high if the sketch has many registers.
     pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> usize {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
         let is_raised = Arc::make_mut(self.sketches.entry(key).or_default()).raise(register);
         if is_raised { key.precisions(&grid.visitors).div_ceil(3) } else { 0 }
     }
 
-    /// Adds unique raised registers in ascending order.
+    /// Raises registers, which must be unique and ascending, in the visitors of a counter.
     pub(crate) fn raise_all(&mut self, counter: u32, start: Timestamp, raised: &[Register], grid: &Grid) {
         let key = Key { counter, finest: 0, start: grid.visitors.start(0, start) };
         Arc::make_mut(self.sketches.entry(key).or_default()).raise_all(raised);
     }
 
-    /// Adds to a bin of a distribution. Returns the work that this adds to a batch.
+    /// Adds to a bin in a distribution of a counter. Returns the work that this adds to a batch.
     pub(crate) fn measure(
         &mut self,
         counter: u32,
@@ -129,7 +129,7 @@ impl Pending {
         if is_new { key.precisions(set) } else { 0 }
     }
 
-    /// Returns the work of sending all of this in a batch.
+    /// Returns the work to send all pending data in a batch, in units of about 3 µs of store time.
     pub(crate) fn work(&self, grid: &Grid) -> usize {
         let cells = self.cells.keys().map(|key| key.precisions(&grid.counts));
         let labels = self.labels.keys().map(|key| key.precisions(&grid.counts));
@@ -141,13 +141,13 @@ impl Pending {
         cells.chain(labels).sum::<usize>() + sketches.sum::<usize>() + bins.sum::<usize>()
     }
 
-    /// Adds a cell, with the start and the index of the finest precision from a chunk.
+    /// Adds hits from a spool file, with the start and the index of the finest precision in the file.
     #[cfg(feature = "spool")]
     pub(crate) fn restore(&mut self, counter: u32, finest: usize, start: Timestamp, count: u64) {
         self.cells.push(Key { counter, finest, start }, count);
     }
 
-    /// Adds visitors, with the start and the index of the finest precision from a chunk.
+    /// Adds visitors from a spool file, with the start and the index of the finest precision in the file.
     #[cfg(feature = "spool")]
     pub(crate) fn restore_visitors(
         &mut self,
@@ -159,7 +159,7 @@ impl Pending {
         Arc::make_mut(self.sketches.entry(Key { counter, finest, start }).or_default()).merge(raised);
     }
 
-    /// Adds bins, with the start and the index of the finest precision from a chunk.
+    /// Adds bins from a spool file, with the start and the index of the finest precision in the file.
     #[cfg(feature = "spool")]
     pub(crate) fn restore_bins(
         &mut self,
@@ -176,7 +176,7 @@ impl Pending {
         self.cells.len() + self.labels.len() + self.sketches.len() + self.bins.len()
     }
 
-    /// Returns `true` if the number of label cells does not allow replacing values.
+    /// Returns `true` if there are too many pending label cells, so that label values must not be replaced.
     pub(crate) fn is_crowded(&self) -> bool {
         self.labels.len() > MAX_LABEL_CELLS / 2
     }
@@ -241,7 +241,7 @@ fn sorted<V>(map: &mut Map<V>) -> Vec<(Key, V)> {
     entries
 }
 
-/// Adds to a bin. Returns `true` if it is new.
+/// Adds a count to a bin in a sorted list. Returns `true` if the bin is new.
 fn add_bin(bins: &mut Bins, bin: Bin, count: u64) -> bool {
     match bins.binary_search_by_key(&bin, |(bin, _)| *bin) {
         Ok(place) => {
@@ -394,9 +394,9 @@ mod tests {
         for chunk in pending.take(&names(), &grid, 100) {
             let mut changed = std::collections::BTreeSet::new();
             for cell in &chunk.cells {
-                let retained = grid.counts.iter().filter(|retained| retained.precision >= cell.finest);
+                let retained = grid.counts.iter().filter(|retention| retention.precision >= cell.finest);
                 changed.extend(
-                    retained.map(|retained| (cell.counter.clone(), retained.precision.bucket(cell.start))),
+                    retained.map(|retention| (cell.counter.clone(), retention.precision.bucket(cell.start))),
                 );
             }
             assert_eq!(chunk.cost.work, changed.len());
@@ -452,7 +452,7 @@ mod tests {
                 if cell.finest == Precision::COARSEST {
                     *expired.entry(cell.counter.clone()).or_insert(0) += cell.count;
                 }
-                for retained in grid.counts.iter().filter(|retained| retained.precision >= cell.finest) {
+                for retained in grid.counts.iter().filter(|retention| retention.precision >= cell.finest) {
                     let bucket = retained.precision.bucket(cell.start);
                     *sums.entry((cell.counter.clone(), bucket)).or_insert(0) += cell.count;
                 }
@@ -481,7 +481,7 @@ mod tests {
             pending.coarsen(now, &grid);
             let mut sums = std::collections::BTreeMap::new();
             for cell in pending.take(&names, &grid, DEFAULT_BATCH_SAMPLES).iter().flat_map(|chunk| &chunk.bins) {
-                for retained in set.iter().filter(|retained| retained.precision >= cell.finest) {
+                for retained in set.iter().filter(|retention| retention.precision >= cell.finest) {
                     let bucket = retained.precision.bucket(cell.start);
                     for (bin, count) in &cell.bins {
                         *sums.entry((cell.counter.clone(), bucket, *bin)).or_insert(0) += count;

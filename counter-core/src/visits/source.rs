@@ -7,9 +7,10 @@
 //! failover, the position is reset together with the counts, and readers will continue from there. This is
 //! detected on the next chunk or, when the log is idle, by a periodic [`check`](Source::check).
 //!
-//! The hits must depend only on the record. If the store has multiple shards, the position is stored per
-//! shard, so all readers need enough [counters](crate::Builder::max_counters). If a hit is counted by name in
-//! one reader but as `(other)` in another, it might belong to two shards, and count in both or in neither.
+//! The hits of a record must depend only on the record. If the store has multiple shards, the position is
+//! stored per shard, so all readers need enough [counters](crate::Builder::max_counters). If a hit is counted
+//! by name in one reader but as `(other)` in another, it might belong to two shards, and count in both or in
+//! neither.
 //!
 //! ```
 //! use counter_core::source::Commit;

@@ -9,6 +9,7 @@ pub(crate) mod file;
 pub(crate) mod folder;
 mod wal;
 pub(crate) mod salvage;
+mod item;
 mod leftover;
 mod recovery;
 
@@ -46,14 +47,14 @@ pub(crate) struct Spool {
     step: Step<Result<(), Error>>,
 }
 
-/// The file and its state. Must outlive an attempt that timed out.
+/// The spool file and the state of the connection. Must outlive a write that timed out.
 #[derive(Debug)]
 struct SpoolFile {
     folder: PathBuf,
     /// Maximum size of the file, in bytes.
     max_bytes: u64,
     tally: Arc<Tally>,
-    /// The store kind.
+    /// The kind of the store, e.g. `Redis with keys access:*`, to be recorded in the file.
     kind: String,
     known: Arc<KnownStore>,
     state: Mutex<FileState>,
@@ -67,18 +68,18 @@ struct FileState {
     removed: Vec<Slot>,
     /// `None` during a write, so that the next write will reopen the file if the write fails or is dropped.
     connection: Option<SqliteConnection>,
-    /// The store recorded in the open file.
+    /// The latest use of the store that is recorded in the open file.
     recorded: Option<StoreUse>,
     /// True if the file should exist.
     is_written: bool,
-    /// Sizes of the pending hits, by shard.
+    /// Sizes of the pending hits in the file, by shard.
     sizes: HashMap<Shard, Size>,
 }
 
-/// Size of the pending hits of a shard.
+/// Size of the pending hits of a shard in the file, to decide when to rewrite them.
 #[derive(Debug, Default)]
 struct Size {
-    /// Sequence of the pending hits.
+    /// Sequence of the pending hits, i.e. of the batch that will contain them.
     next: u64,
     /// Number of bytes at the previous complete rewrite.
     whole: usize,
@@ -86,11 +87,11 @@ struct Size {
 }
 
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
-/// Timeout of a write.
+/// Timeout of a write to the spool file.
 const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Minimum base size, in bytes, to decide whether pending hits need a complete rewrite: additions must exceed
 /// 4 times the base.
-const MIN_REWRITE_BYTES: usize = 64 << 10;
+const MIN_REWRITE_BASE_BYTES: usize = 64 << 10;
 
 impl Spool {
     pub(crate) fn new(
@@ -105,12 +106,12 @@ impl Spool {
         Self { file, step: Step::default() }
     }
 
-    /// Returns the current store, if known.
+    /// Returns the record of the current store, as read by the flusher.
     pub(crate) fn known(&self) -> &KnownStore {
         &self.file.known
     }
 
-    /// Returns the store kind.
+    /// Returns the kind of the store, e.g. `Redis with keys access:*`.
     pub(crate) fn kind(&self) -> &str {
         &self.file.kind
     }
@@ -327,7 +328,7 @@ impl Size {
         } else {
             self.added += bytes;
         }
-        self.added > 4 * self.whole.max(MIN_REWRITE_BYTES)
+        self.added > 4 * self.whole.max(MIN_REWRITE_BASE_BYTES)
     }
 }
 

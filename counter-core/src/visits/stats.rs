@@ -99,7 +99,7 @@ impl Stats {
     /// and also by hits which an instance has not flushed so far.
     ///
     /// # Errors
-    /// Returns an error if the store rejects this, in which case it can be retried.
+    /// Returns an error if the store can't do this now. It can be retried.
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
         self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
         self.tally.forget(counter);
@@ -179,7 +179,7 @@ impl Stats {
         }
         health.hints.extend(self.store.hints());
         let sources = self.sources();
-        if sources.iter().any(SourceStatus::stands_still) {
+        if sources.iter().any(SourceStatus::is_stalled) {
             health.hints.push(Hint::SOURCE_STANDS_STILL);
         }
         if sources.iter().any(|source| source.ledger.records.lost > 0) {

@@ -1,4 +1,4 @@
-//! In-process accumulation of hits, on the path of all requests.
+//! Accumulation of hits in the process, on the path of all requests.
 //!
 //! A request adds to the stripe of the current thread, without locking while the second does not change.
 //! [`Tally::fold`] will move new hits from the stripes to the [`Backlog`]. Lock order: backlog, stripe,
@@ -133,8 +133,8 @@ impl Tally {
         self.labels.find(counter.tally, counter.number)
     }
 
-    /// Must be called if label counts on the way to the store are discarded, so that error bounds will be
-    /// counted again.
+    /// Makes labels count the error bounds again. Must be called if label counts on the way to the store are
+    /// discarded.
     pub(crate) fn give_up_labels(&self) {
         self.labels.give_up();
     }
@@ -232,7 +232,8 @@ impl Tally {
         backlog.folding.open = open;
     }
 
-    /// Must be called when the store no longer contains this counter.
+    /// Lets visitors of a counter count again if they return. Must be called when the store no longer
+    /// contains this counter.
     pub(crate) fn forget(&self, counter: &CounterName) {
         if let Some(counter) = self.registry.find(counter) {
             self.forget_visitors(&mut self.backlog.lock(), |number| number == counter.number);

@@ -175,8 +175,8 @@ impl WindowCounters {
     async fn increment_in(&self, key: WindowKey, n: NonZeroU32) -> Result<u64, Error> {
         let addition = Addition { key, amount: n.get().into() };
         measured("increment", async {
-            let mut answers = self.store.add(&[addition]).await;
-            answers.pop().unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable))).map_err(unconfirmed)
+            let mut replies = self.store.add(&[addition]).await;
+            replies.pop().unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable))).map_err(unconfirmed)
         })
         .await
     }
@@ -286,8 +286,8 @@ impl WindowCounters {
     }
 
     /// Increments a counter within a limit, in the window that contains `at`. If the window is closed, i.e.
-    /// if the store clock is more than [`keep`](Self::keep) widths after its end or before its start, the call
-    /// is not allowed.
+    /// if the store clock is more than [`keep`](Self::keep) widths after its end or before its start, the
+    /// call is not allowed.
     ///
     /// # Errors
     /// Fails like [`increment_at`](Self::increment_at), except for `WindowClosed`. In this case, the caller

@@ -31,8 +31,8 @@ impl Fold {
     }
 
     /// Returns the result of each original addition, as if the additions had been sent sequentially.
-    pub(super) fn unfold(&self, answers: &[Result<u64, Error>]) -> Vec<Result<u64, Error>> {
-        let reply = |(index, sum): &(usize, u64)| match answers.get(*index) {
+    pub(super) fn unfold(&self, replies: &[Result<u64, Error>]) -> Vec<Result<u64, Error>> {
+        let reply = |(index, sum): &(usize, u64)| match replies.get(*index) {
             Some(Ok(count)) => Ok(count.saturating_sub(self.additions[*index].amount).saturating_add(*sum)),
             Some(Err(error)) => Err(error.clone()),
             None => Err(Error::new(ErrorKind::Unconfirmed).caused_by("the store returned too few results")),
@@ -41,17 +41,17 @@ impl Fold {
     }
 }
 
-/// Sends the merged additions, and returns a result for each original addition.
+/// Sends the merged additions to the store, and returns a result for each original addition.
 pub(super) async fn add_folded(store: &dyn WindowStore, fold: &Fold) -> Vec<Result<u64, Error>> {
-    let mut answers = Vec::new();
+    let mut replies = Vec::new();
     let added = measured("increment_many", async {
         let added = store.add(&fold.additions).await;
-        answers = added.into_iter().map(|reply| reply.map_err(unconfirmed)).collect();
+        replies = added.into_iter().map(|reply| reply.map_err(unconfirmed)).collect();
         // The call as a whole fails if any addition fails.
-        answers.iter().find_map(|reply| reply.as_ref().err().cloned()).map_or(Ok(()), Err)
+        replies.iter().find_map(|reply| reply.as_ref().err().cloned()).map_or(Ok(()), Err)
     });
     drop(added.await);
-    fold.unfold(&answers)
+    fold.unfold(&replies)
 }
 
 /// Converts `Unavailable` to `Unconfirmed`, because the addition may have been counted.
@@ -86,7 +86,7 @@ mod tests {
                 let folded = fold.unfold(&runtime.block_on(one.add(&fold.additions)));
                 let all: Vec<_> = all().collect();
                 let single = runtime.block_on(other.add(&all));
-                let counts = |answers: Vec<Result<u64, Error>>| -> Vec<_> { answers.into_iter().map(Result::ok).collect() };
+                let counts = |replies: Vec<Result<u64, Error>>| -> Vec<_> { replies.into_iter().map(Result::ok).collect() };
                 prop_assert!(fold.additions.len() <= 4);
                 prop_assert_eq!(counts(folded), counts(single));
             }

@@ -130,10 +130,10 @@ impl FoldingWorker {
             {
                 waiting.push(another);
             }
-            let (additions, answers): (Vec<_>, Vec<_>) =
+            let (additions, replies): (Vec<_>, Vec<_>) =
                 waiting.drain(..).map(|Waiting { addition, reply }| (addition, reply)).unzip();
             let fold = Fold::of(additions);
-            for (reply, waiting) in add_folded(&*self.store, &fold).await.into_iter().zip(answers) {
+            for (reply, waiting) in add_folded(&*self.store, &fold).await.into_iter().zip(replies) {
                 // The caller might have been dropped.
                 drop(waiting.send(reply));
             }

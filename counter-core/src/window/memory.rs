@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use crate::time::expiry_clock::{Expired, Expiry, ExpiryClock};
 use crate::visitor::VisitorId;
 
-/// In-memory windows.
+/// The window counters of a [`MemoryStore`](crate::MemoryStore).
 ///
 /// The windows are sharded over multiple locks to limit the time a call waits for other calls or for a
 /// growing table.

@@ -23,7 +23,7 @@ use crate::visitor::VisitorId;
 /// Maximum number of counters per call, which takes 1 to 3 ms of server time.
 const MAX_KEYS: usize = 1000;
 
-/// Window counters of a namespace.
+/// The window counters of a `RedisStore`: the counts and tokens in a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisWindows {
     client: Arc<Client>,
@@ -87,14 +87,14 @@ impl WindowStore for RedisWindows {
 
 async fn add_to(store: &RedisWindows, group: &Group<&Addition>) -> Vec<Result<u64, Error>> {
     let prefix = store.client.prefix(group.shard);
-    let mut answers = Vec::with_capacity(group.items.len());
+    let mut replies = Vec::with_capacity(group.items.len());
     for some in group.items.chunks(MAX_KEYS) {
         match with_retries(was_not_executed, || add_some(store, prefix, some)).await {
-            Ok(some) => answers.extend(some),
-            Err(error) => answers.extend(some.iter().map(|_| Err(error.clone()))),
+            Ok(some) => replies.extend(some),
+            Err(error) => replies.extend(some.iter().map(|_| Err(error.clone()))),
         }
     }
-    answers
+    replies
 }
 
 async fn add_some(
@@ -109,8 +109,8 @@ async fn add_some(
             call.number(addition.amount);
             instants(&mut call, &addition.key);
         }
-        let answers: Vec<Value> = store.client.run(&store.add, call).await?;
-        Ok(answers.iter().map(count).collect())
+        let replies: Vec<Value> = store.client.run(&store.add, call).await?;
+        Ok(replies.iter().map(count).collect())
     };
     store.client.scripted(by_script, without_scripts::add(&store.client, prefix, some)).await
 }
@@ -185,14 +185,14 @@ fn tokens_key(prefix: &Prefix, key: &WindowKey) -> String {
     format!("{}:tokens", count_key(prefix, key))
 }
 
-/// Adds the key expiry and the bounds on the server time.
+/// Adds arguments to a script call: the key expiry, and the time range in which the window is open.
 fn instants(call: &mut Call, key: &WindowKey) {
     call.number(key.expiry);
     call.number(key.open.start);
     call.number(key.open.end);
 }
 
-/// Parses a count or an error.
+/// Parses the reply of a script: either a count, or the reason for a rejection.
 fn count(reply: &Value) -> Result<u64, Error> {
     if let Some(count) = reply.as_u64() {
         return Ok(count);

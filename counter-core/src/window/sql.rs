@@ -24,14 +24,14 @@ const MAX_COUNTER_BYTES: usize = 2000;
 /// Cleanup interval in seconds.
 const CLEANUP_INTERVAL: u64 = 60;
 
-/// Condition to select a row, without the expiry.
+/// Condition to select the row of a window, whether or not it is expired.
 const ROW: &str = "counter = ? AND width = ? AND start = ?";
 
-/// Window counters of a database.
+/// The window counters of a `SqlStore`.
 #[derive(Debug)]
 pub(crate) struct SqlWindows {
     database: Arc<Database>,
-    /// Time of the next cleanup.
+    /// Time of the next cleanup, in Unix seconds of the process clock.
     clean_at: AtomicU64,
 }
 
@@ -42,13 +42,13 @@ struct Add<'a> {
     amount: i64,
 }
 
-/// A row after an addition.
+/// The state of a window row after an addition.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     id: i64,
     count: u64,
     expiry: i64,
-    /// Database time.
+    /// Time of the database clock.
     now: Timestamp,
 }
 
@@ -83,12 +83,12 @@ impl SqlWindows {
 impl WindowStore for SqlWindows {
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         Box::pin(async move {
-            let mut answers = Vec::with_capacity(additions.len());
+            let mut replies = Vec::with_capacity(additions.len());
             for some in additions.chunks(MAX_KEYS) {
-                answers.extend(add_some(self, some).await);
+                replies.extend(add_some(self, some).await);
             }
             self.clean().await;
-            answers
+            replies
         })
     }
 
@@ -130,12 +130,12 @@ impl WindowStore for SqlWindows {
 }
 
 async fn add_some(store: &SqlWindows, some: &[Addition]) -> Vec<Result<u64, Error>> {
-    let mut answers: Vec<Option<Result<u64, Error>>> = vec![None; some.len()];
+    let mut replies: Vec<Option<Result<u64, Error>>> = vec![None; some.len()];
     let mut adds = Vec::with_capacity(some.len());
     for (index, Addition { key, amount }) in some.iter().enumerate() {
         match Add::new(key, *amount) {
             Ok(add) => adds.push((index, add)),
-            Err(error) => answers[index] = Some(Err(error)),
+            Err(error) => replies[index] = Some(Err(error)),
         }
     }
     // Sort the rows to avoid a deadlock with other transactions.
@@ -160,11 +160,11 @@ async fn add_some(store: &SqlWindows, some: &[Addition]) -> Vec<Result<u64, Erro
         Err(error) => adds.iter().map(|(index, _)| (*index, Err(error.clone()))).collect(),
     };
     for (index, reply) in added {
-        answers[index] = Some(reply);
+        replies[index] = Some(reply);
     }
     let missing =
         || Err(Error::new(ErrorKind::Unavailable).caused_by("the database did not return all rows"));
-    answers.into_iter().map(|reply| reply.unwrap_or_else(missing)).collect()
+    replies.into_iter().map(|reply| reply.unwrap_or_else(missing)).collect()
 }
 
 /// Adds to all open counters in a single transaction, and returns a result for each counter.
@@ -173,7 +173,7 @@ async fn add_all(
     adds: &[(usize, Add<'_>)],
 ) -> Result<Vec<(usize, Result<u64, Error>)>, Failure> {
     let dialect = store.database.dialect();
-    let mut answers = Vec::with_capacity(adds.len());
+    let mut replies = Vec::with_capacity(adds.len());
     let mut open = adds.to_vec();
     while !open.is_empty() {
         let mut session = store.database.begin().await?;
@@ -203,7 +203,7 @@ async fn add_all(
         open.retain(|(index, add)| match add.key.check(now) {
             Ok(()) => true,
             Err(closed) => {
-                answers.push((*index, Err(closed)));
+                replies.push((*index, Err(closed)));
                 false
             }
         });
@@ -213,10 +213,10 @@ async fn add_all(
             continue;
         }
         session.commit().await?;
-        answers.extend(counts);
+        replies.extend(counts);
         break;
     }
-    Ok(answers)
+    Ok(replies)
 }
 
 async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Checked<Acquired>, Failure> {

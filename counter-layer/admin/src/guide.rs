@@ -1,4 +1,4 @@
-//! How to use the admin router: mounting, proxies, hits from other programs, archives, alerts, notes, links,
+//! Using the admin router: mounting, proxies, hits from other programs, archives, alerts, notes, links,
 //! sessions and time zones.
 //!
 //! # Where to mount it
@@ -125,7 +125,7 @@
 //! END
 //! ```
 //!
-//! The body is NDJSON, with a record per line, up to 1,000 records or 1 MiB. If a line is invalid, the
+//! The body is NDJSON, with a record per line, up to 1,000 records and 1 MiB. If a line is invalid, the
 //! response contains the line number and the reason, but the remaining lines will still be counted.
 //! `access_counter_malformed_records_total` at `/metrics` counts invalid lines by reason. The record format
 //! is the same as for Kafka topics. A record contains either a counter name, or a request, which passes
@@ -182,7 +182,7 @@
 //! Otherwise, it should send empty requests for the missing numbers.
 //!
 //! The store remembers the number for 90 days (by the store clock) since the latest counted request, or for
-//! the period set with [`Sources::keep_for`](counter_core::source::Sources::keep_for). After this, a producer
+//! the period set with [`Sources::expire_after`](counter_core::source::Sources::expire_after). After this, a producer
 //! will receive a 409 with `number` 0, and must start at 1. Records older than this period minus two days are
 //! `expired` and not counted, because the store might already have forgotten that they are counted. The
 //! response contains the number of added hits: `applied`, `expired`, and `ahead` for hits that are rejected
@@ -276,7 +276,7 @@
 //!
 //! # A link to one view
 //!
-//! If you are logged in with a [token](crate::Access::bearer), you can share the current view: use the form
+//! If you are signed in with a [token](crate::Access::bearer), you can share the current view: use the form
 //! below the chart to create a link that is valid for 1 to 366 days. Anyone with the link can see this chart
 //! with current data, and on a counter page also times and statuses. It can't be used to see different
 //! counters or a different period, or to call the API. It does not need cookies or scripts.
@@ -294,7 +294,7 @@
 //!
 //! | button | path | ends |
 //! |---|---|---|
-//! | Log out | `POST /logout` | this session |
+//! | Sign out | `POST /logout` | this session |
 //! | Sign out everywhere | `POST /logout/everywhere` | all sessions of the token |
 //! | Revoke all share links | `POST /links/revoke` | all links of the token |
 //!
@@ -388,7 +388,7 @@
 //! });
 //! let app: Router = Router::new()
 //!     .route("/login", get(async |Extension(session): Extension<Session>| {
-//!         session.insert("role", "editor").await.expect("it is retained"); // after checking a password
+//!         session.insert("role", "editor").await.expect("it is stored"); // after checking a password
 //!     }))
 //!     .nest_service("/admin/stats", counter_admin::router(counters.stats(), access))
 //!     // This layer must wrap the router, because otherwise the closure will not find a session.

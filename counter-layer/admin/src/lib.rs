@@ -37,7 +37,8 @@
 #![doc = include_str!("../docs/routes.md")]
 //! If you use a token, a `POST` to `/login` with a `token` form field starts a session, and a `POST` to
 //! `/logout` ends it. A `POST` to `/logout/everywhere` will end all sessions of the token, and a `POST` to
-//! `/links/revoke` will revoke all links. Both require the token or a session. The dashboard is at the root.
+//! `/links/revoke` will revoke all links. Both require the token or a session started with it. The dashboard
+//! is at the root.
 //!
 //! Times are Unix seconds. A range contains the buckets that start at or after `from`, but before `to`.
 //! `from` defaults to the start of retention, and `to` defaults to the end of the current bucket. If the
@@ -81,7 +82,7 @@
 //! retention is too short. In order to show a year, you need to retain at least 365 days with
 //! [`Builder::precisions`](counter_core::Builder::precisions) or in an archive.
 //!
-//! The table below the chart shows the sums, with the change from the previous period if the counter already
+//! Below the chart are the sums of the lines, with the change from the previous period if the counter already
 //! existed. You can also compare to any period of the same length: this adds a line to the chart, and sums,
 //! visitors, percentiles and statuses will show the change. In the address, use `ago=604800` to compare to a
 //! period this number of seconds ago, which moves along with the chart. Alternatively, set `against` to the
@@ -147,7 +148,7 @@
 //! All responses contain a strict `Content-Security-Policy` and can't be framed.
 //!
 //! A session is valid on all instances with the same token, even across restarts, for twelve hours or the
-//! [`Access::session_lifetime`]. The dashboard has buttons to log out, to sign out everywhere, and to revoke
+//! [`Access::session_lifetime`]. The dashboard has buttons to sign out, to sign out everywhere, and to revoke
 //! all share links. [Revocations](crate::guide#sessions) are stored, so they apply to all instances. If a
 //! session ends, its live events end as well.
 //!

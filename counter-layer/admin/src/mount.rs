@@ -24,16 +24,16 @@ pub struct PublicPathError;
 #[derive(Clone, Debug)]
 pub(crate) struct Mount {
     path: String,
-    /// Whether the first page has a trailing slash. Proxies that serve a folder redirect to add a slash.
+    /// True if the first page has a trailing slash. Proxies that serve a folder redirect to add a slash.
     is_folder: bool,
     /// The remaining request path. Empty for the first page without a trailing slash.
     rest: String,
 }
 
-/// The path prefix stripped by a proxy.
+/// The header with the path prefix that a proxy has stripped.
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
-/// The maximum length in bytes.
+/// The maximum length of a public path in bytes.
 const MAX_PATH_BYTES: usize = 512;
 
 impl PublicPath {
@@ -73,7 +73,7 @@ impl Mount {
         &self.path
     }
 
-    /// Returns the address of the first page.
+    /// Returns the URL path of the first page.
     pub(crate) fn first(&self) -> String {
         format!("{}{}", self.path, if self.is_folder { "/" } else { "" })
     }
@@ -83,7 +83,7 @@ impl Mount {
         &self.rest
     }
 
-    /// Returns an address of this router, given the remaining path and the query.
+    /// Returns a URL below this router, given the remaining path and the query.
     pub(crate) fn address(&self, rest: &str) -> String {
         let address = format!("{}{rest}", self.path);
         // Two leading slashes would name a host, and browsers treat a backslash like a slash.
@@ -98,7 +98,7 @@ fn prefix(parts: &Parts) -> Option<PublicPath> {
     PublicPath::new(value).ok().filter(|_| values.next().is_none())
 }
 
-/// Returns the request address before routers strip the mount path.
+/// Returns the request URL before routers strip the mount path.
 pub(crate) fn original(parts: &Parts) -> &Uri {
     parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |original| &original.0)
 }

@@ -77,7 +77,7 @@ impl Options {
     /// not pass through proxies; do not call [`LogCounter::behind`](counter_log::LogCounter::behind), which
     /// is for proxy logs. A producer is a [source](counter_core::source) named `producer:` followed by the
     /// producer name. Positions are retained for 90 days after the latest request, or as configured via
-    /// [`Sources::keep_for`](counter_core::source::Sources::keep_for). The
+    /// [`Sources::expire_after`](counter_core::source::Sources::expire_after). The
     /// [guide](crate::guide#hits-from-other-programs) shows clients.
     ///
     /// ```
@@ -128,7 +128,7 @@ impl Options {
     }
 
     /// Shows alert rules and the current state at `/api/alerts`, in the metrics, and on the dashboard, where
-    /// clients that [may silence](crate::Access::may_silence) rules can mute rules. Without this option, the
+    /// clients that [may silence](crate::Access::may_silence) rules can do so. Without this option, the
     /// paths do not exist.
     ///
     /// Pass the handle returned by [`Watch::alerts`](counter_alert::Watch::alerts). If the watch runs in a

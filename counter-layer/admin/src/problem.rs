@@ -84,7 +84,8 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "cross-origin requests may not change anything")
     }
 
-    /// Also affects valid credentials, because these are not compared.
+    /// Too many failed logins; `wait` is in seconds. Also affects valid credentials, because these are not
+    /// compared.
     pub(crate) fn too_many_attempts(wait: u64) -> Self {
         let detail = "too many failed logins; these credentials were not checked, try again later";
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
@@ -102,7 +103,7 @@ impl Problem {
 
     /// The client tried to create a link or to revoke something, but does not have a token.
     pub(crate) fn token_required() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "this requires the admin token or a session")
+        Self::new(StatusCode::FORBIDDEN, "this requires the admin token or a session started with it")
     }
 
     pub(crate) fn not_revoked(error: &Error) -> Self {

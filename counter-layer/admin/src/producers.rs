@@ -46,7 +46,7 @@ pub(crate) struct Receipt {
     pub(crate) ignored: u64,
     /// The hits added by this request.
     pub(crate) hits: SourceHits,
-    /// Line numbers (starting at 1), with the reasons.
+    /// The line numbers of malformed records (starting at 1), with the reasons.
     pub(crate) malformed: Vec<(usize, Malformed)>,
 }
 
@@ -82,10 +82,10 @@ const POSITIONS: u64 = 1024;
 /// How long the store remembers the position of a producer by default: 90 days.
 const DEFAULT_TTL: Duration = Duration::from_secs(90 * 86_400);
 
-/// Distinguishes producers from other sources.
+/// The source name prefix that distinguishes producers from other sources.
 const PREFIX: &str = "producer:";
 
-/// A key for records that don't identify visitors.
+/// A placeholder for records that don't need a visitor key, e.g. without a visitor.
 const NO_KEY: VisitorKey = VisitorKey::new([0; 16]);
 
 impl Producer {
@@ -106,7 +106,8 @@ impl Producers {
     pub(crate) const MAX_NUMBER: u64 = Source::MAX_POSITION / POSITIONS;
 
     pub(crate) fn new(sources: Sources, counter: LogCounter) -> Self {
-        let sources = if sources.retained_for().is_none() { sources.keep_for(DEFAULT_TTL) } else { sources };
+        let sources =
+            if sources.expires_after().is_none() { sources.expire_after(DEFAULT_TTL) } else { sources };
         let (keys, malformed) = (Mutex::default(), Mutex::default());
         let reserve = counter.recorder().free_counters() / 2;
         Self(Arc::new(State { sources, counter: Mutex::new(counter), keys, malformed, reserve }))
@@ -152,7 +153,7 @@ impl Producers {
 }
 
 impl State {
-    /// Decides how to handle the records, and returns the hits of all records.
+    /// Decides how to handle the records. Returns a decision per record, and the hits of all records.
     async fn decide(&self, lines: &[Line<'_>]) -> Result<(Vec<Decided>, Vec<Hit>), Error> {
         let needs_key = self.counter().needs_key();
         let mut keys = Vec::with_capacity(lines.len());

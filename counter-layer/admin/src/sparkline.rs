@@ -10,7 +10,8 @@ pub(crate) struct Sparkline {
 }
 
 impl Sparkline {
-    /// Returns the points of these counts from edge to edge, as `x` and `y`. Unknown counts leave a gap.
+    /// Returns the points of these counts from edge to edge, as `x` and `y`. An unknown count
+    /// does not have a point, but keeps its position, so the line connects the counts next to it.
     pub(crate) fn points(
         self,
         counts: impl ExactSizeIterator<Item = Option<u64>> + Clone,

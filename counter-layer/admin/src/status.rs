@@ -10,7 +10,8 @@ pub(crate) struct Ledger {
     pub(crate) hits: Hits,
 }
 
-/// `observed` is the sum of `recorded`, `excluded`, `unmatched` and the ignored requests.
+/// Numbers of requests. `observed` is the sum of `recorded`, `excluded`, `unmatched` and the ignored
+/// requests.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Requests {
     observed: u64,
@@ -18,11 +19,11 @@ pub(crate) struct Requests {
     excluded: u64,
     unmatched: u64,
     ignored: Ignored,
-    /// Included in `recorded`.
+    /// Included in `recorded`: requests by bots.
     bots: u64,
     /// Included in `recorded`: human requests without a visitor.
     unidentified: u64,
-    /// Included in `recorded`.
+    /// Included in `recorded`: requests with a response that did not wait until the hits were stored.
     unconfirmed: u64,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct Ignored {
     prefetch: u64,
 }
 
-/// `recorded` is the sum of `applied`, `pending`, `expired` and the dropped hits.
+/// Numbers of hits. `recorded` is the sum of `applied`, `pending`, `expired` and the dropped hits.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Hits {
     recorded: u64,
@@ -40,11 +41,11 @@ pub(crate) struct Hits {
     pending: u64,
     expired: u64,
     dropped: Dropped,
-    /// Included in `recorded`.
+    /// Included in `recorded`: hits on the counter `(other)`.
     overflow: u64,
     /// Included in `recorded`: hits of exited processes, recovered from a spool.
     recovered: u64,
-    /// Included in `applied`.
+    /// Included in `applied`: hits that the store lost later, and that are too old to be sent again.
     lost_by_server: u64,
 }
 

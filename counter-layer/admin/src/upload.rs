@@ -36,9 +36,10 @@ pub(crate) struct Upload {
 /// Maximum size of a form.
 pub(crate) const MAX_FORM_BYTES: usize = 16_384;
 
-/// Maximum number of concurrent login bodies.
+/// Maximum number of login bodies to read at the same time. An incomplete login is aborted after this number
+/// of newer logins.
 const MAX_LOGINS: usize = 64;
-/// Maximum number of other concurrent bodies.
+/// Maximum number of bodies of clients with access to read at the same time.
 const MAX_UPLOADS: usize = 64;
 
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -42,7 +42,7 @@ use crate::malformed::MalformedLines;
 pub struct Import {
     sources: Sources,
     parser: Parser,
-    /// Whether we need to read lines that are already counted, because these may contain directives.
+    /// True if we need to read lines that are already counted, because these may contain directives.
     has_directives: bool,
     /// The source of the directives in the parser, and the position up to which these have been read.
     directives_of: Option<(SourceName, u64)>,

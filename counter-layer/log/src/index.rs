@@ -39,7 +39,7 @@ use marks::{Mark, Marks, insert_smallest, within};
 #[derive(Clone, Debug)]
 pub struct LogIndex {
     store: Arc<dyn DocumentStore>,
-    /// The hash of the name.
+    /// The hash of the name that the logs share, used in document names.
     site: String,
 }
 
@@ -62,7 +62,7 @@ pub enum LogIndexError {
     Store(Error),
 }
 
-/// A log id, i.e. the hash of the name.
+/// A log id, i.e. the hash of the source name.
 type LogId = [u8; 16];
 
 /// The marks of a day by log, in insertion order.
@@ -72,20 +72,21 @@ type KnownLogs = Vec<(LogId, BTreeSet<Mark>)>;
 #[derive(Default)]
 struct Day {
     known: KnownLogs,
-    /// The marks found, for the logs in `known`.
+    /// The marks that the compared log contains, for each log in `known`.
     found: Vec<BTreeSet<Mark>>,
-    /// The time range of all lines, and of the new lines, in seconds of the day.
+    /// The time range of all lines, in seconds of the day.
     all: Option<(u64, u64)>,
+    /// The time range of the new lines, in seconds of the day.
     new: Option<(u64, u64)>,
 }
 
 /// Maximum number of logs per day. If this is exceeded, the oldest log is removed.
 const MAX_LOGS: usize = 64;
 
-/// Yield to other tasks after this number of lines.
+/// Number of lines after which to yield to other tasks.
 const LINES_BEFORE_YIELD: u64 = 10_000;
 
-/// The document format.
+/// The version of the document format.
 const VERSION: u8 = 1;
 
 const DAY: u64 = 86_400;
@@ -102,9 +103,9 @@ impl LogIndex {
         Self { store: Arc::new(store), site }
     }
 
-    /// Compares a log with the logs that have already been counted, and [notes](Self::note) it. `lines` must
-    /// start at the beginning of the log. Lines before the position `counted` have already been counted by
-    /// the source with this name.
+    /// Compares a log with the logs that have already been counted, and [notes](Self::note) it. `log` is the
+    /// source name. `lines` must start at the beginning of the log. Lines before the position `counted` have
+    /// already been counted by this source.
     ///
     /// # Errors
     /// Fails if the log is rejected, or if the log or the store can't be read.
@@ -128,10 +129,10 @@ impl LogIndex {
             marks.insert(day, mark);
             let day = match days.entry(day) {
                 Entry::Occupied(day) => day.into_mut(),
-                Entry::Vacant(index) => {
+                Entry::Vacant(entry) => {
                     let known = self.read(day).await.map_err(LogIndexError::Store)?;
                     let found = vec![BTreeSet::new(); known.len()];
-                    index.insert(Day { known, found, ..Day::default() })
+                    entry.insert(Day { known, found, ..Day::default() })
                 }
             };
             day.compare(log_id, mark, is_new);
@@ -320,13 +321,13 @@ mod tests {
                 assert_eq!(admit(&index, "second", &part(day / 2..day + 50), second.len()).await, Ok(()));
             }
             for text in [part(day / 4..day / 2), part(day / 10..day), part(0..day)] {
-                let refused = admit(&index, "another", &text, 0).await.expect_err("it was counted");
-                assert!(refused.starts_with("Counted"), "{refused}");
+                let rejected = admit(&index, "another", &text, 0).await.expect_err("it was counted");
+                assert!(rejected.starts_with("Counted"), "{rejected}");
             }
             // Both logs were merged.
-            let refused =
+            let rejected =
                 admit(&index, "first", &part(0..day), first.len()).await.expect_err("it was counted");
-            assert!(refused.starts_with("Counted"), "{refused}");
+            assert!(rejected.starts_with("Counted"), "{rejected}");
             assert_eq!(admit(&LogIndex::new(store, "web-2"), "another", &part(0..day), 0).await, Ok(()));
         }
     }
@@ -339,8 +340,8 @@ mod tests {
         // Logs of the same period that only share a second.
         let other = shared + &lines(0, 1..500, "/other");
         assert_eq!(admit(&index, "other", &other, 0).await, Ok(()));
-        let refused = admit(&index, "one", &other, one.len()).await.expect_err("it is another log");
-        assert_eq!(refused, "SameBeginning");
+        let rejected = admit(&index, "one", &other, one.len()).await.expect_err("it is another log");
+        assert_eq!(rejected, "SameBeginning");
         // An older copy of the log.
         assert_eq!(admit(&index, "one", &lines(0, 0..200, "/"), one.len()).await, Ok(()));
     }

@@ -5,14 +5,14 @@ use aho_corasick::dfa::DFA;
 use aho_corasick::{Anchored, MatchKind};
 use counter_core::visits::Agent;
 
-/// The rest of a user agent is ignored.
+/// Maximum number of bytes of a user agent to scan. The rest is ignored.
 const MAX_SCANNED_BYTES: usize = 1024;
 
 /// An automaton to find the words of bots and browsers in a single pass over the user agent.
 pub(crate) struct AgentMatcher {
     words: DFA,
     start: StateID,
-    /// The meaning of each word.
+    /// The meaning of each word, by pattern id of the automaton.
     markers: Box<[Marker]>,
 }
 
@@ -28,9 +28,9 @@ struct Found {
 enum Marker {
     /// A browser or an app, or a device used only by people.
     Person,
-    /// A bot that includes a web or mail address, even as part of the device name.
+    /// A bot, even if the word is part of a device name. Usually the start of a web or mail address.
     Address,
-    /// The same, if this is the end of a host name.
+    /// A bot, if this top-level domain is the end of a host name.
     Host,
     /// A bot, unless the word is part of a device name.
     Bot,
@@ -110,8 +110,8 @@ impl Default for AgentMatcher {
 }
 
 impl AgentMatcher {
-    /// Returns the agent with this user agent. Without any known words this must be a bot, since all browsers
-    /// name the engine.
+    /// Classifies a user agent as bot or human. Without any known words this must be a bot, since all
+    /// browsers name the engine.
     pub(crate) fn agent(&self, user_agent: &[u8]) -> Agent {
         let text = &user_agent[..user_agent.len().min(MAX_SCANNED_BYTES)];
         let (mut agent, mut engine, mut mobile) = (Agent::Bot, false, false);
@@ -141,8 +141,8 @@ impl AgentMatcher {
         if !mobile && adds_no_version(&text[safari..]) { Agent::Bot } else { agent }
     }
 
-    /// Returns the next word. This does the same as `try_find` of the automaton, which is more general and
-    /// needs 1.7 times the instructions.
+    /// Returns the next known word at or after the byte `from`. This does the same as `try_find` of the
+    /// automaton, which is more general and needs 1.7 times the instructions.
     fn next(&self, text: &[u8], from: usize) -> Option<Found> {
         let (mut state, mut found) = (self.start, None);
         for (index, byte) in text.iter().enumerate().skip(from) {
@@ -173,7 +173,8 @@ fn ends_host(text: &[u8], start: usize, end: usize) -> bool {
         }
 }
 
-/// Returns the end of the comment at this position.
+/// Returns the end of the comment that contains the byte `from`, i.e. the position of the closing
+/// parenthesis.
 fn comment_end(text: &[u8], from: usize) -> usize {
     let mut depth = 0_usize;
     for (index, byte) in text.iter().enumerate().skip(from) {

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue};
 
-/// The first header is defined in the Fetch standard, the other headers are older.
+/// Headers that can mark a prefetch. The first header is defined in the Fetch standard, the others are older.
 const HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
 
 /// Returns `true` for a prefetch: `prefetch`, with optional parameters like `prerender`, or the older

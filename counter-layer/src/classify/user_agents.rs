@@ -8,7 +8,7 @@ use crate::classify::agent::AgentMatcher;
 use crate::recent::Recent;
 use crate::request;
 
-/// The properties of a user agent.
+/// The kind of client, and a hash of the user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserAgent {
     pub(crate) agent: Agent,
@@ -31,7 +31,7 @@ pub(crate) struct UserAgents {
 }
 
 impl UserAgents {
-    /// Returns the properties of the user agent in these headers.
+    /// Returns the kind of client and the hash for the user agent in the request headers.
     #[inline]
     pub(crate) fn of(&self, headers: &HeaderMap) -> UserAgent {
         let text = text(headers);

@@ -56,7 +56,7 @@ impl Statuses {
 }
 
 impl Observer for OpenCall {
-    /// Ends the call with the status in these headers or trailers, or with `unknown` if it is missing.
+    /// Ends the call with the status in the response headers or trailers, or with `unknown` if it is missing.
     fn end(mut self, fields: Option<&HeaderMap>) {
         let status = fields.and_then(|fields| fields.get("grpc-status")?.to_str().ok()?.parse().ok());
         self.1 = status.filter(|status| *status < STATUSES.len()).unwrap_or(UNKNOWN);

@@ -475,7 +475,7 @@
 //!
 //! [`Identity::none`](crate::Identity::none) disables visitors for all counters. With
 //! [`Rule::without_visitors`](crate::Rule::without_visitors), requests matched by this rule don't count
-//! visitors, in `hits` either. Excluded requests don't count visitors as well.
+//! visitors, in `hits` either. Excluded requests don't count visitors either.
 //!
 //! ```
 //! # use std::convert::Infallible;

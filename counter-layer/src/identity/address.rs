@@ -22,12 +22,12 @@ use crate::request;
 #[must_use]
 pub struct Address {
     client: Client,
-    /// Bits of an IPv6 address to use.
+    /// Mask of the IPv6 address bits to use.
     ipv6_mask: u128,
-    /// The prefix length was set by the application.
+    /// True if the application has set the prefix length.
     pub(super) has_custom_prefix: bool,
     user_agent: bool,
-    /// Returns the peer address, instead of the request extensions.
+    /// A closure that returns the peer address. Without it, the address is read from the request extensions.
     peer: Option<Arc<PeerClosure>>,
 }
 
@@ -43,9 +43,9 @@ pub struct ForwardedAddress(Forwarded);
 #[derive(Clone, Debug)]
 enum Client {
     Peer,
-    /// This number of entries at the end were written by trusted proxies.
+    /// The header, and the number of entries at the end that are written by trusted proxies.
     Hops(Forwarded, usize),
-    /// The client is the rightmost address outside of these networks.
+    /// The header, and the trusted networks. The client is the rightmost address outside of these networks.
     Networks(Forwarded, Box<[IpNet]>),
 }
 

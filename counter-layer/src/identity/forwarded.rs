@@ -128,7 +128,7 @@ enum Value<'a> {
     Quoted(&'a [u8]),
 }
 
-/// Parses the value at the start of the text, and returns the rest.
+/// Parses the token or quoted string at the start of the text. Returns the value and the rest of the text.
 fn value(text: &[u8]) -> Option<(Value<'_>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());

@@ -77,7 +77,7 @@ type IdentifyFn = dyn Fn(&RequestHead<'_>, &Salt) -> Option<ExpiringVisitor> + S
 #[derive(Clone)]
 struct Identify(Arc<Closure<IdentifyFn>>);
 
-/// The part of a request to be read.
+/// The part of a request that identifies the visitor.
 pub(crate) enum Reads<'a> {
     None,
     Address(&'a Address),
@@ -85,7 +85,7 @@ pub(crate) enum Reads<'a> {
     Other,
 }
 
-/// An identity with the salt or key for its hash.
+/// An identity with the salt or key for its hash; `None` if visitors are disabled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Visitors(pub(super) Option<(Source, Salt)>);
 
@@ -182,7 +182,7 @@ impl Identity {
         Self { source, key: None }
     }
 
-    /// Binds the identity to the salt of these counters.
+    /// Binds the identity to its key, or otherwise to the salt of the counters.
     pub(crate) fn bind(&self, recorder: &Recorder) -> Result<Visitors, IdentityError> {
         self.source.check()?;
         let stable = match &self.source {

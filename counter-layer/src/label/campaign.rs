@@ -3,7 +3,7 @@
 use super::text::Text;
 use super::value::Value;
 
-/// Longer values are not considered a campaign.
+/// Maximum length of a campaign in bytes. Longer values count as `(other)`.
 const MAX_BYTES: usize = 64;
 
 pub(super) fn campaign<'a>(query: Option<&str>, text: &'a mut Text) -> Value<'a> {

@@ -7,7 +7,7 @@ use counter_core::visits::Agent;
 
 use super::value::Value;
 
-/// The rest of a user agent is ignored.
+/// Maximum number of bytes of a user agent to scan. The rest is ignored.
 const MAX_SCANNED_BYTES: usize = 512;
 
 /// An automaton to find device and browser words in a single pass over the user agent.
@@ -77,7 +77,7 @@ enum Marker {
     Safari,
 }
 
-/// Browsers. If a browser also contains the name of another browser, it comes first.
+/// Values of the browser label. A browser that also names another browser comes before that browser.
 const BROWSERS: [(Marker, &str); 11] = [
     (Marker::Edge, "edge"),
     (Marker::Opera, "opera"),
@@ -92,7 +92,7 @@ const BROWSERS: [(Marker, &str); 11] = [
     (Marker::Safari, "safari"),
 ];
 
-/// Devices, by precedence.
+/// Values of the device label, by precedence.
 const DEVICES: [(Marker, &str); 6] = [
     (Marker::Tv, "tv"),
     (Marker::Console, "console"),
@@ -103,7 +103,7 @@ const DEVICES: [(Marker, &str); 6] = [
     (Marker::Desktop, "desktop"),
 ];
 
-/// The value for bots.
+/// The value of the device and browser labels for bots.
 const BOT: &str = "bot";
 
 impl Default for Words {

@@ -35,13 +35,13 @@ pub(crate) struct Counting {
     pub(crate) route: KnownRoute,
     pub(crate) settings: Settings,
     pub(super) pool: ExtraPool,
-    /// Pages are resolved via rules or a closure.
+    /// True if pages are resolved via rules or a closure.
     pub(super) has_page_resolver: bool,
-    /// The request must be checked before the visitor can be identified.
+    /// True if requests must be checked before the visitor can be identified.
     pub(super) needs_precheck: bool,
-    /// Data must be kept until the request ends.
+    /// True if [`Extra`] data must be kept until a request ends.
     pub(super) needs_extra: bool,
-    /// More than a page view must be recorded at the end.
+    /// True if more than a page view must be recorded at the end of a request.
     pub(super) needs_completion: bool,
 }
 
@@ -256,7 +256,8 @@ impl Counting {
         Some(Some(Page::of(if is_reserved_name { self.reserved() } else { counter })))
     }
 
-    /// Returns the counter to use if a closure returned a reserved name.
+    /// Returns the counter `(other)`, for a closure that returned a reserved name. Logs a warning the first
+    /// time.
     #[cold]
     fn reserved(&self) -> Counter {
         if !self.settings.logged_reserved.swap(true, Ordering::Relaxed) {
@@ -316,7 +317,8 @@ impl Counting {
         }
     }
 
-    /// Returns `true` if the request counts.
+    /// Counts a request with this outcome and these distribution bins, and runs the action. Returns `false`
+    /// if the request does not count.
     #[inline(always)]
     pub(super) fn finish_measured(
         &self,
@@ -370,7 +372,8 @@ impl Counting {
         self
     }
 
-    /// If the closure panics, the outcome counts as if the closure had not been set.
+    /// Returns `true` if the `count_if` closure accepts the outcome. If the closure panics, the outcome
+    /// counts as if the closure had not been set.
     pub(super) fn accepts(&self, outcome: Outcome) -> bool {
         let accepted =
             self.settings.count_if.as_ref().and_then(|count_if| count_if.call(|count_if| count_if(outcome)));

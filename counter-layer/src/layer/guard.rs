@@ -21,11 +21,12 @@ use crate::identity::RequestHead;
 pub(crate) struct Guard {
     counting: Arc<Counting>,
     seen: Result<Classified, Skip>,
-    /// The request still needs to be counted.
+    /// True if the request still needs to be counted.
     open: bool,
     /// Start of the request, if it is measured.
     measuring: Option<Measuring>,
-    /// This is boxed, since most requests don't need it and would be more expensive to move.
+    /// The cookie, action and labels of the request. Boxed, since most requests don't need them and would be
+    /// more expensive to move.
     extra: Option<Box<Extra>>,
 }
 
@@ -140,7 +141,8 @@ impl Guard {
         }
     }
 
-    /// Completes when the response can be sent.
+    /// Completes when the response can be sent, i.e. when the hits are stored or the delivery timeout has
+    /// passed.
     #[inline]
     pub(crate) fn poll_confirmed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(extra) = &mut self.extra

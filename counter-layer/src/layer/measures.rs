@@ -23,7 +23,7 @@ pub(crate) struct Measures {
     size: bool,
     status: bool,
     grpc: bool,
-    /// Bodies are observed, so that values at the end of the body are known.
+    /// True if response bodies are observed, so that values at the end of the body are known.
     pub(crate) bodies: bool,
 }
 
@@ -40,9 +40,9 @@ struct Clock {
     base: Instant,
 }
 
-/// The response does not have a body, even if the head describes it.
+/// Flag in [`Measuring`] for `HEAD`: the response does not have a body, even if the head describes it.
 const HEAD: u64 = 2;
-/// A successful response starts a tunnel.
+/// Flag in [`Measuring`] for `CONNECT`: a successful response starts a tunnel.
 const CONNECT: u64 = 4;
 
 /// The end of a request, as read from a log.
@@ -60,7 +60,7 @@ pub struct Logged {
     pub size: Option<u64>,
 }
 
-/// The bins of a request, at most one per measure.
+/// The distribution bins of a request, at most one per measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bins {
     bins: [Bin; MAX_BINS],

@@ -10,7 +10,7 @@ use crate::request::{Route, is_private};
 pub(crate) struct KnownRoute(OnceLock<(Route, Counter)>);
 
 impl KnownRoute {
-    /// Returns the counter if this is the cached route. This compares addresses, which is safe because the
+    /// Returns the counter if this is the cached route. This compares pointers, which is safe because the
     /// cached text is still allocated.
     #[inline]
     pub(crate) fn known(&self, route: &Route) -> Option<Counter> {
@@ -19,7 +19,7 @@ impl KnownRoute {
     }
 
     /// Returns the counter of a route by name, unless this is an axum fallback. For nested services the text
-    /// is allocated per request, so the address never matches.
+    /// is allocated per request, so the pointer never matches.
     #[cold]
     pub(crate) fn by_name(&self, recorder: &Recorder, route: &Route) -> Option<Counter> {
         let name = route.as_str();

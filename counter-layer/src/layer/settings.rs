@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     pub(crate) count_on_request: bool,
     pub(crate) delivery: Delivery,
     pub(crate) setup: Arc<Setup>,
-    /// A closure that returned a reserved name was already logged.
+    /// True if a warning about a reserved name was already logged.
     pub(crate) logged_reserved: Arc<AtomicBool>,
 }
 

@@ -62,7 +62,7 @@ impl Policy {
     }
 }
 
-/// Sets the time to wait before a retry.
+/// Sets the `Retry-After` header, in seconds.
 pub(super) fn retry_after(seconds: u64, headers: &mut HeaderMap) {
     headers.insert(RETRY_AFTER, seconds.max(1).into());
 }

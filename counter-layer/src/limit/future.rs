@@ -52,7 +52,7 @@ where
         Self { state: State::Serving { future, allowed }, rejection }
     }
 
-    pub(super) const fn refused(decision: Decision, gate: Arc<Gate>, rejection: Arc<A>) -> Self {
+    pub(super) const fn rejected(decision: Decision, gate: Arc<Gate>, rejection: Arc<A>) -> Self {
         Self { state: State::Rejected { decision, gate }, rejection }
     }
 

@@ -56,7 +56,7 @@ pub(super) struct Gate {
 struct StoreState {
     over: ExceededKeys,
     turns: Turns,
-    /// The store failed for the last request.
+    /// True if the store failed for the last request.
     failing: AtomicBool,
     /// Time of the last failure.
     failed: Mutex<Option<Instant>>,
@@ -93,7 +93,7 @@ impl Gate {
         }
         let gate = Arc::clone(self);
         Some(Deciding::Pending(Box::pin(async move {
-            let refused = || gate.known.over.of(&dimensions).map(Decision::Limit);
+            let rejected = || gate.known.over.of(&dimensions).map(Decision::Limit);
             let call = async {
                 let sent_at = Instant::now();
                 let reply = gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN);
@@ -101,7 +101,7 @@ impl Gate {
                 gate.accept_reply(&dimensions, reply, sent_at)
             };
             let shard = gate.counters.shard(&dimensions);
-            let decided = gate.known.turns.call(shard, gate.timeout, refused, call).await;
+            let decided = gate.known.turns.call(shard, gate.timeout, rejected, call).await;
             gate.decision_or_fallback(&dimensions, decided)
         })))
     }

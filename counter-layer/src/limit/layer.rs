@@ -20,7 +20,7 @@ use super::service::WindowLimit;
 /// Responses include the remaining quota in the headers `RateLimit` and `RateLimit-Policy`. A rejected
 /// request gets a response with `Retry-After` and an empty body, i.e. `R::default()`. You can also use
 /// [problem details](Self::problem_details), or, if your body type supports neither, a [custom
-/// response](Self::refusal). Errors from the inner service are not modified. The inner service must be
+/// response](Self::rejection). Errors from the inner service are not modified. The inner service must be
 /// `Clone`, like most services including axum, because it is called later than it is polled for readiness.
 ///
 /// ```

@@ -19,7 +19,7 @@ pub(super) struct ExceededKeys(Mutex<Rejections>);
 #[derive(Debug, Default)]
 struct Rejections {
     quotas: HashMap<Dimensions, Quota>,
-    /// The latest end of these windows.
+    /// The latest end of a window with a cached key.
     ends: Option<Instant>,
     cleaned: Option<Instant>,
 }

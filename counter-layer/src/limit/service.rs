@@ -61,10 +61,10 @@ where
         let quota = match self.gate.decide(&request) {
             None | Some(Deciding::Decided(Decision::AllowUncounted)) => None,
             Some(Deciding::Decided(Decision::Allow(quota))) => Some((Arc::clone(&self.gate), quota)),
-            Some(Deciding::Decided(refused)) => {
+            Some(Deciding::Decided(rejected)) => {
                 // Release the resources reserved by `poll_ready`.
                 drop(self.take_ready());
-                return LimitFuture::refused(refused, Arc::clone(&self.gate), rejection);
+                return LimitFuture::rejected(decision, Arc::clone(&self.gate), rejection);
             }
             Some(Deciding::Pending(pending)) => {
                 let ready = self.take_ready();

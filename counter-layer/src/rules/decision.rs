@@ -37,7 +37,7 @@ pub enum Decision<'a> {
     MatchedPath(&'a str),
     /// The default counter, used if a request does not match otherwise.
     DefaultCounter(&'a str),
-    /// Not counted, because there was not any match.
+    /// Not counted, because nothing matched.
     Unmatched,
 }
 

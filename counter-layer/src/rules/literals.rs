@@ -1,10 +1,10 @@
 use foldhash::HashMap;
 
-/// A map from text to number. A lookup only hashes texts with a known length.
+/// A map from text to pattern number. A lookup only hashes texts with a known length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Literals {
     numbers: HashMap<String, usize>,
-    /// Bit set of the lengths. The last bit is for all longer texts.
+    /// Bit set of the text lengths in bytes. The last bit is for all longer texts.
     lengths: u64,
     longest: usize,
 }

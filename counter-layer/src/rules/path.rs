@@ -10,7 +10,7 @@ pub(super) const MAX_BYTES: usize = 8192;
 pub(super) enum PathError {
     /// The text is empty, `*` as in `OPTIONS *`, or the authority of a `CONNECT`.
     NotAPath,
-    /// The text has this number of bytes.
+    /// The path is too long. Contains the length in bytes.
     TooLong(usize),
 }
 
@@ -73,10 +73,10 @@ fn is_plain(path: &str) -> bool {
     odd == 0 && path.starts_with('/')
 }
 
-/// Not allowed after a slash in a normal path.
+/// Class of bytes that need a closer check after a slash, i.e. `/` and `.`.
 const ODD_AFTER_SLASH: u8 = 1;
 const SLASH: u8 = 2;
-/// A byte that needs a closer check.
+/// Class of bytes that always need a closer check.
 const ODD: u8 = 4;
 
 const CLASSES: [u8; 256] = {

@@ -3,7 +3,7 @@ use matchit::Router;
 use crate::rules::literals::Literals;
 use crate::rules::pattern::{Pattern, PatternKind};
 
-/// Pattern numbers, indexed by pattern kind.
+/// A lookup table from path to pattern number, with a map for each pattern kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     exact: Literals,

@@ -64,8 +64,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// again even if the log does not grow.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time to send the remaining lines on shutdown, and the delay between attempts.
+/// Maximum time to send the remaining lines on shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Delay between attempts to send the remaining lines on shutdown.
 const CLOSE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum number of queued log parts. Each can hold a deleted file open.

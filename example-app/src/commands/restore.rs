@@ -46,7 +46,7 @@ struct Summary {
     seconds: f64,
 }
 
-/// Summary of unique counters.
+/// The part of the summary about unique counters.
 #[derive(Debug, Serialize)]
 struct Unique {
     counters: u64,
@@ -96,7 +96,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     bar.finish_and_clear();
     warn(&restored, &unique);
     let Restored { counters, samples, sketches, distributions, lifetimes, already_restored, .. } = restored;
-    let Restored { expired, unknown, ahead, refused, unreadable, .. } = restored;
+    let Restored { expired, unknown, ahead, rejected, unreadable, .. } = restored;
     let seconds = started.elapsed().as_secs_f64();
     let summary = Summary {
         counters,
@@ -108,7 +108,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         expired,
         unknown,
         ahead,
-        refused,
+        refused: rejected,
         unreadable,
         unique: Unique::from(unique),
         seconds,
@@ -119,14 +119,15 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
 
 impl From<UniqueRestored> for Unique {
     fn from(restored: UniqueRestored) -> Self {
-        let UniqueRestored { counters, items, added, sketches, refused, unreadable, .. } = restored;
-        Self { counters, items, added, sketches, refused, unreadable }
+        let UniqueRestored { counters, items, added, sketches, rejected, unreadable, .. } = restored;
+        Self { counters, items, added, sketches, refused: rejected, unreadable }
     }
 }
 
 fn warn(restored: &Restored, unique: &UniqueRestored) {
     let unknown = restored.unknown;
-    let (refused, unreadable) = (restored.refused + unique.refused, restored.unreadable + unique.unreadable);
+    let (rejected, unreadable) =
+        (restored.rejected + unique.rejected, restored.unreadable + unique.unreadable);
     if unknown > 0 {
         let precisions: Vec<_> = restored.unknown_precisions.iter().map(ToString::to_string).collect();
         let precisions = precisions.join(", ");
@@ -136,8 +137,8 @@ fn warn(restored: &Restored, unique: &UniqueRestored) {
     if ahead > 0 {
         tracing::warn!(ahead, "some values in the dump are more than 25 hours ahead of the store clock");
     }
-    if refused > 0 {
-        tracing::warn!(refused, "the store rejected some values in the dump");
+    if rejected > 0 {
+        tracing::warn!(rejected, "the store rejected some values in the dump");
     }
     if unreadable > 0 {
         tracing::warn!(

@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     utc_offset: Option<i32>,
     /// Time zone of the dashboard, e.g. Europe/Berlin. Days will follow daylight saving time. This keeps
     /// hours for as long as days. You should also set --utc-offset to the standard time of the zone, because
-    /// unique visitors are counted by the days of --utc-offset.
+    /// the ids of visitors change at midnight of --utc-offset.
     #[arg(long, env = "COUNTER_TIME_ZONE", value_name = "ZONE")]
     pub(crate) time_zone: Option<String>,
     /// Change the buckets of a store that was created with a different --utc-offset or --time-zone. Counts in
@@ -103,7 +103,7 @@ impl Settings {
 
 /// Returns the UTC offset in seconds of a site with these days.
 pub(crate) fn utc_offset(grid: &Grid) -> i32 {
-    let day = grid.counts.of_width(86_400).map_or(0, |retained| retained.precision.offset()).cast_signed();
+    let day = grid.counts.of_width(86_400).map_or(0, |retention| retention.precision.offset()).cast_signed();
     let ahead = 86_400 - day;
     match day {
         0 => 0,
@@ -116,7 +116,7 @@ pub(crate) fn utc_offset(grid: &Grid) -> i32 {
 /// time zone are sums of hours.
 fn with_hours_for_all_days() -> Precisions {
     let retained = Precisions::default();
-    let longer = |retained: Retention| match retained.precision.as_seconds() {
+    let longer = |retention: Retention| match retention.precision.as_seconds() {
         3600 => Retention { samples: retained.samples.saturating_mul(HOURS_PER_DAY), ..retained },
         _ => retained,
     };

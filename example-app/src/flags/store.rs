@@ -43,7 +43,7 @@ pub(crate) struct Opened {
     pub(crate) place: String,
     /// The URL, if this is a SQLite file.
     pub(crate) file: Option<String>,
-    /// Whether the counts are lost on exit.
+    /// True if the counts are lost on exit.
     pub(crate) is_in_memory: bool,
     address: String,
 }
@@ -86,7 +86,8 @@ impl Settings {
 }
 
 impl Opened {
-    /// Connects to the archive for this store, and creates tables. Also returns a description.
+    /// Connects to the archive for this store, and creates tables. Also returns a description for the startup
+    /// message.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ fn is_sql(scheme: &str) -> bool {
     ["sqlite", "postgres", "postgresql", "mariadb", "mysql"].contains(&scheme)
 }
 
-/// Connects to a database. Also returns a description.
+/// Connects to a SQL database, and creates tables. Also returns a description for the startup message.
 async fn sql(address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
     let connected = SqlStore::builder().create_tables().connect(address).await;
     let connected = connected.map_err(|error| error_chain(&error));

@@ -46,7 +46,7 @@ pub(super) trait Summary: Entity {
     /// Table with one row per entity.
     const TABLE: &'static str;
 
-    /// The count that changes if a member adds or removes a mark.
+    /// The count that changes if a member adds or removes a mark, e.g. the likes of a post.
     const MARK_COUNT: Self;
 
     /// Returns a query that counts the rows of this field. The entity ids are appended. Returns `None` if the

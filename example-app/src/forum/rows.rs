@@ -201,7 +201,7 @@ pub(super) async fn insert_message(
     Ok(())
 }
 
-/// Adds a mark. Returns `false` if it already exists.
+/// Adds a mark, i.e. a like, a follower or a group member. Returns `false` if it already exists.
 pub(super) async fn insert_mark<K: Summary>(
     change: &mut SqliteConnection,
     id: u32,
@@ -220,7 +220,7 @@ pub(super) async fn insert_mark<K: Summary>(
     Ok(false)
 }
 
-/// Removes a mark. Returns `false` if it does not exist.
+/// Removes a mark, i.e. a like, a follower or a group member. Returns `false` if it does not exist.
 pub(super) async fn delete_mark<K: Summary>(
     change: &mut SqliteConnection,
     id: u32,

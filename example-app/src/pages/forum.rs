@@ -107,7 +107,7 @@ async fn post_message(
     Ok(Redirect::to(&format!("/groups/{group}")))
 }
 
-/// Error of a response, to be logged.
+/// Response extension: the error to be logged.
 #[derive(Clone, Debug)]
 struct LoggedError {
     error: String,

@@ -18,7 +18,7 @@ pub(super) fn announcement(address: SocketAddr, place: &str, token: Option<&str>
         None => {
             let query = if is_demo { "?" } else { "" };
             lines.push(
-                "Dashboard (to log in, append the configured token as the `token` parameter):\n".to_owned(),
+                "Dashboard (to sign in, append the configured token as the `token` parameter):\n".to_owned(),
             );
             lines.push(format!("  {site}{ADMIN}{query}{parameters}\n"));
         }

@@ -15,7 +15,7 @@ use serde_json::json;
 #[group(skip)]
 pub(crate) struct Settings {
     /// Send alerts about errors, unusual traffic, slow responses, an unavailable store and new referrers.
-    /// They are logged, and sent to --webhook if it is set.
+    /// They are logged, or sent to --webhook if it is set.
     #[arg(long, env = "COUNTER_ALERTS")]
     alerts: bool,
     /// JSON file with alert rules, to be used instead of the default rules of --alerts.

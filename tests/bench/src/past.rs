@@ -26,7 +26,11 @@ end";
 /// Returns the default precisions, separated by commas.
 #[must_use]
 pub fn default_precisions() -> String {
-    Precisions::default().iter().map(|retained| retained.precision.to_string()).collect::<Vec<_>>().join(",")
+    Precisions::default()
+        .iter()
+        .map(|retention| retention.precision.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// Writes the latest samples of these counters to keys with a prefix.

@@ -62,7 +62,7 @@ fn unique(input: &[u8]) {
         now_or_panic(restore.line(line.as_bytes())).expect("a line of ours");
     }
     let restored = restore.finish().expect("all of them");
-    assert_eq!((restored.added, restored.refused), (restored.items, 0));
+    assert_eq!((restored.added, restored.rejected), (restored.items, 0));
     assert_eq!(dump(&again).len(), dumped.len());
 }
 

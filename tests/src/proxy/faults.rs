@@ -22,7 +22,7 @@ pub(super) struct Faults {
     canned_reply: Mutex<Vec<u8>>,
     connections: AtomicU64,
     round_trips: AtomicU64,
-    /// Whether a reply was forwarded since the latest request.
+    /// True if a reply was forwarded since the latest request.
     has_replied: AtomicBool,
     last_request: Mutex<Instant>,
 }

@@ -54,7 +54,7 @@ async fn no_numbers_are_visible_after_a_logout() {
     browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         page.press(".logout button", Key::Enter).await;
-        page.until_text("h1", |title| title == "Logged out").await;
+        page.until_text("h1", |title| title == "Signed out").await;
         let status = "fetch('/admin/stats/api/ledger').then((answer) => done(answer.status))";
         assert_eq!(page.run_until_done(status).await, 401);
         // The browser logs the status as an error.
@@ -68,10 +68,10 @@ async fn without_a_session_the_login_page_leads_to_the_requested_page() {
     browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
         page.press(".logout button", Key::Enter).await;
-        page.until_text("h1", |title| title == "Logged out").await;
+        page.until_text("h1", |title| title == "Signed out").await;
         assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]));
         page.open("/counter?counter=%2F&precision=3600").await;
-        page.until_text("h1", |title| title == "Log in").await;
+        page.until_text("h1", |title| title == "Sign in").await;
         assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]));
         page.write("#token", "another").await;
         page.press("#token", Key::Enter).await;
@@ -234,7 +234,7 @@ async fn the_dashboard_works_without_javascript() {
         page.click("#twin-details summary").await;
         page.until_text("#twin tr", |row| row.contains("so far")).await;
         page.click(".logout button").await;
-        page.until_text("h1", |title| title == "Logged out").await;
+        page.until_text("h1", |title| title == "Signed out").await;
     })
     .await;
 }
@@ -327,7 +327,7 @@ async fn a_share_link_can_be_made_by_keyboard_and_works_without_a_session() {
             let link = page.text("#shared").await;
             page.open("").await;
             page.press(".logout button", Key::Enter).await;
-            page.until_text("h1", |title| title == "Logged out").await;
+            page.until_text("h1", |title| title == "Signed out").await;
             page.open(link.strip_prefix("/admin/stats").expect("a link")).await;
             page.until_text("h1", |title| title == "/").await;
             page.press("#twin-details summary", Key::Enter).await;
@@ -442,7 +442,7 @@ async fn alerts_can_be_managed_by_keyboard_with_or_without_javascript() {
                 page.press("#silence button", Key::Enter).await;
                 page.until_text("#rules", |rules| rules.contains("muted until")).await;
                 page.press("#test button", Key::Enter).await;
-                page.until_text("#history", |history| history.contains("messages arrive")).await;
+                page.until_text("#history", |history| history.contains("message delivery works")).await;
                 if script {
                     // The page updates when the watch has delivered the message.
                     page.until_text("#live", |live| live == "Live").await;

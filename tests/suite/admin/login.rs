@@ -92,7 +92,7 @@ async fn the_login_page_leads_to_the_requested_page() {
         assert!(asked.headers.contains_key(header::CONTENT_SECURITY_POLICY));
         for part in [
             "<html lang=\"en\">",
-            "<h1>Log in</h1>",
+            "<h1>Sign in</h1>",
             "<form method=\"post\" action=\"/admin/stats/login\">",
             "<label for=\"token\">",
             &format!("name=\"to\" value=\"{to}\""),

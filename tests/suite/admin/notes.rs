@@ -236,7 +236,7 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
             "</time> <bdi>&lt;b&gt;1.4</bdi>",
             "</time> <bdi>rolled back</bdi>",
             "<li value=\"3\">",
-            "<th scope=\"col\" class=\"told\">Notes</th>",
+            "<th scope=\"col\" class=\"told\">Notes and alerts</th>",
             "<td class=\"told\">&#60;b&#62;1.4; rolled back</td>",
             "<td class=\"told\">1.5</td>",
         ] {
@@ -245,7 +245,7 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
         assert!(!page.contains("afterwards") && !page.contains("<b>"), "{page}");
     }
     let before = page(&site.router, "/counter?counter=%2F&precision=3600&span=2&to=3600").await;
-    assert!(!before.contains("class=\"annotation note") && !before.contains("Notes:"), "{before}");
+    assert!(!before.contains("class=\"annotation note") && !before.contains("Notes and alerts"), "{before}");
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn unreadable_notes_are_reported_and_the_rest_is_shown() {
     site.record("hits", Timestamp::now(), 77).await;
     let page = page(&site.router, "").await;
     let unread = page.split_once("id=\"unread\"").expect("a note").1;
-    assert!(unread.contains("notes (the store holds something unexpected") && page.contains("77"), "{page}");
+    assert!(unread.contains("notes (the store contains unexpected data") && page.contains("77"), "{page}");
     for (method, question) in [(Method::GET, ""), (Method::POST, "?text=a"), (Method::DELETE, "?id=a")] {
         let reply = request(&site.router, method, &format!("{NOTES}{question}"), None).await;
         assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);

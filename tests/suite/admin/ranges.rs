@@ -99,10 +99,10 @@ async fn a_thousand_counters_can_be_ranked_over_a_year_of_days() {
 async fn a_day_of_seconds_can_be_viewed_at_any_time() {
     let counters = ["hits", "/a", "/b", "/c", "/d", "/e", "/f"];
     let now = Timestamp::now();
-    for retained in
+    for retention in
         [&[(1, 86_400)][..], &[(1, 86_400), (60, 120)], &[(1, 86_400), (60, 120), (86_400, 10_000)]]
     {
-        let router = site(retained, &counters).await;
+        let router = site(retention, &counters).await;
         let six: String = counters[..6].iter().map(|counter| format!("counter={counter}&")).collect();
         for chosen in ["", "counter=hits&counter=%2Fa&counter=%2Fb&counter=%2Fc&", &six] {
             for ago in [0, 1000, 80_000, 86_390] {
@@ -112,7 +112,7 @@ async fn a_day_of_seconds_can_be_viewed_at_any_time() {
                         now.minus(ago)
                     );
                     let response = send(&router, &path, None).await;
-                    assert_eq!(response.status, StatusCode::OK, "{path} of {retained:?}: {}", response.body);
+                    assert_eq!(response.status, StatusCode::OK, "{path} of {retention:?}: {}", response.body);
                 }
             }
         }

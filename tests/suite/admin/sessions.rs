@@ -101,7 +101,7 @@ async fn a_logout_removes_the_cookie_even_without_a_session() {
     for credentials in [Some(("cookie", &*cookie)), None] {
         let response = request(&router, Method::POST, "/admin/stats/logout", credentials).await;
         assert_eq!(response.status, StatusCode::OK);
-        assert!(response.body.contains("Logged out"), "{}", response.body);
+        assert!(response.body.contains("Signed out"), "{}", response.body);
         let removed = response.headers[header::SET_COOKIE].to_str().expect("text");
         let expected = "counter_session=; Path=/admin/stats; HttpOnly; SameSite=Lax; Max-Age=0; Secure";
         assert_eq!(removed, expected);

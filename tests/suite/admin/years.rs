@@ -76,7 +76,7 @@ fn keep(width: u32, samples: u32) -> Retention {
 
 fn years() -> Grid {
     let all = [keep(3600, 17_568), keep(86_400, 3660)];
-    let [counts, visitors] = [all; 2].map(|retained| Precisions::new(retained).expect("a set"));
+    let [counts, visitors] = [all; 2].map(|retention| Precisions::new(retention).expect("a set"));
     Grid { counts, visitors, distributions: None }
 }
 
@@ -274,7 +274,7 @@ async fn visitors_before_the_retention_are_reported_as_missing() {
 #[tokio::test]
 async fn too_many_visitor_buckets_for_a_read_are_not_an_error() {
     let [counts, minutes] = [vec![keep(60, 2880), keep(86_400, 120)], vec![keep(60, 2880)]]
-        .map(|retained| Precisions::new(retained).expect("a set"));
+        .map(|retention| Precisions::new(retention).expect("a set"));
     let site = Counters::builder(MemoryStore::new()).precisions(counts).visitor_precisions(minutes);
     let mut site = site.build().expect("a grid");
     let recorder = site.recorder();

@@ -146,8 +146,8 @@ async fn ids_that_differ_in_one_byte_are_different_entities(database: impl Entit
 async fn an_out_of_range_increment_is_rejected_and_changes_nothing(database: impl EntityDatabase) {
     for (entity, most, over) in [("up", i64::MAX, 1), ("down", i64::MIN, -1)] {
         add(&database, entity, LIKES, most).await;
-        let refused = database.increment("post", id(entity), LIKES, over).await.expect_err("too much");
-        assert_eq!(*refused.kind(), EntityErrorKind::OutOfRange, "{refused:?}");
+        let rejected = database.increment("post", id(entity), LIKES, over).await.expect_err("too much");
+        assert_eq!(*rejected.kind(), EntityErrorKind::OutOfRange, "{rejected:?}");
         assert_eq!(rows(&database, &[entity]).await, [row(entity, LIKES, most, 1)]);
     }
 }
@@ -176,9 +176,9 @@ async fn a_resent_batch_counts_once(database: impl EntityDatabase) {
     let mut verdict = database.apply(&first).await.expect("it is applied");
     verdict.rows.as_mut().expect("for the first time").sort_by_key(|row| row.id);
     let now = vec![row("1", VIEWS, 1, 1), row("2", VIEWS, 12, 2)];
-    assert_eq!(verdict, EntityApplyOutcome { rows: Some(now.clone()), refused: 0 });
+    assert_eq!(verdict, EntityApplyOutcome { rows: Some(now.clone()), rejected: 0 });
     let again = database.apply(&first).await.expect("it is applied");
-    assert_eq!(again, EntityApplyOutcome { rows: None, refused: 0 });
+    assert_eq!(again, EntityApplyOutcome { rows: None, rejected: 0 });
     assert_eq!(rows(&database, &["1", "2"]).await, now);
 
     let second = batch(writer, 2, &[("1", VIEWS, 5)]);
@@ -207,9 +207,9 @@ async fn an_out_of_range_row_does_not_block_the_rest_of_the_batch(database: impl
     let batch = batch(WriterId::random(), 1, &[("1", VIEWS, 1), ("2", VIEWS, 2), ("3", VIEWS, 3)]);
     let verdict = database.apply(&batch).await.expect("the others are applied");
     let applied = vec![row("1", VIEWS, 1, 1), row("3", VIEWS, 3, 1)];
-    assert_eq!(verdict, EntityApplyOutcome { rows: Some(applied), refused: 1 });
+    assert_eq!(verdict, EntityApplyOutcome { rows: Some(applied), rejected: 1 });
     let again = database.apply(&batch).await.expect("it was applied");
-    assert_eq!(again, EntityApplyOutcome { rows: None, refused: 1 });
+    assert_eq!(again, EntityApplyOutcome { rows: None, rejected: 1 });
     assert_eq!(rows(&database, &["2"]).await, [row("2", VIEWS, i64::MAX, 1)]);
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tests::http::{Load, Response, get};
 use tests::process::example_command;
-use tests::{Process, RedisServer, process, until};
+use tests::{Process, RedisServer, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
@@ -32,7 +32,7 @@ async fn all_pages_respond_as_documented() {
     let pages = [
         ("/", 200, "A small site"),
         ("/articles", 200, "<a href=\"/articles/3\">Fencing</a>"),
-        ("/articles/1", 200, "Count each visit once, and none twice."),
+        ("/articles/1", 200, "Every visit is counted exactly once."),
         ("/articles/4", 404, "Article not found"),
         ("/search?q=once", 200, "<a href=\"/articles/1\">Counting</a>"),
         ("/search", 200, "<a href=\"/articles/2\">Folding</a>"),

@@ -120,9 +120,9 @@ async fn a_webhook_only_accepts_certificates_trusted_by_the_system() {
     for site in &sites {
         assert_eq!(get(site.address, "/articles/1", &[]).await.status, 200);
     }
-    let undelivered = |line: &str| line.contains("was not delivered").then_some(line.to_owned());
+    let undelivered = |line: &str| line.contains("failed to deliver").then_some(line.to_owned());
     let line = sites[0].process.wait_error_line(undelivered, LIMIT).await;
-    assert!(line.contains("certificate") && !line.contains("mistaken"), "{line}");
+    assert!(line.contains("peer certificate") && !line.contains("mistaken"), "{line}");
     let received = || fs::read_to_string(server.file("came")).unwrap_or_default();
     until("it has arrived", LIMIT, async || received().contains("/trusted v1,")).await;
     assert!(!received().contains("/mistaken"), "{}", received());
@@ -136,7 +136,7 @@ async fn conflicting_flags_are_rejected() {
     let file = rules.to_str().expect("a plain name");
     for (arguments, wrong) in [
         (&["--webhook", "http://127.0.0.1:1/"][..], "--webhook needs --alerts"),
-        (&["--alerts", "--webhook", "127.0.0.1:1"], "absolute address"),
+        (&["--alerts", "--webhook", "127.0.0.1:1"], "absolute http or https URL"),
         (&["--alerts", "--webhook", "http://127.0.0.1:1/", "--webhook-secret", "x"], "whsec_"),
         (&["--alert-rules", file], "abov"),
     ] {

@@ -1,4 +1,4 @@
-//! If the clock of a machine is wrong, the store clock should be used instead.
+//! Machines with a wrong clock, where the store clock should be used instead.
 
 use std::num::NonZeroU32;
 

@@ -38,11 +38,11 @@ pub(super) struct Model {
     /// Data of other servers that the address can switch to.
     others: Arc<Mutex<Vec<Data>>>,
     random: Arc<Mutex<Random>>,
-    /// Whether calls can fail.
+    /// True if calls can fail.
     failing: Arc<Mutex<bool>>,
     /// Number of batches with hits to be accepted before the store becomes unavailable.
     left: Arc<Mutex<u64>>,
-    /// Whether the store returns a witness; otherwise, fences will be removed after a week.
+    /// True if the store returns a witness; otherwise, fences will be removed after a week.
     shows: bool,
     /// Maximum number of samples per batch.
     samples: usize,

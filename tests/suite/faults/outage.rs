@@ -89,13 +89,13 @@ fn a_ten_minute_outage_loses_no_retained_hit_and_uses_bounded_memory() {
         for (n, counter) in names.iter().enumerate() {
             let seconds: Seconds =
                 (0..600).map(|second| (now.minus(600 - second), u64::from(weight(second, n)))).collect();
-            for retained in stats.grid().counts.iter() {
-                let oldest = retained.oldest(after).as_unix();
+            for retention in stats.grid().counts.iter() {
+                let oldest = retention.oldest(after).as_unix();
                 let wanted =
                     |buckets: Vec<(u64, u64)>| buckets.into_iter().filter(|(start, _)| *start >= oldest);
-                let found: Vec<_> = wanted(stored(&store, counter, retained.precision).await).collect();
-                let expected: Vec<_> = wanted(buckets(&seconds, retained.precision)).collect();
-                assert_eq!(found, expected, "{counter} by {} s", retained.precision);
+                let found: Vec<_> = wanted(stored(&store, counter, retention.precision).await).collect();
+                let expected: Vec<_> = wanted(buckets(&seconds, retention.precision)).collect();
+                assert_eq!(found, expected, "{counter} by {} s", retention.precision);
             }
         }
         let today = now.minus(2 * 86_400)..after.plus(1);
@@ -219,8 +219,8 @@ async fn hits_arrive_when_a_demoted_master_is_promoted_again() {
     assert_eq!(hints(), ["store_is_replica"]);
     // As long as it is a replica, the delay between connections will grow, and connections should be much
     // rarer than rejected batches.
-    let (before, refused) = (traffic.stats.health().connections, traffic.failures().len());
-    until("more batches are rejected", LIMIT, async || traffic.failures().len() > refused + 50).await;
+    let (before, rejected) = (traffic.stats.health().connections, traffic.failures().len());
+    until("more batches are rejected", LIMIT, async || traffic.failures().len() > rejected + 50).await;
     let connections = traffic.stats.health().connections - before;
     assert!(connections < 25, "{connections}");
     server.command(&["REPLICAOF", "NO", "ONE"]);

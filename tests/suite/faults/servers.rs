@@ -130,7 +130,7 @@ impl World {
 #[derive(Clone, Debug)]
 struct Address {
     world: Arc<Mutex<World>>,
-    /// Whether the servers return a witness.
+    /// True if the servers return a witness.
     shows: bool,
 }
 

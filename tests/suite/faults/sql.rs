@@ -316,7 +316,7 @@ async fn hits_missing_in_an_older_backup_are_resent() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unsuitable_database_is_rejected_with_the_reason() {
-    let refused = async |url: &str| {
+    let rejected = async |url: &str| {
         let connected = SqlStore::builder().create_tables().connect(url).await;
         connected.expect_err("invalid settings").to_string()
     };
@@ -326,12 +326,12 @@ async fn an_unsuitable_database_is_rejected_with_the_reason() {
     sqlx::raw_sql(create).execute(&mut connection).await.expect("it is new");
     let url = postgres.url();
     let (server, _) = url.rsplit_once('/').expect("an address");
-    let reason = refused(&format!("{server}/latin")).await;
+    let reason = rejected(&format!("{server}/latin")).await;
     assert!(reason.contains("encoding LATIN1") && reason.contains("create it with UTF8"), "{reason}");
 
     let by_statement = &["--log-bin", "--binlog-format=STATEMENT"];
     let mariadb = block_in_place(|| MariaDb::start_with(by_statement));
-    let reason = refused(&mariadb.url()).await;
+    let reason = rejected(&mariadb.url()).await;
     assert!(reason.contains("set binlog_format to MIXED or ROW"), "{reason}");
 }
 
@@ -674,7 +674,7 @@ async fn a_bad_database_url_is_rejected_without_revealing_the_password() {
     for address in ["postgres://u:secret@127.0.0.1:1/", "mariadb://u:secret@127.0.0.1:1/"] {
         let error = tokio::time::timeout(LIMIT, SqlStore::connect(address)).await.expect("it ends");
         let words = format!("{:?}", error.expect_err("nothing listens"));
-        assert!(words.contains("the database does not answer") && !words.contains("secret"), "{words}");
+        assert!(words.contains("the database is unavailable") && !words.contains("secret"), "{words}");
     }
 }
 

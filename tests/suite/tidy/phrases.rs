@@ -129,7 +129,7 @@ fn phrases_are_found_in_comments_and_not_in_code() {
         ("/// Sends what the caller is\n/// told, as a batch.\nfn f() {}", 1, 1),
         ("//! Returns it at once. A thread is told of it.", 2, 2),
         ("// Sends the batch: the store is told.\n\n// It is\n\n// told about the batch", 2, 1),
-        ("/// - The first caller is\n/// - told at once about it", 1, 1),
+        ("/// - The first caller is\n/// - told at once about it", 2, 1),
         ("let is = \"the caller is told\"; // it is told", 0, 0),
         (
             "/// Returns `is told at once` as a text.\n/// ```\n/// // the caller is told at once\n/// ```",

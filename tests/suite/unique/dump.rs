@@ -86,7 +86,7 @@ async fn restoring_a_dump_is_exact_and_idempotent_in_every_store(store: impl Uni
     let restored = restore(store.clone(), &lines).await.expect("a good dump");
     assert!(restored.added > 0 && restored.added < restored.items, "{restored:?}");
     assert_eq!((restored.counters, restored.items, restored.sketches), (1206, 7204, 3));
-    assert_eq!((restored.refused, restored.unreadable), (0, 0));
+    assert_eq!((restored.rejected, restored.unreadable), (0, 0));
     let again = restore(store.clone(), &lines).await.expect("a good dump");
     assert_eq!((again.added, again.items, again.sketches), (0, restored.items, restored.sketches));
     assert_eq!(count(&set(&store, "voters")).await, Distinct::Exact(3500));
@@ -221,8 +221,8 @@ async fn a_key_of_the_wrong_type_is_reported_and_does_not_stop_the_dump() {
     server.command(&["DEL", "access:set:voters"]);
     server.command(&["SET", "access:set:voters", "x"]);
     let small = small().await;
-    let refused = restore(store, &small).await.expect("a good dump");
-    assert_eq!((refused.items, refused.refused, refused.sketches), (0, 3, 1));
+    let rejected = restore(store, &small).await.expect("a good dump");
+    assert_eq!((rejected.items, rejected.rejected, rejected.sketches), (0, 3, 1));
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ async fn assert_wrong_type_is_reported(server: &RedisServer) {
             server.command(&["DEL", &key]);
             server.command(&[&[other[0], &key], &other[2..]].concat());
         }
-        let refused = [
+        let rejected = [
             set.include("x").await.map(drop),
             hll.include("x").await.map(drop),
             adaptive.include("x").await.map(drop),
@@ -54,8 +54,8 @@ async fn assert_wrong_type_is_reported(server: &RedisServer) {
             hll.union(&[]).await.map(drop),
             adaptive.union(&[]).await.map(drop),
         ];
-        for (refused, counter) in refused.into_iter().zip(["set", "hll", "adaptive"].iter().cycle()) {
-            let error = refused.expect_err("it is of another type");
+        for (rejected, counter) in rejected.into_iter().zip(["set", "hll", "adaptive"].iter().cycle()) {
+            let error = rejected.expect_err("it is of another type");
             let key = format!("access:{counter}:a");
             assert_eq!(error.kind(), &ErrorKind::Malformed { key: key.clone() }, "{error:?}");
             assert!(error.to_string().contains(&key) && std::error::Error::source(&error).is_some());
@@ -239,8 +239,8 @@ async fn the_permissions_in_the_guide_are_sufficient_and_necessary() {
         }
         use_full_api(&store).await.expect("nothing else is needed");
         include(&set(&store, "a"), 0..1).await;
-        let refused = UniqueDump::new(store.clone()).next().await.expect_err("a dump needs one more");
-        assert_eq!(refused.kind(), &ErrorKind::Rejected, "{refused:?}");
+        let rejected = UniqueDump::new(store.clone()).next().await.expect_err("a dump needs one more");
+        assert_eq!(rejected.kind(), &ErrorKind::Rejected, "{rejected:?}");
         set_user(&[&words[..3], &["+scan".to_owned()]].concat());
         assert!(UniqueDump::new(store.clone()).next().await.expect("it is permitted").is_some());
         set(&store, "a").forget().await.expect("it is permitted");

@@ -137,7 +137,7 @@ async fn data_of_the_other_program_is_read_and_cleaned() {
     let known = stats.list_counters(None, 10).await.expect("readable").counters;
     assert_eq!(
         known,
-        [(name("theirs"), Precisions::default().iter().map(|retained| retained.precision).collect())]
+        [(name("theirs"), Precisions::default().iter().map(|retention| retention.precision).collect())]
     );
 
     let (_, mut cleaner) = counters.into_parts();

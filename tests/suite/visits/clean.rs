@@ -83,7 +83,7 @@ async fn a_counter_written_while_it_is_removed_stays_known_and_complete() {
     for cleaner in cleaners {
         cleaner.await.expect("no panic");
     }
-    for width in Precisions::default().iter().map(|retained| retained.precision) {
+    for width in Precisions::default().iter().map(|retention| retention.precision) {
         for counter in 0..5 {
             let member = format!("{width}:c{counter}");
             let fields = server.int(&["HLEN", &format!("access:count:{member}")]);

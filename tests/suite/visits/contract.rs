@@ -123,7 +123,7 @@ async fn uniques(store: &impl Store, counters: &[&str], buckets: &[(u32, u64)]) 
 }
 
 async fn known(store: &impl Store) -> BTreeSet<String> {
-    let all: Vec<_> = Grid::default().counts.iter().map(|retained| retained.precision).collect();
+    let all: Vec<_> = Grid::default().counts.iter().map(|retention| retention.precision).collect();
     let known = store.known(&all, "", 1000).await.expect("readable").counters;
     known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect()
 }
@@ -651,8 +651,8 @@ async fn an_out_of_range_count_is_rejected_and_the_rest_is_applied(store: impl S
     let more = batch(writer, 2, vec![cell("a", T + 1, 1, 7), cell("b", T, 1, 5)]);
     let outcome = store.apply(&more).await.expect("the store is available");
     let ApplyOutcome::Applied(remarks) = outcome else { panic!("{outcome:?}") };
-    let refused = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
-    assert!(remarks.contains(&refused), "{remarks:?}");
+    let rejected = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
+    assert!(remarks.contains(&rejected), "{remarks:?}");
     assert_eq!(samples(&store, "a", 1).await, [(T, most), (T + 1, 7)]);
     assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, most)]);
     assert_eq!(samples(&store, "b", 86_400).await, [(1_585_872_000, 5)]);
@@ -808,8 +808,8 @@ async fn hits_far_ahead_of_the_clock_are_rejected(store: impl Store + Clone) {
     let outcome = store.apply(&batch).await.expect("the store is available");
     let ApplyOutcome::Applied(mut remarks) = outcome else { panic!("{outcome:?}") };
     remarks.retain(|remark| !matches!(remark, Remark::NewLifetime { .. }));
-    let refused = |part| Remark::Rejected { part, reason: DropReason::Ahead };
-    let expected = [refused(Part::Cell(0)), refused(Part::Visitors(0))];
+    let rejected = |part| Remark::Rejected { part, reason: DropReason::Ahead };
+    let expected = [rejected(Part::Cell(0)), rejected(Part::Visitors(0))];
     assert!(remarks.len() == 2 && expected.iter().all(|one| remarks.contains(one)), "{remarks:?}");
     assert_eq!(samples(&store, "a", 1).await, [(now, 2)]);
     let buckets = [now, ahead].map(|at| (86_400, at / 86_400 * 86_400));

@@ -171,10 +171,10 @@ async fn an_out_of_range_bin_is_rejected_and_the_rest_is_applied(store: impl Sto
     let count = Cell { counter: name("a"), start: now, finest: precision(60), count: 7 };
     let cells = vec![cell("a", now, 60, &[(ms(20), 1), (ms(900), 2)]), cell("b", now, 60, &[(ms(20), 5)])];
     let batch = Batch { cells: vec![count], ..batch(WriterId::random(), 1, cells) };
-    let refused = Remark::Rejected { part: Part::Bins(0), reason: DropReason::OutOfRange };
+    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::OutOfRange };
     let mut remarks = apply(&store, &batch).await;
     remarks.retain(|remark| !matches!(remark, Remark::NewLifetime { .. }));
-    assert_eq!(remarks, [refused]);
+    assert_eq!(remarks, [rejected]);
     assert_eq!(bins(&store, "a", 60, now).await[0].1, [(ms(20), 1), (ms(900), 2)]);
     assert_eq!(bins(&store, "a", 3600, now).await[0].1, [(ms(20), most), (ms(900), 2)]);
     assert_eq!(bins(&store, "b", 3600, now).await[0].1, [(ms(20), 5)]);
@@ -184,8 +184,8 @@ async fn an_out_of_range_bin_is_rejected_and_the_rest_is_applied(store: impl Sto
 async fn bins_far_ahead_of_the_clock_are_rejected(store: impl Store + Clone) {
     let (now, ahead) = (Timestamp::now(), Timestamp::now().plus(100_000));
     let cells = vec![cell("a", ahead, 60, &[(ms(20), 1)]), cell("a", now, 60, &[(ms(20), 2)])];
-    let refused = Remark::Rejected { part: Part::Bins(0), reason: DropReason::Ahead };
-    assert_eq!(apply(&store, &batch(WriterId::random(), 1, cells)).await, [refused]);
+    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::Ahead };
+    assert_eq!(apply(&store, &batch(WriterId::random(), 1, cells)).await, [rejected]);
     assert_eq!(bins(&store, "a", 60, ahead).await, [(bucket(60, now), vec![(ms(20), 2)])]);
 }
 
@@ -213,9 +213,9 @@ async fn check_wrong_types(store: &RedisStore, server: &RedisServer) {
     let bin = [(ms(250), 1)];
     let cells = vec![cell("a", now, 60, &bin), cell("b", now, 60, &bin), cell("c", now, 60, &bin)];
     let mut remarks = apply(store, &batch(WriterId::random(), 1, cells)).await;
-    let refused = |part, reason| Remark::Rejected { part: Part::Bins(part), reason };
+    let rejected = |part, reason| Remark::Rejected { part: Part::Bins(part), reason };
     remarks.sort_by_key(|remark| format!("{remark:?}"));
-    assert_eq!(remarks, [refused(0, DropReason::WrongType), refused(1, DropReason::NotANumber)]);
+    assert_eq!(remarks, [rejected(0, DropReason::WrongType), rejected(1, DropReason::NotANumber)]);
     let counters = ["a", "b", "c"].map(name);
     let range = now.minus(3600)..now.plus(3600);
     let read = store.bins(&counters, precision(3600), range.clone()).await.expect("readable");

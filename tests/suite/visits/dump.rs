@@ -129,9 +129,9 @@ async fn content(store: &impl Store, now: Timestamp) -> Content {
             content.samples.insert((precision, name.clone()), reading.expect("a counter").samples);
         }
     }
-    for retained in grid().visitors.iter() {
-        for start in retained.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
-            let bucket = Bucket { precision: retained.precision, start };
+    for retention in grid().visitors.iter() {
+        for start in retention.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
+            let bucket = Bucket { precision: retention.precision, start };
             let sketches = store.sketches(&names, &[bucket]).await.expect("readable").remove(0);
             for (name, sketch) in names.iter().zip(sketches) {
                 let registers = sketch.expect("a sketch");
@@ -225,7 +225,7 @@ async fn a_restore_adds_to_existing_data(store: impl Store + Clone) {
     send(&store, &[cell("/0", 1000)], &[]).await;
     let content = content(&store, now).await;
     let sums = |counter| {
-        let of = |retained: Retention| {
+        let of = |retention: Retention| {
             content.samples[&(retained.precision, name(counter))].iter().map(|sample| sample.count).sum()
         };
         let mut sums: Vec<u64> =
@@ -284,12 +284,12 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
         let restored = restore.finish().await.expect("the store is available");
         assert_eq!(restored.distributions, added);
         assert!(restored.already_restored >= already && restored.unknown == 0, "{restored:?}");
-        for retained in Distribution::precisions().iter() {
+        for retention in Distribution::precisions().iter() {
             let (names, range) = (["/0", "/1", "/2"].map(name), now.minus(2 * 86_400)..now.plus(1));
             let range =
-                if retained.precision == precision(60) { now.minus(7000)..now.plus(1) } else { range };
-            let expected = old.bins(&names, retained.precision, range.clone()).await.expect("readable");
-            assert_eq!(store.bins(&names, retained.precision, range).await.expect("readable"), expected);
+                if retention.precision == precision(60) { now.minus(7000)..now.plus(1) } else { range };
+            let expected = old.bins(&names, retention.precision, range.clone()).await.expect("readable");
+            assert_eq!(store.bins(&names, retention.precision, range).await.expect("readable"), expected);
         }
     }
     // If a process does not keep distributions, the rest should still be restored.
@@ -351,10 +351,10 @@ async fn a_missing_duplicate_or_damaged_line_is_rejected_and_can_be_resent() {
 #[tokio::test]
 async fn a_torn_dump_is_an_error_and_the_full_dump_adds_the_rest() {
     let (from, now, lines) = filled().await;
-    for retained in [1, 2, lines.len() / 3, lines.len() - 1] {
+    for retention in [1, 2, lines.len() / 3, lines.len() - 1] {
         let store = MemoryStore::new();
         let error = restore(store.clone(), &lines[..retained]).await.expect_err("torn");
-        assert!(matches!(error, RestoreError::Truncated { line } if line == retained as u64), "{error:?}");
+        assert!(matches!(error, RestoreError::Truncated { line } if line == retention as u64), "{error:?}");
         let restored = restore(store.clone(), &lines).await.expect("memory accepts everything");
         assert_eq!(added(&restored) + restored.already_restored, entries(&lines));
         assert_eq!(content(&store, now).await, content(&from, now).await);
@@ -426,8 +426,11 @@ async fn expired_entries_and_unknown_precisions_are_reported_by_a_restore() {
     assert!(restored.samples > 0 && restored.expired > 0 && restored.unknown > 0, "{restored:?}");
     let unknown = [1, 5, 60, 300, 3600, 18_000].map(precision);
     assert_eq!(restored.unknown_precisions, unknown);
-    let sum =
-        added(&restored) + restored.expired + restored.unknown + restored.refused + restored.already_restored;
+    let sum = added(&restored)
+        + restored.expired
+        + restored.unknown
+        + restored.rejected
+        + restored.already_restored;
     assert_eq!(sum, entries(&lines));
     for width in unknown {
         assert_eq!(

@@ -30,8 +30,8 @@ async fn total(stats: &Stats, counter: &str, precision: Precision) -> u64 {
 
 async fn totals(stats: &Stats, counter: &str) -> Vec<u64> {
     let mut totals = Vec::new();
-    for retained in stats.grid().counts.iter() {
-        totals.push(total(stats, counter, retained.precision).await);
+    for retention in stats.grid().counts.iter() {
+        totals.push(total(stats, counter, retention.precision).await);
     }
     totals
 }
@@ -404,9 +404,9 @@ async fn the_top_ranking_is_exact_and_filtered() {
 #[test]
 fn settings_out_of_bounds_are_rejected() {
     let builder = || Counters::builder(MemoryStore::new());
-    let refused = |builder: counter_core::Builder| builder.build().expect_err("out of bounds");
-    assert_eq!(refused(builder().max_counters(0)), BuildError::Counters(0));
-    assert_eq!(refused(builder().max_counters(1_000_001)), BuildError::Counters(1_000_001));
-    assert_eq!(refused(builder().flush_interval(Duration::ZERO)), BuildError::Interval("flush_interval"));
-    assert_eq!(refused(builder().clean_interval(Duration::ZERO)), BuildError::Interval("clean_interval"));
+    let rejected = |builder: counter_core::Builder| builder.build().expect_err("out of bounds");
+    assert_eq!(rejected(builder().max_counters(0)), BuildError::Counters(0));
+    assert_eq!(rejected(builder().max_counters(1_000_001)), BuildError::Counters(1_000_001));
+    assert_eq!(rejected(builder().flush_interval(Duration::ZERO)), BuildError::Interval("flush_interval"));
+    assert_eq!(rejected(builder().clean_interval(Duration::ZERO)), BuildError::Interval("clean_interval"));
 }

@@ -136,8 +136,8 @@ fn with_fewer_places_a_value_needs_a_larger_share_of_hits() {
         assert_eq!(before + 1, all.div_ceil(places - 1));
     }
     for places in [0, 2001] {
-        let refused = Counters::builder(MemoryStore::new()).label_places(places).build();
-        assert_eq!(refused.err(), Some(BuildError::LabelPlaces(places)));
+        let rejected = Counters::builder(MemoryStore::new()).label_places(places).build();
+        assert_eq!(rejected.err(), Some(BuildError::LabelPlaces(places)));
     }
 }
 

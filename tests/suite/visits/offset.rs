@@ -64,7 +64,7 @@ async fn hits_count_in_buckets_aligned_to_local_time(store: impl Store + Clone) 
         recorder.record_at(hits, None, *at, NonZeroU32::MIN);
     }
     counters.flush().await.expect("the store is available");
-    for retained in stats.grid().counts.iter().map(|retained| retained.precision) {
+    for retained in stats.grid().counts.iter().map(|retention| retention.precision) {
         let mut expected = BTreeMap::new();
         for at in &instants {
             let shifted =
@@ -129,7 +129,7 @@ async fn sites_with_different_offsets_share_a_store(store: impl Store + Clone) {
         assert_eq!(stats.total(&name("hits"), precision(60), range).await.expect("readable"), 6);
         assert_eq!(stats.lifetimes(&[name("hits")]).await.expect("readable"), [6]);
         let known = stats.list_counters(None, 10).await.expect("readable").counters;
-        let retained: Vec<_> = stats.grid().counts.iter().map(|retained| retained.precision).collect();
+        let retained: Vec<_> = stats.grid().counts.iter().map(|retention| retention.precision).collect();
         assert_eq!(known, [(name("hits"), retained)]);
     }
 }
@@ -195,7 +195,7 @@ async fn cleaning_removes_expired_days_at_local_midnight(store: impl Store + Clo
 
 async fn a_cleaner_keeps_samples_retained_by_a_site_with_another_offset(store: impl Store + Clone) {
     let (utc, india) = (Precisions::default(), Precisions::default().utc_offset(INDIA_OFFSET));
-    let days = [&utc, &india].map(|retained| retained.of_width(86_400).expect("days are kept").precision);
+    let days = [&utc, &india].map(|retention| retention.of_width(86_400).expect("days are kept").precision);
     for retained in [&utc, &india] {
         visit_every_noon(&store, retained.clone()).await;
     }

@@ -424,8 +424,8 @@ async fn hits_too_old_for_the_grid_are_expired_and_not_read_again() {
 #[tokio::test]
 async fn hits_possibly_counted_before_their_source_was_forgotten_are_expired() {
     let (counters, week) = (over(counter_core::MemoryStore::new()), Duration::from_secs(7 * 86_400));
-    let sources = counters.sources().keep_for(Duration::ZERO);
-    assert_eq!(sources.retained_for(), Some(week), "a week at least");
+    let sources = counters.sources().expire_after(Duration::ZERO);
+    assert_eq!(sources.expires_after(), Some(week), "a week at least");
     let mut source = sources.open(visits()).await.expect("memory is there");
     let (now, hit) = (Timestamp::now(), [counters.recorder().counter("a").hit()]);
     for (position, days) in [(0, 6), (1, 4), (2, 0)] {
@@ -442,8 +442,12 @@ async fn hits_possibly_counted_before_their_source_was_forgotten_are_expired() {
 async fn the_list_of_sources_to_forget_can_be_lost_or_have_the_wrong_type() {
     for (server, store) in [stores::redis().await, stores::redis_without_scripts().await] {
         let counters = over(store.clone());
-        let mut source =
-            counters.sources().keep_for(Duration::ZERO).open(visits()).await.expect("the store is available");
+        let mut source = counters
+            .sources()
+            .expire_after(Duration::ZERO)
+            .open(visits())
+            .await
+            .expect("the store is available");
         source.skip(0..7, Skip::Excluded);
         assert_eq!(source.close().await.expect("the store is available"), Commit::Done);
         let until: u64 = server.strings(&["ZRANGE", "access:sources-due", "0", "-1", "WITHSCORES"])[1]

@@ -151,7 +151,7 @@ fn a_runtime_shut_down_before_the_counters_reports_lost_hits() {
     hit(&recorder);
     hit(&recorder);
     drop(runtime);
-    assert!(log.text().contains("had acknowledged all hits hits=2"), "{}", log.text());
+    assert!(log.text().contains("has not acknowledged all hits hits=2"), "{}", log.text());
     drop(upkeep);
     assert_eq!(recorder.ledger().hits.pending, 2);
 }

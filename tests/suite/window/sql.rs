@@ -111,8 +111,8 @@ async fn an_out_of_range_sum_is_rejected_and_the_others_are_counted() {
         let answers = store.add(&additions).await;
         let answers: Vec<_> =
             answers.into_iter().map(|answer| answer.map_err(|error| error.kind().clone())).collect();
-        let refused = || Err(ErrorKind::Rejected);
-        assert_eq!(answers, [Ok(1), refused(), refused(), refused(), Ok(3)], "{url}");
+        let rejected = || Err(ErrorKind::Rejected);
+        assert_eq!(answers, [Ok(1), rejected(), rejected(), rejected(), Ok(3)], "{url}");
         assert_eq!(store.counts(&[full, good]).await.expect("readable"), [most, 3]);
     }
 }

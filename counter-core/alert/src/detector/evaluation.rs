@@ -12,16 +12,17 @@ pub struct Evaluation {
     pub lower: f64,
     /// The largest value in the band.
     pub upper: f64,
-    /// The probability that an ordinary value deviates this far on the same side.
+    /// The probability that an ordinary value deviates from `expected` at least as far, on the same side.
     pub probability: f64,
     /// The number of hits expected since the most recent hit, including this bucket. This is 0 if the bucket
     /// has hits.
     pub missed: f64,
-    /// The probability that this number of hits is missing, or 1 if there are hits.
+    /// The probability that [`missed`](Self::missed) hits are missing by chance, or 1 if the bucket has hits.
     pub silence: f64,
-    /// The probability that values stay the same for this long. Always 1 for counts.
+    /// The probability that values stay the same by chance for as long as now. Always 1 for counts.
     pub flatness: f64,
-    /// The standard deviation of the errors.
+    /// The standard deviation of the differences between actual and expected values, in the unit of the
+    /// value.
     pub error: f64,
     /// The season of the selected model.
     pub season: DetectedSeason,

@@ -2,7 +2,7 @@
 
 /// The maximum change of an unchanged value, in standard deviations of the error.
 const MAX_UNCHANGED_DEVIATION: f64 = 0.01;
-/// The factor by which the longest run decays in a bucket.
+/// The factor by which the longest run is reduced with every bucket, so that it will be forgotten.
 const DECAY: f64 = 1.0 - 1.0 / 4096.0;
 /// A run is normal up to this multiple of the longest recent run.
 const MAX_TYPICAL_RUN: f64 = 1.5;

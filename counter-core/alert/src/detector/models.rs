@@ -21,7 +21,7 @@ const FIT_WEIGHT: f64 = 0.01;
 /// We switch to another model if its squared error is smaller by this factor.
 const SWITCH_RATIO: f64 = 0.95;
 
-/// The season of the models, and the weight of an error in the level.
+/// The models: a season, and the weight of the latest error in the level.
 const MODELS: [(DetectedSeason, f64); 7] = [
     (DetectedSeason::Level, 0.05),
     (DetectedSeason::Level, 0.3),
@@ -32,7 +32,7 @@ const MODELS: [(DetectedSeason, f64); 7] = [
     (DetectedSeason::Week, 0.2),
 ];
 
-/// The default model, because it does not need a season or a long history.
+/// The index of the default model in [`MODELS`], which does not need a season or a long history.
 const DEFAULT: usize = 1;
 
 /// The minimum weight of an error in the level while we recover from a gap.

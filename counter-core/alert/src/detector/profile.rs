@@ -8,8 +8,9 @@ const HOUR: u64 = 3600;
 /// The minimum bucket width to use a slot per bucket in the daily table. Narrower buckets use hourly slots
 /// instead.
 const MIN_SLOT_WIDTH: u64 = 300;
-/// The minimum weight of the latest day and week in a slot, so that old values will be forgotten.
+/// The minimum weight of the latest day in a daily slot, so that old values will be forgotten.
 const MIN_DAY_WEIGHT: f64 = 0.15;
+/// The minimum weight of the latest week in a weekly slot, so that old values will be forgotten.
 const MIN_WEEK_WEIGHT: f64 = 0.25;
 
 /// The daily and weekly profile of a series.
@@ -27,16 +28,16 @@ struct Table {
     slots: Vec<Slot>,
     /// The slot width in seconds.
     width: u64,
-    /// The minimum weight of the latest value.
+    /// The minimum weight of the latest value in a slot.
     latest: f64,
-    /// The current slot, with the sum and number of values.
+    /// The index of the current slot, with the sum and number of bucket values in the slot.
     open: Option<(usize, f64, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     value: f32,
-    /// The number of times this slot was closed.
+    /// The number of days or weeks in which the slot got values.
     times: u32,
 }
 

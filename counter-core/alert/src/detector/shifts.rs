@@ -12,7 +12,7 @@ const MIN_SHIFT_OUTLIERS: usize = 8;
 pub(super) struct Shifts {
     run: Run,
     previous: Option<PreviousLevel>,
-    /// The seconds for which we remember a level.
+    /// The seconds for which the previous level is remembered.
     memory: u64,
 }
 
@@ -25,7 +25,7 @@ struct Run {
     levels: Levels,
 }
 
-/// The level prior to a shift.
+/// The level prior to the latest shift, to which the series may return.
 #[derive(Clone, Debug)]
 struct PreviousLevel {
     levels: Levels,

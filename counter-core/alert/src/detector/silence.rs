@@ -5,7 +5,7 @@ use counter_core::Timestamp;
 use super::models::{Levels, Models};
 use super::scale::Scale;
 
-/// The factor by which the longest silence decays in a bucket.
+/// The factor by which the longest silence is reduced with every bucket, so that it will be forgotten.
 const DECAY: f64 = 1.0 - 1.0 / 4096.0;
 
 /// The current silence, up to the latest bucket.
@@ -17,8 +17,9 @@ pub(super) struct Silence {
     missed: f64,
     /// The maximum of `missed` in recent silences.
     longest: f64,
-    /// The moving averages of the squared error and of the expected count.
+    /// The moving average of the squared error.
     squares: f64,
+    /// The moving average of the expected count.
     expected: f64,
 }
 

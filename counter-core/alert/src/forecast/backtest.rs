@@ -1,4 +1,4 @@
-/// The maximum number of origins.
+/// The maximum number of origins, i.e. past instants from which a forecast is tested.
 const MAX_FOLDS: usize = 10;
 /// Mean errors below this, in hits, are due to rounding, because counts are integers.
 const ROUNDING: f64 = 1e-6;
@@ -28,7 +28,7 @@ pub struct Backtest {
     pub naive_mase: Option<f64>,
 }
 
-/// The sums to compute a backtest from.
+/// The sums of the errors at all origins, from which a [`Backtest`] is computed.
 pub(super) struct Sums {
     horizon: usize,
     folds: usize,

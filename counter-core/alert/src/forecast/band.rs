@@ -8,10 +8,10 @@ use std::ops::RangeInclusive;
 
 /// The share of future counts within the band of a forecast.
 pub(super) const LEVEL: f64 = 0.95;
-/// The z-score for this share.
+/// The z-score for [`LEVEL`], i.e. half the width of the band in standard deviations.
 pub(super) const Z_SCORE: f64 = 1.959_964;
 
-/// The dispersion of a series.
+/// The dispersion of a series: the factor between the variance and the expected count.
 #[derive(Clone, Copy)]
 pub(super) struct Dispersion {
     factor: f64,
@@ -35,7 +35,8 @@ impl Dispersion {
         Self { factor, floor }
     }
 
-    /// Returns the range of integers within this z-score.
+    /// Returns the range of counts within `z_score` standard deviations. `variance` is relative to the
+    /// variance of a forecast of the next bucket.
     ///
     /// Small counts deviate further up than down. We therefore shift both ends using the third moment of the
     /// Poisson distribution, as in the Cornish-Fisher expansion.
@@ -50,7 +51,8 @@ impl Dispersion {
     }
 }
 
-/// Returns the z-score of a band that contains all of these ordinary samples in 19 of 20 histories.
+/// Returns the z-score of a band that contains all ordinary samples in 19 of 20 histories of `samples`
+/// buckets.
 ///
 /// The quantile is computed by formula 26.2.23 of Abramowitz and Stegun, with an error of up to 0.0005.
 pub(super) fn z_score_for_all(samples: usize) -> f64 {

@@ -10,7 +10,7 @@ use super::{band, season};
 
 /// The minimum number of buckets for a forecast.
 const MIN_BUCKETS: usize = 20;
-/// The maximum number of buckets to use.
+/// The maximum number of buckets in the history of a forecast.
 const MAX_BUCKETS: usize = 1000;
 
 /// A forecast of the counts in future buckets.
@@ -196,7 +196,7 @@ impl Forecast {
         let end = precision.bucket(now).start;
         let earliest = end.minus(u64::from(precision.as_seconds()) * MAX_BUCKETS as u64);
         let retained = stats.grid().counts.of_width(precision.as_seconds());
-        let oldest = retained.map_or(earliest, |retained| Retention { precision, ..retained }.oldest(now));
+        let oldest = retained.map_or(earliest, |retention| Retention { precision, ..retention }.oldest(now));
         // The range must not be empty, even if only the current bucket is kept, which is dropped below.
         let range = oldest.max(earliest)..end.plus(1);
         let series = stats.series(counter, precision, range).await?;
@@ -213,13 +213,14 @@ impl Forecast {
 /// A forecast in progress, split into slices of one model each.
 struct Work {
     precision: Precision,
-    /// The known samples, and the values of all buckets from the first sample to the latest finished bucket.
+    /// The samples of finished buckets with a known count.
     samples: Vec<Sample>,
+    /// The values of all buckets from the first sample to the latest finished bucket.
     values: Vec<f64>,
     last: Timestamp,
     horizon: usize,
     season: Option<usize>,
-    /// The origins to be tested.
+    /// The origins of the backtest that are not tested yet, as an index of `values`.
     origins: std::vec::IntoIter<usize>,
     sums: Sums,
     test_horizon: usize,

@@ -26,7 +26,7 @@ pub(super) struct Smoothing {
 /// The expected value at a future step.
 pub(super) struct Step {
     pub expected: f64,
-    /// The variance, relative to a single step.
+    /// The variance of the error, relative to the first future step.
     pub variance: f64,
 }
 

@@ -4,7 +4,7 @@ use counter_core::Timestamp;
 use counter_core::visits::WriterId;
 use serde::{Deserialize, Serialize};
 
-/// A note on an instant: a line of text with a unique id.
+/// A note on an instant, such as a deploy, to be shown in charts: a line of text with a unique id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     id: String,
@@ -12,7 +12,7 @@ pub struct Note {
     text: String,
 }
 
-/// The error for an invalid text or id.
+/// The error for a note with an invalid text or id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoteError {
@@ -25,10 +25,10 @@ pub enum NoteError {
 }
 
 impl Note {
-    /// The maximum number of characters in a text.
+    /// The maximum number of characters in the text of a note.
     pub const MAX_CHARS: usize = 200;
 
-    /// The maximum number of bytes in an id.
+    /// The maximum number of bytes in the id of a note.
     pub const MAX_ID_BYTES: usize = 64;
 
     /// Creates a note with a random id.

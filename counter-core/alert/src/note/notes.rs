@@ -20,18 +20,18 @@ pub struct Notes {
 pub struct Added {
     /// The stored note, i.e. the existing note if the id is already in use.
     pub note: Note,
-    /// Whether the note is new. This is `false` if the id is already in use.
+    /// True if the note is new. This is `false` if the id is already in use.
     pub is_new: bool,
 }
 
-/// The content of the document.
+/// The content of the document in the [`DocumentStore`] that holds all notes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredNotes {
-    /// In insertion order.
+    /// All notes, in insertion order.
     notes: Vec<Note>,
 }
 
-/// The document name.
+/// The name of the document with all notes, in the [`DocumentStore`].
 const DOCUMENT: &str = "notes";
 
 impl Notes {

@@ -61,11 +61,11 @@ pub struct Change {
 pub struct Row {
     /// The name of a page or share.
     pub name: String,
-    /// The hits.
+    /// The hits of the page or share.
     pub hits: Change,
 }
 
-/// The maximum number of pages with an increase, and also with a decrease.
+/// The maximum number of pages to list with an increase, and the maximum number to list with a decrease.
 const MAX_CHANGED_PAGES: usize = 5;
 
 /// The maximum number of unreadable keys and parts to list.
@@ -166,7 +166,7 @@ impl Unread {
         }
     }
 
-    /// Returns `true` if a recorded key belongs to this counter.
+    /// Returns `true` if an unreadable key belongs to the counter with this name.
     fn has_counter(&self, name: &str) -> bool {
         self.0.iter().any(|key| key.strip_suffix(name).is_some_and(|rest| rest.ends_with([':', ' '])))
     }
@@ -212,7 +212,8 @@ async fn totals(
     Ok(totals)
 }
 
-/// Returns the pages of both periods, sorted by change relative to size.
+/// Returns the pages of both periods, sorted by change relative to size. `is_known` is `false` if the hits of
+/// the preceding period are unknown.
 fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known: bool) -> Vec<Row> {
     let (of_now, of_earlier): (HashMap<_, _>, HashMap<_, _>) = (
         now.iter().map(|(name, hits)| (name, *hits)).collect(),
@@ -268,8 +269,8 @@ async fn visitors(
         let found = retained
             .iter()
             .rev()
-            .find(|retained| fits(range, retained.precision) && oldest(retained) <= range.start);
-        found.map(|retained| (retained.precision, range.clone()))
+            .find(|retention| fits(range, retention.precision) && oldest(retention) <= range.start);
+        found.map(|retention| (retention.precision, range.clone()))
     };
     let site = std::slice::from_ref(&schedule.site);
     let Some((precision, range)) = of(&period.range) else { return Ok(None) };

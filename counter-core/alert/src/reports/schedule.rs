@@ -114,17 +114,17 @@ impl ReportSchedule {
 
     pub(crate) fn check(&self, grid: &Grid) -> Result<(), RuleError> {
         check_name(&self.name)?;
-        match grid.counts.iter().any(|retained| self.has_whole_days(retained)) {
+        match grid.counts.iter().any(|retention| self.has_whole_days(retention)) {
             true => Ok(()),
             false => Err(RuleError::Report(self.name.clone())),
         }
     }
 
     /// Returns whether this precision divides a day, and the retention is long enough to compare periods.
-    fn has_whole_days(&self, retained: Retention) -> bool {
-        let width = u64::from(retained.precision.as_seconds());
+    fn has_whole_days(&self, retention: Retention) -> bool {
+        let width = u64::from(retention.precision.as_seconds());
         DAY.is_multiple_of(width)
-            && width * u64::from(retained.samples.get()) > (2 * self.days.unsigned_abs() + 1) * DAY
+            && width * u64::from(retention.samples.get()) > (2 * self.days.unsigned_abs() + 1) * DAY
     }
 
     /// Returns the latest day or week that is due at `now`, the preceding day or week, and the precision to
@@ -138,14 +138,14 @@ impl ReportSchedule {
             return None;
         }
         let starts = [before, first, last].map(|date| self.start(date));
-        let read = |retained: &Retention| starts.map(|start| nearest(retained.precision, start));
-        let distance = |retained: &Retention| {
+        let read = |retention: &Retention| starts.map(|start| nearest(retention.precision, start));
+        let distance = |retention: &Retention| {
             let pairs = starts.into_iter().zip(read(retained));
             pairs.map(|(start, read)| start.as_unix().abs_diff(read.as_unix())).max()
         };
-        let whole = grid.counts.iter().filter(|retained| self.has_whole_days(*retained));
+        let whole = grid.counts.iter().filter(|retention| self.has_whole_days(*retention));
         // If there is a choice, we use the coarsest precision to read as few buckets as possible.
-        let retained = whole.min_by_key(|retained| (distance(retained), Reverse(retained.precision)))?;
+        let retained = whole.min_by_key(|retention| (distance(retention), Reverse(retention.precision)))?;
         let [before, start, end] = read(&retained);
         let is_exact = distance(&retained) == Some(0);
         Some(Period { range: start..end, before: before..start, retained, date: first, is_exact })
@@ -190,10 +190,10 @@ impl ReportSchedule {
 pub(crate) struct Period {
     pub(crate) range: Range<Timestamp>,
     pub(crate) before: Range<Timestamp>,
-    pub(crate) retained: Retention,
+    pub(crate) retention: Retention,
     /// The local start date.
     date: Date,
-    /// Whether the range matches the local days exactly.
+    /// True if the range matches the local days exactly.
     is_exact: bool,
 }
 

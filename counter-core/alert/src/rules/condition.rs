@@ -11,19 +11,20 @@ use crate::isolated::Isolated;
 /// The condition of a rule on a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
-    /// More hits than this.
+    /// The counter has more than `hits` hits in a bucket.
     Above { counter: CounterName, hits: u64 },
-    /// Fewer hits than this.
+    /// The counter has fewer than `hits` hits in a bucket.
     Below { counter: CounterName, hits: u64 },
-    /// A larger share of the whole than this, if the whole has enough hits.
+    /// The hits of `parts` are more than a `share` of the hits of `whole`, which must be at least
+    /// `min_count`.
     ShareAbove { parts: Vec<CounterName>, whole: CounterName, share: f64, min_count: u64 },
-    /// A larger quantile than this, if there are enough values.
+    /// The quantile `q` of a measure is larger than `value`, based on at least `min_count` values.
     QuantileAbove { counter: CounterName, measure: Measure, q: f64, value: f64, min_count: u64 },
-    /// Hits outside the expected band on this side, or an unexpected silence.
+    /// The hits are outside of the expected band on `side`, or are missing for longer than expected.
     Unusual { counter: CounterName, side: Side, false_alarms: f64 },
-    /// No hits, while the site has some.
+    /// The counter gets no hits in a bucket, while the counter `site` gets hits.
     Dead { counter: CounterName, site: CounterName },
-    /// A label value with enough hits that is new in the top list.
+    /// A value with at least `min_count` hits is new in the top list of a label, which has `places` places.
     NewLabel { label: String, places: usize, min_count: u64 },
     /// A condition on this process.
     Local(LocalCondition),
@@ -153,7 +154,7 @@ fn joined(counters: &[CounterName]) -> String {
     names.join(" and ")
 }
 
-/// Describes the condition.
+/// Writes the condition of a rule as text for people, e.g. `hits has more than 1000 hits`.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at_least = |min_count: u64, description: &str| match min_count {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::rule::AlertRule;
 use crate::alert::Severity;
 
-/// A rule in the configuration.
+/// An [`AlertRule`] in the configuration, before its values are checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleConfig {
@@ -53,7 +53,7 @@ enum Quantity {
     Size,
 }
 
-/// A counter name.
+/// A counter name in the configuration of a rule.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct Name(CounterName);

@@ -12,13 +12,13 @@ use super::verdict::Verdict;
 /// The condition of a process rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LocalCondition {
-    /// For longer than this, all flushes have failed or have not been attempted.
+    /// All flushes have failed, or hits have been pending without being sent, for longer than this.
     StoreAway(Duration),
-    /// More pending hits than this.
+    /// The process has more pending hits than this.
     Pending(u64),
     /// The process clock and the store clock differ by more than this, in seconds.
     ClockSkew(u64),
-    /// A source has more uncounted positions than this.
+    /// A source of visits, e.g. a log or a topic, has more uncounted positions than this.
     SourceBehind(u64),
     /// An audit has found values where the archive has more than the near store.
     ArchiveDiffers,
@@ -78,7 +78,7 @@ impl LocalCondition {
     }
 }
 
-/// Describes the condition.
+/// Writes the condition of a process rule as text for people.
 impl fmt::Display for LocalCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

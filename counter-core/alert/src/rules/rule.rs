@@ -47,7 +47,7 @@ pub struct AlertRule {
     pub(crate) severity: Severity,
 }
 
-/// The error for invalid rules.
+/// The error for an invalid rule or report, returned by [`WatchBuilder::build`](crate::WatchBuilder::build).
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RuleError {

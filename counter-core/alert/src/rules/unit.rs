@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// The unit of rule values.
+/// The unit of the value and the bound of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

@@ -1,6 +1,7 @@
 use crate::detector::{DetectedSeason, Evaluation};
 
-/// The value of a condition in a bucket, compared to a bound.
+/// The result of a condition in a bucket: the value, the bound to which it is compared, and whether the
+/// condition is met.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) is_met: bool,
@@ -12,15 +13,15 @@ pub(crate) struct Verdict {
     pub(crate) expected: Option<Expected>,
 }
 
-/// The expectation for a bucket.
+/// The value that a detector expects for a bucket, with the band around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) value: f64,
     pub(crate) lower: f64,
     pub(crate) upper: f64,
-    /// The standard deviation.
+    /// The standard deviation of the model error, in hits.
     pub(crate) error: f64,
-    /// The model name.
+    /// The model behind the expected value: `level`, `day` or `week`.
     pub(crate) model: &'static str,
 }
 
@@ -30,7 +31,7 @@ pub(crate) enum Side {
     High,
     Low,
     Either,
-    /// Hits are missing.
+    /// Empty buckets in a row, for longer than expected.
     Silent,
 }
 

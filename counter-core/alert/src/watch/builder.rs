@@ -120,9 +120,11 @@ impl WatchBuilder {
             };
             // We look up by width, because the precision of the counters may have a UTC offset.
             let width = rule.precision.as_seconds();
-            let mut retained =
-                retained.into_iter().flat_map(|retained| retained.iter()).map(|retained| retained.precision);
-            let precision = retained.find(|retained| retained.as_seconds() == width);
+            let mut retained = retained
+                .into_iter()
+                .flat_map(|retention| retention.iter())
+                .map(|retention| retention.precision);
+            let precision = retained.find(|retention| retention.as_seconds() == width);
             rule.precision =
                 precision.ok_or_else(|| RuleError::Precision(rule.name.clone(), rule.precision))?;
         }

@@ -13,7 +13,7 @@ use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::Verdict;
 
-/// The values of all buckets to evaluate.
+/// The hits, distributions and label values of all buckets to evaluate in a pass.
 #[derive(Debug, Default)]
 pub(super) struct Values<'a> {
     hits: HashMap<(Precision, &'a CounterName), Result<Series, Unreadable>>,
@@ -21,7 +21,7 @@ pub(super) struct Values<'a> {
     labels: HashMap<(&'a str, Precision, Timestamp), LabelRanking>,
 }
 
-/// The measures with quantiles.
+/// The measures read for rules on quantiles.
 const MEASURES: [Measure; 3] = [Measure::Time, Measure::Body, Measure::Size];
 
 impl<'a> Values<'a> {

@@ -19,14 +19,14 @@ use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::{Side, Verdict};
 
-/// A counter with a precision, and the bits of the false alarm rate.
+/// The key of a detector: the precision, the counter, and the bits of the `f64` false alarm rate.
 type Key = (Precision, CounterName, u64);
 
 /// The detectors of a watch.
 #[derive(Debug)]
 pub(crate) struct Expectations {
     detectors: BTreeMap<Key, Watched>,
-    /// The times to exclude.
+    /// The times to exclude from training and evaluation.
     holidays: Vec<Range<Timestamp>>,
     /// The instant up to which the store has all hits. Later buckets will not be passed to detectors.
     pub(crate) complete: Timestamp,
@@ -47,9 +47,10 @@ struct Watched {
 
 /// The maximum number of counters to read the history for in a pass.
 const MAX_NEW_DETECTORS: usize = 250;
-/// The number of buckets in the history.
+/// The maximum number of past buckets that a new detector learns from.
 const HISTORY_BUCKETS: u64 = 1000;
-/// The number of hours in the history if the buckets are finer: five weeks.
+/// The number of past hours that a new detector learns from if the buckets are finer than an hour: five
+/// weeks.
 const HISTORY_HOURS: u64 = 840;
 /// The width of an hour, in seconds.
 const HOUR: u32 = 3600;
@@ -165,7 +166,7 @@ impl Expectations {
                 evaluations: VecDeque::new(),
             })
             .collect();
-        let hours = stats.grid().counts.of_width(HOUR).map(|retained| retained.precision);
+        let hours = stats.grid().counts.of_width(HOUR).map(|retention| retention.precision);
         if let Some(hours) = hours.filter(|hours| width < u64::from(hours.as_seconds())) {
             let end = hours.bucket(first).start;
             let range = end.minus(HISTORY_HOURS * u64::from(HOUR)).max(oldest(stats, hours, now))..end;
@@ -224,7 +225,7 @@ fn known(
 /// Returns the start of the oldest bucket in the retention period.
 fn oldest(stats: &Stats, precision: Precision, now: Timestamp) -> Timestamp {
     let retained = stats.reach().counts.of_width(precision.as_seconds());
-    retained.map_or(Timestamp::MIN, |retained| retained.oldest(now))
+    retained.map_or(Timestamp::MIN, |retention| retention.oldest(now))
 }
 
 fn verdict(side: Side, evaluation: &Evaluation) -> Verdict {

@@ -24,7 +24,7 @@ pub struct HistoryEntry {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Arrival {
-    /// Not delivered yet. The next pass of a watch will try this.
+    /// Not delivered yet. The next pass of a watch will try to deliver the message.
     Waiting,
     /// Delivered at this time, in Unix seconds.
     Arrived(u64),
@@ -45,7 +45,7 @@ pub(crate) const MAX_HISTORY: usize = 500;
 pub struct Explanation {
     /// The start of the bucket, in Unix seconds.
     pub start: u64,
-    /// Whether the condition is met in this bucket.
+    /// True if the condition is met in this bucket.
     pub is_met: bool,
     /// The value of the rule in this bucket.
     pub value: f64,
@@ -68,7 +68,7 @@ pub struct Explanation {
     pub error: Option<f64>,
 }
 
-/// The maximum number of buckets to explain a decision.
+/// The maximum number of deciding buckets to keep for a message.
 pub(crate) const MAX_EXPLANATIONS: usize = 6;
 
 impl Explanation {

@@ -15,19 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use super::state::MAX_CLOCK_SKEW;
 
-/// The marks of all processes, by watch name.
+/// The marks of all processes, by watch id.
 type Marks = BTreeMap<String, Mark>;
 
-/// The mark of a process.
+/// The progress mark of a process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Mark {
     /// The instant up to which the store has all hits of the process, in Unix seconds of the store clock.
     complete: u64,
-    /// The instant until which the process is considered live.
+    /// The instant until which the process is considered live, in Unix seconds of the store clock.
     until: u64,
 }
 
-/// The mark of this process, to be written to the store.
+/// The progress mark of this process, to be written to the store.
 #[derive(Debug)]
 pub(super) struct PendingMark {
     holder: String,
@@ -38,7 +38,7 @@ pub(super) struct PendingMark {
 /// The progress of all processes, from the perspective of a watch.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// The watch name.
+    /// The random id of this watch.
     holder: String,
     /// The time in seconds for which a mark is live.
     ttl: u64,
@@ -47,7 +47,7 @@ pub(super) struct Progress {
     /// The time of the latest pass before the store became unavailable. Processes that were live at this time
     /// might still hold hits, even if their marks have expired.
     live_at: Option<Timestamp>,
-    /// The time at which we started to wait, if we are waiting.
+    /// The time at which we started to wait for processes that hold hits, if we are waiting.
     waiting_since: Option<Timestamp>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Closed {
     pub(super) complete: Timestamp,
 }
 
-/// The document name.
+/// The name of the document with the marks of all processes, in the [`DocumentStore`].
 pub(super) const DOCUMENT: &str = "alert-progress";
 
 /// The maximum time to wait for a process that holds hits, in seconds.

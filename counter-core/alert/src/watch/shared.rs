@@ -12,7 +12,7 @@ use super::state::{Decision, RuleState};
 use crate::alert::{Alert, AlertKind};
 use crate::message::Message;
 
-/// The state of all rules, and the undelivered messages.
+/// The content of the alerts document: the state of all rules, and the undelivered messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Shared {
     pub(crate) rules: BTreeMap<String, RuleState>,
@@ -25,26 +25,27 @@ pub(crate) struct Shared {
     pub(crate) history: VecDeque<HistoryEntry>,
 }
 
-/// An undelivered message.
+/// An undelivered message in the outbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outgoing {
     pub(crate) message: Message,
-    /// The watch that has claimed the message. If this is empty, the message is paused until the instant
-    /// below.
+    /// The id of the watch that has claimed the message. Empty if the message waits for a retry.
     holder: String,
+    /// The end of the claim or of the retry delay, in Unix seconds.
     until: u64,
     /// The number of failed deliveries.
     failures: u32,
 }
 
-/// The document name.
+/// The name of the document with the state of all rules, in the document store.
 pub(crate) const DOCUMENT: &str = "alerts";
 
 /// The time in seconds for which a claim is valid.
 const CLAIM_TTL: u64 = 60;
 
-/// The initial and the maximum retry delay, in seconds.
+/// The retry delay after the first failed delivery, in seconds. The delay doubles up to the maximum.
 const MIN_RETRY_DELAY: u64 = 10;
+/// The maximum retry delay, in seconds.
 const MAX_RETRY_DELAY: u64 = 600;
 
 /// The maximum number of messages in the outbox.
@@ -63,7 +64,7 @@ impl Shared {
         serde_json::to_vec(self).expect("numbers are finite, and keys are strings")
     }
 
-    /// Records a rule decision. This will be sent, or withheld if the rule is silenced.
+    /// Records the decision of a rule, and sends the message, unless the rule is silenced.
     pub(crate) fn decide(&mut self, decision: Decision, now: Timestamp) {
         let Decision { alert, buckets } = decision;
         let state = self.rules.entry(alert.rule.clone()).or_default();

@@ -13,14 +13,14 @@ use crate::alert::{Alert, AlertKind};
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::Verdict;
 
-/// The rule state following some buckets.
+/// The state of a rule, stored in the alerts document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RuleState {
     /// The end of the latest evaluated bucket, or 0 if there are none yet.
     pub(crate) judged: u64,
-    /// The number of latest buckets in a row that meet the condition, or do not meet it. Either of these is
-    /// 0.
+    /// The number of latest buckets in a row that meet the condition.
     met: u32,
+    /// The number of latest buckets in a row that do not meet the condition. Either `met` or `unmet` is 0.
     unmet: u32,
     /// The start of the bucket that raised the alert, if the alert is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub(crate) struct RuleState {
     /// The end of the silence, in Unix seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) silenced: Option<u64>,
-    /// Whether the latest decision was withheld because the rule is silenced.
+    /// True if the latest decision was withheld because the rule is silenced.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_withheld: bool,
     /// True if the latest message sent was [`AlertKind::Raised`].
@@ -53,7 +53,7 @@ pub(crate) struct RuleState {
     pub(crate) is_told_raised: bool,
 }
 
-/// A message with the deciding buckets.
+/// A message that an alert is raised or resolved, with the deciding buckets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     pub(crate) alert: Alert,

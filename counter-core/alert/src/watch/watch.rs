@@ -26,7 +26,7 @@ use crate::reports::schedule::ReportSchedule;
 use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 
-/// A background future that evaluates rules, and reports changes once across all processes.
+/// A background future that evaluates rules and delivers alerts and reports, once across all processes.
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,
@@ -35,12 +35,13 @@ pub struct Watch {
     deliver: Arc<dyn Deliver>,
     interval: Duration,
     lateness: Duration,
-    /// The report failures for the log, and the time until which we do not retry after a failure.
+    /// Logs when reports start to fail, and when they succeed again.
     reporting: Passes,
+    /// The time until which reports are not retried after a failure.
     no_report_before: Timestamp,
-    /// The watch name, used in claims.
+    /// The random id of this watch, used to claim messages for delivery.
     holder: String,
-    /// The states and messages of process rules.
+    /// The states and messages of process rules, which are not shared with other processes.
     local: Arc<Mutex<Shared>>,
     expectations: Expectations,
     progress: Progress,
@@ -48,7 +49,7 @@ pub struct Watch {
     cached: Option<Snapshot>,
 }
 
-/// The watch settings.
+/// The settings from which a [`WatchBuilder`](super::builder::WatchBuilder) creates a watch.
 pub(super) struct Settings {
     pub(super) stats: Stats,
     pub(super) store: Arc<dyn DocumentStore>,
@@ -81,10 +82,10 @@ pub struct Checked {
     pub undelivered: u64,
 }
 
-/// The time in seconds to wait when a report fails.
+/// The time in seconds until a failed report is retried.
 const REPORT_RETRY_DELAY: u64 = 300;
 
-/// The shutdown timeout.
+/// The timeout for removing the progress mark of this watch on shutdown.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in seconds to keep the state of a report that is not created by any watch.

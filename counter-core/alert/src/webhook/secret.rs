@@ -3,7 +3,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// A key shared by sender and receiver.
+/// A key for signing messages, shared by sender and receiver.
 #[derive(Clone)]
 pub(super) struct Secret(Vec<u8>);
 

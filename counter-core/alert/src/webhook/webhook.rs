@@ -41,7 +41,7 @@ pub struct Webhook {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WebhookError {
-    /// The address is not an absolute `http` or `https` URL.
+    /// The URL of the receiver is not an absolute `http` or `https` URL.
     Address,
     /// The secret is not `whsec_` followed by 24 to 64 bytes in Base64.
     Secret,
@@ -51,7 +51,7 @@ pub enum WebhookError {
     Certificates(std::io::Error),
 }
 
-/// The error of a failed request.
+/// The error of a failed webhook request.
 #[derive(Debug)]
 enum Failure {
     Status(http::StatusCode),
@@ -65,7 +65,8 @@ impl Webhook {
     /// `authorization` header (RFC 7617). You need to percent-encode special characters.
     ///
     /// # Errors
-    /// Fails if this is not such a URL, or if the system does not have certificates.
+    /// Fails if `address` is not an absolute `http` or `https` URL, or if the system does not have
+    /// certificates.
     pub fn new(address: &str) -> Result<Self, WebhookError> {
         let address: Uri = address.parse().map_err(|_| WebhookError::Address)?;
         let (address, credentials) = split_credentials(address).ok_or(WebhookError::Address)?;

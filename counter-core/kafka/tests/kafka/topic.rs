@@ -129,8 +129,8 @@ impl Topic {
         let (stats, names, now) = (counters.stats(), self.names(), Timestamp::now());
         let totals: Vec<_> = self.counts.values().map(|counts| counts.values().sum::<u64>()).collect();
         assert_eq!(stats.lifetimes(&names).await.expect("readable"), totals);
-        for retained in Precisions::default().iter() {
-            let (precision, oldest) = (retained.precision, retained.oldest(now));
+        for retention in Precisions::default().iter() {
+            let (precision, oldest) = (retention.precision, retention.oldest(now));
             let range = oldest..now.plus(u64::from(precision.as_seconds()));
             let series = stats.series_many(&names, precision, range).await.expect("readable");
             for (series, (name, counts)) in series.into_iter().zip(&self.counts) {

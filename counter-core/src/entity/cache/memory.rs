@@ -13,7 +13,7 @@ use crate::time::later::later;
 /// Maximum number of copies. When this is reached, all copies are evicted.
 const MAX_COPIES: usize = 100_000;
 
-/// In-memory copies.
+/// The entity cache of a [`MemoryStore`](crate::MemoryStore): copies, leases and recount locks.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryEntities(Mutex<Entities>);
 

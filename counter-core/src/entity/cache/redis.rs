@@ -20,7 +20,7 @@ const CHUNK: usize = 250;
 /// Maximum key TTL (100 years).
 const MAX_TTL: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The copies of a namespace.
+/// The entity cache of a `RedisStore`: the copies and leases in a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisEntities {
     client: Arc<Client>,
@@ -152,11 +152,11 @@ impl EntityCache for RedisEntities {
     }
 }
 
-/// Some entities or rows of a shard.
+/// Up to [`CHUNK`] entities or rows of the same shard, which are sent in a single script call.
 type Part<'a, T> = Group<Item<'a, T>>;
 
 struct Item<'a, T> {
-    /// Kind and id.
+    /// Kind and id, e.g. `post:42`. Determines the shard.
     name: String,
     /// Key of a hash that maps fields to count and version.
     copy: String,

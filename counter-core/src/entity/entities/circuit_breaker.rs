@@ -1,4 +1,5 @@
-//! Limits the time spent on an unavailable cache. This is always possible since the database has all data.
+//! Limits the time spent on an unavailable cache. Reads can always skip the cache, because the database has
+//! all data.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(in crate::entity) struct CircuitBreaker {
     pub(in crate::entity) timeout: Duration,
-    /// Skip the cache until this time, unless it responds earlier.
+    /// Time of the next probe, if the cache is unavailable. Requests skip the cache until then.
     retry_at: Mutex<Option<Instant>>,
 }
 

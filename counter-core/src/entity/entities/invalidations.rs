@@ -22,15 +22,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     pending: BTreeMap<EntityId, Pending>,
-    /// Most recently assigned number.
+    /// Number of the most recently added change.
     last: u64,
-    /// Entities to be invalidated again, ordered by time.
+    /// Entities with an unknown outcome, to be invalidated again at the given time, in chronological order.
     later: VecDeque<(Instant, EntityId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// Number of the latest change. This is used to ignore an invalidation of an older change.
+    /// Number of the latest change of the entity, used to ignore an invalidation of an older change.
     number: u64,
     outcome: Outcome,
 }

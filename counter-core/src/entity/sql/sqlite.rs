@@ -20,8 +20,9 @@ use crate::sql::sqlite::in_memory;
 /// no longer in use.
 pub type SqliteDatabase = SqlDatabase<Sqlite>;
 
-/// Timeout and poll interval when waiting for connections to a replaced file.
+/// Timeout when waiting until the connections to a replaced file are closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval for checking if the connections to a replaced file are closed.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The file opened by the pool.

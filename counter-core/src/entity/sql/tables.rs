@@ -122,36 +122,36 @@ impl Tables<'_> {
 
     /// Applies a batch in the current transaction, unless it has already been applied.
     pub(super) async fn apply(&mut self, batch: &EntityBatch) -> Result<EntityApplyOutcome, Failure> {
-        if let Some(refused) = self.write_fence(batch).await? {
-            return Ok(EntityApplyOutcome { rows: None, refused });
+        if let Some(rejected) = self.write_fence(batch).await? {
+            return Ok(EntityApplyOutcome { rows: None, rejected });
         }
-        let (rows, refused) = self.add_all(batch).await?;
-        if refused > 0 {
-            let update = "UPDATE access_entity_fence SET refused = ? WHERE writer = ?";
+        let (rows, rejected) = self.add_all(batch).await?;
+        if rejected > 0 {
+            let update = "UPDATE access_entity_fence SET rejected = ? WHERE writer = ?";
             let writer = batch.writer.to_string();
-            self.execute(update, &[Value::Int(refused.cast_signed()), Value::Text(&writer)]).await?;
+            self.execute(update, &[Value::Int(rejected.cast_signed()), Value::Text(&writer)]).await?;
         }
-        Ok(EntityApplyOutcome { rows: Some(rows), refused })
+        Ok(EntityApplyOutcome { rows: Some(rows), rejected })
     }
 
     /// Writes the fence. If the batch has already been applied, this returns the number of rejected calls.
     async fn write_fence(&mut self, batch: &EntityBatch) -> Result<Option<u64>, Failure> {
         let (writer, now) = (batch.writer.to_string(), self.dialect.now);
         let (writer, sequence) = (Value::Text(&writer), Value::Int(batch.sequence.cast_signed()));
-        let into = "access_entity_fence (writer, sequence, refused, written)";
+        let into = "access_entity_fence (writer, sequence, rejected, written)";
         let insert = self.dialect.insert_new(into, &format!("VALUES (?, 0, 0, {now})"));
         self.execute(&insert, &[writer]).await?;
         // If the same batch is sent concurrently, the second attempt will wait here for the first.
         let update = format!(
-            "UPDATE access_entity_fence SET sequence = ?, refused = 0, written = {now} WHERE writer = ? AND sequence < ?"
+            "UPDATE access_entity_fence SET sequence = ?, rejected = 0, written = {now} WHERE writer = ? AND sequence < ?"
         );
         if self.execute(&update, &[sequence, writer, sequence]).await? == 1 {
             return Ok(None);
         }
-        let read = "SELECT refused FROM access_entity_fence WHERE writer = ? AND sequence = ?";
+        let read = "SELECT rejected FROM access_entity_fence WHERE writer = ? AND sequence = ?";
         let rows = self.fetch(read, &[writer, sequence]).await?;
-        let refused = rows.first().map(|row| row.int(0)).transpose()?;
-        Ok(Some(refused.unwrap_or_default().unsigned_abs()))
+        let rejected = rows.first().map(|row| row.int(0)).transpose()?;
+        Ok(Some(rejected.unwrap_or_default().unsigned_abs()))
     }
 
     /// Adds all with a single statement, or individually if a sum overflows, so that a single row can't block
@@ -160,14 +160,14 @@ impl Tables<'_> {
         if let Some(rows) = self.try_add(batch.kind, &batch.additions).await? {
             return Ok((rows, 0));
         }
-        let (mut rows, mut refused) = (Vec::new(), 0);
+        let (mut rows, mut rejected) = (Vec::new(), 0);
         for addition in &batch.additions {
             match self.try_add(batch.kind, std::slice::from_ref(addition)).await? {
                 Some(row) => rows.extend(row),
-                None => refused += addition.calls,
+                None => rejected += addition.calls,
             }
         }
-        Ok((rows, refused))
+        Ok((rows, rejected))
     }
 
     /// Adds within a savepoint. If a sum overflows, this rolls back and returns `None`.

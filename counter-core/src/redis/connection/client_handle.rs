@@ -51,7 +51,7 @@ const MAX_CONSECUTIVE_TIMEOUTS: u32 = 3;
 /// seconds.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The interval for checking the connection state while waiting for the event.
+/// The interval for checking the connection state while waiting for the connect event of the client.
 const CONNECT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl ClientHandle {
@@ -200,7 +200,7 @@ impl ClientHandle {
         }
     }
 
-    /// Closes the client. Calls will return this reason as the error until the next connection.
+    /// Closes the client. Calls return `reason` as the error until the client is replaced.
     pub(crate) fn end_with_reason(&self, reason: &'static str) {
         let message = format!("the connection is being replaced: {reason}");
         self.events().last_error = Some(FredError::new(FredKind::IO, message));

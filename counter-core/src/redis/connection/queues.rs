@@ -3,7 +3,8 @@ use tokio::time::Instant;
 
 use super::client_handle::ClientHandle;
 
-/// Transaction queues for a server.
+/// The connections for transactions on a server, one for each [`Queue`](crate::redis::Queue). A transaction
+/// holds the lock.
 #[derive(Default)]
 pub(in crate::redis) struct Queues {
     pub(in crate::redis) upkeep: Mutex<Option<Exclusive>>,

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::sql::failure::Failure;
 use crate::sql::session::Location;
 
-/// Suffixes of the write-ahead log and the log index.
+/// File name suffixes of the SQLite write-ahead log and the log index.
 const LOG_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 
 /// The device and inode of a file.
@@ -34,7 +34,7 @@ pub(crate) struct OpenedFile {
 
 #[derive(Debug, Default)]
 struct Opened {
-    /// `None` before the first connection, or if the database is not a file.
+    /// The open database file. `None` before the first connection, or if the database is not a file.
     database: Option<FileId>,
     /// The path with symbolic links resolved. SQLite stores the log in the same directory.
     target: PathBuf,
@@ -205,7 +205,8 @@ fn identify(path: &Path) -> io::Result<(FileId, u64)> {
     Ok((FileId(metadata.dev(), metadata.ino()), metadata.len()))
 }
 
-/// Returns the same ID for all files: on this platform, open files can't be removed or replaced.
+/// Returns the file length, and the same ID for all files, because on platforms other than Unix, open files
+/// can't be removed or replaced.
 #[cfg(not(unix))]
 fn identify(path: &Path) -> io::Result<(FileId, u64)> {
     Ok((FileId(0, 0), fs::metadata(path)?.len()))

@@ -9,10 +9,11 @@ use crate::time::Timestamp;
 use crate::unique::counter::{MAX_ITEM_BYTES, MAX_ITEMS};
 use crate::unique::store::{UniqueKey, UniqueKind};
 
-/// Format version.
+/// The format version of unique counter lines.
 const VERSION: u32 = 1;
 
-/// Number of item characters to stop a line at, which leaves space for the next item and all other fields.
+/// Number of base64 characters at which a line gets no more items, so that the last item and all other fields
+/// fit into the maximum length.
 const MAX_CHARACTERS: usize = 48 * 1024;
 
 /// Totals of a unique counter dump, stored in the final line.
@@ -49,7 +50,7 @@ struct Line<'a> {
     entry: Entry<'a>,
 }
 
-/// Line content.
+/// The content of a line, without the line number.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Entry<'a> {

@@ -37,7 +37,7 @@ pub struct UniqueRestored {
     /// Number of sketches merged into counters.
     pub sketches: u64,
     /// Number of items and sketches rejected because the store has an unrelated value at the counter key.
-    pub refused: u64,
+    pub rejected: u64,
     /// Number of counters that are missing from the dump because they could not be read.
     pub unreadable: u64,
 }
@@ -183,7 +183,7 @@ impl UniqueRestore {
     ) -> Result<Option<T>, UniqueRestoreError> {
         match reply {
             Err(error) if matches!(error.kind(), ErrorKind::Malformed { .. }) => {
-                self.restored.refused += entries;
+                self.restored.rejected += entries;
                 Ok(None)
             }
             reply => reply.map(Some).map_err(UniqueRestoreError::Store),

@@ -29,7 +29,7 @@ const RANK_BITS: u32 = 6;
 const REGISTER_BITS: u32 = INDEX_BITS + RANK_BITS;
 
 impl RecentVisitors {
-    /// Returns the register for a visitor under a key.
+    /// Returns the register for a visitor under an epoch key, and caches it.
     #[inline(always)]
     pub(super) fn register(&self, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Register {
         let hash = self.hash(key, part);
@@ -80,7 +80,8 @@ fn packed(Register { index, rank }: Register) -> u64 {
     u64::from(index) << RANK_BITS | u64::from(rank)
 }
 
-/// Returns the register if the bits above it are zero. The rank is never 0.
+/// Returns the register in the lower bits of a cache entry, or `None` if the other bits, i.e. the difference
+/// of the hashes, are not zero.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "each part has as many bits as were put there")]
 fn unpacked(entry: u64) -> Option<Register> {

@@ -77,7 +77,7 @@ pub enum Side {
     Far,
 }
 
-/// The result of an audit.
+/// The result of an audit, as returned by [`Auditor::audit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
@@ -89,12 +89,12 @@ pub struct Audit {
     pub late: u64,
     /// Number of values that are smaller in the near store.
     pub differing: u64,
-    /// Up to 1,000 of these differences, showing the values before a repair.
+    /// Details of up to 1,000 differing values, from before a repair.
     pub differences: Vec<Difference>,
     /// Entries that could not be compared, because they are unreadable in one of the stores.
     pub unreadable: u64,
-    /// Values rejected by a repaired store.
-    pub refused: u64,
+    /// Number of values that the near store rejected during a repair.
+    pub rejected: u64,
     /// The side that was used as the source of the repair.
     pub repaired_from: Option<Side>,
 }
@@ -103,15 +103,16 @@ pub struct Audit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The kind of value.
+    /// The kind of value: a count, visitors or a distribution.
     pub values: Values,
-    /// The counter.
+    /// The counter that the value belongs to.
     pub counter: CounterName,
-    /// The bucket.
+    /// The bucket that the value belongs to.
     pub bucket: Bucket,
     /// The count, the visitor estimate, or the sum of all bins in the near store.
     pub near: u64,
-    /// The same for the far store. Estimates and sums might be equal though the visitors or bins are not.
+    /// The count, the visitor estimate, or the sum of all bins in the far store. Estimates and sums might be
+    /// equal in both stores, although the visitors or bins are not.
     pub far: u64,
 }
 
@@ -165,13 +166,13 @@ impl Auditor {
             differing: 0,
             differences: Vec::new(),
             unreadable: 0,
-            refused: 0,
+            rejected: 0,
             repaired_from: source,
         };
         self.archive.check().await?;
         self.started_at = self.archive.far.time().await?;
-        for &(values, retained) in &self.listed.retained {
-            self.compare(values, retained, source, &mut audit).await?;
+        for &(values, retention) in &self.listed.retained {
+            self.compare(values, retention, source, &mut audit).await?;
         }
         *self.archive.audited.lock().expect(LOCK_POISONED) = Some(Arc::new(audit.clone()));
         Ok(audit)
@@ -206,13 +207,13 @@ impl Auditor {
     async fn compare(
         &self,
         values: Values,
-        retained: Retention,
+        retention: Retention,
         source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<(), Error> {
-        let precision = retained.precision;
+        let precision = retention.precision;
         let Some(progress) = self.archive.far.progress(values, precision).await? else { return Ok(()) };
-        let first = self.first(retained);
+        let first = self.first(retention);
         let starts: Vec<_> = precision.starts(first..progress.copied.min(self.started_at)).collect();
         let mut next = Some(String::new());
         while let Some(from) = next {
@@ -222,7 +223,7 @@ impl Auditor {
             while !starts.is_empty() {
                 let some = &starts[..max_buckets.min(starts.len())];
                 let compared =
-                    self.compare_page(values, retained, &page.counters, some, source, audit).await?;
+                    self.compare_page(values, retention, &page.counters, some, source, audit).await?;
                 starts = &starts[compared..];
                 // Sketches and bins might be too large to read this number of buckets.
                 max_buckets = (2 * compared).min(BUCKETS_PER_READ);
@@ -232,31 +233,32 @@ impl Auditor {
         Ok(())
     }
 
-    /// Returns the first bucket that will stay in the near store for now, according to the later of two
-    /// clocks.
-    fn first(&self, retained: Retention) -> Timestamp {
+    /// Returns the first bucket that will stay in the near store for now, by the process clock or the far
+    /// store clock, depending on which is later.
+    fn first(&self, retention: Retention) -> Timestamp {
         let now = Timestamp::now().max(self.started_at);
-        retained.oldest(now).plus(EXPIRING_BUCKETS * u64::from(retained.precision.as_seconds()))
+        retention.oldest(now).plus(EXPIRING_BUCKETS * u64::from(retention.precision.as_seconds()))
     }
 
-    /// Compares a number of buckets from the start of the list, and returns that number.
+    /// Compares the first buckets of `starts`, and repairs a store if `source` is set. Returns the number of
+    /// compared buckets.
     async fn compare_page(
         &self,
         values: Values,
-        retained: Retention,
+        retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
         source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<usize, Error> {
-        let (mut found, compared) = self.read(values, retained, counters, starts).await?;
+        let (mut found, compared) = self.read(values, retention, counters, starts).await?;
         let starts = &starts[..compared];
         // If a counter was forgotten in between, the values might differ, so we need to reread them.
         let lacks = |found: &Found| found.different.iter().any(|(_, [near, far])| near.lacks(far));
         let rechecked: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
         if !rechecked.is_empty() {
             let some: Vec<_> = rechecked.iter().map(|index| counters[*index].clone()).collect();
-            let (second, _) = self.read(values, retained, &some, starts).await?;
+            let (second, _) = self.read(values, retention, &some, starts).await?;
             rechecked.into_iter().zip(second).for_each(|(index, second)| found[index] = second);
         }
         let (mut late, mut less) = (BTreeMap::new(), BTreeMap::new());
@@ -270,7 +272,7 @@ impl Auditor {
                         audit.differences.push(Difference {
                             values,
                             counter: counters[index].clone(),
-                            bucket: Bucket { precision: retained.precision, start },
+                            bucket: Bucket { precision: retention.precision, start },
                             near: near.number(),
                             far: far.number(),
                         });
@@ -282,60 +284,62 @@ impl Auditor {
                 }
             }
         }
-        self.put(values, retained.precision, counters, late, false).await?;
+        self.put(values, retention.precision, counters, late, false).await?;
         match source {
-            Some(Side::Near) => self.put(values, retained.precision, counters, less, true).await?,
+            Some(Side::Near) => self.put(values, retention.precision, counters, less, true).await?,
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
-                audit.refused += self.repair_near(values, retained, &affected, starts).await?;
+                audit.rejected += self.repair_near(values, retention, &affected, starts).await?;
             }
             _ => {}
         }
         Ok(compared)
     }
 
-    /// Adds the missing hits of these counters to the near store. Returns the number of rejected values.
+    /// Adds the hits that only the far store has to the near store. Returns the number of rejected values.
     async fn repair_near(
         &self,
         values: Values,
-        retained: Retention,
+        retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<u64, Error> {
-        let first = self.first(retained);
+        let first = self.first(retention);
         let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
-        let values_of = |adds| restore(&self.archive, values, retained, adds, counters, &starts);
-        let mut refused = values_of(Adds::Samples).await?;
+        let values_of = |adds| restore(&self.archive, values, retention, adds, counters, &starts);
+        let mut rejected = values_of(Adds::Samples).await?;
         // Lifetimes are compared with the buckets of the coarsest precision.
         let counts = self.listed.retained.iter().filter(|(values, _)| *values == Values::Counts);
-        let coarsest = counts.map(|(_, retained)| retained.precision).max();
-        if values == Values::Counts && coarsest == Some(retained.precision) {
-            refused += values_of(Adds::Lifetimes).await?;
+        let coarsest = counts.map(|(_, retention)| retention.precision).max();
+        if values == Values::Counts && coarsest == Some(retention.precision) {
+            rejected += values_of(Adds::Lifetimes).await?;
         }
-        Ok(refused)
+        Ok(rejected)
     }
 
-    /// Reads a number of buckets from both stores. Returns the values by counter, and the number of buckets.
-    /// The far store is read first, because the near store can only grow in between.
+    /// Reads the first buckets of `starts` from both stores, and compares them. Returns the differences by
+    /// counter, and the number of compared buckets. The far store is read first, because the near store can
+    /// only grow in between.
     async fn read(
         &self,
         values: Values,
-        retained: Retention,
+        retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<(Vec<Found>, usize), Error> {
-        let far = Reading::of(&*self.archive.far, values, retained.precision, counters, starts).await?;
+        let far = Reading::of(&*self.archive.far, values, retention.precision, counters, starts).await?;
         let starts = &starts[..far.buckets];
-        let near = Reading::of(&*self.archive.near, values, retained.precision, counters, starts).await?;
+        let near = Reading::of(&*self.archive.near, values, retention.precision, counters, starts).await?;
         // It is not a difference if a bucket is just about to leave the near store.
-        let first = self.first(retained);
+        let first = self.first(retention);
         let end = starts[..near.buckets].last().copied().unwrap_or(Timestamp::MIN);
         let pairs = near.counters.into_iter().zip(far.counters);
         Ok((pairs.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
     }
 
-    /// Copies values from the near store to the far store.
+    /// Writes values of the near store to the far store. If `replaces` is set, this also overwrites greater
+    /// values.
     async fn put(
         &self,
         values: Values,

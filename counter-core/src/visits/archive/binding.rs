@@ -25,8 +25,8 @@ impl Archive {
     /// Checks that the far store is the archive of this near store, and binds the far store to it.
     ///
     /// A far store belongs to the near store from which it was first copied. It is rejected if it is the near
-    /// store itself, or if the original near store has a different kind or namespace. It is also rejected if
-    /// the original near store was still in use when this near store already existed, unless the counts were
+    /// store itself. It is also rejected if the original near store has a different kind or namespace, or was
+    /// still in use when this near store already existed, unless the counts of the original were
     /// [restored](crate::dump) into this store. If a near store loses all data, the archive can still be
     /// used. You can call this at startup to detect a wrong configuration; readers, copiers and audits also
     /// check it.
@@ -36,21 +36,21 @@ impl Archive {
     /// errors if one of the two stores is unavailable.
     pub async fn check(&self) -> Result<(), Error> {
         let Some((near, at)) = identity::read(&*self.near).await? else { return Ok(()) };
-        let (kind, mut refused) = (self.near.kind(), None);
+        let (kind, mut rejected) = (self.near.kind(), None);
         let note = |far: &mut StoreRecord, _| {
-            refused = far.copy_rejection(&near, &kind);
-            if refused.is_none() {
+            rejected = far.copy_rejection(&near, &kind);
+            if rejected.is_none() {
                 far.copy(StoreUse { id: near.id, at }, &kind);
             }
         };
         let far: &dyn Store = &*self.far;
         identity::update(far, note).await?;
-        let binding = match &refused {
+        let binding = match &rejected {
             None => Binding::Own,
             Some(reason) => Binding::Foreign(reason.clone(), Instant::now()),
         };
         self.state().binding = Some(binding);
-        refused.map_or(Ok(()), |reason| Err(rejection(reason)))
+        rejected.map_or(Ok(()), |reason| Err(rejection(reason)))
     }
 
     /// Like [`check`](Self::check), but caches the result: forever on success, or for a minute if the far

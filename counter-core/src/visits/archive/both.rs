@@ -51,7 +51,7 @@ impl Write for Archive {
             if cleaned.more || shard != Shard::default() || self.is_foreign() {
                 return Ok(cleaned);
             }
-            let far = self.far.clean(Shard::default(), now, &self.retained.counts).await?;
+            let far = self.far.clean(Shard::default(), now, &self.far_grid.counts).await?;
             Ok(Cleaned {
                 samples: cleaned.samples + far.samples,
                 counters: cleaned.counters + far.counters,
@@ -70,7 +70,7 @@ impl Write for Archive {
             let is_first = cursor.is_none() && shard == Shard::default();
             let next = self.near.adopt(shard, cursor, retained).await?;
             if is_first && !self.is_foreign() {
-                self.far.adopt(Shard::default(), None, &self.retained.counts).await?;
+                self.far.adopt(Shard::default(), None, &self.far_grid.counts).await?;
             }
             Ok(next)
         })
@@ -84,7 +84,7 @@ impl Write for Archive {
             if self.check_once().await.is_err() && self.is_foreign() {
                 return Ok(());
             }
-            self.far.forget(counter, &grid.with_longest_retention(&self.retained), now).await?;
+            self.far.forget(counter, &grid.with_longest_retention(&self.far_grid), now).await?;
             // A repair may have read the far store before this. We need to invalidate the batches, and remove
             // the hits that it already added.
             restore::reject_concurrent_repairs(self, self.shards().of(counter)).await?;
@@ -120,7 +120,7 @@ impl Read for Archive {
     }
 
     fn reach(&self) -> Option<&Grid> {
-        Some(&self.retained)
+        Some(&self.far_grid)
     }
 
     fn archive_health(&self) -> Option<ArchiveHealth> {
@@ -147,13 +147,13 @@ impl Read for Archive {
         counters: &'a [CounterName],
         precision: Precision,
         range: Range<Timestamp>,
-        retained: u32,
+        retention: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
-        let near = self.near.samples(counters, precision, range.clone(), retained);
-        let Some(retained) = self.far_retention(Values::Counts, precision) else { return near };
+        let near = self.near.samples(counters, precision, range.clone(), retention);
+        let Some(retention) = self.far_retention(Values::Counts, precision) else { return near };
         Box::pin(async move {
             let is_near = self.is_near(Values::Counts, precision, range.start);
-            let far = self.far.samples(counters, precision, range, retained.samples.get());
+            let far = self.far.samples(counters, precision, range, retention.samples.get());
             let (near, far) = self.both(is_near, near, far).await?;
             let Some(far) = far else { return Ok(near) };
             let merge = |(near, far): (Result<Reading, _>, Result<Reading, _>)| match (near?, far) {
@@ -325,7 +325,8 @@ impl Read for Archive {
         })
     }
 
-    /// Lists the far store with the first shard, because a counter may no longer be in the near store.
+    /// Lists a shard of the near store, and with the first shard also the far store, because a counter may no
+    /// longer be in the near store.
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {
         const NEAR: &str = "near:";
         const FAR: &str = "far:";

@@ -46,20 +46,20 @@ pub struct Copier {
     is_held: bool,
 }
 
-/// The result of a pass.
+/// The number of entries that were copied by a pass of a [`Copier`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Copied samples, including samples that the far store already has.
     pub samples: u64,
-    /// Copied sketches, counted in the same way.
+    /// Copied sketches, including sketches that the far store already has.
     pub sketches: u64,
-    /// Copied distributions, counted in the same way.
+    /// Copied distributions, including distributions that the far store already has.
     pub distributions: u64,
-    /// Entries of the near store being skipped, because they are unreadable.
+    /// Entries of the near store that were skipped, because they are unreadable.
     pub unreadable: u64,
 }
 
-/// Number of count buckets on a page.
+/// Maximum number of buckets to copy before the progress is stored.
 const BUCKETS_PER_PAGE: usize = 24;
 /// Number of closed buckets to copy again with later buckets, in order to include late hits.
 const RECOPIED_BUCKETS: u64 = 2;
@@ -122,8 +122,8 @@ impl Copier {
         let now = now.min(far.time().await?);
         let renewed_at = Instant::now();
         let mut pass = Pass { copier: self, renewed_at, is_incomplete: false, copied: &mut copied };
-        for &(values, retained) in &self.listed.retained {
-            pass.copy(values, retained, now).await?;
+        for &(values, retention) in &self.listed.retained {
+            pass.copy(values, retention, now).await?;
         }
         Ok(copied)
     }
@@ -172,24 +172,24 @@ impl Copier {
     }
 }
 
-/// A pass of a copier.
+/// A pass of a copier, which copies the closed buckets of all precisions.
 struct Pass<'a> {
     copier: &'a Copier,
     /// Time of the latest lease renewal.
     renewed_at: Instant,
-    /// True if a counter list can't be read.
+    /// True if counters are missing, because a counter list of the near store can't be read.
     is_incomplete: bool,
     copied: &'a mut Copied,
 }
 
 impl Pass<'_> {
     /// Copies the closed values of a precision, and stores the progress.
-    async fn copy(&mut self, values: Values, retained: Retention, now: Timestamp) -> Result<(), Error> {
-        let (precision, at) = (retained.precision, now.minus(self.copier.lateness.as_secs()));
+    async fn copy(&mut self, values: Values, retention: Retention, now: Timestamp) -> Result<(), Error> {
+        let (precision, at) = (retention.precision, now.minus(self.copier.lateness.as_secs()));
         let width = u64::from(precision.as_seconds());
-        let (closed, oldest) = (precision.bucket(at).start, retained.oldest(at));
+        let (closed, oldest) = (precision.bucket(at).start, retention.oldest(at));
         // The earliest bucket that the near store could have.
-        let first = oldest.minus(width * u64::from(retained.samples.get()));
+        let first = oldest.minus(width * u64::from(retention.samples.get()));
         let far = &self.copier.archive.far;
         // A later position was written by a clock that is ahead.
         let known = |progress: &Progress| {
@@ -204,10 +204,10 @@ impl Pass<'_> {
         let unreadable = self.copied.unreadable;
         self.is_incomplete = false;
         let leaving =
-            progress.settled.max(first)..retained.oldest(now).plus(EXPIRING_BUCKETS * width).min(closed);
+            progress.settled.max(first)..retention.oldest(now).plus(EXPIRING_BUCKETS * width).min(closed);
         let recent = progress.copied.minus(RECOPIED_BUCKETS * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
-            self.copy_buckets(values, retained, &starts).await?;
+            self.copy_buckets(values, retention, &starts).await?;
             // If counters are missing in a list, they stay in the near store until the list can be read.
             if !self.is_incomplete {
                 let end = starts.last().map_or(oldest, |last| last.plus(width));
@@ -221,7 +221,7 @@ impl Pass<'_> {
             progress.settled = oldest.max(progress.settled);
         }
         for starts in chunks(precision, recent) {
-            self.copy_buckets(values, retained, &starts).await?;
+            self.copy_buckets(values, retention, &starts).await?;
             let end = starts.last().map_or(closed, |last| last.plus(width));
             progress.copied = end.max(progress.copied);
             far.advance(values, precision, progress).await?;
@@ -252,7 +252,7 @@ impl Pass<'_> {
     async fn copy_buckets(
         &mut self,
         values: Values,
-        retained: Retention,
+        retention: Retention,
         starts: &[Timestamp],
     ) -> Result<(), Error> {
         let (mut next, near) = (Some(String::new()), &*self.copier.archive.near);
@@ -260,17 +260,17 @@ impl Pass<'_> {
             self.renew_lease().await?;
             let read = self.copier.archive.far.time().await?;
             let Some(&first) = starts.first() else { return Ok(()) };
-            let page = self.copier.listed.counters(near, values, retained.precision, &from, first).await?;
+            let page = self.copier.listed.counters(near, values, retention.precision, &from, first).await?;
             // Unreadable entries are skipped.
             self.copied.unreadable += page.unreadable;
             self.is_incomplete |= page.is_incomplete;
             match values {
-                Values::Counts => self.copy_counts(&page.counters, retained, starts, read).await?,
+                Values::Counts => self.copy_counts(&page.counters, retention, starts, read).await?,
                 Values::Visitors => {
-                    self.copy_visitors(&page.counters, retained.precision, starts, read).await?
+                    self.copy_visitors(&page.counters, retention.precision, starts, read).await?
                 }
                 Values::Distributions => {
-                    self.copy_bins(&page.counters, retained.precision, starts, read).await?
+                    self.copy_bins(&page.counters, retention.precision, starts, read).await?
                 }
             }
             next = page.next;
@@ -281,15 +281,15 @@ impl Pass<'_> {
     async fn copy_counts(
         &mut self,
         counters: &[CounterName],
-        retained: Retention,
+        retention: Retention,
         starts: &[Timestamp],
         read: Timestamp,
     ) -> Result<(), Error> {
         let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
         let near = &self.copier.archive.near;
         let range = first..last.plus(1);
-        let readings = near.samples(counters, retained.precision, range, retained.samples.get()).await?;
-        let mut page = self.page(Values::Counts, retained.precision, read);
+        let readings = near.samples(counters, retention.precision, range, retention.samples.get()).await?;
+        let mut page = self.page(Values::Counts, retention.precision, read);
         for (counter, reading) in counters.iter().zip(readings) {
             let reading = reading
                 .unwrap_or_else(|unreadable| Reading { unreadable: Some(unreadable), ..Reading::default() });

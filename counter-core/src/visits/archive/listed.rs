@@ -19,7 +19,7 @@ pub(super) struct Listed {
     counts: Vec<Precision>,
 }
 
-/// A page of a counter list.
+/// A page of the names of known counters in a store.
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) counters: Vec<CounterName>,
@@ -31,8 +31,8 @@ pub(super) struct Counters {
     pub(super) is_incomplete: bool,
 }
 
-/// Reads the visitors of these counters for a number of buckets, and advances `starts` to the remaining
-/// buckets.
+/// Reads the visitors of counters for the first buckets of `starts`, and advances `starts` to the remaining
+/// buckets. The store decides how many buckets it returns.
 pub(super) async fn sketches(
     store: &dyn Store,
     counters: &[CounterName],
@@ -51,17 +51,18 @@ impl Listed {
         let of = |values, retained: Retention| {
             archive.far_retention(values, retained.precision).map(|_| (values, retained))
         };
-        let counts = grid.counts.iter().filter_map(|retained| of(Values::Counts, retained));
-        let visitors = grid.visitors.iter().filter_map(|retained| of(Values::Visitors, retained));
+        let counts = grid.counts.iter().filter_map(|retention| of(Values::Counts, retention));
+        let visitors = grid.visitors.iter().filter_map(|retention| of(Values::Visitors, retention));
         let distributions = grid.distributions.iter().flat_map(Precisions::iter);
-        let distributions = distributions.filter_map(|retained| of(Values::Distributions, retained));
+        let distributions = distributions.filter_map(|retention| of(Values::Distributions, retention));
         Self {
             retained: counts.chain(visitors).chain(distributions).collect(),
-            counts: grid.counts.iter().map(|retained| retained.precision).collect(),
+            counts: grid.counts.iter().map(|retention| retention.precision).collect(),
         }
     }
 
-    /// Lists the counters of a store that might have values of this kind since a time, starting at a name.
+    /// Lists a page of counters that might have values of this kind since a time, starting with the name
+    /// `from`.
     pub(super) async fn counters(
         &self,
         store: &dyn Store,

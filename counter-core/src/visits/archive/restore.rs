@@ -20,16 +20,16 @@ use crate::visits::store::{
     Reading, Remark, Values, VisitorCell, bin_count,
 };
 
-/// Time for which the near store keeps the number of the latest repair.
+/// Time for which the near store keeps the position that is used to detect concurrent repairs.
 const POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// Number of sketches in a batch: up to 800 KB.
 const SKETCHES_PER_BATCH: usize = 64;
-/// Number of counters to sum at a time. A counter can have ten years of days.
+/// Number of counters to read at a time for the sums of their buckets: up to ten years of days per counter.
 const COUNTERS_PER_SUM: usize = 50;
-/// Maximum number of reads to get a consistent result. If hits keep arriving in between, a lifetime might
-/// lack some of these hits, but will never be too high.
+/// Maximum number of times to read lifetimes and bucket sums, until no hits arrive in between. If hits keep
+/// arriving, a lifetime might lack some of these hits, but will never be too high.
 const MAX_READ_ATTEMPTS: usize = 20;
-/// Maximum number of attempts if there are concurrent repairs.
+/// Maximum number of attempts to repair a shard while other repairs interfere.
 const MAX_ATTEMPTS: u32 = 100;
 
 /// Adds values to the near store that are missing compared to the far store.
@@ -40,23 +40,24 @@ const MAX_ATTEMPTS: u32 = 100;
 pub(super) async fn restore(
     archive: &Archive,
     values: Values,
-    retained: Retention,
+    retention: Retention,
     adds: Adds,
     counters: &[CounterName],
     starts: &[Timestamp],
 ) -> Result<u64, Error> {
-    let (shards, set) = (archive.near.shards(), Precisions::new([retained]).expect("one precision is a set"));
+    let (shards, set) =
+        (archive.near.shards(), Precisions::new([retention]).expect("one precision is a set"));
     let grid = Arc::new(Grid { counts: set.clone(), visitors: set.clone(), distributions: Some(set) });
-    let mut refused = 0;
+    let mut rejected = 0;
     for shard in shards.iter() {
         let counters: Vec<_> = counters.iter().filter(|name| shards.of(name) == shard).cloned().collect();
         let repair =
-            Repair { archive, values, retained, adds, counters: &counters, starts, shard, grid: &grid };
+            Repair { archive, values, retention, adds, counters: &counters, starts, shard, grid: &grid };
         if !counters.is_empty() {
-            refused += repair.run().await?;
+            rejected += repair.run().await?;
         }
     }
-    Ok(refused)
+    Ok(rejected)
 }
 
 /// Advances the position of a shard, so that concurrent repairs will be rejected.
@@ -85,7 +86,7 @@ async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u
 struct Repair<'a> {
     archive: &'a Archive,
     values: Values,
-    retained: Retention,
+    retention: Retention,
     adds: Adds,
     counters: &'a [CounterName],
     starts: &'a [Timestamp],
@@ -96,25 +97,25 @@ struct Repair<'a> {
 impl Repair<'_> {
     /// Runs the repair, and returns the number of rejected values.
     async fn run(&self) -> Result<u64, Error> {
-        let (mut refused, mut backoff) = (0, Backoff::new());
+        let (mut rejected, mut backoff) = (0, Backoff::new());
         for _ in 0..MAX_ATTEMPTS {
-            if self.attempt(&mut refused).await? {
-                return Ok(refused);
+            if self.attempt(&mut rejected).await? {
+                return Ok(rejected);
             }
             sleep(backoff.next()).await;
         }
         Err(Error::new(ErrorKind::Unavailable).caused_by("too many concurrent repairs of the same counters"))
     }
 
-    /// Returns `false` if another repair interfered.
-    async fn attempt(&self, refused: &mut u64) -> Result<bool, Error> {
+    /// Adds the missing amounts, and counts rejected values. Returns `false` if another repair interfered.
+    async fn attempt(&self, rejected: &mut u64) -> Result<bool, Error> {
         let mut at = position(self.archive, self.shard, self.grid).await?;
         for mut batch in self.missing().await? {
             let next = at + step();
             batch.fence = fence(at, next);
             match self.archive.near.apply(&batch).await? {
                 ApplyOutcome::Applied(remarks) => {
-                    *refused +=
+                    *rejected +=
                         remarks.iter().filter(|one| matches!(one, Remark::Rejected { .. })).count() as u64;
                     at = next;
                 }
@@ -124,7 +125,7 @@ impl Repair<'_> {
         Ok(true)
     }
 
-    /// Reads the amounts that are currently missing.
+    /// Returns batches with the amounts that are missing in the near store, compared to the far store.
     async fn missing(&self) -> Result<Vec<Batch>, Error> {
         let mut batches = Vec::new();
         match self.values {
@@ -156,7 +157,7 @@ impl Repair<'_> {
         let (Some(&first), Some(last)) = (self.starts.first(), self.starts.last()) else {
             return Ok(Vec::new());
         };
-        let (precision, range) = (self.retained.precision, first..last.plus(1));
+        let (precision, range) = (self.retention.precision, first..last.plus(1));
         let far = self.archive.far.samples(self.counters, precision, range.clone(), u32::MAX).await?;
         let near = self.archive.near.samples(self.counters, precision, range, u32::MAX).await?;
         let mut cells = Vec::new();
@@ -177,7 +178,8 @@ impl Repair<'_> {
         Ok(cells)
     }
 
-    /// Compares lifetimes with those in the far store, and with the bucket sums across both stores.
+    /// Returns the amounts by which lifetimes in the near store are lower than in the far store, or lower
+    /// than the sum of the buckets across both stores.
     async fn missing_lifetimes(&self) -> Result<Vec<Cell>, Error> {
         let Archive { near, .. } = self.archive;
         let mut cells = Vec::new();
@@ -198,7 +200,7 @@ impl Repair<'_> {
                 let (Ok(lifetime), Ok(greatest)) = (lifetime, greatest) else { continue };
                 let count = sum.max(greatest).saturating_sub(lifetime);
                 if count > 0 {
-                    let (counter, finest) = (counter.clone(), self.retained.precision);
+                    let (counter, finest) = (counter.clone(), self.retention.precision);
                     cells.push(Cell { counter, start: Timestamp::MIN, finest, count });
                 }
             }
@@ -206,13 +208,13 @@ impl Repair<'_> {
         Ok(cells)
     }
 
-    /// Returns the sum of the hits in all buckets of both stores, by counter.
+    /// Returns the sum of all buckets by counter, with the greater count of the two stores for each bucket.
     async fn sums(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
-        let precision = self.retained.precision;
-        let retained = self.archive.far_retention(self.values, precision).unwrap_or(self.retained);
+        let precision = self.retention.precision;
+        let retention = self.archive.far_retention(self.values, precision).unwrap_or(self.retention);
         let now = Timestamp::now();
-        let range = retained.oldest(now)..now.plus(MAX_FUTURE_SECONDS);
-        let readings = self.archive.samples(counters, precision, range, retained.samples.get()).await?;
+        let range = retention.oldest(now)..now.plus(MAX_FUTURE_SECONDS);
+        let readings = self.archive.samples(counters, precision, range, retention.samples.get()).await?;
         let sum = |reading: Reading| {
             reading.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.count))
         };
@@ -220,7 +222,7 @@ impl Repair<'_> {
     }
 
     async fn missing_visitors(&self) -> Result<Vec<VisitorCell>, Error> {
-        let precision = self.retained.precision;
+        let precision = self.retention.precision;
         let mut cells = Vec::new();
         let mut starts = self.starts;
         while !starts.is_empty() {
@@ -242,7 +244,7 @@ impl Repair<'_> {
     }
 
     async fn missing_bins(&self) -> Result<Vec<BinCell>, Error> {
-        let (precision, mut cells) = (self.retained.precision, Vec::new());
+        let (precision, mut cells) = (self.retention.precision, Vec::new());
         for &start in self.starts {
             let range = start..start.plus(1);
             let far = self.archive.far.bins(self.counters, precision, range.clone()).await?;

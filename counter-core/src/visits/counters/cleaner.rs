@@ -21,7 +21,7 @@ pub struct Cleaner {
     store: Arc<dyn Store>,
     retained: Precisions,
     interval: Duration,
-    /// Time of the next scan, by shard.
+    /// Time of the next scan for counters written by other programs, by shard.
     next_scan: Vec<Timestamp>,
 }
 

@@ -47,7 +47,8 @@ const FRACTIONS: [u64; SCALE as usize + 1] = [
     u64::MAX,
 ];
 
-/// Number of fractions below a sixteenth. A sixteenth can't contain two fractions.
+/// Number of [`FRACTIONS`] below each sixteenth, to find an index without a search. A sixteenth can't contain
+/// two fractions.
 const FRACTIONS_BELOW: [u8; 16] = {
     let mut before = [0; 16];
     let mut sixteenth = 1;
@@ -64,8 +65,9 @@ const FRACTIONS_BELOW: [u8; 16] = {
 const FRACTION_BITS: u32 = 52;
 const EXPONENT_BIAS: i16 = 1023;
 
-/// The highest numbers with a separate bin, which also counts all higher numbers.
+/// The highest HTTP status with a separate bin, which also counts all higher numbers.
 const MAX_STATUS: i16 = 999;
+/// The highest gRPC status with a separate bin, which also counts all higher numbers.
 const MAX_GRPC: i16 = 99;
 
 impl Bin {
@@ -220,7 +222,8 @@ impl fmt::Display for Bin {
     }
 }
 
-/// Returns the number of index 0, so that ranges of different measures do not overlap.
+/// Returns the [number](Bin::number) of the bin with index 0. The numbers of different measures do not
+/// overlap.
 #[cfg(any(test, feature = "redis", feature = "spool"))]
 const fn base(measure: Measure) -> i16 {
     match measure {

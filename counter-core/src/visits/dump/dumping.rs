@@ -14,7 +14,7 @@ use crate::visits::distribution::Bin;
 use crate::visits::store::identity::StoreRecord;
 use crate::visits::store::{Reading, Store, Unreadable, identity};
 
-/// Number of counters on a page, for a precision.
+/// Number of counter names to list in a call, for a precision.
 const COUNTERS_PER_PAGE: usize = 1000;
 
 /// Maximum number of unreadable keys to write a line for. Any further keys are only counted.
@@ -32,17 +32,17 @@ pub struct Dump {
     started_at: Timestamp,
     names: Arc<[CounterName]>,
     state: State,
-    /// Lines to return.
+    /// Lines that were created, but not returned yet.
     lines: Lines,
     dumped: Dumped,
-    /// Keys reported so far.
+    /// Unreadable keys that were reported in a line so far.
     reported: HashSet<String>,
 }
 
 enum State {
     Starting,
     Listing,
-    /// The current part and the remaining parts.
+    /// Reading the current part, if any, before the remaining parts.
     Reading(Option<Part>, Box<dyn Iterator<Item = Part> + Send + Sync>),
     Ended,
 }
@@ -124,13 +124,13 @@ impl Dump {
     async fn read(&mut self, part: &Part) -> Result<(), Error> {
         let names = Arc::clone(&self.names);
         match part {
-            Part::Samples { retained, range, counters } => {
-                let (names, samples) = (&names[counters.clone()], retained.samples.get());
-                let read = self.store.samples(names, retained.precision, range.clone(), samples).await?;
+            Part::Samples { retention, range, counters } => {
+                let (names, samples) = (&names[counters.clone()], retention.samples.get());
+                let read = self.store.samples(names, retention.precision, range.clone(), samples).await?;
                 for (name, reading) in names.iter().zip(read) {
                     let reading = reading.unwrap_or_else(Reading::from);
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
-                    self.push_samples(retained.precision, name, &reading.samples);
+                    self.push_samples(retention.precision, name, &reading.samples);
                 }
             }
             Part::Visitors { bucket, counters } => {
@@ -147,13 +147,13 @@ impl Dump {
                     }
                 }
             }
-            Part::Bins { retained, range, counters } => {
+            Part::Bins { retention, range, counters } => {
                 let names = &names[counters.clone()];
-                let read = self.store.bins(names, retained.precision, range.clone()).await?;
+                let read = self.store.bins(names, retention.precision, range.clone()).await?;
                 for (name, reading) in names.iter().zip(read) {
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
                     for (start, bins) in reading.buckets {
-                        let bucket = Bucket { precision: retained.precision, start };
+                        let bucket = Bucket { precision: retention.precision, start };
                         self.push_bins(bucket, name, &bins);
                     }
                 }
@@ -216,10 +216,10 @@ impl Dump {
 /// Lists the counters that have samples or a lifetime, ordered by name.
 async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>, Vec<Unreadable>), Error> {
     let (mut names, mut unreadable) = (BTreeSet::new(), Vec::new());
-    for retained in reach.counts.iter() {
+    for retention in reach.counts.iter() {
         let mut from = String::new();
         loop {
-            let mut page = store.known(&[retained.precision], &from, COUNTERS_PER_PAGE).await?;
+            let mut page = store.known(&[retention.precision], &from, COUNTERS_PER_PAGE).await?;
             unreadable.append(&mut page.unreadable);
             page.counters.sort_unstable();
             // If there are multiple shards, there may be gaps in the names beyond the limit.

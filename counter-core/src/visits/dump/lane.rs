@@ -8,7 +8,7 @@ use crate::visits::pending::{BYTES_PER_SAMPLE, sketch_work, visitor_bytes};
 use crate::visits::source::empty;
 use crate::visits::store::{Adds, Batch, BinCell, Cell, VisitorCell};
 
-/// Properties common to all lines of a batch.
+/// The kind and the retention of the entries in a batch. Lines of different sections need separate batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Samples(Retention),
@@ -21,7 +21,7 @@ pub(super) enum Section {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shard: Shard,
-    /// Latest line that the shard is known to have.
+    /// Number of the latest line that the shard is known to have.
     pub(super) counted: u64,
     section: Section,
     cells: Vec<(u64, Cell)>,
@@ -60,13 +60,13 @@ impl Lane {
     pub(super) fn push_samples(
         &mut self,
         line: u64,
-        retained: Retention,
+        retention: Retention,
         counter: &CounterName,
         samples: &[Sample],
     ) {
-        self.section = Section::Samples(retained);
+        self.section = Section::Samples(retention);
         for &Sample { start, count } in samples {
-            self.push(line, Cell { counter: counter.clone(), start, finest: retained.precision, count });
+            self.push(line, Cell { counter: counter.clone(), start, finest: retention.precision, count });
         }
     }
 
@@ -82,15 +82,15 @@ impl Lane {
         self.cells.push((line, cell));
     }
 
-    pub(super) fn push_visitors(&mut self, line: u64, retained: Retention, cell: VisitorCell) {
-        self.section = Section::Visitors(retained);
+    pub(super) fn push_visitors(&mut self, line: u64, retention: Retention, cell: VisitorCell) {
+        self.section = Section::Visitors(retention);
         self.work += sketch_work(&cell.raised);
         self.bytes += visitor_bytes(&cell);
         self.sketches.push((line, cell));
     }
 
-    pub(super) fn push_bins(&mut self, line: u64, retained: Retention, cell: BinCell) {
-        self.section = Section::Bins(retained);
+    pub(super) fn push_bins(&mut self, line: u64, retention: Retention, cell: BinCell) {
+        self.section = Section::Bins(retention);
         self.work += cell.bins.len();
         self.bytes += cell.counter.len() + 96 + 16 * cell.bins.len();
         self.bins.push((line, cell));
@@ -107,7 +107,7 @@ impl Lane {
         self.outgoing.is_none() && (self.is_empty() || self.section == section && !is_full)
     }
 
-    /// Creates a batch of all lines, if none is in flight.
+    /// Creates a batch of all collected lines, unless a batch is in flight.
     pub(super) fn cut(&mut self, source: WriterId, grid: &Arc<Grid>) {
         if self.outgoing.is_some() || self.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl Lane {
             self.cells.iter().map(|(line, _)| *line).chain(self.sketches.iter().map(|(line, _)| *line));
         let last = lines.chain(self.bins.iter().map(|(line, _)| *line)).max();
         let mut batch = empty(source, self.shard, self.counted, last.unwrap_or(self.counted), grid);
-        let one = |retained: Retention| Precisions::new([retained]).expect("one precision is a set");
+        let one = |retention: Retention| Precisions::new([retention]).expect("one precision is a set");
         match self.section {
             Section::Samples(retained) => {
                 batch.grid = Arc::new(Grid { counts: one(retained), ..(**grid).clone() });
@@ -159,7 +159,7 @@ impl Lane {
     }
 
     /// Removes lines up to `line`, because the shard already has them. Returns the number of removed samples,
-    /// sketches and lifetimes.
+    /// sketches, distribution parts and lifetimes.
     pub(super) fn skip_to(&mut self, line: u64) -> u64 {
         self.counted = line;
         let Some(Outgoing { batch, section, lines }) = self.outgoing.take() else { return 0 };

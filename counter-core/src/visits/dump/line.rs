@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::family::line;
-use crate::family::line::{FORMAT, MAX_QUOTED_CHARS, cut, encoded, name};
+use crate::family::line::{FORMAT, cut, encoded, name};
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
@@ -20,6 +20,9 @@ pub(super) const MAX_LINE_SAMPLES: usize = 500;
 
 /// Maximum number of bins in a line. This is the limit for a part of a batch.
 pub(super) const MAX_CELL_BINS: usize = crate::visits::pending::MAX_CELL_BINS;
+
+/// Maximum number of unreadable buckets to list for a counter.
+const MAX_UNREADABLE_BUCKETS: usize = 500;
 
 /// The maximum count supported by all stores.
 pub(super) const MAX_COUNT: u64 = i64::MAX.cast_unsigned();
@@ -44,7 +47,7 @@ pub struct Dumped {
     pub unreadable: u64,
 }
 
-/// A parsed line.
+/// The content of a line after parsing, with validated values.
 #[derive(Debug, PartialEq)]
 pub(super) enum Record {
     Begin { id: String, stores: Vec<StoreId> },
@@ -56,7 +59,7 @@ pub(super) enum Record {
     End(Dumped),
 }
 
-/// A line as text.
+/// A line in JSON, with the line number.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
@@ -64,7 +67,7 @@ struct Line<'a> {
     entry: Entry<'a>,
 }
 
-/// The content of a line.
+/// The content of a line in JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Entry<'a> {
@@ -123,9 +126,9 @@ pub(super) struct LineRetention {
 
 impl<'a> Entry<'a> {
     pub(super) fn begin(id: WriterId, time: Timestamp, grid: &Grid, stores: &[StoreId]) -> Self {
-        let retained = |retained: Retention| LineRetention {
-            precision: retained.precision.to_string(),
-            samples: retained.samples.get(),
+        let retained = |retention: Retention| LineRetention {
+            precision: retention.precision.to_string(),
+            samples: retention.samples.get(),
         };
         Self::Dump {
             format: FORMAT.into(),
@@ -167,7 +170,8 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn unreadable(unreadable: &Unreadable) -> Self {
-        let buckets = unreadable.buckets.iter().take(MAX_QUOTED_CHARS).map(|start| start.as_unix()).collect();
+        let buckets =
+            unreadable.buckets.iter().take(MAX_UNREADABLE_BUCKETS).map(|start| start.as_unix()).collect();
         Self::Unreadable { key: cut(&unreadable.key), reason: cut(&unreadable.reason), buckets }
     }
 
@@ -177,7 +181,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Parses a line and the line number. The error describes the expected content.
+/// Parses a line, and returns the line number and the content. The error describes the expected content.
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     let Line { line, entry } = line::read(bytes, "a line of a dump")?;
     let record = match entry {

@@ -7,9 +7,9 @@ use crate::visits::store::MAX_FUTURE_SECONDS;
 /// A part of a store to read in a single call. Counters are given as indices into the list of all counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Samples { retained: Retention, range: Range<Timestamp>, counters: Range<usize> },
+    Samples { retention: Retention, range: Range<Timestamp>, counters: Range<usize> },
     Visitors { bucket: Bucket, counters: Range<usize> },
-    Bins { retained: Retention, range: Range<Timestamp>, counters: Range<usize> },
+    Bins { retention: Retention, range: Range<Timestamp>, counters: Range<usize> },
     Lifetimes { counters: Range<usize> },
 }
 
@@ -33,31 +33,31 @@ pub(super) fn parts(
     now: Timestamp,
     counters: usize,
 ) -> impl Iterator<Item = Part> + Send + Sync + 'static {
-    let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |retained| {
+    let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |retention| {
         let page =
-            usize::try_from(MAX_BUCKETS / retained.samples).unwrap_or(MAX_COUNTERS).clamp(1, MAX_COUNTERS);
+            usize::try_from(MAX_BUCKETS / retention.samples).unwrap_or(MAX_COUNTERS).clamp(1, MAX_COUNTERS);
         pages(counters, page).flat_map(move |counters| {
-            ranges(retained, MAX_BUCKETS, now).map(move |range| Part::Samples {
-                retained,
+            ranges(retention, MAX_BUCKETS, now).map(move |range| Part::Samples {
+                retention,
                 range,
                 counters: counters.clone(),
             })
         })
     });
-    let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |retained| {
-        let buckets = retained.precision.starts(retained.oldest(now)..now.plus(MAX_FUTURE_SECONDS));
+    let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |retention| {
+        let buckets = retention.precision.starts(retention.oldest(now)..now.plus(MAX_FUTURE_SECONDS));
         buckets.flat_map(move |start| {
-            let bucket = Bucket { precision: retained.precision, start };
+            let bucket = Bucket { precision: retention.precision, start };
             pages(counters, MAX_SKETCHES).map(move |counters| Part::Visitors { bucket, counters })
         })
     });
     let lifetimes = pages(counters, MAX_COUNTERS).map(|counters| Part::Lifetimes { counters });
     let distributions = grid.distributions.iter().flat_map(Precisions::iter).collect::<Vec<_>>();
-    let bins = distributions.into_iter().flat_map(move |retained| {
-        let page = usize::try_from(MAX_DISTRIBUTIONS / retained.samples).unwrap_or(1).max(1);
+    let bins = distributions.into_iter().flat_map(move |retention| {
+        let page = usize::try_from(MAX_DISTRIBUTIONS / retention.samples).unwrap_or(1).max(1);
         pages(counters, page).flat_map(move |counters| {
-            let ranges = ranges(retained, MAX_DISTRIBUTIONS, now);
-            ranges.map(move |range| Part::Bins { retained, range, counters: counters.clone() })
+            let ranges = ranges(retention, MAX_DISTRIBUTIONS, now);
+            ranges.map(move |range| Part::Bins { retention, range, counters: counters.clone() })
         })
     });
     samples.chain(visitors).chain(bins).chain(lifetimes)
@@ -69,9 +69,9 @@ fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// Returns the range within retention in chunks. The final chunk also includes buckets from clocks that are
 /// ahead.
-fn ranges(retained: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
-    let width = u64::from(retained.precision.as_seconds()) * u64::from(buckets);
-    let starts = successors(Some(retained.oldest(now)), move |start| {
+fn ranges(retention: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
+    let width = u64::from(retention.precision.as_seconds()) * u64::from(buckets);
+    let starts = successors(Some(retention.oldest(now)), move |start| {
         Some(start.plus(width)).filter(|next| *next <= now)
     });
     starts.map(move |start| match start.plus(width) {
@@ -89,29 +89,29 @@ mod tests {
 
     #[test]
     fn retained_buckets_are_in_exactly_one_part_per_counter() {
-        let retained = |seconds, samples| Retention {
+        let retention = |seconds, samples| Retention {
             precision: Precision::try_from(seconds).expect("not 0").utc_offset(-7),
             samples: NonZeroU32::new(samples).expect("not 0"),
         };
-        let counts =
-            Precisions::new([retained(1, 700_000), retained(3600, 120), retained(86_400, 2)]).expect("a set");
-        let visitors = Precisions::new([retained(3600, 3)]).expect("a set");
+        let counts = Precisions::new([retention(1, 700_000), retention(3600, 120), retention(86_400, 2)])
+            .expect("a set");
+        let visitors = Precisions::new([retention(3600, 3)]).expect("a set");
         let grid = Grid { counts, visitors, distributions: None };
         let now = Timestamp::from_unix(1_585_908_965);
         for counters in [0, 1, 501] {
             let parts: Vec<_> = parts(&grid, now, counters).collect();
-            for retained in grid.counts.iter() {
+            for retention in grid.counts.iter() {
                 let mut starts = Vec::new();
                 for part in &parts {
-                    let Part::Samples { retained: of, range, counters } = part else { continue };
+                    let Part::Samples { retention: of, range, counters } = part else { continue };
                     assert!(counters.len() as u64 * u64::from(of.samples.get().min(MAX_BUCKETS)) <= 300_000);
-                    if *of == retained && counters.contains(&0) {
-                        starts.extend(retained.precision.starts(range.clone()));
+                    if *of == retention && counters.contains(&0) {
+                        starts.extend(retention.precision.starts(range.clone()));
                     }
                 }
-                let expected: Vec<_> = retained
+                let expected: Vec<_> = retention
                     .precision
-                    .starts(retained.oldest(now)..now.plus(MAX_FUTURE_SECONDS + 1))
+                    .starts(retention.oldest(now)..now.plus(MAX_FUTURE_SECONDS + 1))
                     .collect();
                 assert_eq!(starts, if counters == 0 { Vec::new() } else { expected });
             }

@@ -31,7 +31,7 @@ pub struct Restore {
     lanes: Vec<Lane>,
     position: Position,
     dumped: Option<Dumped>,
-    /// The totals so far.
+    /// The totals of the lines read so far, to be compared with the final line.
     read: Dumped,
     restored: Restored,
 }
@@ -57,12 +57,12 @@ pub struct Restored {
     pub expired: u64,
     /// Entries for precisions that this store does not use.
     pub unknown: u64,
-    /// The precisions of these entries, without duplicates.
+    /// The precisions of the dump that this store does not use, without duplicates, up to 16.
     pub unknown_precisions: Vec<Precision>,
     /// Entries rejected by the store because the bucket is more than 25 hours ahead of the store clock.
     pub ahead: u64,
     /// Entries rejected by the store for another reason, such as an overflow.
-    pub refused: u64,
+    pub rejected: u64,
     /// Entries that are missing because they could not be read when creating the dump.
     pub unreadable: u64,
 }
@@ -90,7 +90,7 @@ pub enum RestoreError {
     /// The dump contains counts from this store, or counts that were already copied into it. These would be
     /// double-counted.
     OwnCounts {
-        /// The store id.
+        /// The id of this store.
         store: StoreId,
     },
     /// The store contains counts from another dump of the same store. Hits in both dumps would be
@@ -99,7 +99,7 @@ pub enum RestoreError {
         /// The id of the other dump.
         earlier: String,
     },
-    /// The store does not acknowledge a batch. The next call will retry the batch, so no data is lost.
+    /// The store did not acknowledge a batch. The next call will retry the batch, so no data is lost.
     Store(Error),
 }
 
@@ -279,7 +279,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Reads the position of the store in this dump.
+    /// Starts to restore a dump: checks the stores of the dump, and reads the position of all shards.
     async fn begin(&mut self, id: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
         self.check_stores(id, stores).await?;
         let name = SourceName::new(&format!("dump:{id}")).expect("a hexadecimal id is a valid name");
@@ -293,27 +293,27 @@ impl Restore {
 
     /// Rejects a dump if the store already has the counts; otherwise records the stores of the dump.
     async fn check_stores(&self, dump: &str, stores: &[StoreId]) -> Result<(), RestoreError> {
-        let mut refused = None;
+        let mut rejected = None;
         let note = |record: &mut StoreRecord, _| {
             // This needs to be checked first, because another dump would not help.
             let own = stores.iter().any(|id| record.counted(*id)).then_some(None);
             let others = || stores.iter().find_map(|id| record.other_dump(*id, dump)).map(Some);
-            refused = own.or_else(others).map(|earlier| (record.id, earlier));
-            if refused.is_none() {
+            rejected = own.or_else(others).map(|earlier| (record.id, earlier));
+            if rejected.is_none() {
                 stores.iter().for_each(|id| record.restore(*id, dump));
                 record.keep_grid(&self.grid);
             }
         };
         identity::update(&*self.store, note).await.map_err(RestoreError::Store)?;
-        match refused {
+        match rejected {
             None => Ok(()),
             Some((store, None)) => Err(RestoreError::OwnCounts { store }),
             Some((_, Some(earlier))) => Err(RestoreError::OtherDump { earlier }),
         }
     }
 
-    /// Returns the shard and the retention for these entries, if they need to be added. If the batch is full,
-    /// this sends it first.
+    /// Returns the shard and the retention for new entries, or `None` if they don't need to be added. If the
+    /// batch is full, this sends it first.
     async fn find(
         &mut self,
         counter: &CounterName,
@@ -430,17 +430,17 @@ impl Restored {
         let is_ahead =
             |remark: &&Remark| matches!(remark, Remark::Rejected { reason: DropReason::Ahead, .. });
         let parts = batch.len();
-        let refused = remarks.iter().filter(is_refused).count().min(parts) as u64;
-        let ahead = (remarks.iter().filter(is_ahead).count() as u64).min(refused);
+        let rejected = remarks.iter().filter(is_refused).count().min(parts) as u64;
+        let ahead = (remarks.iter().filter(is_ahead).count() as u64).min(rejected);
         self.ahead += ahead;
-        self.refused += refused - ahead;
+        self.rejected += rejected - ahead;
         let added = match batch.adds {
             Adds::Lifetimes => &mut self.lifetimes,
             _ if !batch.bins.is_empty() => &mut self.distributions,
             _ if batch.cells.is_empty() => &mut self.sketches,
             _ => &mut self.samples,
         };
-        *added += parts as u64 - refused;
+        *added += parts as u64 - rejected;
     }
 }
 

@@ -17,7 +17,7 @@ use crate::visits::store::identity::KnownStore;
 #[cfg(feature = "spool")]
 use crate::visits::tally::Tally;
 
-/// The spool of a flusher.
+/// The spool of a flusher, if enabled, and the record of the current store.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
     known: Arc<KnownStore>,
@@ -25,7 +25,7 @@ pub(crate) struct Durability {
     spool: Option<(Arc<Spool>, Recovery)>,
 }
 
-/// The spool of one shard.
+/// A handle for the flusher of a shard, to write new batches to the spool before sending.
 #[derive(Debug)]
 pub(super) struct ShardDurability {
     #[cfg(feature = "spool")]
@@ -56,7 +56,7 @@ impl Durability {
         Ok(Self { known, spool: Some((spool, recovery)) })
     }
 
-    /// Returns the current store, if known.
+    /// Returns the record of the current store, which is updated by the flusher and read by the spool.
     pub(super) fn known(&self) -> Arc<KnownStore> {
         Arc::clone(&self.known)
     }
@@ -96,7 +96,7 @@ impl Durability {
         }
     }
 
-    /// Writes new hits to disk.
+    /// Writes the new hits of all shards to the spool file.
     pub(super) async fn save(&self) {
         #[cfg(feature = "spool")]
         if let Some((spool, _)) = &self.spool {
@@ -104,7 +104,7 @@ impl Durability {
         }
     }
 
-    /// Removes rows that can be dropped because the store has all hits.
+    /// Removes the spool file and the files of ended processes, because the store has all hits.
     pub(super) async fn finish(&mut self, deadline: Instant) {
         #[cfg(feature = "spool")]
         if let Some((spool, recovery)) = &mut self.spool {

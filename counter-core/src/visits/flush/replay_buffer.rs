@@ -25,7 +25,7 @@ pub(super) struct ReplayBuffer {
     running: Option<Instant>,
 }
 
-/// Time to retain a batch.
+/// Time to retain a batch, measured while the store acknowledges batches.
 const MAX_AGE: Duration = Duration::from_secs(60);
 const MAX_BYTES: usize = 16 << 20;
 /// Maximum number of sequences to retain without a batch: half a MiB, or nine hours at a batch per second.
@@ -66,7 +66,8 @@ impl ReplayBuffer {
         self.queue.bytes
     }
 
-    /// Takes the batches above the sequence `last`. Also returns the number of lost hits.
+    /// Takes the batches with a sequence above `last`. Also returns the number of hits with such a sequence
+    /// for which the buffer has already dropped the batch.
     pub(super) fn take_after(&mut self, last: u64) -> (Vec<Arc<Batch>>, u64) {
         let first = self.dropped.partition_point(|(sequence, _)| *sequence <= last);
         let lost = self.dropped.drain(first..).map(|(_, hits)| hits).sum();

@@ -233,7 +233,8 @@ impl ShardFlusher {
             if is_unapplied {
                 front.in_doubt = was_in_doubt;
             }
-            // We must not await from here on, to ensure that an acknowledged batch is always accounted for.
+            // We must not await between the reply and `acknowledge`, to ensure that an acknowledged batch is
+            // always accounted for.
             match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
                 // The batch created this fence, but the reply was lost.
@@ -295,7 +296,7 @@ impl ShardFlusher {
 
     /// Creates the fence on a server that doesn't have a fence for this writer. If the server also lost the
     /// counts, this creates the fence just below the oldest batch that we can still send; otherwise at the
-    /// latest acknowledged batch.
+    /// latest acknowledged batch, or at the first batch that may have been applied without a reply.
     async fn recreate_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
         self.drop_openings();
@@ -308,10 +309,11 @@ impl ShardFlusher {
             self.report_loss(replayed, lost);
             return Ok(());
         }
-        // If the fence was evicted because the writer was idle for long, recent attempts found no fence, and
-        // could not be applied.
-        let is_evicted = now.as_ref().is_some_and(|now| now.listed || now.evicts);
-        let min_age = if is_evicted { Duration::ZERO } else { IDLE_WRITER_TTL };
+        // If the writer is still listed, or if keys were evicted, the fence may have been lost at any time.
+        // All attempts without a reply are then doubtful. Otherwise, the store removed the writer because it
+        // was idle for long: recent attempts found no fence, and could not be applied.
+        let is_loss_time_unknown = now.as_ref().is_some_and(|now| now.listed || now.evicts);
+        let min_age = if is_loss_time_unknown { Duration::ZERO } else { IDLE_WRITER_TTL };
         let last = self.writer.acknowledged();
         let is_doubtful = |one: &&Outgoing| {
             one.batch.fence.sequence > last && one.in_doubt.is_some_and(|since| since.elapsed() >= min_age)
@@ -371,7 +373,8 @@ impl ShardFlusher {
         self.push_front(Batch { witness, ..self.empty(self.writer.fence(0, sequence)) });
     }
 
-    /// Links the outgoing batches, starting at `last`, because the batches in between can't be sent any more.
+    /// Sets `after` of each outgoing batch to the previous sequence, starting with `last`, because the
+    /// batches in between can't be sent any more.
     fn link(&mut self, mut last: u64) {
         for one in &mut self.outgoing {
             if one.batch.fence.after != last {

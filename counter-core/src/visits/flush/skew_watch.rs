@@ -8,7 +8,7 @@ pub(super) struct SkewWatch {
 
 impl SkewWatch {
     /// Logs when the skew exceeds the bound, and when it is back within the bound.
-    pub(super) fn emit(&mut self, skew: Option<i64>) {
+    pub(super) fn observe(&mut self, skew: Option<i64>) {
         let Some(seconds) = skew else { return };
         let exceeds_bound = seconds.unsigned_abs() > Health::CLOCK_SKEW_BOUND;
         match (std::mem::replace(&mut self.is_reported, exceeds_bound), exceeds_bound) {

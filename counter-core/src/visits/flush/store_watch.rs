@@ -10,7 +10,7 @@ use crate::visits::store::Store;
 use crate::visits::store::identity::{KnownStore, StoreRecord, StoreUse, update};
 use crate::visits::tally::Tally;
 
-/// Monitors the store id and the grid.
+/// Monitors the record of the store, to warn if the store id changes or the grid differs.
 #[derive(Debug)]
 pub(super) struct StoreWatch {
     known: Arc<KnownStore>,

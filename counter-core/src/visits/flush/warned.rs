@@ -3,7 +3,7 @@
 use crate::log::unwind::emit;
 use crate::visits::store::{Batch, Part, Remark};
 
-/// Parts of the store for which a rejection was already logged.
+/// Kinds of batch parts for which a rejection was already logged, because each kind is only logged once.
 #[derive(Debug, Default)]
 pub(super) struct Warned {
     cell: bool,

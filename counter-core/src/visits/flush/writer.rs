@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use crate::family::writer::WriterId;
 use crate::visits::store::{Fence, FenceKind, IDLE_WRITER_TTL, Incarnation, Witness};
 
-/// The identity behind a batch sequence, and the state known about the servers.
+/// The writer of a shard: the identity, the sequence of the batches, and the known state of the servers.
 ///
 /// An address can lead to different servers over time, e.g. to an empty server, an old replica, a restored
 /// backup, or back to the original. Only the witnesses are specific to a server.

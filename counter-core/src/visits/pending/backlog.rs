@@ -30,12 +30,12 @@ pub(crate) struct Queues<F> {
     /// Hits that are not in a batch yet, by store shard.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) delivery: Delivery,
-    /// Account of the spool if it is enabled.
+    /// State of the spool if it is enabled.
     spool: Option<SpoolAccount>,
     pub(crate) folding: F,
 }
 
-/// The pending hits of a store shard.
+/// The hits of a store shard that are not in a batch yet, and the journal of the shard.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     #[cfg_attr(not(feature = "spool"), allow(dead_code, reason = "only used by journal entries"))]
@@ -47,7 +47,7 @@ pub(crate) struct Waiting {
     journal: Option<Journal>,
 }
 
-/// The account of the spool.
+/// The state of the spool, as reported by the health.
 #[derive(Debug, Default)]
 pub(crate) struct SpoolAccount {
     pub(crate) bytes: u64,
@@ -56,7 +56,7 @@ pub(crate) struct SpoolAccount {
     pub(crate) failing: Option<(Instant, String)>,
 }
 
-/// Minimum number of cells to merge old cells.
+/// Minimum `high_water`, in cells.
 const MIN_HIGH_WATER: usize = 4096;
 const LOCK_POISONED: &str = "the lock is never poisoned";
 
@@ -89,7 +89,7 @@ impl<F> Backlog<F> {
         self.lock().waiting[shard.index()].journal.as_mut().map(update);
     }
 
-    /// Updates the batch account of a shard.
+    /// Updates the account of the batches that were sent to a shard.
     pub(crate) fn account<T>(&self, shard: Shard, update: impl FnOnce(&mut Account) -> T) -> T {
         update(self.lock().delivery.account(shard))
     }
@@ -103,7 +103,7 @@ impl<F> Backlog<F> {
 
 #[cfg(feature = "spool")]
 impl<F> Backlog<F> {
-    /// Starts to keep journals.
+    /// Starts to keep a journal per shard, to be written to the spool.
     pub(crate) fn start_journals(&self) {
         let queues = &mut *self.lock();
         queues.spool = Some(SpoolAccount::default());
@@ -117,7 +117,7 @@ impl<F> Backlog<F> {
         }
     }
 
-    /// Updates the account of the spool.
+    /// Updates the state of the spool, and returns the result, or the default if the spool is not enabled.
     pub(crate) fn spool<T: Default>(&self, update: impl FnOnce(&mut SpoolAccount) -> T) -> T {
         self.lock().spool.as_mut().map(update).unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl<F> Backlog<F> {
         self.lock().delivery.recover(batch);
     }
 
-    /// Records hits of an exited process that may already be sent by a different process.
+    /// Records hits of an exited process that another process may already have sent.
     pub(crate) fn recover_in_doubt(&self, hits: u64) {
         self.lock().delivery.recover_in_doubt(hits);
     }
@@ -165,7 +165,7 @@ impl<F> Queues<F> {
         shards.filter_map(entry).collect()
     }
 
-    /// Merges old cells in large shards.
+    /// Merges old cells in shards with more cells than `high_water`.
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
         for waiting in &mut self.waiting {
             if waiting.pending.len() > waiting.high_water {
@@ -226,7 +226,7 @@ impl<F> Queues<F> {
 }
 
 impl Waiting {
-    /// Adds to the pending hits and to the rows for the spool.
+    /// Calls `add` for the pending hits, and again for the rows to be written to the spool.
     pub(crate) fn each(&mut self, mut add: impl FnMut(&mut Pending)) {
         add(&mut self.pending);
         if let Some(journal) = &mut self.journal {

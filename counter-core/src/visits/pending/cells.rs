@@ -6,7 +6,7 @@
 use super::key::Key;
 use crate::time::{Precisions, Timestamp};
 
-/// Counts by counter number.
+/// A list of counts by counter number, bucket start and finest precision.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     list: Vec<(Key, u64)>,
@@ -24,7 +24,7 @@ const RECENT_SLOTS: usize = 1 << RECENT_BITS;
 const RECENT_BITS: u32 = 9;
 
 impl Cells {
-    /// Adds to a cell with the finest precision. Returns `true` if the cell may be new.
+    /// Adds a count at an instant, in all precisions. Returns `true` if the cell may be new.
     pub(super) fn add(&mut self, counter: u32, at: Timestamp, count: u64, set: &Precisions) -> bool {
         // Consecutive cells almost always have the same start, and a division would cost as much as
         // everything else here.
@@ -33,7 +33,7 @@ impl Cells {
         self.push(Key { counter, finest: 0, start }, count)
     }
 
-    /// Adds to a cell. Returns `true` if the cell may be new.
+    /// Adds a count to the cell with this key. Returns `true` if the cell may be new.
     pub(super) fn push(&mut self, key: Key, count: u64) -> bool {
         if self.list.len() == self.list.capacity() {
             self.grow();

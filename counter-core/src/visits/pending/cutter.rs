@@ -24,7 +24,7 @@ pub(super) struct Cost {
     pub(super) bytes: usize,
 }
 
-/// Cuts pending hits into chunks.
+/// Cuts pending hits into chunks, none of which exceeds the work and bytes of a batch.
 #[derive(Debug)]
 pub(super) struct Cutter<'a> {
     grid: &'a Grid,
@@ -34,11 +34,12 @@ pub(super) struct Cutter<'a> {
     /// Cells of the current chunk in ascending order of places, so that cells in the same bucket are
     /// adjacent.
     cells: Vec<(Place, Vec<Cell>)>,
-    /// Two consecutive cells, and the number of samples that only the second cell changes.
+    /// Cache for `new_samples`: the keys of two consecutive cells, and the number of samples that only the
+    /// second cell changes.
     last: Option<(Key<()>, Key<()>, usize)>,
 }
 
-/// A start, and the index of the finest precision.
+/// The start of a cell, and the index of the finest precision.
 type Place = (Timestamp, usize);
 
 /// Maximum number of places to reuse for the next chunk.
@@ -70,7 +71,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Adds the visitors of a counter.
+    /// Adds the visitors of a counter in a bucket, as registers that were raised.
     pub(super) fn visitors(&mut self, counter: &CounterName, key: Key<()>, raised: Sketch) {
         let set = &self.grid.visitors;
         let cell = VisitorCell {
@@ -84,7 +85,7 @@ impl<'a> Cutter<'a> {
         self.chunk_for(cost, cost).sketches.push(cell);
     }
 
-    /// Adds the bins of a counter.
+    /// Adds the bins of a counter in a bucket, in cells of at most [`MAX_CELL_BINS`] bins.
     pub(super) fn bins(
         &mut self,
         counter: &CounterName,
@@ -101,7 +102,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Returns the chunks.
+    /// Returns all chunks, including the current chunk.
     pub(super) fn finish(mut self) -> Vec<Chunk> {
         self.close();
         self.chunks
@@ -156,12 +157,13 @@ impl VisitorCell {
     }
 }
 
-/// An element costs 0.3 µs on a large target, but 4 µs on a small one. A dense value costs 0.3 ms on both.
+/// Returns `true` if the registers should be sent as a single dense value. A register costs 0.3 µs on a large
+/// target, but 4 µs on a small one. A dense value costs 0.3 ms on both.
 fn travels_dense(raised: &Sketch) -> bool {
     raised.len() > 300
 }
 
-/// Estimates the work to send the registers of a sketch.
+/// Estimates the work to send the registers of a sketch, in units of about 3 µs of store time.
 pub(crate) fn sketch_work(raised: &Sketch) -> usize {
     if travels_dense(raised) { 120 } else { 2 + raised.len() / 3 }
 }

@@ -17,22 +17,24 @@ pub(crate) struct Delivery {
     totals: Hits,
 }
 
-/// The account of a shard.
+/// The unacknowledged hits of a shard, and the outcome of recent attempts to send them.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Hits and cells in unacknowledged batches.
+    /// Number of hits in unacknowledged batches.
     pub(crate) sent: u64,
+    /// Number of cells, sketches and bin cells in unacknowledged batches.
     pub(crate) sent_cells: usize,
-    /// Oldest start of these cells; meaningless if no hits have been sent.
+    /// Oldest start of the cells in unacknowledged batches; meaningless if `sent` is 0.
     oldest_sent: Timestamp,
     pub(crate) acknowledged: Option<Instant>,
-    /// Time when the flusher most recently started to send, or could have.
+    /// Time at which the flusher most recently started to send; initially the creation time.
     pub(crate) attempted: Instant,
     /// Memory for batches that may have to be sent again, in bytes.
     pub(crate) retained: usize,
-    /// Error of the latest exchange, and the time since when exchanges have been failing.
+    /// Time since which all exchanges have failed, and the error of the latest exchange; `None` after a
+    /// success.
     failing: Option<(Instant, String)>,
-    /// Time of the latest exchange.
+    /// Time of the latest exchange, i.e. of a flush that succeeded or failed.
     exchanged: Instant,
     /// True if batches were acknowledged during the latest exchange, even if it failed later.
     is_progressing: bool,
@@ -43,7 +45,7 @@ impl Delivery {
         Self { accounts: shards.iter().map(|_| Account::new()).collect(), totals: Hits::default() }
     }
 
-    /// Records that chunks have been sent to a shard.
+    /// Records that chunks have been cut from the pending hits of a shard, to be sent.
     pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
         let account = self.account(shard);
         for Chunk { cells, sketches, bins, .. } in chunks {
@@ -109,7 +111,7 @@ impl Delivery {
         account.sent_cells += batch.len();
     }
 
-    /// Records hits of an exited process that may already be sent by a different process.
+    /// Records hits of an exited process that another process may already have sent.
     #[cfg(feature = "spool")]
     pub(crate) fn recover_in_doubt(&mut self, hits: u64) {
         self.totals.recorded += hits;
@@ -122,7 +124,7 @@ impl Delivery {
         self.totals.lost_by_server += hits;
     }
 
-    /// Returns the final hits, with hits on the way to the store as pending.
+    /// Returns the hits that have left the tally, with hits on the way to the store as `pending`.
     pub(crate) fn hits(&self) -> Hits {
         Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.totals }
     }
@@ -170,8 +172,8 @@ impl Account {
         self.attempted = Instant::now();
     }
 
-    /// Records the result of an exchange with the shard. Returns since when all previous exchanges have
-    /// failed.
+    /// Records the result of an exchange with the shard. Returns the time since which the previous exchanges
+    /// have failed, or `None` if the latest of them succeeded.
     pub(crate) fn exchange(&mut self, error: Option<String>) -> Option<Instant> {
         let now = Instant::now();
         self.is_progressing = self.has_acknowledged_since_exchange();
@@ -183,9 +185,9 @@ impl Account {
         before
     }
 
-    /// Returns the error of the last exchange, and since when the store has not acknowledged anything. The
-    /// time is `None` while batches are still being acknowledged, e.g. if the link is just too slow for all
-    /// of them.
+    /// Returns the time since which the store has not acknowledged anything, and the error of the latest
+    /// exchange, if it failed. The time is `None` while batches are still being acknowledged, e.g. if the
+    /// link is just too slow for all of them.
     pub(crate) fn failing(&self) -> Option<(Option<Instant>, &str)> {
         let (since, error) = self.failing.as_ref()?;
         let is_progressing = self.is_progressing || self.has_acknowledged_since_exchange();
@@ -248,8 +250,8 @@ mod tests {
         let batch = Batch { cells: vec![cell], ..Batch::empty(shard, fence, &Arc::default()) };
         let mut delivery = Delivery::new(Shards::ONE);
         (delivery.account(shard).sent, delivery.account(shard).sent_cells) = (5, 1);
-        let refused = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
-        delivery.acknowledge(&batch, &[refused], false);
+        let rejected = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
+        delivery.acknowledge(&batch, &[rejected], false);
         delivery.mark_in_doubt(&batch, true);
         let hits = Hits { recorded: 5, ..delivery.hits() };
         assert!(hits.balance(), "{hits:?}");

@@ -4,14 +4,15 @@ use tokio::sync::{Notify, watch};
 
 use crate::family::shard::{Shard, Shards};
 
-/// The flushes of all shards, to wait until the store has all recorded hits.
+/// Tracks the flushes of all shards, so that callers can wait until the store has all hits recorded before.
 ///
-/// A flush takes everything that is recorded before it starts. A caller thus needs to wait for the flush
-/// after the current one, and concurrent callers share a batch.
+/// A flush takes everything that is recorded before it starts. A caller thus needs to wait for a flush that
+/// has not started yet, and concurrent callers share a batch.
 #[derive(Debug)]
 pub(crate) struct GroupCommit(Box<[Flushes]>);
 
-/// The flushes of a shard.
+/// The numbers of the latest started flush and of the latest ended flush of a shard, and a signal to request
+/// the next flush.
 #[derive(Debug)]
 struct Flushes {
     started: AtomicU64,
@@ -71,7 +72,8 @@ impl GroupCommit {
 }
 
 impl CommitTicket {
-    /// Completes when the store has everything. This will never complete if there are no more flushes.
+    /// Completes when the store has all hits of this ticket. This will never complete if the flusher has
+    /// stopped.
     pub(crate) async fn wait(self) {
         for (mut ended, flush) in self.0 {
             if ended.wait_for(|last| *last >= flush).await.is_err() {

@@ -24,15 +24,16 @@ pub(crate) struct Journal {
     next: Option<u64>,
     /// Batches that may have to be sent, by sequence.
     batches: VecDeque<Arc<Batch>>,
-    /// Lowest sequence that we need to keep.
+    /// Lowest sequence of a batch that may have to be sent; the file does not need older batches.
     oldest: u64,
     /// Hits added to the pending hits, but not yet taken to be written.
     added: Pending,
-    /// Hits that have been cut into batches, or left to a full entry, and not yet taken to be written.
+    /// Number of hits that were cut into batches, or left to a full entry, and not yet taken to be written.
     cut: u64,
-    /// Hits that have been taken to be written, but are not known to be in the file.
+    /// Number of hits that were taken to be written, but are not known to be in the file.
     taken: u64,
-    /// Hits in more than one batch, if the file only contains them as pending hits from before the cut.
+    /// Number of hits that were cut into more than one batch, and that the file only contains as pending hits
+    /// from before the cut.
     pending_only: u64,
     /// Highest sequence of a batch in the file.
     written: u64,
@@ -41,7 +42,7 @@ pub(crate) struct Journal {
     is_changed: bool,
 }
 
-/// The known state of the file.
+/// The known state of the rows of a shard in the spool file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
     /// The file is incomplete, so the next entry must be a full one.
@@ -52,17 +53,17 @@ enum File {
     Current,
 }
 
-/// The rows to write for a shard.
+/// The rows of a shard to be written to the spool file.
 #[derive(Debug)]
 pub(crate) struct JournalEntry {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
-    /// The process that wrote the pending hits.
+    /// Incarnation of the process that recorded the pending hits.
     pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
     /// True if this entry replaces all rows of the shard.
     pub(crate) is_whole: bool,
-    /// The lowest sequence that we need to keep.
+    /// The lowest sequence of a batch that may have to be sent; the file does not need older batches.
     pub(crate) oldest: u64,
     pub(crate) batches: Vec<Arc<Batch>>,
     /// Sequence of the pending hits. Pending hits with a lower sequence have been cut into batches.

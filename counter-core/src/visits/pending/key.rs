@@ -29,7 +29,8 @@ impl Key {
 }
 
 impl<C> Key<C> {
-    /// Returns the number of samples that this changes: one per precision, or the lifetime.
+    /// Returns the number of samples in the store that change when a count with this key is added: one for
+    /// each precision from the finest, or 1 for an expired count, which only changes the lifetime.
     pub(super) fn precisions(&self, set: &Precisions) -> usize {
         (set.iter().len() - self.finest).max(1)
     }
@@ -54,11 +55,12 @@ impl<C> Key<C> {
 }
 
 impl Key<()> {
-    /// Returns the number of samples that this changes in addition to an earlier key of the same counter.
+    /// Returns the number of samples that a count with this key changes in addition to an earlier key of the
+    /// same counter.
     pub(super) fn new_samples(&self, earlier: &Self, set: &Precisions) -> usize {
         let is_shared = |(place, retained): &(usize, Retention)| {
             *place >= earlier.finest && retained.precision.bucket(self.start).start <= earlier.start
         };
-        set.from(self.finest).filter(|retained| !is_shared(retained)).count()
+        set.from(self.finest).filter(|retention| !is_shared(retention)).count()
     }
 }

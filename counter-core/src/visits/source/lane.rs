@@ -15,14 +15,14 @@ use crate::visits::tally::Tally;
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shard: Shard,
-    /// Latest known position of the shard.
+    /// Latest known position of the source on the shard.
     pub(super) counted: u64,
     /// Position up to which records are either counted or in the batch in flight.
     pub(super) read_to: u64,
     pending: Pending,
     /// Upper bound for the work of a batch with the pending records.
     work: usize,
-    /// True if any of the records belong to this shard.
+    /// True if any of the pending records have hits on this shard.
     touched: bool,
     /// The batch in flight. Must not be changed until it is acknowledged.
     pub(super) outgoing: Option<Batch>,
@@ -120,7 +120,7 @@ impl Lane {
     }
 }
 
-/// Returns an empty batch.
+/// Returns an empty batch that moves the position of a source on a shard from `after` to `sequence`.
 pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, grid: &Arc<Grid>) -> Batch {
     let fence = Fence { writer: source, kind: FenceKind::Source { life: None }, sequence, after };
     Batch::empty(shard, fence, grid)

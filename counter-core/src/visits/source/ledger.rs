@@ -57,7 +57,7 @@ pub struct SourceHits {
     /// Hits that the store has not acknowledged yet.
     pub pending: u64,
     /// Hits past the retention of all precisions, which only add to the counter lifetimes. This also includes
-    /// hits too old for the [lifetime](super::Sources::keep_for) of the source, which are not counted.
+    /// hits too old for the [lifetime](super::Sources::expire_after) of the source, which are not counted.
     pub expired: u64,
     /// Hits returned to the log, either because the store is at a different position or because the source
     /// was closed early. The next reader will determine if these hits are already counted.
@@ -68,7 +68,7 @@ pub struct SourceHits {
     pub overflow: u64,
 }
 
-/// The state of a source.
+/// The state of a [source](crate::source) in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceStatus {
@@ -96,11 +96,11 @@ pub struct SourceStatus {
     recent: (u64, Duration),
 }
 
-/// The sources of a process.
+/// The states of the sources in a process, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses(Mutex<BTreeMap<SourceName, Arc<Status>>>);
 
-/// The state of a source, updated by the reader.
+/// The state of a source, updated by all readers of the source in this process.
 #[derive(Debug, Default)]
 pub(super) struct Status(Mutex<State>);
 
@@ -115,7 +115,7 @@ pub(super) struct State {
     committed: Option<Timestamp>,
     /// Time of the latest commit that made progress.
     progressed_at: Instant,
-    /// Two recent timestamps (some seconds in between), with the number of records read so far.
+    /// Two recent instants with the number of records read until then, to compute the read rate.
     marks: [(Instant, u64); 2],
 }
 
@@ -125,7 +125,7 @@ const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// Time without progress until a source counts as stalled.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum number of closed sources to retain the state of.
+/// Number of sources at which the states of closed sources are dropped.
 const MAX_CLOSED: usize = 1000;
 
 impl Statuses {
@@ -268,7 +268,7 @@ impl SourceStatus {
 
     /// Returns `true` if the store made no progress for a minute, though the log contains more records.
     #[must_use]
-    pub fn stands_still(&self) -> bool {
+    pub fn is_stalled(&self) -> bool {
         self.stalled_for.is_some_and(|standing| standing >= STALL_TIMEOUT)
     }
 

@@ -8,10 +8,10 @@ use crate::family::writer::WriterId;
 use crate::time::Grid;
 use crate::visits::store::{ApplyOutcome, Store};
 
-/// The maximum position: 2^53, because larger integers are not exact in Lua.
+/// The maximum position of a source: 2^53, because larger integers are not exact in Lua.
 pub(crate) const LARGEST_POSITION: u64 = 1 << 53;
 
-/// Reads the position of all shards.
+/// Reads the position of a source on all shards, in shard order.
 pub(crate) async fn positions(
     store: &dyn Store,
     source: WriterId,

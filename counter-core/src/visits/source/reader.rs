@@ -67,7 +67,7 @@ fn oldest(now: Timestamp, life: Duration) -> Timestamp {
 }
 
 impl Source {
-    /// The maximum position: 2^53, because larger integers are not exact in Lua.
+    /// The maximum position of a source: 2^53, because larger integers are not exact in Lua.
     pub const MAX_POSITION: u64 = LARGEST_POSITION;
 
     pub(super) async fn open(
@@ -122,7 +122,7 @@ impl Source {
     /// All hits of a record must be passed in a single call. Positions may have gaps but must not decrease: a
     /// record before [`position`](Self::position) will not be counted. If a hit is past the retention of all
     /// precisions, it only adds to the counter lifetime, and is `expired` in the ledger. If a hit is too old
-    /// for the [lifetime](super::Sources::keep_for) of the source, it is also `expired`, but will not be
+    /// for the [lifetime](super::Sources::expire_after) of the source, it is also `expired`, but will not be
     /// counted, because it might already have been counted. If the range is empty or ends after
     /// [`MAX_POSITION`](Self::MAX_POSITION), the record is `malformed`.
     pub fn record(&mut self, range: Range<u64>, at: Timestamp, hits: &[Hit]) -> bool {
@@ -184,7 +184,7 @@ impl Source {
         is_full
     }
 
-    /// Records a record with `counted` new hits, including `overflow` hits for the counter `(other)`.
+    /// Adds a record with `counted` new hits to the ledger, including `overflow` hits for `(other)`.
     fn note_record(&mut self, at: Timestamp, is_expired: bool, counted: u64, overflow: u64) {
         self.update_hits(|hits| {
             hits.recorded += counted;
@@ -207,7 +207,7 @@ impl Source {
         update(&mut self.status.lock().ledger.hits);
     }
 
-    /// Adds a record that doesn't have hits to the ledger.
+    /// Adds a record without hits to the ledger, with the reason.
     pub fn skip(&mut self, range: Range<u64>, skip: Skip) {
         self.advance(&range);
         self.status.lock().ledger.records.skip(skip);
@@ -308,19 +308,19 @@ impl Source {
                     let Some(batch) = lane.outgoing.take() else { continue };
                     lane.counted = batch.fence.sequence;
                     let expired = batch.expired_hits();
-                    let (mut applied, mut refused) = (batch.hits() - expired, Dropped::default());
+                    let (mut applied, mut rejected) = (batch.hits() - expired, Dropped::default());
                     for remark in remarks {
                         if let Remark::Rejected { part: Part::Cell(index), reason } = remark {
                             // The remarks may refer to a chunk of another reader that ends at the same
                             // position.
                             let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(applied);
                             applied -= count;
-                            *refused.of(reason) += count;
+                            *rejected.of(reason) += count;
                         }
                     }
                     resolved.applied += applied;
                     resolved.expired += expired;
-                    resolved.dropped += refused;
+                    resolved.dropped += rejected;
                 }
                 Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }) => {
                     resolved.returned += lane.move_to(found.sequence);
@@ -338,7 +338,7 @@ impl Source {
         failed.map_or(Ok(commit), Err)
     }
 
-    /// Resets all shards to 0, to forget the source immediately.
+    /// Resets the position on all shards to 0, to forget the source immediately.
     pub(super) async fn forget(mut self) -> Result<(), Error> {
         for lane in &mut self.lanes {
             for _ in 0..MAX_ATTEMPTS {
@@ -396,7 +396,7 @@ impl Source {
         state.counted = state.counted.min(self.position);
     }
 
-    /// Moves to the lowest shard position.
+    /// Reads the positions of all shards from the store, and moves to the lowest.
     async fn locate(&mut self) -> Result<(), Error> {
         let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {

@@ -46,18 +46,18 @@ impl Sources {
     ///
     /// let counters = Counters::builder(MemoryStore::new()).build()?;
     /// let month = Duration::from_secs(30 * 86_400);
-    /// let producers = counters.sources().keep_for(month);
-    /// assert_eq!((producers.retained_for(), counters.sources().retained_for()), (Some(month), None));
+    /// let producers = counters.sources().expire_after(month);
+    /// assert_eq!((producers.expires_after(), counters.sources().expires_after()), (Some(month), None));
     /// # Ok::<(), counter_core::BuildError>(())
     /// ```
     #[must_use]
-    pub fn keep_for(self, life: Duration) -> Self {
+    pub fn expire_after(self, life: Duration) -> Self {
         Self { life: Some(life.max(MIN_LIFETIME)), ..self }
     }
 
     /// Returns how long positions are kept after the latest commit; `None` means forever.
     #[must_use]
-    pub const fn retained_for(&self) -> Option<Duration> {
+    pub const fn expires_after(&self) -> Option<Duration> {
         self.life
     }
 

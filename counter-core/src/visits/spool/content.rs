@@ -115,8 +115,8 @@ pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
 /// Encodes a grid.
 pub(super) fn encode_grid(grid: &Grid) -> Vec<u8> {
     let retained = |set: &Precisions| -> Vec<EncodedRetention> {
-        let retained = |retained: Retention| {
-            (retained.precision.as_seconds(), retained.precision.offset(), retained.samples.get())
+        let retained = |retention: Retention| {
+            (retention.precision.as_seconds(), retention.precision.offset(), retention.samples.get())
         };
         set.iter().map(retained).collect()
     };

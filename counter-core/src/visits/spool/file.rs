@@ -29,7 +29,7 @@ use crate::visits::store::Incarnation;
 /// An error from the disk or from SQLite, or about the file contents.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Distinguishes spool files from other databases.
+/// SQLite application id, which distinguishes spool files from other databases.
 const APPLICATION_ID: i64 = 1_633_907_568;
 /// Supported format versions, without and with distributions. Files with a newer version are left to the
 /// newer program.
@@ -42,7 +42,7 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 /// If a whole file is read or written, the timeout is extended by a second for this number of bytes.
 const BYTES_PER_SECOND: u64 = 4 << 20;
 
-/// Creates the tables, and then marks the file as initialized.
+/// Statements to create the tables and the index of a spool file, and to set the [`APPLICATION_ID`].
 const CREATE: [&str; 5] = [
     "CREATE TABLE spool (shards INTEGER NOT NULL, grid BLOB NOT NULL, written INTEGER NOT NULL, \
      file TEXT NOT NULL) STRICT",
@@ -54,10 +54,10 @@ const CREATE: [&str; 5] = [
     "PRAGMA application_id = 1633907568",
 ];
 
-/// The reason why a file can't be opened.
+/// The reason why a leftover file can't be opened.
 #[derive(Debug)]
 pub(crate) enum OpenError {
-    /// The file is valid, but not for this process.
+    /// The file is valid, but not for this process, for this reason.
     Foreign(String),
     /// The file is damaged. `hits` is the number of hits, if it can be determined.
     Damaged { reason: String, hits: Option<i64> },
@@ -110,7 +110,7 @@ async fn open_or_create(
     Ok(connection)
 }
 
-/// Opens a leftover file.
+/// Opens and reads a leftover file, i.e. the spool file of an ended process.
 pub(crate) fn open_leftover(
     path: &Path,
     shards: Shards,
@@ -160,7 +160,7 @@ async fn with_timeout<T, E: Into<OpenError>>(
     }
 }
 
-/// Reopens a leftover file.
+/// Reopens a leftover file without reading the contents.
 pub(crate) async fn reopen(path: &Path) -> Result<SqliteConnection, Failure> {
     Ok(options(path).connect().await?)
 }

@@ -23,7 +23,8 @@ impl FileId {
         Ok(Self { inode: inode(&metadata), created: created.unwrap_or_default().as_nanos() })
     }
 
-    /// Returns `true` if this is a copy of the file with the given identity. An empty text matches any file.
+    /// Returns `true` if this is a copy of the file with the identity `written`, or `false` if the text is
+    /// empty.
     ///
     /// Some network file systems renumber files on mount, so a different inode is not enough to detect a
     /// copy.

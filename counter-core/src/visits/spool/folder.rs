@@ -16,7 +16,7 @@ use crate::family::writer::WriterId;
 const PREFIX: &str = "access-counter-";
 const SUFFIX: &str = "spool";
 const LOCK_SUFFIX: &str = "lock";
-/// Suffix of a damaged file.
+/// Suffix of a damaged file, which is renamed for later inspection.
 const DAMAGED_SUFFIX: &str = "damaged";
 /// Suffix for the copy of a file with a damaged log.
 const DAMAGED_COPY: &str = "damaged-log";
@@ -104,7 +104,7 @@ impl Slot {
         fs::try_exists(&self.path).await
     }
 
-    /// Returns the size on disk, in bytes.
+    /// Returns the size of the file and the SQLite log on disk, in bytes.
     ///
     /// # Errors
     /// Fails if the file was removed.
@@ -118,8 +118,8 @@ impl Slot {
     ///
     /// The file must be closed, or must not be written any more.
     pub(crate) async fn remove(&self) -> io::Result<()> {
-        // The log must be removed last: the file would have older contents otherwise, even from another
-        // writer.
+        // The log must be removed after the file: without the log, the file would have older contents, even
+        // from another writer.
         ignore_not_found(fs::remove_file(&self.path).await)?;
         for suffix in SQLITE_SUFFIXES {
             ignore_not_found(fs::remove_file(with_suffix(&self.path, suffix)).await)?;

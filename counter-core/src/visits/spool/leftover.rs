@@ -16,6 +16,7 @@ use super::file::read::{Found, FoundLane};
 use super::file::write::Rows;
 use super::file::{Failure, OpenError};
 use super::folder::Slot;
+use super::item::Item;
 use super::origin::Origin;
 use super::waiting::Waiting;
 use super::{file, salvage};
@@ -30,7 +31,7 @@ use crate::visits::store::{
 };
 use crate::visits::tally::Tally;
 
-/// A leftover file, locked by this process.
+/// A leftover file, i.e. the spool file of an ended process, locked by this process.
 #[derive(Debug)]
 pub(crate) struct Leftover {
     slot: Slot,
@@ -44,13 +45,13 @@ pub(crate) struct Leftover {
     has_counted: bool,
 }
 
-/// The remaining rows of a shard.
+/// The rows of a shard in a leftover file, as batches to be sent.
 #[derive(Debug)]
 struct Lane {
     shard: Shard,
     grid: Arc<Grid>,
     writer: WriterId,
-    /// The process that wrote the file.
+    /// Incarnation of the process that wrote the file.
     incarnation: Incarnation,
     witness: Option<Witness>,
     /// Time since the latest write by the writer.
@@ -74,19 +75,8 @@ struct Lane {
     is_changed: bool,
 }
 
-#[derive(Debug)]
-struct Item {
-    batch: Arc<Batch>,
-    /// True if a store already had the batch, so the ledger of some process counts it as applied.
-    is_replay: bool,
-    /// True if the batch is in the ledger of this process.
-    is_known: bool,
-    /// True if a process might have sent the batch.
-    may_be_sent: bool,
-}
-
-/// A sequence that stores always reject, so that the reply contains the fence. Valid sequences are at most
-/// 2^53.
+/// A sequence that a process never reaches, so that stores reject the batch, and reply with the stored fence.
+/// Valid sequences are at most 2^53.
 const PROBE_SEQUENCE: u64 = (1 << 53) - 1;
 /// Maximum number of times that a store may lose the fence while we send a lane.
 const MAX_ATTEMPTS: usize = 3;
@@ -119,17 +109,17 @@ impl Leftover {
     }
 
     /// Returns `true` if the file can be removed once it is sent. The store could lose the hits in a
-    /// failover, so a file is usually retained instead, to be checked later.
+    /// failover, so a file with hits is retained until it has been checked again.
     pub(crate) fn is_spent(&self) -> bool {
         self.has_counted || self.lanes.iter().all(|lane| lane.items.is_empty() && lane.waiting.is_none())
     }
 
-    /// Returns the store of the file.
+    /// Returns the store that the hits in the file belong to.
     pub(crate) const fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Returns the number of unacknowledged hits in the ledger of this process.
+    /// Returns the number of hits from the file that are pending in the ledger of this process.
     pub(crate) fn pending(&self) -> u64 {
         let items = self.lanes.iter().flat_map(|lane| &lane.items);
         items.filter(|item| item.is_known && !item.is_replay).map(|item| item.batch.hits()).sum()
@@ -380,7 +370,7 @@ impl Lane {
         self.items[next..].iter_mut().for_each(|item| item.recover(tally));
     }
 
-    /// Links the batches from this index, starting at `last`.
+    /// Sets `after` of each batch from this index to the previous sequence, starting with `last`.
     fn link(&mut self, next: usize, mut last: u64) {
         for item in &mut self.items[next..] {
             if item.batch.fence.after != last {
@@ -459,27 +449,6 @@ impl Lane {
         let fence = self.fence(self.incarnation, 0, before);
         let batch = Arc::new(Batch { witness, ..Batch::empty(self.shard, fence, &self.grid) });
         self.items.insert(0, Item { batch, is_replay: false, is_known: true, may_be_sent: false });
-    }
-}
-
-impl Item {
-    /// Adds the item to the ledger of this process, unless the ledger of the ended process already counts it.
-    fn recover(&mut self, tally: &Tally) {
-        if !self.is_replay && !std::mem::replace(&mut self.is_known, true) {
-            tally.backlog.recover(&self.batch);
-        }
-    }
-
-    /// Resolves the item without sending it, either as applied by another process or as in doubt. Returns the
-    /// hits of the batch.
-    fn discard(mut self, is_sent: bool, tally: &Tally) -> u64 {
-        let hits = self.batch.hits();
-        if is_sent && !self.is_known {
-            return hits;
-        }
-        self.recover(tally);
-        tally.backlog.mark_in_doubt(&self.batch, self.is_replay);
-        hits
     }
 }
 

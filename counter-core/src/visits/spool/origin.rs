@@ -6,13 +6,13 @@ use sqlx::{Connection, Row, SqliteConnection};
 use crate::time::Timestamp;
 use crate::visits::store::identity::{StoreId, StoreRecord, StoreUse, follows};
 
-/// The tables that don't exist in files of older versions.
+/// Statements to create the tables of the origin, which don't exist in files of older versions.
 pub(super) const CREATE: [&str; 2] = [
     "CREATE TABLE origin (kind TEXT NOT NULL) STRICT",
     "CREATE TABLE store (id BLOB PRIMARY KEY, seen INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 ];
 
-/// The store of a file, if known.
+/// The store that the hits in a file belong to, if known.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
     kind: String,

@@ -83,7 +83,8 @@ impl Recovery {
         }
     }
 
-    /// Returns the number of pending hits in a file, which can be recovered by another process.
+    /// Returns the number of pending hits from the file being sent. Another process can recover these hits if
+    /// this process ends.
     pub(crate) fn pending(&self) -> u64 {
         self.current.as_ref().map_or(0, Leftover::pending)
     }
@@ -184,7 +185,7 @@ impl Recovery {
         Ok(record.and_then(|record| Some((leftover.origin().rejects(&record)?, record.id))))
     }
 
-    /// Leaves a file to another process, and logs that once.
+    /// Leaves a file to other processes, and logs the reason. Later scans skip the file.
     fn skip_file(&mut self, slot: &Slot, reason: &str, foreign: Foreign) {
         let file = slot.path().display();
         emit(|| tracing::warn!(%file, reason, "ignoring a file in the spool directory"));
@@ -202,7 +203,8 @@ impl Recovery {
         }
     }
 
-    /// Returns the next file to process.
+    /// Opens the next file to send: either a sent file to check again, or a file from a scan of the
+    /// directory.
     async fn next(&mut self) -> Result<Option<Leftover>, Error> {
         let now = Instant::now();
         if self.sent.front().is_some_and(|(due, _)| *due <= now)
@@ -270,7 +272,7 @@ impl Recovery {
         }
     }
 
-    /// Opens a file; `None` if it is not for this process, which is logged once.
+    /// Opens a file; `None` if it is damaged or not for this process, which is logged once.
     async fn open(&mut self, slot: Slot, has_counted: bool) -> Result<Option<Leftover>, Error> {
         let opened = Leftover::open(slot, self.tally.shards, self.store.batch_samples(), has_counted).await;
         let (slot, open_error) = match opened {

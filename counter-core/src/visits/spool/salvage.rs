@@ -21,7 +21,7 @@ use crate::log::unwind::emit;
 /// A damaged log, which was truncated to the intact part.
 #[derive(Debug)]
 struct DamagedLog {
-    /// Copy of the file. For the copy of the log, `-wal` is appended.
+    /// Path of the copy of the file. For the copy of the log, `-wal` is appended.
     copy: PathBuf,
     /// Offset of the damage, in bytes.
     offset: u64,
@@ -52,7 +52,8 @@ pub(crate) async fn open_leftover(
     opened
 }
 
-/// Checks the log of a file. If the log is damaged, this copies both and truncates the log at the damage.
+/// Checks the log of a file. If the log is damaged, this copies the file and the log, and truncates the log
+/// at the damage.
 ///
 /// If the future is dropped early, the log stays unchanged.
 async fn remove_damage(path: &Path) -> Result<Option<DamagedLog>, Failure> {
@@ -70,7 +71,7 @@ async fn remove_damage(path: &Path) -> Result<Option<DamagedLog>, Failure> {
 }
 
 impl DamagedLog {
-    /// Reports the loss. `intact` is a connection to the repaired file, if it can be opened.
+    /// Logs the number of lost hits. `intact` is a connection to the repaired file, if it can be opened.
     async fn report(self, intact: Option<&mut SqliteConnection>) {
         let intact_rows = match intact {
             Some(intact) => rows(intact).await.ok(),

@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
     names: Names,
 }
 
-/// Assigns numbers to names.
+/// Assigns numbers to the counter names in a file.
 #[derive(Debug, Default)]
 struct Names {
     all: Vec<CounterName>,

@@ -21,7 +21,7 @@ pub(super) struct Damage {
     pub(super) intact: u64,
 }
 
-/// The fields of the log header.
+/// The header of a SQLite log.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     is_big_endian: bool,
@@ -33,7 +33,7 @@ struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Checksum(u32, u32);
 
-/// A frame header and the page.
+/// A frame of a SQLite log: the header and a page of the database.
 struct Frame<'a> {
     /// Page number and database size, which are covered by the checksum.
     place: &'a [u8],

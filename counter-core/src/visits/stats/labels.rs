@@ -36,7 +36,7 @@ pub struct LabelRanking {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Ranked values of a label.
+/// All values of a label by hits, before the limit is applied.
 #[derive(Debug, Default)]
 struct RankedValues {
     ranking: Ranking,
@@ -46,7 +46,7 @@ struct RankedValues {
 /// Maximum number of values to rank in name order. The same number may be ranked by lifetime.
 const MAX_VALUES: u64 = 50_000;
 
-/// Maximum number of values to list.
+/// Maximum number of label values to list by name, including values that are only ranked by lifetime.
 const MAX_LISTED: usize = 200_000;
 
 /// Number of names on the first page, enough for all values that a single instance can add. Later pages grow
@@ -125,7 +125,7 @@ impl Stats {
 
     /// Returns the labels after `start`, up to and including `end`. The bounds include the colon.
     async fn labels_between(&self, start: &str, end: Option<&str>) -> Result<Vec<String>, Error> {
-        let precisions: Vec<_> = self.grid().counts.iter().map(|retained| retained.precision).collect();
+        let precisions: Vec<_> = self.grid().counts.iter().map(|retention| retention.precision).collect();
         let mut labels = Vec::new();
         let last = |label: &str| match label {
             "" => name(CounterName::LABELS),
@@ -278,9 +278,9 @@ impl Stats {
         Ok(is_overflowing)
     }
 
-    /// Returns the maximum number of hits that a value can be missing in a range. This is recorded by the
-    /// hour. Returns `None` if it can be read as a value in this precision, or more than all hits if it is
-    /// unknown.
+    /// Returns the maximum number of hits in a range that a value can be missing, because they count as
+    /// `(other)`. The bound is recorded by the hour. Returns `None` if the sum of `(missed)` in this
+    /// precision can be used, and `u64::MAX` if the bound is unknown.
     async fn missed(
         &self,
         prefix: &str,
@@ -301,7 +301,7 @@ impl Stats {
 
     fn is_retained(&self, precision: Precision, start: Timestamp) -> bool {
         let retained = self.reach().counts.retention(precision);
-        retained.is_some_and(|retained| retained.oldest(Timestamp::now()) <= start)
+        retained.is_some_and(|retention| retention.oldest(Timestamp::now()) <= start)
     }
 }
 

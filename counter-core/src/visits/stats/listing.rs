@@ -34,7 +34,7 @@ impl Stats {
         after: Option<&CounterName>,
         limit: usize,
     ) -> Result<CounterPage, Error> {
-        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|retained| retained.precision).collect();
+        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|retention| retention.precision).collect();
         let limit = limit.clamp(1, PAGE_SIZE);
         let mut first = self.list(&precisions, after, limit, Timestamp::MIN).await?;
         let has_labels = first.counters.iter().any(|(name, _)| name.label().is_some());
@@ -85,7 +85,7 @@ impl Stats {
     ) -> Result<Vec<Result<bool, Unreadable>>, Error> {
         let is_local = |counter: &CounterName| self.tally.find(counter).is_some();
         let remaining: Vec<_> = counters.iter().filter(|counter| !is_local(counter)).cloned().collect();
-        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|retained| retained.precision).collect();
+        let precisions: Vec<_> = self.tally.grid.counts.iter().map(|retention| retention.precision).collect();
         let stored = match remaining.is_empty() {
             true => Vec::new(),
             false => self.store.contains(&remaining, &precisions).await?,
@@ -95,7 +95,7 @@ impl Stats {
     }
 }
 
-/// Removes label values, and skips those on following pages.
+/// Removes label values from a page. If the next page starts with label values, it will start after them.
 pub(super) fn without_labels(mut page: CounterPage) -> CounterPage {
     page.next = page.next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });
     page.counters.retain(|(name, _)| name.label().is_none());

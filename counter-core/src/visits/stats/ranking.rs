@@ -77,7 +77,7 @@ impl Stats {
         Ok(ranking)
     }
 
-    /// Adds counters and hits to a ranking.
+    /// Reads the hits of these counters, and appends counters with hits to an unsorted ranking.
     pub(super) async fn rank(
         &self,
         names: &[CounterName],

@@ -73,14 +73,14 @@ impl Stats {
     /// offset. We need this for stores filled by older versions, which did not store the grid.
     async fn grid_without_offsets(&self) -> Result<Option<Grid>, Error> {
         let configured = &self.tally.grid;
-        for retained in configured.counts.iter().filter(|retained| retained.precision.offset() != 0) {
+        for retained in configured.counts.iter().filter(|retention| retention.precision.offset() != 0) {
             let plain = retained.precision.starting_at(Timestamp::MIN);
             let has_plain = !self.store.known(&[plain], "", 1).await?.counters.is_empty();
             if has_plain && self.store.known(&[retained.precision], "", 1).await?.counters.is_empty() {
                 let without = |set: &Precisions| {
-                    let plain = |retained: Retention| Retention {
-                        precision: retained.precision.starting_at(Timestamp::MIN),
-                        ..retained
+                    let plain = |retention: Retention| Retention {
+                        precision: retention.precision.starting_at(Timestamp::MIN),
+                        ..retention
                     };
                     Precisions::new(set.iter().map(plain)).expect("the number of widths is unchanged")
                 };

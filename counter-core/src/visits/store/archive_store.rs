@@ -82,7 +82,7 @@ pub enum Values {
 /// Copy progress in a precision, by bucket start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// End of the buckets which were copied once closed.
+    /// End of the buckets that were copied after they closed.
     pub copied: Timestamp,
     /// End of the buckets with a final copy, which is made when they leave the near store. They will not
     /// change any more.
@@ -92,15 +92,15 @@ pub struct Progress {
 /// Values of counters, in buckets of a single precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The archive clock, before we read any value.
+    /// Time by the clock of the archive, from before the values were read from the near store.
     pub read: Timestamp,
-    /// True if the archive must be overwritten, even by smaller values.
+    /// True if the values must replace the values in the archive, even if they are smaller.
     pub replaces: bool,
     /// The precision, and the archive retention in samples.
-    pub retained: Retention,
+    pub retention: Retention,
     /// The counters, sorted by name, with no duplicates.
     pub counters: Vec<CounterName>,
-    /// Lifetimes in the same order, or an empty list.
+    /// Lifetimes in the order of the counters, or an empty list.
     pub lifetimes: Vec<u64>,
     /// Counts by bucket start and counter index.
     pub counts: BTreeMap<Timestamp, Vec<(usize, u64)>>,
@@ -116,11 +116,11 @@ pub type Bins = Vec<(Bin, u64)>;
 impl Page {
     /// Creates an empty page.
     #[must_use]
-    pub const fn new(read: Timestamp, retained: Retention) -> Self {
+    pub const fn new(read: Timestamp, retention: Retention) -> Self {
         Self {
             read,
             replaces: false,
-            retained,
+            retention,
             counters: Vec::new(),
             lifetimes: Vec::new(),
             counts: BTreeMap::new(),

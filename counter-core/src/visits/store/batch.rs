@@ -76,7 +76,7 @@ pub struct VisitorCell {
     pub start: Timestamp,
     /// The finest visitor precision still retaining them, like all coarser precisions.
     pub finest: Precision,
-    /// Registers raised since we sent the last sketch.
+    /// The registers that were raised since the previous batch with visitors of this counter and bucket.
     pub raised: Sketch,
 }
 
@@ -87,9 +87,9 @@ pub struct BinCell {
     pub counter: CounterName,
     /// A time inside all buckets of these bins.
     pub start: Timestamp,
-    /// The finest precision still retaining them, like all coarser precisions.
+    /// The finest distribution precision still retaining them, like all coarser precisions.
     pub finest: Precision,
-    /// The amounts to add, in ascending order with no duplicates. The maximum is 60 bins.
+    /// The amounts to add, sorted by bin with no duplicates. The maximum is 60 bins.
     pub bins: Vec<(Bin, u64)>,
 }
 
@@ -121,13 +121,13 @@ pub enum Remark {
     Rejected {
         /// The rejected part.
         part: Part,
-        /// The reason.
+        /// The reason for the rejection.
         reason: DropReason,
     },
     /// The lifetime of the counter started with this cell, because the counter is new, was forgotten, or has
     /// been lost.
     NewLifetime {
-        /// The cell index.
+        /// The index of the cell in the batch.
         cell: usize,
     },
 }
@@ -194,13 +194,13 @@ impl Batch {
         }
     }
 
-    /// Returns the sum of the cells.
+    /// Returns the number of hits, i.e. the sum of the counts of all cells.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.cells.iter().map(|cell| cell.count).sum()
     }
 
-    /// Returns the sum of the [expired](Self::is_expired) cells.
+    /// Returns the number of hits in [expired](Self::is_expired) cells.
     #[must_use]
     pub fn expired_hits(&self) -> u64 {
         self.cells.iter().filter(|cell| self.is_expired(cell)).map(|cell| cell.count).sum()
@@ -228,18 +228,19 @@ impl Batch {
         }
     }
 
-    /// Returns the buckets of a cell. This is empty if the batch only adds to lifetimes.
+    /// Returns the buckets that a cell adds to, with the retention. This is empty if the batch only adds to
+    /// lifetimes.
     pub fn buckets(&self, cell: &Cell) -> impl Iterator<Item = (Bucket, Retention)> {
         let has_buckets = self.adds != Adds::Lifetimes;
         buckets(self.grid.counts.iter().filter(move |_| has_buckets), cell.finest, cell.start)
     }
 
-    /// Returns the buckets of these visitors.
+    /// Returns the buckets that the visitors are added to, with the retention.
     pub fn visitor_buckets(&self, cell: &VisitorCell) -> impl Iterator<Item = (Bucket, Retention)> {
         buckets(self.grid.visitors.iter(), cell.finest, cell.start)
     }
 
-    /// Returns the buckets of these bins.
+    /// Returns the buckets that the bins are added to, with the retention.
     pub fn bin_buckets(&self, cell: &BinCell) -> impl Iterator<Item = (Bucket, Retention)> {
         let set = self.grid.distributions.iter().flat_map(Precisions::iter);
         buckets(set, cell.finest, cell.start)
@@ -251,8 +252,8 @@ fn buckets(
     finest: Precision,
     start: Timestamp,
 ) -> impl Iterator<Item = (Bucket, Retention)> {
-    set.filter(move |retained| retained.precision >= finest)
-        .map(move |retained| (retained.precision.bucket(start), retained))
+    set.filter(move |retention| retention.precision >= finest)
+        .map(move |retention| (retention.precision.bucket(start), retention))
 }
 
 #[cfg(test)]

@@ -77,14 +77,14 @@ pub struct Incarnation(u64);
 pub struct StoredFence {
     /// The last sequence of a process, or the position of a source. 0 if missing.
     pub sequence: u64,
-    /// The incarnation that sent this batch. For a source, this is the default.
+    /// The incarnation that sent the batch with this sequence. For a source, this is the default.
     pub incarnation: Incarnation,
     /// The last sequence of the previous incarnation.
     pub since: u64,
 }
 
 impl Incarnation {
-    /// Creates a random incarnation.
+    /// Creates a random incarnation, to distinguish new batches from those of any other process.
     ///
     /// # Panics
     /// Panics if the operating system can't provide random bytes.

@@ -28,7 +28,7 @@ use crate::visits::ledger::{DropReason, Hint};
 /// Visits stored in this process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryVisits {
-    retained: Mutex<State>,
+    state: Mutex<State>,
     documents: MemoryDocuments,
 }
 
@@ -71,18 +71,18 @@ struct Salt {
 }
 
 impl MemoryVisits {
-    fn retained(&self) -> MutexGuard<'_, State> {
-        self.retained.lock().expect("the lock is never poisoned")
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the lock is never poisoned")
     }
 }
 
 impl Write for MemoryVisits {
     fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
-        Box::pin(async move { Ok(self.retained().apply(batch)) })
+        Box::pin(async move { Ok(self.state().apply(batch)) })
     }
 
     fn clean<'a>(&'a self, _: Shard, now: Timestamp, retained: &'a Precisions) -> StoreFuture<'a, Cleaned> {
-        Box::pin(async move { Ok(self.retained().clean(now, retained)) })
+        Box::pin(async move { Ok(self.state().clean(now, retained)) })
     }
 
     fn adopt<'a>(
@@ -96,13 +96,13 @@ impl Write for MemoryVisits {
 
     fn forget<'a>(&'a self, counter: &'a CounterName, _: &'a Grid, _: Timestamp) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let retained = &mut *self.retained();
-            retained.counts.retain(|(_, name), _| name != counter);
-            retained.visitors.retain(|(name, _), _| name != counter);
-            retained.bins.retain(|(name, ..), _| name != counter);
-            retained.totals.remove(counter);
+            let state = &mut *self.state();
+            state.counts.retain(|(_, name), _| name != counter);
+            state.visitors.retain(|(name, _), _| name != counter);
+            state.bins.retain(|(name, ..), _| name != counter);
+            state.totals.remove(counter);
             #[cfg(feature = "archive")]
-            retained.archived.forget(counter);
+            state.archived.forget(counter);
             Ok(())
         })
     }
@@ -114,10 +114,10 @@ impl Write for MemoryVisits {
         expiry: Timestamp,
     ) -> StoreFuture<'a, [u8; 16]> {
         Box::pin(async move {
-            let retained = &mut *self.retained();
-            let over = retained.expiry(Timestamp::now());
-            retained.salts.retain(|bucket, salt| !over.is_expired(bucket.start, salt.expiry));
-            Ok(retained.salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
+            let state = &mut *self.state();
+            let over = state.expiry(Timestamp::now());
+            state.salts.retain(|bucket, salt| !over.is_expired(bucket.start, salt.expiry));
+            Ok(state.salts.entry(epoch).or_insert(Salt { expiry, salt: candidate }).salt)
         })
     }
 }
@@ -139,9 +139,9 @@ impl Read for MemoryVisits {
         _: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(async move {
-            let retained = self.retained();
+            let state = self.state();
             let samples = |counter: &CounterName| {
-                let buckets = retained.counts.get(&(precision, counter.clone()));
+                let buckets = state.counts.get(&(precision, counter.clone()));
                 let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
                 Ok(inside.map(|(&start, &count)| Sample { start, count }).collect::<Vec<_>>().into())
             };
@@ -151,18 +151,18 @@ impl Read for MemoryVisits {
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(async move {
-            let totals = &self.retained().totals;
+            let totals = &self.state().totals;
             Ok(counters.iter().map(|counter| Ok(totals.get(counter).copied().unwrap_or_default())).collect())
         })
     }
 
     fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
         Box::pin(async move {
-            let retained = self.retained();
+            let state = self.state();
             let mut union = Sketch::new();
             for counter in counters {
                 for bucket in buckets {
-                    if let Some(visitors) = retained.visitors.get(&(counter.clone(), *bucket)) {
+                    if let Some(visitors) = state.visitors.get(&(counter.clone(), *bucket)) {
                         union.merge(&visitors.sketch);
                     }
                 }
@@ -178,11 +178,11 @@ impl Read for MemoryVisits {
         range: Range<Timestamp>,
     ) -> StoreFuture<'a, Vec<BinReading>> {
         Box::pin(async move {
-            let retained = self.retained();
+            let state = self.state();
             let of = |counter: &CounterName| {
                 let key = |start| (counter.clone(), precision, start);
                 let inside = range.start < range.end;
-                let found = inside.then(|| retained.bins.range(key(range.start)..key(range.end)));
+                let found = inside.then(|| state.bins.range(key(range.start)..key(range.end)));
                 let counts = |bins: &Bins| bins.counts.iter().map(|(bin, count)| (*bin, *count)).collect();
                 let buckets = found.into_iter().flatten().map(|((.., start), bins)| (*start, counts(bins)));
                 BinReading { buckets: buckets.collect(), unreadable: None }
@@ -197,9 +197,9 @@ impl Read for MemoryVisits {
         buckets: &'a [Bucket],
     ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
         Box::pin(async move {
-            let (retained, mut found, mut sketches) = (self.retained(), 0, Vec::new());
+            let (state, mut found, mut sketches) = (self.state(), 0, Vec::new());
             for bucket in buckets {
-                let of = |counter: &CounterName| retained.visitors.get(&(counter.clone(), *bucket));
+                let of = |counter: &CounterName| state.visitors.get(&(counter.clone(), *bucket));
                 found += counters.iter().filter(|counter| of(counter).is_some()).count();
                 if found > MAX_SKETCHES && !sketches.is_empty() {
                     break;
@@ -213,7 +213,7 @@ impl Read for MemoryVisits {
     }
 
     fn hints(&self) -> Vec<Hint> {
-        self.retained().clock.is_ahead().then_some(Hint::CLOCK_JUMPED).into_iter().collect()
+        self.state().clock.is_ahead().then_some(Hint::CLOCK_JUMPED).into_iter().collect()
     }
 
     fn known<'a>(
@@ -223,9 +223,9 @@ impl Read for MemoryVisits {
         limit: usize,
     ) -> StoreFuture<'a, KnownReading> {
         Box::pin(async move {
-            let retained = self.retained();
+            let state = self.state();
             let of = |precision: Precision| {
-                let names = retained.counts.keys().filter(move |(p, _)| *p == precision);
+                let names = state.counts.keys().filter(move |(p, _)| *p == precision);
                 let names = names.filter(|(_, name)| &**name >= from).take(limit);
                 names.map(move |(_, name)| (name.clone(), precision))
             };
@@ -235,7 +235,7 @@ impl Read for MemoryVisits {
 
     fn counted<'a>(&'a self, _: Shard, _: Option<String>) -> StoreFuture<'a, CountedReading> {
         Box::pin(async move {
-            let counters = self.retained().totals.keys().cloned().collect();
+            let counters = self.state().totals.keys().cloned().collect();
             Ok(CountedReading { counters, ..CountedReading::default() })
         })
     }
@@ -387,14 +387,14 @@ mod tests {
 
     #[test]
     fn unapplied_batches_leave_no_fence() {
-        let mut retained = State::default();
+        let mut state = State::default();
         let incarnation = Incarnation::default();
         for kind in [FenceKind::Process { incarnation }, FenceKind::Source { life: None }] {
             let fence = Fence { writer: WriterId::random(), kind, sequence: 6, after: 5 };
             let batch = Batch::empty(Shard::default(), fence, &Arc::default());
             let found = StoredFence::default();
-            assert_eq!(retained.apply(&batch), ApplyOutcome::SequenceGap { found });
-            assert!(retained.fences.is_empty());
+            assert_eq!(state.apply(&batch), ApplyOutcome::SequenceGap { found });
+            assert!(state.fences.is_empty());
         }
     }
 
@@ -404,7 +404,7 @@ mod tests {
         let (day, now) = (86_400, Timestamp::now());
         // This is equivalent to the clock jumping ahead by 200 days.
         let before = now.minus(200 * day);
-        visits.retained().clock = ExpiryClock::since(before, Instant::now());
+        visits.state().clock = ExpiryClock::since(before, Instant::now());
         let cell = |start| Cell {
             counter: CounterName::new("a").expect("a name"),
             start,
@@ -421,16 +421,16 @@ mod tests {
             .await
             .expect("memory is always available");
 
-        let retained = visits.retained();
+        let state = visits.state();
         let starts = |precision: &str| {
             let precision = precision.parse().expect("a precision");
-            let buckets = retained.counts.iter().filter(|((retained, _), _)| *retained == precision);
+            let buckets = state.counts.iter().filter(|((retained, _), _)| *retained == precision);
             buckets.flat_map(|(_, buckets)| buckets.keys().copied()).collect::<Vec<_>>()
         };
         assert_eq!(starts("86400").len(), 2, "data that expired before the jump is deleted");
         assert_eq!(starts("3600").len(), 2);
         assert_eq!(starts("1"), [], "data written after the jump expires by the clock");
-        drop(retained);
+        drop(state);
         assert_eq!(visits.hints(), [Hint::CLOCK_JUMPED]);
     }
 }

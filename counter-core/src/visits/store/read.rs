@@ -77,8 +77,8 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         retained: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
 
-    /// Returns the lifetimes of the given counters, which are not reduced by cleaning. If an entry can't be
-    /// read, the other counters are unaffected.
+    /// Returns the lifetimes of the given counters, i.e. all hits counted so far, which are not reduced by
+    /// cleaning. If an entry can't be read, the other counters are unaffected.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.

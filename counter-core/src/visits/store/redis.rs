@@ -33,7 +33,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
 
-/// The visits in a namespace.
+/// A store for visits in Redis, with the keys of a namespace.
 #[derive(Debug)]
 pub(crate) struct RedisVisits {
     client: Arc<Client>,

@@ -17,7 +17,7 @@ impl Skew {
     }
 }
 
-/// Returns the smallest skew consistent with these times, because the response can be slow.
+/// Returns the smallest skew consistent with the times, in seconds, because the response can be slow.
 fn skew(sent: Timestamp, server: Timestamp, received: Timestamp) -> i64 {
     let seconds = |at: Timestamp| i64::try_from(at.as_unix()).unwrap_or(i64::MAX);
     let (ahead, behind) = (seconds(sent) - seconds(server), seconds(received) - seconds(server));

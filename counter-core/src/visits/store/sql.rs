@@ -39,7 +39,7 @@ use crate::visits::ledger::Hint;
 /// its own statements.
 const MAX_BATCH_SAMPLES: usize = 10_000;
 
-/// The visits in a database.
+/// A store for visits in a SQL database.
 #[derive(Debug)]
 pub(crate) struct SqlVisits {
     database: Arc<Database>,

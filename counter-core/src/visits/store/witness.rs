@@ -5,10 +5,10 @@
 /// count them twice if we sent the batches again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
-    /// A mark created with the first data, and lost if the data is lost.
+    /// A random mark that is stored with the first data, and lost if the data is lost.
     pub data: Option<String>,
-    /// A mark created with the list of writers. It will be lost if the list is lost, or if writers are
-    /// removed from the list.
+    /// A random mark that is stored with the list of writers. It will be lost if the list is lost, or if
+    /// writers are removed from the list.
     pub writers: Option<String>,
     /// True if this writer is in the list of writers.
     pub listed: bool,

@@ -30,7 +30,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     /// A dropped call may still apply the batch. You must retry with the same batch.
     fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome>;
 
-    /// Attaches the configured grid of counters built on this store.
+    /// Receives the configured grid when counters are built on this store. The default does nothing.
     fn attach(&self, grid: &Grid) {
         let _ = grid;
     }

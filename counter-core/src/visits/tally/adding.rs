@@ -51,7 +51,7 @@ impl Tally {
         self.view_slow(stripe, view, at)
     }
 
-    /// The fast path for almost all views. Returns `false` if the view does not qualify.
+    /// Adds a page view via the fast path. Returns `false` if the view needs the slow path.
     #[inline(always)]
     fn add_view(
         &self,
@@ -177,7 +177,7 @@ impl Tally {
         is_full
     }
 
-    /// Adds the visitor of a hit in the current bucket.
+    /// Adds the visitor of a hit in the current bucket, unless the visitor was counted recently.
     #[inline(always)]
     fn visit(&self, stripe: &Stripe, number: u32, register: Register) {
         if self.recent.add(number, stripe.everything(), stripe.visitors_number(), register) {
@@ -215,7 +215,7 @@ impl Tally {
         is_full
     }
 
-    /// Adds the visitor of a hit.
+    /// Adds the visitor of a hit to the ring of the stripe, and drains the ring if needed.
     #[inline(never)]
     fn push(&self, stripe: &Stripe, number: u32, bucket: Timestamp, register: Register) {
         if !stripe.visitors.push(number, bucket, register) {

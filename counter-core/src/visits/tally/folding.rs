@@ -23,7 +23,7 @@ pub(crate) struct Folding {
     current: Timestamp,
     /// Set for counters with visitors in the store, by number.
     pub(super) visited: Vec<bool>,
-    /// Swapped with the stripe lists to reuse their allocations.
+    /// Empty list, swapped with the list of closed cells in a stripe to reuse the allocation.
     spare: Vec<ClosedCell>,
     spare_bins: Vec<BinSlot>,
     spare_labels: Vec<LabelCount>,

@@ -60,7 +60,7 @@ const MIN_HOUR: u32 = 3600;
 
 /// Returns the precision to count the error bound of a label in.
 pub(crate) fn hours(counts: &Precisions) -> Precision {
-    let precisions = || counts.iter().map(|retained| retained.precision);
+    let precisions = || counts.iter().map(|retention| retention.precision);
     let hours = precisions().find(|precision| precision.as_seconds() >= MIN_HOUR);
     hours.or(precisions().last()).unwrap_or(counts.base())
 }
@@ -135,7 +135,8 @@ impl Labels {
         Some((self.get(noted.label().checked_sub(1)?)?, noted))
     }
 
-    /// Must be called if counts are discarded on the way to the store.
+    /// Makes all labels count the error bounds again. Must be called if counts are discarded on the way to
+    /// the store.
     pub(crate) fn give_up(&self) {
         self.iter().for_each(|label| label.places().give_up());
     }
@@ -159,7 +160,7 @@ impl Label {
         self.places().count(noted, weight, start)
     }
 
-    /// Returns the counter of a noted value, and how much these hits add to the error bound of the label.
+    /// Returns the counters of a noted value and of the error bound, and the amounts to add to both.
     pub(crate) fn counts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> [(CounterName, u64); 2] {
         self.places().counts(noted, weight, at)
     }
@@ -169,7 +170,7 @@ impl Label {
         self.places().name_of(noted)
     }
 
-    /// Swaps all counts with an empty list.
+    /// Moves all counts to an empty list. Values will not be replaced while `is_crowded` is set.
     pub(crate) fn take(&self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
         self.places().take(counts, is_crowded);
     }

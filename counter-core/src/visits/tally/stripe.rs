@@ -21,16 +21,16 @@ use super::single_writer::SingleWriter;
 use super::visitors::Ring;
 use crate::time::{Precisions, Timestamp};
 
-/// Stripes do not share cache lines, so that threads can't slow each other down.
+/// The counts of a thread. Stripes do not share cache lines, so that threads can't slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Stripe {
-    /// Buckets of the most recent hit. Consecutive hits almost always share these, and computing them takes a
-    /// division, which costs as much as the rest of recording a hit.
+    /// Time of the most recent hit, followed by the buckets of this time. Consecutive hits almost always
+    /// share these, and computing them takes a division, which costs as much as the rest of recording a hit.
     at: SingleWriter,
     start: SingleWriter,
     visitors_start: SingleWriter,
-    /// Number of the visitor bucket.
+    /// Number of the visitor bucket since 1970.
     visitors_number: SingleWriter,
     /// The side of the slots that the thread adds to.
     side: AtomicUsize,
@@ -39,14 +39,14 @@ pub(crate) struct Stripe {
     /// Requests by kind.
     requests: [SingleWriter; REQUEST_KINDS],
     counts: Counts,
-    /// Visitors of hits.
+    /// Visitors of hits, on the way to the registers of their buckets.
     pub(crate) visitors: Ring,
     /// Bins in the current bucket of distributions.
     pub(crate) bins: ThreadBins,
     rest: Mutex<Rest>,
 }
 
-/// The buckets of an instant.
+/// An instant, and the starts of the buckets that contain it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buckets {
     pub(crate) at: Timestamp,
@@ -70,8 +70,9 @@ struct Rest {
     folded: Vec<[CountSnapshot; SIDES]>,
     /// Cells that no longer change.
     closed: Vec<ClosedCell>,
-    /// Hits that were appended to the list, and the part of these hits on `(other)`.
+    /// Number of hits that were appended to the list, because they are not in the current bucket.
     listed: u64,
+    /// Number of listed hits on `(other)`.
     listed_other: u64,
     /// Number of hits taken by folding.
     taken: u64,
@@ -79,7 +80,7 @@ struct Rest {
     bins: BinTable,
 }
 
-/// A cell that no longer changes.
+/// A count that no longer changes, to be moved to the backlog by folding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClosedCell {
     pub(crate) counter: u32,
@@ -232,7 +233,7 @@ impl Stripe {
         rest.bins.is_full()
     }
 
-    /// Takes all bins.
+    /// Moves all bins to a list.
     pub(crate) fn take_bins(&self, bins: &mut Vec<BinSlot>) {
         let mut rest = self.rest();
         rest.bins.take(bins);
@@ -266,7 +267,7 @@ impl Stripe {
         hits
     }
 
-    /// Swaps all cells with an empty list. `counters` returns the number of counters. This is called while we
+    /// Moves all cells to an empty list. `counters` returns the number of counters. This is called while we
     /// hold the lock, so that the thread can't switch to a new bucket. Otherwise, it might switch away from
     /// the first hits of a new counter, and these would never be found.
     pub(crate) fn take(&self, cells: &mut Vec<ClosedCell>, counters: impl FnOnce() -> u32) {
@@ -292,7 +293,7 @@ impl Rest {
         self.closed.len() >= MAX_CLOSED_CELLS
     }
 
-    /// Closes the new counts of a side.
+    /// Appends the new counts of a side to the closed cells.
     fn fold_side(&mut self, side: usize, counts: &Counts, counters: u32, everything: u32) {
         let start = self.starts[side];
         let mut of_pages = 0;

@@ -45,18 +45,18 @@ pub(super) async fn add(
         }
         Ok((now, transaction.execute_for_integers(commands).await?))
     };
-    let (now, answers) = client.learn(executed.await)?;
-    let answers = answers.ok_or_else(unwatched)?;
-    let mut answers = answers.chunks(COMMANDS);
+    let (now, replies) = client.learn(executed.await)?;
+    let replies = replies.ok_or_else(unwatched)?;
+    let mut replies = replies.chunks(COMMANDS);
     let mut counts = Vec::with_capacity(some.len());
     for (addition, name) in some.iter().zip(&names) {
         if let Err(closed) = addition.key.check(now) {
             counts.push(Err(closed));
             continue;
         }
-        let answers = answers.next().unwrap_or_default();
-        ensure_expiry(&server, name, addition.key.expiry, answers).await;
-        counts.push(count(answers));
+        let replies = replies.next().unwrap_or_default();
+        ensure_expiry(&server, name, addition.key.expiry, replies).await;
+        counts.push(count(replies));
     }
     Ok(counts)
 }
@@ -88,9 +88,9 @@ pub(super) async fn add_within(
         };
         match client.learn(attempt.await)? {
             Err(rejected) => return Ok(rejected),
-            Ok((Some(answers), now)) => {
-                ensure_expiry(&server, counter, addition.key.expiry, &answers).await;
-                return Ok(Acquired { is_added: true, count: self::count(&answers)?, now });
+            Ok((Some(replies), now)) => {
+                ensure_expiry(&server, counter, addition.key.expiry, &replies).await;
+                return Ok(Acquired { is_added: true, count: self::count(&replies)?, now });
             }
             // The counter was modified by a different client.
             Ok((None, now)) => last = now,
@@ -114,7 +114,7 @@ async fn add_or_subtract(
 ) -> Result<Acquired, Error> {
     let Addition { key, amount } = addition;
     let added = change(server, counter, &amount.to_string(), key.expiry).await;
-    let count = client.learn(added).and_then(|answers| count(&answers))?;
+    let count = client.learn(added).and_then(|replies| count(&replies))?;
     if count <= limit {
         return Ok(Acquired { is_added: true, count, now });
     }
@@ -130,11 +130,11 @@ async fn change(
     expiry: Timestamp,
 ) -> Result<Vec<Result<Option<i64>, String>>, Error> {
     let transaction = server.begin_in(Queue::Calls).await?;
-    let answers =
+    let replies =
         transaction.execute_for_integers(increment_commands(counter, amount, expiry).into()).await?;
-    let answers = answers.ok_or_else(unwatched)?;
-    ensure_expiry(server, counter, expiry, &answers).await;
-    Ok(answers)
+    let replies = replies.ok_or_else(unwatched)?;
+    ensure_expiry(server, counter, expiry, &replies).await;
+    Ok(replies)
 }
 
 pub(super) async fn add_once(
@@ -171,9 +171,9 @@ pub(super) async fn add_once(
         };
         match client.learn(attempt.await)? {
             Err(count) => return Ok((false, count)),
-            Ok(Some(answers)) => {
-                ensure_expiry(&server, counter, key.expiry, &answers).await;
-                return Ok((true, count(&answers)?));
+            Ok(Some(replies)) => {
+                ensure_expiry(&server, counter, key.expiry, &replies).await;
+                return Ok((true, count(&replies)?));
             }
             Ok(None) => {}
         }
@@ -194,8 +194,8 @@ fn increment_commands(name: &str, amount: &str, expiry: Timestamp) -> [Command; 
 }
 
 /// Parses the response to `INCRBY`.
-fn count(answers: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
-    match answers.get(1) {
+fn count(replies: &[Result<Option<i64>, String>]) -> Result<u64, Error> {
+    match replies.get(1) {
         Some(Ok(Some(count))) => {
             u64::try_from(*count).map_err(|_| rejected("the count is negative".to_owned()))
         }
@@ -211,9 +211,9 @@ async fn ensure_expiry(
     server: &Connection,
     name: &str,
     expiry: Timestamp,
-    answers: &[Result<Option<i64>, String>],
+    replies: &[Result<Option<i64>, String>],
 ) {
-    if let [_, Ok(Some(_)), Ok(Some(-1)), ..] = answers {
+    if let [_, Ok(Some(_)), Ok(Some(-1)), ..] = replies {
         let args = vec![name.into(), expiry.to_string().into()];
         drop(server.call("EXPIREAT", name, args).await);
     }

@@ -56,7 +56,7 @@ use crate::mount::{Mount, PublicPath, original};
 pub struct Access {
     pub(crate) auth_methods: Vec<AuthMethod>,
     pub(crate) attempts: Arc<Attempts>,
-    /// Whether the cookie always requires TLS, even if the request does not seem to use it.
+    /// True if the cookie always requires TLS, even if the request does not seem to use it.
     secure_cookie: bool,
     pub(crate) session_lifetime: Duration,
     clients: Option<Address>,
@@ -65,7 +65,7 @@ pub struct Access {
 
 /// The result of checking credentials.
 pub(crate) enum LoginResult<'a> {
-    /// The ways that accept these credentials; not empty.
+    /// The authentication methods that accept these credentials; not empty.
     Valid(Vec<&'a AuthMethod>),
     Wrong,
     /// Not compared, because the budget is used up. Contains the seconds to wait.
@@ -75,7 +75,7 @@ pub(crate) enum LoginResult<'a> {
 /// The scheme of the client request, as reported by a proxy.
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// A long working day.
+/// The default session lifetime: a long working day.
 const DEFAULT_SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 impl Access {
@@ -350,7 +350,8 @@ impl Access {
         self
     }
 
-    /// Accepts the credentials of `self` or `other`. Rights are not combined.
+    /// Accepts the credentials of `self` or `other`, with the rights of the access that accepts them. If both
+    /// accept a request, it has the rights of both.
     ///
     /// The cookie is [secure](Self::secure_cookie) if either requires it, the shorter
     /// [lifetime](Self::session_lifetime) applies to all sessions, and the [clients](Self::clients) of `self`
@@ -436,7 +437,7 @@ impl Access {
         }
     }
 
-    /// Returns the ways that accept this session.
+    /// Returns the authentication methods that accept this session.
     pub(crate) async fn accepting_ways(&self, session: &Claim<'_>) -> Vec<&AuthMethod> {
         let mut auth_methods = Vec::new();
         for auth_method in &self.auth_methods {

@@ -22,7 +22,7 @@ pub(crate) struct AuthMethod {
 enum Rule {
     Open,
     Bearer(Arc<Secrets>),
-    /// The part of the header after the scheme, as encoded by browsers.
+    /// The expected part of the `Authorization` header after the scheme: name and password in base64.
     Basic(Arc<str>),
     FromFn(Arc<Closure<AllowedFn>>),
 }
@@ -52,7 +52,7 @@ impl AuthMethod {
         Self { rule, rights: Rights::default() }
     }
 
-    /// Stores revocations in these documents, so that all instances share them.
+    /// Stores revocations in `documents`, so that all instances share them.
     pub(crate) fn store_in(&mut self, documents: &Arc<dyn DocumentStore>) {
         if let Rule::Bearer(secrets) = &mut self.rule {
             *secrets = Arc::new(secrets.stored_in(Arc::clone(documents)));
@@ -78,7 +78,8 @@ impl AuthMethod {
         }
     }
 
-    /// Returns `true` if the request does not need credentials.
+    /// Returns `true` if this method admits the request without credentials: open access, or a closure that
+    /// returns `true`.
     pub(crate) async fn is_open(&self, parts: &Parts) -> bool {
         match &self.rule {
             Rule::Open => true,

@@ -29,7 +29,7 @@ use crate::mount::{Mount, PublicPath};
 use crate::problem::Problem;
 use crate::upload::{Logins, Uploads};
 
-/// Protects a router.
+/// The middleware that restricts a router to clients with access.
 struct Guard {
     access: Access,
     public: Option<PublicPath>,
@@ -46,13 +46,13 @@ struct Entry {
     session: Option<OpenSession>,
     /// The secrets of the token that was sent, or of the session.
     secrets: Option<Arc<Secrets>>,
-    /// The request has an `Authorization` header with a token, which browsers never add.
+    /// True if the request has an `Authorization` header with a valid token, which browsers never add.
     has_token_header: bool,
     /// If set, credentials are not compared for this number of seconds.
     wait: Option<u64>,
 }
 
-/// Request extension: the client may create links, which will be signed with these secrets.
+/// Request extension: the client may create links, which will be signed with the given secrets.
 #[derive(Clone)]
 pub(crate) struct Signer(pub(crate) Arc<Secrets>);
 /// Request extension: revocations by other instances can't be read.
@@ -66,8 +66,8 @@ pub(crate) struct MaySilence;
 pub(crate) struct MayNote;
 
 impl Access {
-    /// Protects these routes. Clients see them at `public`, if it is set. Revocations are stored in
-    /// `documents`, or otherwise just in this process.
+    /// Restricts the routes to clients with access. Clients see the routes at `public`, if it is set.
+    /// Revocations are stored in `documents`, or otherwise just in this process.
     pub(crate) fn guard(
         self,
         routes: Router,
@@ -179,7 +179,8 @@ impl Guard {
 }
 
 impl Access {
-    /// Checks the credentials of a request, and the ways that don't need credentials.
+    /// Checks the credentials of a request, and the authentication methods that don't need credentials. Adds
+    /// the result to `entry`.
     async fn check_all(&self, parts: &Parts, entry: &mut Entry) {
         // If there is no secret to guess, any credentials are for the application.
         if self.has_secrets() {
@@ -216,7 +217,7 @@ impl Access {
         }
     }
 
-    /// Checks credentials. If they contain a token, this returns the secrets of the token.
+    /// Checks credentials and adds the result to `entry`. Returns the secrets of a valid token.
     fn check(&self, parts: &Parts, credentials: Credentials<'_>, entry: &mut Entry) -> Option<Arc<Secrets>> {
         match self.check_login(parts, credentials) {
             LoginResult::Valid(auth_methods) => {

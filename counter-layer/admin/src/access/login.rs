@@ -66,8 +66,8 @@ impl Access {
         self.rejection(parts, mount, wait, "This token is not valid.", to)
     }
 
-    /// Starts a session and redirects to an address. Returns `None` if the operating system does not provide
-    /// randomness.
+    /// Starts a session and redirects to the URL `to`. Returns `None` if the operating system does not
+    /// provide randomness.
     pub(crate) async fn start(&self, parts: &Parts, secrets: &Secrets, to: &str) -> Option<Response> {
         let session = secrets.start_session(self.session_lifetime).await?;
         let headers = [
@@ -97,16 +97,16 @@ impl Access {
         let next = Next::LogIn(mount, "");
         let mut response = match unwritten {
             None => {
-                let words = "You are logged out.";
-                Html(page::write("Logged out", words, next)).into_response()
+                let words = "You are signed out.";
+                Html(page::write("Signed out", words, next)).into_response()
             }
             Some(error) => {
-                let words = "You are logged out in this browser and on this instance. The store cannot be \
+                let words = "You are signed out in this browser and on this instance. The store cannot be \
                              written, so other instances accept your session until the store is available again.";
                 as_page(
                     parts,
                     Problem::not_revoked(&error).into_response(),
-                    "Logged out on this instance",
+                    "Signed out on this instance",
                     words,
                     next,
                 )
@@ -128,7 +128,7 @@ impl Access {
             Revocation::Sessions => (
                 secrets.end_sessions().await,
                 "Signed out everywhere",
-                "All sessions have ended, including other browsers.",
+                "All sessions have ended, including the sessions in other browsers.",
             ),
             Revocation::Links => (
                 secrets.end_links().await,

@@ -7,9 +7,10 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Returns `true` if a page of another origin made the browser send this request.
 ///
-/// Browsers send `Sec-Fetch-Site`. Old browsers, and browsers without TLS, send `Origin` instead. If both are
-/// missing, the client is not a browser, so another site can't exploit a cookie, password or address. We
-/// compare origins instead of sites, so a different host in the same domain is cross-origin.
+/// Browsers send `Sec-Fetch-Site`. Old browsers, and browsers without TLS, send `Origin` instead. If both
+/// headers are missing, the client is not a browser, so another site can't exploit a cookie, a password or
+/// the client address. We compare origins instead of sites, so a different host in the same domain is
+/// cross-origin.
 pub(crate) fn is_cross_origin(parts: &Parts) -> bool {
     let text = |name| Some(parts.headers.get(name)?.to_str().unwrap_or_default());
     if let Some(site) = text(FETCH_SITE) {

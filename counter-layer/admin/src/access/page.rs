@@ -22,7 +22,7 @@ pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
 }
 
-/// What to show at the end of a page.
+/// The form or link at the end of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next<'a> {
     Empty,
@@ -59,7 +59,7 @@ fn form(mount: &Mount, to: &str) -> String {
          <input name=\"user\" autocomplete=\"username\" hidden>\
          <p><label for=\"{TOKEN}\">Admin token</label> <input id=\"{TOKEN}\" name=\"{TOKEN}\" \
          type=\"password\" autocomplete=\"current-password\" required></p>\
-         <p><button>Log in</button></p></form>"
+         <p><button>Sign in</button></p></form>"
     )
 }
 

@@ -23,7 +23,7 @@ impl Access {
     }
 
     /// Returns a problem, or for a browser a page with the text `words` and a form that redirects to `to`. If
-    /// `wait` is set, both will ask to try again later instead.
+    /// `wait` is set, the response contains the number of seconds to wait instead.
     pub(crate) fn rejection(
         &self,
         parts: &Parts,
@@ -33,11 +33,11 @@ impl Access {
         to: &str,
     ) -> Response {
         let response = self.problem(wait);
-        let waiting = wait.map(|wait| format!("Too many failed logins. Try again in {wait} s."));
+        let waiting = wait.map(|wait| format!("Too many failed sign-ins. Try again in {wait} s."));
         let (title, words) = match &waiting {
-            Some(waiting) => ("Log in", &**waiting),
-            None if self.has_sessions() => ("Log in", words),
-            None if self.has_secrets() => ("Log in", "Reload this page to enter a name and a password."),
+            Some(waiting) => ("Sign in", &**waiting),
+            None if self.has_sessions() => ("Sign in", words),
+            None if self.has_secrets() => ("Sign in", "Reload this page to enter a name and a password."),
             None => ("No access", "You do not have access to the statistics of this site."),
         };
         let next = if self.has_sessions() { Next::LogIn(mount, to) } else { Next::Empty };

@@ -25,12 +25,15 @@ pub(crate) enum Right {
 pub(crate) const HITS: &str = "/api/hits";
 /// The path to audit an archive.
 pub(crate) const AUDIT: &str = "/api/audit";
-/// The paths to change alerts: first the API, then the forms.
+/// The API path to silence a rule.
 pub(crate) const SILENCE: &str = "/api/alerts/silence";
+/// The API path to send a test message.
 pub(crate) const TEST: &str = "/api/alerts/test";
+/// The path of the form to silence a rule.
 pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
+/// The path of the form to send a test message.
 pub(crate) const TEST_FORM: &str = "/alerts/test";
-/// The path of notes.
+/// The API path to list, add and remove notes.
 pub(crate) const NOTES: &str = "/api/notes";
 /// The path of the form to add a note.
 pub(crate) const NOTE_FORM: &str = "/notes";

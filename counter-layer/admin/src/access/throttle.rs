@@ -31,7 +31,7 @@ pub(crate) enum Credentials<'a> {
     Basic(&'a str),
 }
 
-/// The result of a comparison.
+/// The result of comparing the credentials in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Valid,
@@ -53,7 +53,7 @@ struct History {
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     budget: Budget,
-    /// Whether this peer has ever sent valid credentials.
+    /// True if this peer has ever sent valid credentials.
     known: bool,
     last: Instant,
 }
@@ -72,7 +72,7 @@ struct Rate {
     period: Duration,
 }
 
-/// The latest hashes, up to [`MAX_CREDENTIALS`].
+/// The hashes of the latest credentials, up to [`MAX_CREDENTIALS`].
 #[derive(Debug, Default)]
 struct Recent {
     all: HashSet<u64>,
@@ -80,15 +80,15 @@ struct Recent {
 }
 
 const PEER_RATE: Rate = Rate { burst: 10, period: Duration::from_secs(10) };
-/// At this rate, it takes 10^19 years to try all tokens of minimum length, if they consist of random letters
-/// and digits.
+/// The rate of wrong guesses by all strangers together. At this rate, it takes 10^19 years to try all tokens
+/// of minimum length, if they consist of random letters and digits.
 const STRANGER_RATE: Rate = Rate { burst: 1000, period: Duration::from_millis(20) };
 
-/// Maximum number of cached peers.
+/// Maximum number of peers to remember.
 const MAX_PEERS: usize = 4096;
-/// Maximum number of cached credentials, for both valid and wrong credentials.
+/// Maximum number of credentials to remember: wrong credentials, and separately those that were valid.
 const MAX_CREDENTIALS: usize = 1024;
-/// Minimum interval between log lines.
+/// Minimum interval between log messages about failed logins.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Attempts {
@@ -119,7 +119,7 @@ impl Attempts {
         self.history().peer(peer, Instant::now()).known = true;
     }
 
-    /// Checks credentials, unless the budget is used up. Requests without an address share a peer.
+    /// Checks credentials, unless the budget is used up. Requests without a client address share a peer.
     pub(crate) fn check_login(
         &self,
         peer: Option<u128>,

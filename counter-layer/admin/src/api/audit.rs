@@ -22,7 +22,7 @@ pub(crate) struct LastAudit {
 /// A comparison of both archive stores, bucket by bucket, prior to repairs.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Audit {
-    /// Unix time of the start.
+    /// Unix time of the start of the audit.
     at: u64,
     /// Values that exist in at least one store.
     compared: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Audit {
     late: u64,
     /// Values that are smaller in the near store.
     differing: u64,
-    /// Entries that can't be read in either store; these are not compared.
+    /// Entries that can't be read in at least one store; these are not compared.
     unreadable: u64,
     /// Values that the repaired store rejected.
     refused: u64,
@@ -51,7 +51,7 @@ pub(crate) struct AuditDifference {
     start: u64,
     /// The count in the near store. For visitors this is an estimate, for distributions the sum of the bins.
     near: u64,
-    /// The same for the far store. Estimates can be equal even if the visitors differ, and sums even if the
+    /// The count in the far store. Estimates can be equal even if the visitors differ, and sums even if the
     /// bins differ.
     far: u64,
 }
@@ -70,14 +70,14 @@ pub(crate) fn routes(stats: &Stats, archive: &Archive) -> [Route; 2] {
     let last = Route::get(AUDIT, "The latest archive audit of this process", state.clone(), last)
         .json::<LastAudit>();
     let summary = "Audits the archive now, and optionally repairs one store";
-    let limit_note = "Reads all closed buckets that both stores should contain, and responds at the end. With `right=far`, \
+    let details = "Reads all closed buckets that both stores should contain, and responds at the end. With `right=far`, \
                 missing hits are added to the near store, so new hits are not lost; with \
                 `right=near`, the archive is overwritten from the near store, even with smaller values. The response describes \
                 the stores before the repair. The audit ends if the client disconnects; earlier repairs are kept.";
     let run = Route::post(AUDIT, summary, state, move |request, _| audit(request))
         .json::<Audit>()
         .schema::<AuditDifference>()
-        .limit_note(limit_note)
+        .details(details)
         .error_response("409", "Another audit is running in this process")
         .error_response("503", "A store does not respond; earlier repairs are kept");
     // `LastAudit` contains an audit, which contains differences.
@@ -118,7 +118,7 @@ impl From<&archive::Audit> for Audit {
             late: audit.late,
             differing: audit.differing,
             unreadable: audit.unreadable,
-            refused: audit.refused,
+            refused: audit.rejected,
             repaired_from: audit.repaired_from.map(name),
             differences: audit.differences.iter().map(AuditDifference::from).collect(),
         }

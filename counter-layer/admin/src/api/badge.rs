@@ -30,7 +30,7 @@ type FilterFn = dyn Fn(&CounterName) -> bool + Send + Sync;
 
 /// How long caches can reuse an image, in seconds.
 const MAX_AGE: u64 = 60;
-/// Maximum number of points in a line.
+/// Maximum number of points in a sparkline.
 const MAX_POINTS: u64 = 1000;
 const SVG: &str = "image/svg+xml";
 /// The approximate width of a character, at a font size of 11 pixels.
@@ -66,12 +66,12 @@ pub(crate) fn routes(pictures: &Pictures) -> [Route; 2] {
     let badge = Route::get("/badge.svg", summary, pictures.clone(), badge)
         .text(SVG, "A badge")
         .cached()
-        .limit_note("At most 10,000 buckets.");
+        .details("At most 10,000 buckets.");
     let summary = "A sparkline of a counter";
     let sparkline = Route::get("/sparkline.svg", summary, pictures.clone(), sparkline)
         .text(SVG, "A line")
         .cached()
-        .limit_note("At most 1,000 buckets.");
+        .details("At most 1,000 buckets.");
     [badge, sparkline]
 }
 

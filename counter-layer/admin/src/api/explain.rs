@@ -9,7 +9,8 @@ use counter_layer::{Decision, Rules};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Explained {
-    /// `matched_path` if the route template decides, but the request did not include it.
+    /// `excluded`, `count`, `unmatched`, or `matched_path` if the route template decides, but the request did
+    /// not include it.
     decision: &'static str,
     /// The counter. If the template decides, this is the counter of unmatched requests.
     counter: Option<String>,

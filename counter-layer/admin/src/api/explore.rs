@@ -25,7 +25,8 @@ async fn explore(RequestParts { state: catalog, .. }: RequestParts<Catalog, ()>)
     Html(page).into_response()
 }
 
-/// Doesn't need to escape anything, because this page does not contain counter names.
+/// Appends the section of a route. It doesn't escape anything, because the page does not contain counter
+/// names.
 fn section(page: &mut String, route: &Description) -> std::fmt::Result {
     let (method, path) = (route.method.to_uppercase(), route.path);
     write!(page, "<h2><code>{method} {path}</code></h2><p>{}</p>", route.summary)?;

@@ -27,7 +27,7 @@ pub(crate) struct Line<'a> {
     count: Option<u64>,
 }
 
-/// The pages that still need to be read.
+/// The pages of counters that still need to be read.
 struct Pages {
     stats: Stats,
     precision: Precision,
@@ -53,7 +53,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/export", summary, stats.clone(), export)
         .response("200", ResponseKind::File)
         .schema::<Line<'_>>()
-        .limit_note("At most 10,000 buckets per counter.")
+        .details("At most 10,000 buckets per counter.")
 }
 
 async fn export(
@@ -66,7 +66,7 @@ async fn export(
     let seconds = range.end.as_unix() - range.start.as_unix();
     let buckets = seconds.div_ceil(precision.as_seconds().into());
     if buckets > max {
-        let error = Error::new(ErrorKind::TooManyBuckets { requested: buckets, max: max });
+        let error = Error::new(ErrorKind::TooManyBuckets { requested: buckets, max });
         return Err(Problem::of(&error, &stats));
     }
     read::require_known(&stats, &named).await?;

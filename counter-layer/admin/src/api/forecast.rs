@@ -53,7 +53,7 @@ const HORIZON: usize = 12;
 pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/forecast", "A forecast for a counter", stats.clone(), forecast)
         .json::<Forecast>()
-        .limit_note("The history must have at least 20 buckets, and the horizon can be up to half of it.")
+        .details("The history must have at least 20 buckets, and the horizon can be up to half of it.")
         .error_response("422", "The history is too short for this horizon")
 }
 

@@ -75,18 +75,18 @@ pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
         Route::get(HITS, "The number of the latest counted request of a producer", state.clone(), number)
             .json::<Counted>();
     let summary = "Counts hits of a producer; requests can be retried";
-    let limit_note = "The body has a record per line, up to 1,000 records or 1 MiB. A record is either \
+    let details = "The body has a record per line, up to 1,000 records and 1 MiB. A record is either \
                 `{\"counter\":\"signups\",\"at\":1763700000,\"n\":3,\"visitor\":\"…\"}`, with optional `n` and `visitor`, \
                 or a request with at least `path` and `at`: \
                 `{\"path\":\"/articles/7\",\"method\":\"GET\",\"status\":200,\"at\":1763700000,\"address\":\"192.0.2.1\",\
                 \"user_agent\":\"…\",\"time\":0.012,\"body\":0.02,\"size\":512}`, with the seconds to the response head and to \
                 the end, and the body size in bytes. With a 200, the request is stored. \
-                If you don't receive a response, retry with the same records.";
+                After a 503 or without a response, retry with the same records.";
     let mut record_route = Route::post(HITS, summary, state, record)
         .json::<Recorded>()
         .schema::<MalformedRecord>()
         .schema::<RecordedHits>()
-        .limit_note(limit_note)
+        .details(details)
         .error_response("408", "The body did not arrive within 30 s")
         .error_response("409", "An earlier request is missing; `number` is the latest counted request")
         .error_response("413", "The body has too many bytes or records")

@@ -30,7 +30,7 @@ struct ReadablePrecision {
     reach: u32,
 }
 
-/// The index should not list this path or the dashboard.
+/// The path of the index, which lists neither this path nor the dashboard.
 const PATH: &str = "/api";
 
 const SUMMARY: &str = "The API paths, and how far back you can read samples";

@@ -16,7 +16,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/labels", "The label values with the most hits", stats.clone(), labels)
         .json::<Labels>()
         .cached()
-        .limit_note(
+        .details(
             "At most 10,000 buckets per value; without `from` the latest 1,000. If a label has more than 50,000 \
              values, or 10,000,000 buckets in total, some rare values are omitted, and `is_partial` is true.",
         )

@@ -70,7 +70,7 @@ pub(crate) fn route(live: Live) -> Route {
         .text("text/event-stream", events)
         .schema::<Series>()
         .schema::<Standing>()
-        .limit_note("Limited to the latest 20,000 samples over all counters.")
+        .details("Limited to the latest 20,000 samples over all counters.")
 }
 
 async fn listen(

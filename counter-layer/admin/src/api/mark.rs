@@ -29,7 +29,7 @@ pub(crate) struct Mark {
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 
 impl Mark {
-    /// Creates a mark for a client that has these samples of each counter.
+    /// Creates a mark for a client that already has the samples in `counts`, by counter.
     pub(crate) fn new<'a>(
         oldest: Timestamp,
         open_from: Timestamp,

@@ -17,7 +17,7 @@ use crate::access::Access;
 use crate::options::Options;
 use crate::problem::warn;
 
-/// The data for a scrape.
+/// The state of the `/metrics` route.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) stats: Stats,
@@ -40,8 +40,8 @@ struct Histogram {
     measure: Measure,
     name: &'static str,
     help: &'static str,
-    /// The bucket bounds, from `from` to `to`, growing by `factor`. These must be powers of two, because bins
-    /// end at these.
+    /// The smallest bucket bound. Bounds grow by `factor` up to `to`, and must be powers of two, because bins
+    /// end at powers of two.
     from: f64,
     to: f64,
     factor: f64,

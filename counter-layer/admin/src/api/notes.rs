@@ -14,7 +14,7 @@ use crate::problem::Problem;
 /// Notes in a time range.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NoteList {
-    /// Sorted by time.
+    /// The notes, sorted by time.
     notes: Vec<Note>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Note {
 pub(crate) fn routes(stats: &Stats, notes: &Notes) -> [Route; 3] {
     let state = (stats.clone(), notes.clone());
     let listed = Route::get(NOTES, "Notes in a time range", state.clone(), list);
-    let limit_note = "With an `id`, the request can be retried: if the note already exists, it is not changed, \
+    let details = "With an `id`, the request can be retried: if the note already exists, it is not changed, \
                 and the response contains it. There can be up to 1,000 notes.";
     let added = Route::post(NOTES, "Adds a note, to be shown in charts", state.clone(), move |request, _| {
         add(request)
@@ -42,7 +42,7 @@ pub(crate) fn routes(stats: &Stats, notes: &Notes) -> [Route; 3] {
         added
             .json_with::<Note>("201")
             .json::<Note>()
-            .limit_note(limit_note)
+            .details(details)
             .error_response("409", "The limit of 1,000 notes is reached")
             .error_response("503", error_response),
         removed.response("204", ResponseKind::Empty).error_response("503", error_response),

@@ -10,7 +10,7 @@ use super::route::{Catalog, Description, ResponseKind, Route};
 use super::{caching, schema};
 use crate::problem::Details;
 
-/// The path of this document.
+/// The path of the OpenAPI document.
 const PATH: &str = "/api/openapi.json";
 
 /// Responses to clients without access.
@@ -108,8 +108,8 @@ fn operation(route: &Description, grid: &Grid) -> Value {
         let content = json!({kind: {"schema": {"type": "string"}}});
         operation["requestBody"] = json!({"description": meaning, "content": content});
     }
-    if let Some(limit_note) = route.limit_note {
-        operation["description"] = limit_note.into();
+    if let Some(details) = route.details {
+        operation["description"] = details.into();
     }
     operation
 }

@@ -14,7 +14,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/percentiles", summary, stats.clone(), percentiles)
         .json::<Percentiles>()
         .cached()
-        .limit_note("At most 10,000 buckets over all counters.")
+        .details("At most 10,000 buckets over all counters.")
 }
 
 type Query = (Counters, DistributionPrecision, Range, RangeMeasure, Quantiles);

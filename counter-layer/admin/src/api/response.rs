@@ -19,7 +19,7 @@ pub(crate) struct Counters {
 pub(crate) struct Unreadable {
     /// The key in the store.
     key: String,
-    /// The reason.
+    /// The reason why the value is invalid.
     reason: String,
     /// The start times of the buckets with unknown counts, unless all counts are unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +58,7 @@ pub(crate) struct Series {
     /// Unix time of the start of the range, if the request does not have `from` and the range was cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<u64>,
-    /// Ascending.
+    /// The samples, in ascending order of time.
     pub(crate) samples: Vec<Sample>,
     /// The unreadable part of the series. Missing samples in this part are unknown instead of 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,8 +94,8 @@ pub(crate) struct Lifetimes {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Lifetime {
     pub(crate) counter: String,
-    /// Null if the total can't be read, or if only a different program counted. The *Redis in Action* layout,
-    /// which other programs can write, does not contain lifetime totals.
+    /// The lifetime total; null if it can't be read, or if only a different program counted. The *Redis in
+    /// Action* layout, which other programs can write, does not contain lifetime totals.
     pub(crate) total: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Labels {
     pub(crate) precision: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// In the order of the request, otherwise sorted by name.
+    /// The labels, in the order of the request, or sorted by name if the request does not name labels.
     pub(crate) labels: Vec<LabelTop>,
 }
 
@@ -230,7 +230,7 @@ pub(crate) struct Percentiles {
 pub(crate) struct Percentile {
     /// The fraction of requests that do not exceed this value.
     pub(crate) q: f64,
-    /// Null if no requests have been measured.
+    /// The value in the unit of the measure; null if no requests have been measured.
     pub(crate) value: Option<f64>,
 }
 
@@ -239,7 +239,7 @@ pub(crate) struct PercentileBucket {
     /// Unix time of the bucket start.
     pub(crate) start: u64,
     pub(crate) count: u64,
-    /// In the order of `percentiles`.
+    /// The percentiles of the bucket, in the order of `percentiles`.
     pub(crate) values: Vec<f64>,
 }
 
@@ -254,7 +254,8 @@ pub(crate) struct Statuses {
     pub(crate) of: &'static str,
     /// The number of requests with a status.
     pub(crate) count: u64,
-    /// In ascending order. For HTTP, 499 is an aborted request, and 0 a service error instead of a response.
+    /// The statuses, in ascending order. For HTTP, 499 is an aborted request, and 0 a service error instead
+    /// of a response.
     pub(crate) statuses: Vec<StatusCount>,
     /// Unreadable keys. The affected values are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]

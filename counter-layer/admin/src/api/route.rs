@@ -28,7 +28,7 @@ pub(crate) struct Description {
     pub(crate) summary: &'static str,
     /// A note on the response limits. A schema can't express these, because they depend on multiple
     /// parameters.
-    pub(crate) limit_note: Option<&'static str>,
+    pub(crate) details: Option<&'static str>,
     pub(crate) parameters: Vec<parameter::Description>,
     /// The media type and the description of the request body, if the route reads it.
     pub(crate) body: Option<(&'static str, &'static str)>,
@@ -124,7 +124,7 @@ impl Route {
             method,
             path,
             summary,
-            limit_note: None,
+            details: None,
             body: None,
             parameters,
             responses: Vec::new(),
@@ -170,8 +170,8 @@ impl Route {
         self
     }
 
-    pub(crate) fn limit_note(mut self, limit_note: &'static str) -> Self {
-        self.description.limit_note = Some(limit_note);
+    pub(crate) fn details(mut self, details: &'static str) -> Self {
+        self.description.details = Some(details);
         self
     }
 }

@@ -11,7 +11,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/series", "Samples of one or more counters", stats.clone(), series)
         .json::<OneOrMore>()
         .cached()
-        .limit_note("At most 10,000 buckets per counter, and 300,000 in total.")
+        .details("At most 10,000 buckets per counter, and 300,000 in total.")
 }
 
 async fn series(

@@ -16,7 +16,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/slowest", summary, stats.clone(), slowest)
         .json::<Slowest>()
         .cached()
-        .limit_note("At most 10,000 buckets per counter, and 100,000 in total; without `from` the latest 2.")
+        .details("At most 10,000 buckets per counter, and 100,000 in total; without `from` the latest 2.")
 }
 
 type Query = (DistributionPrecision, Range, RangeMeasure, Limit<10>, KindFilter);

@@ -14,7 +14,7 @@ pub(crate) struct Sources {
     sources: Vec<Source>,
 }
 
-/// A log that is counted exactly once, because the position is stored with the counts.
+/// A log, topic or producer that is counted exactly once, because the position is stored with the counts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Source {
     name: String,
@@ -28,11 +28,12 @@ pub(crate) struct Source {
     lag: Option<u64>,
     /// Unix time of the latest record with a hit.
     latest: Option<u64>,
-    /// The age of this record, or 0 at the end of the log; null if the time or the end is unknown.
+    /// The age of the `latest` record in seconds, or 0 at the end of the log; null if the time or the end is
+    /// unknown.
     lag_seconds: Option<u64>,
     /// Unix time of the latest commit by this process that the store acknowledged.
     committed: Option<u64>,
-    /// Whether the source made no progress for a minute, although the log contains more records.
+    /// True if the source made no progress for a minute, although the log contains more records.
     stands_still: bool,
     /// Records read per second, over the past ten seconds or slightly longer.
     records_per_second: f64,
@@ -40,7 +41,7 @@ pub(crate) struct Source {
     hits: SourceHits,
 }
 
-/// `read` is the sum of all other fields except `lost`.
+/// Numbers of records. `read` is the sum of all other fields except `lost`.
 #[derive(Debug, Serialize, ToSchema)]
 struct SourceRecords {
     read: u64,
@@ -54,7 +55,8 @@ struct SourceRecords {
     lost: u64,
 }
 
-/// `recorded` is the sum of `applied`, `pending`, `expired`, `returned` and the dropped hits.
+/// Numbers of hits. `recorded` is the sum of `applied`, `pending`, `expired`, `returned` and the dropped
+/// hits.
 #[derive(Debug, Serialize, ToSchema)]
 struct SourceHits {
     recorded: u64,
@@ -64,7 +66,7 @@ struct SourceHits {
     /// Hits returned to the log, to be read again by the next reader.
     returned: u64,
     dropped: Dropped,
-    /// Included in `recorded`.
+    /// Included in `recorded`: hits on the counter `(other)`.
     overflow: u64,
 }
 
@@ -102,7 +104,7 @@ impl From<SourceStatus> for Source {
             latest: status.latest.map(Timestamp::as_unix),
             lag_seconds: status.lag_time(Timestamp::now()).map(|time| time.as_secs()),
             committed: status.committed.map(Timestamp::as_unix),
-            stands_still: status.stands_still(),
+            stands_still: status.is_stalled(),
             records_per_second: status.records_per_second(),
             records: SourceRecords {
                 read,

@@ -14,7 +14,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/statuses", summary, stats.clone(), statuses)
         .json::<Statuses>()
         .cached()
-        .limit_note("At most 10,000 buckets over all counters.")
+        .details("At most 10,000 buckets over all counters.")
 }
 
 async fn statuses(

@@ -14,7 +14,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/top", "The pages with the most hits", stats.clone(), top)
         .json::<Top>()
         .cached()
-        .limit_note(
+        .details(
             "At most 10,000 buckets per counter, 10,000,000 in total, and 10,000 counters; \
              without `from` the latest 1,000.",
         )

@@ -11,7 +11,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/total", "The sum of the samples of a counter", stats.clone(), total)
         .json::<Total>()
         .cached()
-        .limit_note("At most 10,000 buckets per counter.")
+        .details("At most 10,000 buckets per counter.")
 }
 
 async fn total(request: RequestParts<Stats, (Counter, CountPrecision, Range)>) -> Result<Response, Problem> {

@@ -12,7 +12,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/uniques", summary, stats.clone(), uniques)
         .json::<Uniques>()
         .cached()
-        .limit_note("At most 1,000 buckets over all counters.")
+        .details("At most 1,000 buckets over all counters.")
 }
 
 async fn uniques(

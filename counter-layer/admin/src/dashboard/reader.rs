@@ -21,7 +21,7 @@ const MAX_NAMED_KEYS: usize = 5;
 pub(crate) struct Reader<'a> {
     pub(crate) stats: &'a Stats,
     annotators: &'a Annotators,
-    /// Reasons by key.
+    /// The unreadable keys, with the reason.
     unreadable: Mutex<BTreeMap<String, String>>,
     alerts: OnceCell<Option<AlertsStatus>>,
 }
@@ -57,7 +57,8 @@ impl<'a> Reader<'a> {
         Ok(self.alerts.get_or_try_init(read).await?.as_ref())
     }
 
-    /// Returns the content, or the default if the stored value is malformed.
+    /// Returns the content. If the stored value is malformed, notes the key for the warning and returns the
+    /// default.
     fn readable<T: Default>(&self, read: Result<T, Error>) -> Result<T, Error> {
         read.or_else(|error| match error.kind() {
             ErrorKind::Malformed { key } => {

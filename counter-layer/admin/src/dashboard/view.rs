@@ -1,4 +1,4 @@
-//! The state of a page, parsed from the address.
+//! The state of a page, parsed from the URL.
 
 pub(crate) mod range;
 pub(crate) mod buckets;

@@ -164,7 +164,7 @@
       if (generation !== moving) return;
       failed += 1;
       pause = Math.min(POLL_INTERVAL * 2 ** Math.max(0, failed - TOLERATED_FAILURES), 30_000);
-      // An error response is final, but a failed connection might be a short network outage.
+      // An error response is shown immediately, but a failed connection might be a short network outage.
       const isTolerated = !Number(error.message) && failed < TOLERATED_FAILURES;
       if (error.message === "401") setLive("Session expired. Sign in again.", false);
       else setLive(isTolerated ? "Live" : "Disconnected, retrying", isTolerated);

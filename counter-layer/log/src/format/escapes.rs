@@ -1,6 +1,6 @@
 //! Escape sequences.
 
-/// The kind of escape sequences.
+/// The kind of escape sequences in a log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escapes {
     None,
@@ -52,7 +52,8 @@ impl From<u16> for Unescaped {
     }
 }
 
-/// Appends a text. `read` must decode the escape sequence after a mark, and return the length.
+/// Appends the unescaped text. `mark` starts an escape sequence; `read` decodes the bytes after it, and
+/// returns how many belong to the sequence.
 fn write(text: &[u8], mark: u8, read: impl Fn(&[u8]) -> Option<(Unescaped, usize)>, to: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = memchr::memchr(mark, rest) {

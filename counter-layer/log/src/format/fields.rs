@@ -19,8 +19,9 @@ pub(super) enum Slot {
     /// An ignored field.
     Skipped,
     Time(TimeForm),
-    /// The date without a time, or the time without a date, in the W3C format.
+    /// The date, in the W3C format with separate fields for date and time.
     Date,
+    /// The time of day, in the W3C format with separate fields for date and time.
     TimeOfDay,
     Peer,
     /// `GET /path HTTP/1.1`.
@@ -74,7 +75,8 @@ struct Found {
 const MAX_HEADERS: usize = 128;
 
 impl Found {
-    /// Returns where to store the text of a slot. Later texts overwrite earlier texts in these slots.
+    /// Returns the field that stores the text of a slot, or `None` if the slot is parsed or skipped. A later
+    /// text overwrites an earlier text.
     #[inline]
     const fn text(&mut self, slot: &Slot) -> Option<&mut Option<Piece>> {
         Some(match slot {
@@ -184,7 +186,7 @@ impl Fields {
         Piece { start, end: self.unescaped.len(), is_unescaped: true }
     }
 
-    /// Returns the request.
+    /// Returns the request that the fields of `line` describe.
     pub(super) fn line<'a>(&'a mut self, line: &'a [u8]) -> Result<Line<'a>, Malformed> {
         if self.found.path.is_some() {
             self.join_target(line);

@@ -24,7 +24,7 @@ enum Object {
 /// Caddy replaces cookies and other secrets by this text.
 const REDACTED: &[u8] = b"REDACTED";
 
-/// Parses a line.
+/// Parses a line into `fields`.
 pub(super) fn read(line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
     let mut reader = Reader { line, at: 0 };
     reader.blank();
@@ -111,7 +111,7 @@ impl Reader<'_> {
         fields.put(self.line, part, slot, escapes)
     }
 
-    /// Returns the text between quotation marks, and whether it contains escape sequences.
+    /// Returns the byte range between quotation marks, and whether it contains escape sequences.
     #[inline]
     fn string(&mut self) -> Result<(Range<usize>, Escapes), Malformed> {
         self.expect(b'"')?;

@@ -13,7 +13,7 @@ use crate::malformed::Malformed;
 /// A compiled pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// The literal at the start.
+    /// The literal before the first directive.
     beginning: Box<[u8]>,
     steps: Box<[Step]>,
 }
@@ -71,7 +71,7 @@ impl Pattern {
         compiler.finish()
     }
 
-    /// Parses a line.
+    /// Parses a line into `fields`.
     #[inline]
     pub(super) fn read(&self, line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
         if !line.starts_with(&self.beginning) {
@@ -92,7 +92,7 @@ impl Pattern {
 }
 
 impl Step {
-    /// Returns the text of the slot, and the start of the rest.
+    /// Returns the byte range of the field, and the position at which the rest of the text starts.
     #[inline]
     fn find(&self, text: &[u8]) -> Option<(Range<usize>, usize)> {
         match &self.slot {

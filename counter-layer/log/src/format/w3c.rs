@@ -16,11 +16,11 @@ pub(super) struct Directives {
     date: Option<[u8; 10]>,
 }
 
-/// Maximum number of fields.
+/// Maximum number of fields per line.
 const MAX_FIELDS: usize = 256;
 
 impl Directives {
-    /// Parses a line that starts with `#`.
+    /// Applies a directive, i.e. a line that starts with `#`.
     pub(super) fn read_directive(&mut self, line: &[u8]) {
         if let Some(names) = value(line, b"#Fields:") {
             let names = names.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
@@ -30,7 +30,7 @@ impl Directives {
         }
     }
 
-    /// Parses a line.
+    /// Parses a line into `fields`.
     pub(super) fn read(&self, line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
         // IIS separates fields by spaces and replaces spaces in a text by `+`. CloudFront uses tabs and
         // percent-encoding instead.

@@ -16,16 +16,17 @@ pub struct OpenBody {
     counting: Arc<Counting>,
     seen: Classified,
     measuring: Measuring,
-    /// Number of bytes so far.
+    /// Number of body bytes sent so far.
     bytes: u64,
-    /// Total number of bytes, if known in advance.
+    /// Total number of body bytes, if known in advance.
     expected: Option<u64>,
-    /// The gRPC status was in the head, and must not be counted again.
+    /// True if the gRPC status was in the head, and must not be counted again.
     has_grpc: bool,
 }
 
 impl Guard {
-    /// Returns a measurement of the response body, if the request counted and bodies are measured.
+    /// Starts to measure the response body, if the request counted and bodies are measured. An empty body is
+    /// measured immediately, and this returns `None`.
     pub(crate) fn open_body<B: Body>(&self, response: &Response<B>) -> Option<OpenBody> {
         let (measures, measuring) = self.counting.settings.measures.zip(self.measuring)?;
         let seen = self.seen.as_ref().ok()?;

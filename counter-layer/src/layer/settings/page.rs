@@ -22,7 +22,7 @@ pub(crate) struct Pages {
     rules: Arc<Rules>,
     /// Cached decisions for recent paths, since most requests are for the same few paths.
     recent: Arc<Recent>,
-    /// Pages by pattern number.
+    /// The pages of the rules, by pattern number.
     included: Box<[Page]>,
     default: Option<Page>,
 }

@@ -14,7 +14,7 @@ use http::{HeaderMap, header};
 
 use crate::identity::{Reads, RequestHead, Visitors};
 
-/// A check, as the index of the bit and the count.
+/// A kind of check. The discriminant is the bit number in the state, and the index of the count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Check {
     MatchedPath,
@@ -25,7 +25,7 @@ pub(crate) enum Check {
     Cookie,
 }
 
-/// For each check, the threshold of requests and the hint to raise.
+/// For each check, the number of requests after which to raise a hint, and the hint.
 const CHECKS: [(u32, Hint); 6] = [
     (
         100,
@@ -89,7 +89,7 @@ const MAX_FORWARDING_CHECKS: u32 = 1000;
 /// The checks of a layer, shared by all services.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// Two bits per check: open, and hint raised.
+    /// Two bits per check: whether it is open (low byte), and whether the hint is raised (high byte).
     state: AtomicU16,
     /// Number of requests counted towards each hint.
     counts: [AtomicU32; CHECKS.len()],
@@ -100,7 +100,7 @@ pub(crate) struct Setup {
 }
 
 impl Check {
-    /// All checks except for the matched path.
+    /// The open bits of all checks except for the matched path.
     const VISITORS: u16 = (1 << CHECKS.len()) - 1 - Self::MatchedPath.open();
 
     const fn open(self) -> u16 {
@@ -113,12 +113,12 @@ impl Check {
 }
 
 impl Setup {
-    /// Creates closed checks, for requests that are not served here.
+    /// Creates closed checks, for requests that are served by another process.
     pub(crate) fn disabled() -> Self {
         Self { state: AtomicU16::new(0), ..Self::default() }
     }
 
-    /// Returns `true` if such a request is relevant for the check of matched paths.
+    /// Returns `true` if a request with (`is_matched`) or without a matched path is relevant for this check.
     #[inline]
     pub(crate) fn watches_paths(&self, is_matched: bool) -> bool {
         let (open, raised) = (Check::MatchedPath.open(), Check::MatchedPath.raised());
@@ -139,7 +139,7 @@ impl Setup {
         }
     }
 
-    /// Records whether a request had a matched path.
+    /// Counts a request without a matched path towards the hint, or closes the check if there was a path.
     #[inline(never)]
     pub(crate) fn path(&self, recorder: &Recorder, is_matched: bool) {
         self.observe(recorder, Check::MatchedPath, is_matched);

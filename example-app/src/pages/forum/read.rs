@@ -101,7 +101,7 @@ fn message_text(Note { text, author, .. }: &Note) -> String {
     format!("{}: {}", escaped(&author.name), escaped(text))
 }
 
-/// Returns buttons to set and remove a mark.
+/// Returns a form with two buttons, to set and to remove a mark such as a like.
 fn marks(of: &str, members: &[Named], verbs: [&str; 2]) -> String {
     let button = |verb| format!("<button formaction=\"{of}/{verb}\">{verb}</button> ");
     format!("<form method=\"post\">{} {}</form>", choice(members), verbs.map(button).concat())

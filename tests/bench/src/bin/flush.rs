@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         &rows,
     );
     let default = Precisions::default();
-    let minutes = Precisions::new(default.iter().filter(|retained| retained.precision.as_seconds() >= 60))?;
+    let minutes = Precisions::new(default.iter().filter(|retention| retention.precision.as_seconds() >= 60))?;
     let mut rows = vec![runtime.block_on(operations(1000, 1, &default))?];
     for precisions in [&default, &minutes] {
         for interval in FLUSH_INTERVALS {
@@ -153,9 +153,9 @@ async fn plain(server: &RedisServer, names: &[String], now: Timestamp) -> Result
     for _ in 0..1 + 2000 / names.len() {
         let pipeline = client.pipeline();
         for name in names {
-            for retained in Precisions::default().iter() {
-                let start = retained.precision.bucket(now).start.to_string();
-                let words = [format!("access:count:{}:{name}", retained.precision), start, "9".to_owned()];
+            for retention in Precisions::default().iter() {
+                let start = retention.precision.bucket(now).start.to_string();
+                let words = [format!("access:count:{}:{name}", retention.precision), start, "9".to_owned()];
                 let command = CustomCommand::new_static("HINCRBY", ClusterHash::FirstKey, false);
                 let () = pipeline.custom(command, words.to_vec()).await?;
             }
@@ -201,7 +201,7 @@ async fn operations(
     let retained = precisions.iter().count();
     let book = BOOK_COMMANDS * retained as f64 * 2.0 * f64::from(requests);
     let part = |of: f64| format!("1 : {:.0}", book / of);
-    let finest = precisions.iter().next().map_or(0, |retained| retained.precision.as_seconds());
+    let finest = precisions.iter().next().map_or(0, |retention| retention.precision.as_seconds());
     Ok(vec![
         format!("{retained}, from {finest} s"),
         requests.to_string(),

@@ -31,7 +31,7 @@ const PARTS: [(&str, &[&str], &[&str]); 6] = [
 
 const RECORD: &str = "profile::record";
 const CUT: &str = "counter_core::visits::flush::shard_flusher::ShardFlusher::cut";
-const ENCODE: &str = "counter_core::visits::redis::apply::encode";
+const ENCODE: &str = "counter_core::visits::store::redis::apply::encode";
 const CALL: &str = "counter_core::redis::connection::Connection::call::{{closure}}";
 const TASK: &str = "fred::runtime::_tokio::ClientLike::connect::{{closure}}";
 const WRITE: &str = "fred::protocol::connection::Connection::write::{{closure}}";

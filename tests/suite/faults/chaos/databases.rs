@@ -142,7 +142,7 @@ impl Servers for Server {
                 proxy.refuse(true);
                 sleep(random.millis(5..150)).await;
                 proxy.refuse(false);
-                "refused connections"
+                "rejected connections"
             }
             9..11 => {
                 proxy.delay_replies(random.millis(1..20));

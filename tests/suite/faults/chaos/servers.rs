@@ -13,7 +13,7 @@ use crate::random::Random;
 
 /// Servers that faults can be injected into.
 pub(crate) trait Servers {
-    /// Whether the servers may lose acknowledged data.
+    /// True if the servers may lose acknowledged data.
     const CAN_FORGET: bool;
 
     /// Number of fault kinds, weighted: frequent faults have multiple numbers.
@@ -40,7 +40,7 @@ pub(crate) trait Servers {
     /// Injects a fault of this kind and returns a description.
     async fn fault(&mut self, kind: u64, random: &mut Random) -> &'static str;
 
-    /// Whether each essential fault has taken effect, as opposed to just being injected.
+    /// True if each essential fault has taken effect, as opposed to just being injected.
     fn all_faults_took_effect(&self) -> bool;
 
     /// Removes the faults and waits for the servers to be in sync.

@@ -17,9 +17,9 @@ struct Few {
     left: Arc<AtomicU64>,
     /// Replies that replace the actual replies to the next applied batches with hits.
     instead: Arc<Mutex<Vec<Result<ApplyOutcome, Error>>>>,
-    /// Whether a fence is lost as soon as it is created.
+    /// True if a fence is lost as soon as it is created.
     forgets: Arc<AtomicBool>,
-    /// Whether the store reports that it evicts keys and does not list any writer.
+    /// True if the store reports that it evicts keys and does not list any writer.
     evicts: bool,
     is_unavailable: Arc<AtomicBool>,
 }

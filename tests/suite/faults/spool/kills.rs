@@ -28,7 +28,7 @@ fn kills() -> u64 {
 struct Output {
     durable: u64,
     requested: u64,
-    /// Whether writing to a file has failed at some point.
+    /// True if writing to a file has failed at some point.
     failing: bool,
 }
 

@@ -36,7 +36,7 @@ struct History {
     folder: TempDir,
     process: Option<Process>,
     snapshots: Vec<Data>,
-    /// Whether the directory is at the expected path.
+    /// True if the directory is at the expected path.
     is_there: bool,
     /// Number of recorded hits. A hit uses a separate counter that is named after the index.
     recorded: u64,
@@ -51,7 +51,7 @@ struct History {
     /// in doubt.
     unwritten: u64,
     in_doubt_or_lost: u64,
-    /// Whether the address can switch to other servers.
+    /// True if the address can switch to other servers.
     moves: bool,
     said: Vec<String>,
 }

@@ -195,7 +195,7 @@ async fn a_repair_restores_lost_distributions_from_the_far_store(
     let repair = async || audit(&archive, &grid, Some(Side::Far)).await;
     tokio::join!(repair(), repair(), repair());
     let again = audit(&archive, &grid, None).await;
-    assert_eq!((again.differing, again.refused), (0, 0), "{:?}", again.differences);
+    assert_eq!((again.differing, again.rejected), (0, 0), "{:?}", again.differences);
     let doubled = precision(3600).bucket(now.minus(5 * 3600)).start;
     let expected: Vec<_> = before
         .into_iter()

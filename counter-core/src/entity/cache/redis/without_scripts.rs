@@ -106,10 +106,10 @@ fn version(text: &str) -> u64 {
     text.split_once(' ').and_then(|(_, version)| version.parse().ok()).unwrap_or_default()
 }
 
-/// Watched state that must not change until the commands are executed.
+/// The copy and the lease of an entity, which must not change until the commands are executed.
 struct Watched {
     lease: Option<String>,
-    /// True if a copy exists.
+    /// True if the entity has a copy.
     copy: bool,
     field: Option<String>,
 }

@@ -6,13 +6,13 @@ use super::reading::CounterReading;
 use super::value::Value;
 use crate::time::Timestamp;
 
-/// The result of comparing a counter.
+/// The result of comparing the values of a counter in the near store and the far store.
 #[derive(Debug)]
 pub(super) struct Found {
     /// Number of values in at least one of the stores.
     pub(super) compared: u64,
     pub(super) unreadable: u64,
-    /// Values that differ, as pairs of the near and the far value.
+    /// Values that differ, by bucket start, as pairs of the near and the far value.
     pub(super) different: Vec<(Timestamp, [Value; 2])>,
 }
 

@@ -14,7 +14,7 @@ use crate::visits::store::{BinReading, Store, Values};
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) counters: Vec<CounterReading>,
-    /// Number of buckets actually read.
+    /// Number of buckets that were read, from the start of the requested list.
     pub(super) buckets: usize,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Reading {
 #[derive(Debug, Default)]
 pub(super) struct CounterReading {
     pub(super) values: Vec<(Timestamp, Value)>,
-    /// Unreadable buckets.
+    /// Starts of the buckets that can't be read.
     pub(super) unknown: Vec<Timestamp>,
     pub(super) unreadable: u64,
 }

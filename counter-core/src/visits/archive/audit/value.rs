@@ -33,7 +33,7 @@ impl Value {
         }
     }
 
-    /// Returns the number to show in reports.
+    /// Returns the number to show in a report: the count, the visitor estimate, or the sum of all bins.
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Count(count) => *count,

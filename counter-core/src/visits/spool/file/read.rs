@@ -1,4 +1,4 @@
-//! Reads a leftover file.
+//! Reads the rows of a leftover file, i.e. the spool file of an ended process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,21 +30,21 @@ const MAX_ROW_BYTES: usize = 16 << 20;
 /// The contents of a leftover file.
 pub(crate) struct Found {
     pub(crate) grid: Arc<Grid>,
-    /// Time since the latest write.
+    /// Time since the latest write by the ended process.
     pub(crate) idle_time: Duration,
     pub(crate) bytes: u64,
     pub(crate) lanes: Vec<FoundLane>,
     pub(crate) origin: Origin,
 }
 
-/// The remaining rows of a shard.
+/// The rows of a shard in a leftover file.
 pub(crate) struct FoundLane {
     pub(crate) shard: Shard,
     pub(crate) writer: WriterId,
-    /// The process that wrote the pending hits.
+    /// Incarnation of the process that recorded the pending hits.
     pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
-    /// Batches, by sequence.
+    /// Sequence, incarnation and content of the batches, ordered by sequence.
     pub(crate) batches: Vec<(u64, Incarnation, Content)>,
     /// Hits that are not in a batch yet.
     pub(crate) waiting: Option<Waiting>,
@@ -134,7 +134,7 @@ async fn read_lane(
     let writer: Vec<u8> = row.try_get(1)?;
     let writer = writer.try_into().map_err(|_| OpenError::damaged("invalid writer"))?;
     let (data, writers, is_known) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-    // If a witness exists, the fence was created.
+    // Only a witness proves that the fence was created.
     let witness = Witness { data, writers, listed: true, evicts: false };
     let witness = Some(witness).filter(|_| is_known);
     let incarnation = Incarnation::from_bits(row.try_get::<i64, _>(5)?.cast_unsigned());

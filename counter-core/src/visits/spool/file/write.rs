@@ -1,4 +1,4 @@
-//! Writes the rows of a spool.
+//! Writes the rows of a spool file.
 
 use sqlx::{Connection, QueryBuilder, Sqlite, SqliteConnection};
 use tokio::task::yield_now;

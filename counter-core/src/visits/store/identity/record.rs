@@ -9,14 +9,14 @@ use crate::error::{Error, ErrorKind};
 use crate::time::{Grid, Timestamp};
 use crate::visits::store::Store;
 
-/// Document name.
+/// Name of the document with the record, in the [documents](crate::document) of a store.
 const NAME: &str = "store";
 
 /// Maximum number of restored stores, and of copied stores, that we remember. The oldest will be dropped.
 #[cfg(any(feature = "archive", feature = "dump"))]
 const MAX_STORES: usize = 500;
 
-/// The contents of the document. A line is a keyword with its values.
+/// The record that a store keeps about itself. In the document, a line consists of a keyword and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreRecord {
     pub(crate) id: StoreId,
@@ -25,7 +25,7 @@ pub(crate) struct StoreRecord {
     pub(crate) grid: Option<Grid>,
     /// Stores restored into this store, with the id of the dump.
     pub(crate) restored: Vec<(StoreId, String)>,
-    /// Stores for which this store is the archive.
+    /// Stores for which this store is the archive, with the time of the latest check.
     pub(crate) copied: Vec<StoreUse>,
     /// The kind of the last copied store.
     pub(crate) copied_kind: String,
@@ -46,7 +46,7 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Option<(StoreRecord, Times
     update(store, |_, _| ()).await
 }
 
-/// Updates the record of a store. See [`read`].
+/// Updates the record of a store, and returns the new record with the store clock, like [`read`].
 pub(crate) async fn update(
     store: &dyn Store,
     mut change: impl FnMut(&mut StoreRecord, Timestamp) + Send,
@@ -98,7 +98,7 @@ impl StoreRecord {
         }
     }
 
-    /// Stores the configured grid, unless it already has a grid. If the stored grid doesn't have
+    /// Adds the configured grid, unless the record already has a grid. If the grid in the record doesn't have
     /// distributions, they will be added.
     pub(crate) fn keep_grid(&mut self, configured: &Grid) {
         match &mut self.grid {
@@ -135,7 +135,7 @@ impl StoreRecord {
         earlier.map(|(_, earlier)| earlier.clone())
     }
 
-    /// Returns the reason if the given store, which is of this kind, can't be copied into this store.
+    /// Returns the reason if the store `near`, with this kind, can't be copied into this store.
     #[cfg(feature = "archive")]
     pub(crate) fn copy_rejection(&self, near: &Self, kind: &str) -> Option<String> {
         if self.id == near.id {
@@ -242,7 +242,7 @@ mod tests {
         record.copy(used(StoreId::random(), 7), "Redis, with a blank");
         record.rest.push("of a newer version".to_owned());
         assert_eq!(StoreRecord::parse(record.to_text().as_bytes()), Some(record.clone()));
-        assert_eq!(record.grid.map(|retained| retained.counts), Some(grid.counts));
+        assert_eq!(record.grid.map(|retention| retention.counts), Some(grid.counts));
         for other in [&b"grid 60:120\n"[..], b"id x 7\n", b"\xff"] {
             assert_eq!(StoreRecord::parse(other), None);
         }

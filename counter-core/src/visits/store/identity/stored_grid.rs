@@ -30,7 +30,7 @@ impl GridMismatch {
         (!agree).then(|| Self { stored: stored.clone(), configured: configured.clone() })
     }
 
-    /// Returns the named sets from both grids.
+    /// Returns the precisions of both grids by name. Distributions are `None` if one of the grids lacks them.
     fn sets(&self) -> [(&'static str, Option<(&Precisions, &Precisions)>); 3] {
         let Self { stored, configured } = self;
         let distributions = stored.distributions.as_ref().zip(configured.distributions.as_ref());
@@ -66,7 +66,7 @@ crate::log::debug::debug_in_full!(GridMismatch);
 fn only_in(set: &Precisions, other: &Precisions) -> String {
     let only = set.iter().filter(|retained| other.retention(retained.precision) != Some(*retained));
     let listed: Vec<_> =
-        only.map(|retained| format!("{} samples of {}", retained.samples, retained.precision)).collect();
+        only.map(|retention| format!("{} samples of {}", retention.samples, retention.precision)).collect();
     if listed.is_empty() { "no other precisions".to_owned() } else { listed.join(" and ") }
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn write(grid: &Grid, text: &mut String) {
     ];
     for (name, set) in sets {
         let Some(set) = set else { continue };
-        let retained = |retained: Retention| format!("{}:{}", retained.precision, retained.samples);
+        let retained = |retention: Retention| format!("{}:{}", retention.precision, retention.samples);
         let _ = writeln!(text, "{name} {}", set.iter().map(retained).collect::<Vec<_>>().join(","));
     }
 }
 
-/// Parses a set written by [`write`], such as `60:120,3600:2880`.
+/// Parses a set of precisions written by [`write()`], such as `60:120,3600:2880`.
 pub(crate) fn precisions(text: &str) -> Option<Precisions> {
     let retention = |text: &str| {
         let (precision, samples) = text.split_once(':')?;

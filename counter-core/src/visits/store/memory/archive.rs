@@ -9,7 +9,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::archive_store::{ArchiveStore, Page, Progress, Values};
 
-/// The state of an archive, in addition to its values.
+/// The lease, the copy progress and the forgotten counters of a store that is used as an archive.
 #[derive(Debug, Default)]
 pub(crate) struct Archived {
     holder: Option<(WriterId, Timestamp)>,
@@ -17,7 +17,7 @@ pub(crate) struct Archived {
     forgotten: HashMap<CounterName, Timestamp>,
 }
 
-/// How long a page can be in flight, in seconds.
+/// How long to remember a forgotten counter, in seconds. A page can be in flight for up to this time.
 const FORGOTTEN_TTL: u64 = 86_400;
 
 impl Archived {
@@ -31,7 +31,7 @@ impl Archived {
 impl ArchiveStore for MemoryVisits {
     fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool> {
         Box::pin(async move {
-            let (now, lease) = (Timestamp::now(), &mut self.retained().archived.holder);
+            let (now, lease) = (Timestamp::now(), &mut self.state().archived.holder);
             let end = now.plus(time.as_secs());
             let is_held =
                 lease.is_none_or(|(other, expiry)| other == holder || expiry <= now || expiry > end);
@@ -44,7 +44,7 @@ impl ArchiveStore for MemoryVisits {
 
     fn release(&self, holder: WriterId) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.retained().archived.holder.take_if(|(other, _)| *other == holder);
+            self.state().archived.holder.take_if(|(other, _)| *other == holder);
             Ok(())
         })
     }
@@ -54,22 +54,22 @@ impl ArchiveStore for MemoryVisits {
     }
 
     fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
-        Box::pin(async move { Ok(self.retained().archived.progress.get(&(values, precision)).copied()) })
+        Box::pin(async move { Ok(self.state().archived.progress.get(&(values, precision)).copied()) })
     }
 
     fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.retained().archived.progress.insert((values, precision), progress);
+            self.state().archived.progress.insert((values, precision), progress);
             Ok(())
         })
     }
 
     fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let retained = &mut *self.retained();
-            put_counts(retained, page);
-            put_visitors(retained, page);
-            put_bins(retained, page);
+            let state = &mut *self.state();
+            put_counts(state, page);
+            put_visitors(state, page);
+            put_bins(state, page);
             Ok(())
         })
     }
@@ -82,33 +82,33 @@ fn counter<'a>(archived: &Archived, page: &'a Page, index: usize) -> Option<&'a 
     page.counters.get(index).filter(is_retained)
 }
 
-fn put_counts(retained: &mut State, page: &Page) {
+fn put_counts(state: &mut State, page: &Page) {
     for (index, &lifetime) in page.lifetimes.iter().enumerate() {
-        if let Some(counter) = counter(&retained.archived, page, index) {
-            let total = retained.totals.entry(counter.clone()).or_default();
+        if let Some(counter) = counter(&state.archived, page, index) {
+            let total = state.totals.entry(counter.clone()).or_default();
             *total = if page.replaces { lifetime } else { lifetime.max(*total) };
         }
     }
     for (&start, counts) in &page.counts {
         for &(index, count) in counts {
-            let Some(counter) = counter(&retained.archived, page, index) else { continue };
-            let buckets = retained.counts.entry((page.retained.precision, counter.clone())).or_default();
-            let retained = buckets.entry(start).or_default();
-            *retained = if page.replaces { count } else { count.max(*retained) };
-            if *retained == 0 {
+            let Some(counter) = counter(&state.archived, page, index) else { continue };
+            let buckets = state.counts.entry((page.retention.precision, counter.clone())).or_default();
+            let state = buckets.entry(start).or_default();
+            *state = if page.replaces { count } else { count.max(*state) };
+            if *state == 0 {
                 buckets.remove(&start);
             }
         }
     }
 }
 
-fn put_visitors(retained: &mut State, page: &Page) {
+fn put_visitors(state: &mut State, page: &Page) {
     for (&start, sketches) in &page.visitors {
-        let expiry = page.retained.expiry(start);
+        let expiry = page.retention.expiry(start);
         for (index, sketch) in sketches {
-            let Some(counter) = counter(&retained.archived, page, *index) else { continue };
-            let key = (counter.clone(), Bucket { precision: page.retained.precision, start });
-            let visitors = retained.visitors.entry(key);
+            let Some(counter) = counter(&state.archived, page, *index) else { continue };
+            let key = (counter.clone(), Bucket { precision: page.retention.precision, start });
+            let visitors = state.visitors.entry(key);
             let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
             visitors.expiry = expiry.max(visitors.expiry);
             if page.replaces {
@@ -119,24 +119,24 @@ fn put_visitors(retained: &mut State, page: &Page) {
     }
 }
 
-fn put_bins(retained: &mut State, page: &Page) {
+fn put_bins(state: &mut State, page: &Page) {
     for (&start, counters) in &page.bins {
-        let expiry = page.retained.expiry(start);
+        let expiry = page.retention.expiry(start);
         for (index, bins) in counters {
-            let Some(counter) = counter(&retained.archived, page, *index) else { continue };
-            let key = (counter.clone(), page.retained.precision, start);
+            let Some(counter) = counter(&state.archived, page, *index) else { continue };
+            let key = (counter.clone(), page.retention.precision, start);
             if page.replaces && bins.is_empty() {
-                retained.bins.remove(&key);
+                state.bins.remove(&key);
                 continue;
             }
             let none = || Bins { expiry, counts: BTreeMap::new() };
-            let retained = retained.bins.entry(key).or_insert_with(none);
-            retained.expiry = expiry.max(retained.expiry);
+            let state = state.bins.entry(key).or_insert_with(none);
+            state.expiry = expiry.max(state.expiry);
             if page.replaces {
-                retained.counts.clear();
+                state.counts.clear();
             }
             for (bin, count) in bins {
-                let greater = retained.counts.entry(*bin).or_default();
+                let greater = state.counts.entry(*bin).or_default();
                 *greater = count.max(greater).to_owned();
             }
         }

@@ -34,7 +34,7 @@
 -- Returns {'applied', remarks, time}, {'gap', fence, time} or {'conflict', fence, time}. `remarks` consists
 -- of entries like '<part><index>:<reason>,'.
 --
--- Redis does not roll back. We therefore write the fence before anything else, and allow any later write to
+-- Redis does not roll back. We therefore write the fence before any counts, and allow any later write to
 -- fail, so that a key that always fails can't cause a retry to count the other keys twice.
 --
 -- Fences must not have an expiry, because a server under memory pressure would evict them before other keys.

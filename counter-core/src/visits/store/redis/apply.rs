@@ -125,7 +125,7 @@ fn bins(call: &mut Call, keys: &Keys, batch: &Batch) {
     }
 }
 
-/// Adds a mark for an empty store, and the expected witness.
+/// Adds a random mark, which is stored unless the store has a mark, and the expected witness.
 fn encode_opening(call: &mut Call, witness: Option<&Witness>) {
     call.line(&WriterId::random().to_string());
     if let Some(witness) = witness {
@@ -136,14 +136,14 @@ fn encode_opening(call: &mut Call, witness: Option<&Witness>) {
 }
 
 fn precisions(call: &mut Call, set: &Precisions) {
-    for retained in set.iter() {
-        call.line(&retained.precision.to_string());
-        call.digits_line(retained.samples.get().into());
+    for retention in set.iter() {
+        call.line(&retention.precision.to_string());
+        call.digits_line(retention.samples.get().into());
     }
     call.end();
 }
 
-/// Returns the 1-based index of a precision.
+/// Returns the 1-based index of a precision in a set, for the Lua script.
 fn lua_index(set: &Precisions, finest: Precision) -> u64 {
-    1 + set.iter().take_while(|retained| retained.precision < finest).count() as u64
+    1 + set.iter().take_while(|retention| retention.precision < finest).count() as u64
 }

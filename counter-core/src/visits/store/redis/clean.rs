@@ -7,10 +7,11 @@ use crate::redis::Call;
 use crate::time::{DEFAULT_SAMPLES, Precisions, Timestamp};
 use crate::visits::store::write::Cleaned;
 
-/// Number of fields to process in a call, which takes the server about 1 ms.
+/// Number of hash fields to process in a call, which takes the server about 1 ms.
 const FIELDS_PER_CALL: u32 = 1000;
-/// Number of members to scan in a step, and number of fields to read from new members. Each takes about 1 ms.
+/// Number of members to scan in a step, which takes the server about 1 ms.
 const MEMBERS_PER_STEP: u32 = 1000;
+/// Number of hash fields to read from new members in a step, which takes the server about 1 ms.
 const FIELDS_PER_STEP: u32 = 5000;
 
 pub(crate) async fn clean(

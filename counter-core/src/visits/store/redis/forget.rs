@@ -34,15 +34,16 @@ pub(crate) async fn forget(
 ) -> Result<(), Error> {
     let keys = store.keys(store.client.shards().of(counter));
     let mut removal = Removal { keys: Vec::new(), members: Vec::new() };
-    for retained in grid.counts.iter() {
-        removal.members.push(format!("{}:{counter}", retained.precision));
-        removal.keys.push(keys.count(retained.precision, counter));
+    for retention in grid.counts.iter() {
+        removal.members.push(format!("{}:{counter}", retention.precision));
+        removal.keys.push(keys.count(retention.precision, counter));
     }
-    for retained in grid.visitors.iter() {
-        delete_older(store, keys, retained, now, &mut removal, |bucket| keys.unique(counter, bucket)).await?;
+    for retention in grid.visitors.iter() {
+        delete_older(store, keys, retention, now, &mut removal, |bucket| keys.unique(counter, bucket))
+            .await?;
     }
-    for retained in grid.distributions.iter().flat_map(Precisions::iter) {
-        delete_older(store, keys, retained, now, &mut removal, |bucket| keys.bins(counter, bucket)).await?;
+    for retention in grid.distributions.iter().flat_map(Precisions::iter) {
+        delete_older(store, keys, retention, now, &mut removal, |bucket| keys.bins(counter, bucket)).await?;
     }
     // This must be done last, because it causes writers to resend the visitors of open buckets.
     let by_script = by_script(store, keys, counter, &removal);
@@ -99,16 +100,16 @@ async fn by_transaction(
 async fn delete_older(
     store: &RedisVisits,
     keys: &Keys,
-    retained: Retention,
+    retention: Retention,
     now: Timestamp,
     removal: &mut Removal,
     key: impl Fn(Bucket) -> String,
 ) -> Result<(), Error> {
-    let precision = retained.precision;
+    let precision = retention.precision;
     let end = now.plus(precision.as_seconds().into());
     let latest =
-        now.minus(u64::from(precision.as_seconds()) * LATEST_BUCKETS as u64).max(retained.oldest(now));
-    let mut older = precision.starts(retained.oldest(now)..latest);
+        now.minus(u64::from(precision.as_seconds()) * LATEST_BUCKETS as u64).max(retention.oldest(now));
+    let mut older = precision.starts(retention.oldest(now)..latest);
     loop {
         let some = older.by_ref().take(KEYS_PER_DELETE);
         let some: Vec<Value> = some.map(|start| key(Bucket { precision, start }).into()).collect();

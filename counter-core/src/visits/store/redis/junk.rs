@@ -43,7 +43,7 @@ impl Junk {
         self.buckets.push(start);
     }
 
-    /// Returns the entries, or `None` if there aren't any.
+    /// Returns a description of the foreign entries in this key, or `None` if none were found.
     pub(crate) fn found(mut self, key: &str) -> Option<Unreadable> {
         let mut reason = self.first?;
         if self.more > 0 {

@@ -14,8 +14,9 @@ pub(crate) struct Keys {
     pub(crate) due: String,
     /// Hash from counter to lifetime.
     pub(crate) total: String,
-    /// Hash from writer to the fence last seen by the cleaner. The empty field is the mark for the
-    /// [`Witness`](crate::visits::Witness). `total` has a mark as well.
+    /// Hash from writer to the fence last seen by the cleaner. The empty field contains the random mark that
+    /// is returned in the [`Witness`](crate::visits::Witness). The empty field of `total` also contains a
+    /// mark.
     pub(crate) writers: String,
     /// Hash from forgotten counter to how often it was forgotten, and from `{counter}\n{writer}` to the last
     /// of these numbers that was sent to the writer.
@@ -45,8 +46,8 @@ impl Keys {
         }
     }
 
-    /// String with the last sequence of a process, or the position of a source, and the remarks on this
-    /// batch.
+    /// Key of a string with the last sequence of a process, or the position of a source, and the remarks on
+    /// the last batch.
     pub(crate) fn fence(&self, Fence { writer, kind, .. }: Fence) -> String {
         match kind {
             FenceKind::Process { .. } => self.fence_of(writer),
@@ -54,52 +55,52 @@ impl Keys {
         }
     }
 
-    /// Position of a source.
+    /// Key of the position of a source.
     pub(crate) fn source_of(&self, source: impl fmt::Display) -> String {
         format!("{}{source}", self.source())
     }
 
-    /// Prefix for source positions.
+    /// Prefix of the keys for source positions.
     pub(crate) fn source(&self) -> String {
         format!("{}source:", self.prefix)
     }
 
-    /// Fence of a process.
+    /// Key of the fence of a process.
     pub(crate) fn fence_of(&self, writer: impl fmt::Display) -> String {
         format!("{}fence:{writer}", self.prefix)
     }
 
-    /// Prefix for counts, followed by `{precision}:{counter}`.
+    /// Prefix of the keys for counts, followed by `{precision}:{counter}`.
     pub(crate) fn counts(&self) -> String {
         format!("{}count:", self.prefix)
     }
 
-    /// Hash from bucket start to count.
+    /// Key of a hash from bucket start to count.
     pub(crate) fn count(&self, precision: Precision, counter: &CounterName) -> String {
         format!("{}count:{precision}:{counter}", self.prefix)
     }
 
-    /// Prefix for visitors, followed by `{precision}:{counter}:{start}`.
+    /// Prefix of the keys for visitors, followed by `{precision}:{counter}:{start}`.
     pub(crate) fn uniques(&self) -> String {
         format!("{}unique:", self.prefix)
     }
 
-    /// HyperLogLog with the visitors of a bucket.
+    /// Key of a HyperLogLog with the visitors of a bucket.
     pub(crate) fn unique(&self, counter: &CounterName, bucket: Bucket) -> String {
         format!("{}unique:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
     }
 
-    /// Prefix for distributions, followed by `{precision}:{counter}:{start}`.
+    /// Prefix of the keys for distributions, followed by `{precision}:{counter}:{start}`.
     pub(crate) fn distributions(&self) -> String {
         format!("{}bins:", self.prefix)
     }
 
-    /// Hash from bin to count, for the distributions in a bucket.
+    /// Key of a hash from bin to count, for the distributions in a bucket.
     pub(crate) fn bins(&self, counter: &CounterName, bucket: Bucket) -> String {
         format!("{}bins:{}:{counter}:{}", self.prefix, bucket.precision, bucket.start)
     }
 
-    /// String with the 16-byte salt of an epoch.
+    /// Key of a string with the 16-byte salt of an epoch.
     pub(crate) fn salt(&self, epoch: Bucket) -> String {
         format!("{}salt:{}:{}", self.prefix, epoch.precision, epoch.start)
     }

@@ -14,7 +14,8 @@ use crate::visits::store::reading::Unreadable;
 
 type Results<T> = Vec<Result<T, Unreadable>>;
 
-/// Parses the bytes in place, because a table of counters can contain hundreds of thousands of numbers.
+/// Parses a number without copying the bytes, because a table of counters can contain hundreds of thousands
+/// of numbers.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(digits) => digits.parse().ok(),

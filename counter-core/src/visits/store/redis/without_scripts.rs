@@ -103,7 +103,7 @@ async fn text(
     Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Adds the position of a source, or the marks for a new writer.
+/// Adds the commands to store the position of a source, or the marks of the store for a new writer.
 fn marks(keys: &Keys, batch: &Batch, next: &str, time: Timestamp, commands: &mut Vec<(Target, Command)>) {
     let writer = batch.fence.writer.to_string();
     if let FenceKind::Source { life } = batch.fence.kind {
@@ -156,7 +156,7 @@ fn remarks_of(
     remarks
 }
 
-/// Reads the marks on the server of this transaction.
+/// Reads the witness on the server of this transaction.
 async fn read_witness(transaction: &Transaction<'_>, keys: &Keys, writer: &str) -> Result<Witness, Error> {
     let mark = async |key: &str, field: &str| -> Result<Option<String>, Error> {
         match transaction.call("HGET", args([key, field])).await {
@@ -365,7 +365,7 @@ async fn last_of_value<'a>(
 ) -> Result<Option<&'a str>, Error> {
     let name = member.split_once(':').map(|(_, name)| name);
     let Some(value) = name.filter(|name| name.starts_with(CounterName::LABELS)) else { return Ok(None) };
-    for other in retained.iter().map(|retained| retained.precision).filter(|other| *other != precision) {
+    for other in retained.iter().map(|retention| retention.precision).filter(|other| *other != precision) {
         let key = format!("{}{other}:{value}", keys.counts());
         transaction.watch(&key).await?;
         if transaction.call::<u64>("EXISTS", args([&key])).await? > 0 {

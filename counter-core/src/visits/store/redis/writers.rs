@@ -13,8 +13,8 @@ use crate::redis::has_code;
 use crate::time::Timestamp;
 use crate::visits::store::witness::Witness;
 
-/// Field for the mark, both in the list of writers and in the lifetimes. Counters and writers can't have this
-/// name.
+/// Hash field for the random mark of a [`Witness`], both in the list of writers and in the lifetimes.
+/// Counters and writers can't have this name.
 pub(crate) const MARK: &str = "";
 /// Number of writers to look at in a round trip.
 const SCAN_COUNT: &str = "500";
@@ -23,7 +23,7 @@ const SCAN_COUNT: &str = "500";
 /// more if this batch was applied.
 const IDLE_TIMEOUT: u64 = 30 * 86_400;
 const FENCE_EXPIRY_DELAY: u64 = 3600;
-/// The sequence of a missing fence.
+/// The sequence that is recorded for a writer with a missing fence.
 const NO_SEQUENCE: &str = "0";
 
 pub(crate) async fn witness(store: &RedisVisits, shard: Shard, writer: WriterId) -> Result<Witness, Error> {

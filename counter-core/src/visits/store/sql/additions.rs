@@ -9,7 +9,7 @@ use crate::sql::{Failure, Session, Value};
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Adds, Batch, Cell, Part, Remark};
 
-/// Precision and start of a stored bucket.
+/// Encoded precision (see `width`) and start of a stored bucket, in Unix seconds.
 pub(crate) type BucketKey = (i64, i64);
 
 /// Counter ids with the amounts to add, in ascending order with no duplicates.
@@ -18,7 +18,7 @@ pub(crate) type Pairs = Vec<(i64, i64)>;
 /// The sums to add for a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
-    /// In the order in which we write buckets, to avoid deadlocks between batches.
+    /// Amounts by bucket, in the order in which we write buckets, to avoid deadlocks between batches.
     buckets: BTreeMap<BucketKey, Pairs>,
     totals: Pairs,
 }
@@ -92,7 +92,7 @@ impl Additions {
         additions
     }
 
-    /// Limits lifetimes to the maximum.
+    /// Limits the amounts for lifetimes, so that lifetimes do not exceed `i64::MAX`.
     fn clamp(&mut self, known: &HashMap<&str, LockedCounter>) {
         let totals: HashMap<_, _> = known.values().map(|counter| (counter.id, counter.total)).collect();
         for (id, more) in &mut self.totals {
@@ -100,7 +100,7 @@ impl Additions {
         }
     }
 
-    /// Returns the counters with an increasing lifetime.
+    /// Returns the ids of the counters with an amount for the lifetime.
     pub(crate) fn counters(&self) -> HashSet<i64> {
         self.totals.iter().map(|(id, _)| *id).collect()
     }

@@ -1,4 +1,4 @@
-//! Absolute values of an archive, and its copy progress.
+//! Stores the absolute values of an archive, and the copy progress.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -131,7 +131,7 @@ async fn put_bins(
 ) -> Result<(), Failure> {
     let dialect = store.database.dialect();
     for (&start, counters) in &page.bins {
-        let place = (width(page.retained.precision), unix(start));
+        let place = (width(page.retention.precision), unix(start));
         let of = |(index, bins): &(usize, Vec<(Bin, u64)>)| {
             let id = numbers.get(*index).copied().flatten()?;
             let row = |(bin, count): &(Bin, u64)| ((id, *bin), i64::try_from(*count).unwrap_or(i64::MAX));
@@ -149,7 +149,7 @@ async fn put_bins(
             let text = format!("DELETE FROM access_bins WHERE width = ? AND bucket = ? AND counter {list}");
             session.execute(&text, &[Value::Int(place.0), Value::Int(place.1), Value::Ints(&ids)]).await?;
         }
-        let expiry = unix(page.retained.expiry(start));
+        let expiry = unix(page.retention.expiry(start));
         let greater = format!("{}({{old}}, {{new}})", dialect.greatest);
         for rows in rows.chunks(bins::ROWS_PER_WRITE) {
             bins::upsert(session, dialect, place, expiry, rows, &greater).await?;
@@ -192,7 +192,7 @@ async fn put_counts(
         "width, counter",
         &[("latest", &greater)],
     );
-    let width = Value::Int(width(page.retained.precision));
+    let width = Value::Int(width(page.retention.precision));
     let mut latest = HashMap::new();
     for (&start, counts) in &page.counts {
         let mut pairs: Vec<_> = counts.iter().copied().filter_map(pair).collect();
@@ -229,8 +229,8 @@ async fn put_visitors(
         let mut raised: Vec<_> =
             sketches.iter().map(|(index, sketch)| (index, sketch)).filter_map(one).collect();
         raised.sort_unstable_by_key(|(id, _)| *id);
-        let place = (width(page.retained.precision), unix(start));
-        let expiry = unix(page.retained.expiry(start));
+        let place = (width(page.retention.precision), unix(start));
+        let expiry = unix(page.retention.expiry(start));
         for some in raised.chunks(raised::MAX_SKETCHES) {
             if page.replaces {
                 let ids: Vec<_> = some.iter().map(|(id, _)| *id).collect();

@@ -16,23 +16,25 @@ use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Batch, BinCell, Part, Remark};
 use crate::visits::store::reading::{BinReading, Unreadable};
 
-/// Number of rows in a write.
+/// Maximum number of rows to write in a statement.
 pub(crate) const ROWS_PER_WRITE: usize = 5000;
-/// The factors for counter and measure, and the index offset, in an encoded key.
+/// Factor of the counter id in an encoded key.
 const COUNTER_FACTOR: i64 = 1 << 24;
+/// Factor of the measure in an encoded key.
 const MEASURE_FACTOR: i64 = 1 << 16;
+/// Offset of the bin index in an encoded key, because an index can be negative.
 const INDEX_OFFSET: i64 = 1 << 15;
-/// Number of distributions in a read.
+/// Maximum number of distributions to look up in a query.
 const MAX_LOOKUPS: usize = 1000;
 
-/// The bins of a bucket, with its expiry. The amounts to add are grouped by counter and bin.
+/// The expiry of a bucket, and the amounts to add to the bins, by counter id and bin.
 #[derive(Debug, Default)]
 struct Sums {
     expiry: i64,
     rows: BTreeMap<(i64, Bin), i64>,
 }
 
-/// Bin counts by bucket and counter.
+/// Stored counts by bucket, counter id and bin.
 type Stored = HashMap<(BucketKey, i64, Bin), i64>;
 
 /// Adds the bins of a batch. With `cell_by_cell`, this reads the current counts first, to add remarks for
@@ -210,7 +212,8 @@ pub(crate) async fn read(
     Ok(counters.iter().map(|counter| of(counter).unwrap_or_default()).collect())
 }
 
-/// Parses a line into a bin, if it is valid, and its count, if it isn't negative.
+/// Parses a line with measure, index and count. An invalid bin is returned as `None`, and a negative count as
+/// an error.
 fn entry(line: &str) -> Option<(Option<Bin>, Result<u64, i64>)> {
     let mut words = line.split(' ').map(|word| word.parse::<i64>().ok());
     let (measure, index, hits) = (words.next()??, words.next()??, words.next()??);

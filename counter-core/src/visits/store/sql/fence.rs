@@ -22,7 +22,7 @@ const MAX_LIFE: i64 = 1 << 40;
 const SELECT_WITNESS: &str = "SELECT name, value FROM access_meta \
     UNION ALL SELECT 'listed', writer FROM access_fence WHERE writer = ? AND sequence > 0";
 
-/// A stored fence.
+/// A stored fence that is locked by a transaction, with the remarks on the last batch.
 pub(crate) struct Found {
     pub(crate) fence: StoredFence,
     pub(crate) remarks: Vec<Remark>,
@@ -85,13 +85,13 @@ pub(crate) async fn advance(
     session.execute(&text, &values).await.map(drop)
 }
 
-/// Reads the marks in a consistent snapshot.
+/// Reads the witness for a writer in a consistent snapshot.
 pub(crate) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
     let writer = writer.to_string();
     of_rows(&store.database.fetch(SELECT_WITNESS, &[Value::Text(&writer)]).await?).map_err(Error::from)
 }
 
-/// Reads the marks within a transaction.
+/// Reads the witness for a writer within a transaction.
 pub(crate) async fn read_witness(session: &mut Session, writer: WriterId) -> Result<Witness, Failure> {
     let writer = writer.to_string();
     of_rows(&session.fetch(SELECT_WITNESS, &[Value::Text(&writer)]).await?)

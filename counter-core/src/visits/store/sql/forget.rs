@@ -6,9 +6,9 @@ use crate::family::name::CounterName;
 use crate::sql::{Failure, Session, Value};
 use crate::time::{Grid, Precisions, Retention, Timestamp};
 
-/// Number of buckets in a statement.
+/// Number of buckets to delete in a statement.
 const BUCKETS_PER_STATEMENT: usize = 1000;
-/// Number of label values in a transaction.
+/// Number of label values to delete in a transaction.
 const VALUES: usize = 1000;
 /// Selects counters with no samples. Known counters are ordered by precision, so we should only read the list
 /// once.
@@ -34,14 +34,14 @@ async fn forget_once(
     let text = format!("SELECT id FROM access_counter WHERE name = ?{}", dialect.for_update);
     // We need to record this even for an unknown counter, because a copy into the archive may be in progress.
     if let Some(id) = single(&mut session, &text, &[Value::Text(counter)]).await? {
-        for retained in grid.counts.iter() {
-            delete(&mut session, dialect.in_list, "access_sample", id, retained, now).await?;
+        for retention in grid.counts.iter() {
+            delete(&mut session, dialect.in_list, "access_sample", id, retention, now).await?;
         }
-        for retained in grid.visitors.iter() {
-            delete(&mut session, dialect.in_list, "access_visitors", id, retained, now).await?;
+        for retention in grid.visitors.iter() {
+            delete(&mut session, dialect.in_list, "access_visitors", id, retention, now).await?;
         }
-        for retained in grid.distributions.iter().flat_map(Precisions::iter) {
-            delete(&mut session, dialect.in_list, "access_bins", id, retained, now).await?;
+        for retention in grid.distributions.iter().flat_map(Precisions::iter) {
+            delete(&mut session, dialect.in_list, "access_bins", id, retention, now).await?;
         }
         for text in [
             "DELETE FROM access_known WHERE counter = ?",
@@ -70,17 +70,17 @@ async fn delete(
     in_list: &str,
     table: &str,
     id: i64,
-    retained: Retention,
+    retention: Retention,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let precision = retained.precision;
+    let precision = retention.precision;
     let place = Value::Int(width(precision));
     // With a long retention, there are often only samples in a small part of the range.
     let first =
         single(session, &format!("SELECT MIN(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let last = single(session, &format!("SELECT MAX(bucket) FROM {table} WHERE width = ?"), &[place]).await?;
     let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
-    let from = retained.oldest(now).max(at(first));
+    let from = retention.oldest(now).max(at(first));
     let to = now.plus(precision.as_seconds().into()).min(at(last).plus(1));
     let mut starts = precision.starts(from..to).map(unix);
     let text = format!("DELETE FROM {table} WHERE width = ? AND bucket {in_list} AND counter = ?");
@@ -122,7 +122,7 @@ pub(crate) async fn delete_unused_values(store: &SqlVisits) -> Result<(), Error>
     Ok(())
 }
 
-/// Deletes some of these values. Returns the number of deleted values.
+/// Deletes some label values without samples. Returns the number of deleted values.
 async fn delete_unused_values_once(store: &SqlVisits) -> Result<usize, Failure> {
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;

@@ -1,4 +1,4 @@
-//! Counter ids.
+//! Looks up the numeric ids of counters by name.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,9 @@ use crate::family::name::CounterName;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Class, Failure, Session, Value};
 
-/// Number of names in a read, and number of new names in a write.
+/// Number of names to look up in a statement.
 const NAMES_PER_READ: usize = 5000;
+/// Number of new names to insert in a statement.
 const NAMES_PER_INSERT: usize = 500;
 /// Number of names to read as a single text, up to 500 KB.
 const NAMES_PER_TEXT: usize = 2000;
@@ -20,9 +21,9 @@ const NAMES_PER_TEXT: usize = 2000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockedCounter {
     pub(crate) id: i64,
-    /// The lifetime.
+    /// The lifetime, in hits.
     pub(crate) total: i64,
-    /// When the counter was forgotten, or 0.
+    /// When the counter was forgotten, in Unix seconds, or 0.
     pub(crate) forgotten: i64,
 }
 

@@ -13,7 +13,7 @@ use crate::visits::store::batch::{Batch, Part, Remark, VisitorCell};
 /// Number of sketches in a statement, up to 800 KB.
 pub(crate) const MAX_SKETCHES: usize = 64;
 
-/// The visitors of a bucket, with its expiry. The sketches with a batch index are grouped by counter.
+/// The expiry of a bucket, and the sketches to merge into it, by counter id, with the index in the batch.
 struct Raised<'a> {
     expiry: i64,
     counters: BTreeMap<i64, Vec<(usize, &'a Sketch)>>,

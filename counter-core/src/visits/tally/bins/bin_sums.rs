@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use super::bin_table::BinSlot;
 use crate::visits::distribution::{Bin, Measure};
 
-/// Counts a value only on the last of the measured counters. Sums over counters thus do not count a value
-/// more than once, and they never decrease.
+/// Sums of bins by counter. A value only counts on the last of the measured counters, so that sums over
+/// counters do not count it more than once. The sums never decrease.
 #[derive(Debug, Default)]
 pub(crate) struct BinSums {
-    /// New counters are appended, so that an exporter with a limit will always export the same counters.
+    /// Bins by counter number. New counters are appended, so that an exporter with a limit will always export
+    /// the same counters.
     counters: Vec<(u32, BTreeMap<Bin, u64>)>,
     /// Index into `counters`, by number.
     places: HashMap<u32, usize>,

@@ -1,4 +1,4 @@
-//! Bins of a stripe that are not in the [current bucket](super::own_bins), or have been moved out of it,
+//! Bins of a stripe that are not in the [current bucket](super::thread_bins), or have been moved out of it,
 //! until they are folded.
 
 use crate::time::Timestamp;
@@ -141,7 +141,7 @@ const fn halves(pair: u64) -> [u32; 2] {
     [(pair >> 32) as u32, pair as u32]
 }
 
-/// Returns the slot of these bins, or the slot to insert them into.
+/// Returns the slot with this key and bucket start, or the free slot to insert them into.
 fn find(slots: &mut [BinSlot], of: BinKey, start: Timestamp) -> &mut BinSlot {
     let mask = slots.len() - 1;
     let place = of.hash_with(start.as_unix()) >> (mask as u64).leading_zeros();

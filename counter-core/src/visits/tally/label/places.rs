@@ -39,7 +39,7 @@ pub(crate) struct Places {
     hour_number: u32,
     /// Hits noted in this hour and in the previous hour.
     noted: [u64; 2],
-    /// Hits of values without a place.
+    /// Hits of values without a place, in this hour and in the previous hour.
     unplaced: [FrequentItemsSketch<u64>; 2],
     /// Upper bound on the hits of any value under `(other)` in this hour.
     missed: u64,
@@ -52,12 +52,13 @@ pub(crate) struct Places {
     rarest_hits: u64,
     /// Credit for replacements. A replacement costs [`TURNOVER`], and a second adds the number of places.
     credit: u64,
-    /// Number of all hits, and of the hits not taken yet.
+    /// Number of all hits that were counted for this label so far.
     pub(crate) recorded: u64,
+    /// Number of hits that have not been taken yet.
     pub(crate) waiting: u64,
 }
 
-/// A value with a place.
+/// A value with a place, and the count that has not been taken yet.
 #[derive(Debug)]
 struct Place {
     name: CounterName,
@@ -100,7 +101,7 @@ const TURNOVER: u64 = 450_000;
 /// At this number of final counts, the current thread will fold them.
 const MAX_CLOSED_COUNTS: usize = 4096;
 
-/// Reserved names, by place.
+/// Values that clients cannot send. They have the first places of a label.
 const RESERVED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
 pub(crate) const OTHER_VALUE: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
@@ -215,7 +216,7 @@ impl Places {
         Some(at)
     }
 
-    /// Gives a place to a value with these known hits.
+    /// Gives a place to a value with the known hits `noted`, in this hour and in the previous hour.
     fn give_place(&mut self, at: usize, value: &str, noted: [u64; 2]) -> NotedValue {
         let name = self.name(value).expect("checked by `is_value`");
         let mut generation = 0;
@@ -271,7 +272,7 @@ impl Places {
         self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
     }
 
-    /// Must be called if counts are discarded, so that the error bound will be counted again.
+    /// Makes the error bound count again. Must be called if counts are discarded on the way to the store.
     pub(crate) const fn give_up(&mut self) {
         self.reported = 0;
     }
@@ -321,7 +322,8 @@ impl Places {
         place.count += count;
     }
 
-    /// Returns the counters of a noted value, to be counted by the caller.
+    /// Returns the counters of a noted value and of the error bound, and the amounts to be added by the
+    /// caller.
     pub(crate) fn counts(
         &mut self,
         noted: NotedValue,
@@ -340,7 +342,7 @@ impl Places {
         self.places.get(at).filter(is_current).unwrap_or(&self.places[AT_OTHER]).name.clone()
     }
 
-    /// Swaps all counts with an empty list.
+    /// Moves all counts to an empty list. Values will not be replaced while `is_crowded` is set.
     pub(crate) fn take(&mut self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
         self.is_crowded = is_crowded;
         std::mem::swap(&mut self.closed, counts);
@@ -350,7 +352,7 @@ impl Places {
         self.waiting = 0;
     }
 
-    /// Returns the number of counts.
+    /// Returns the number of counts that have not been taken yet.
     pub(crate) fn cells(&self) -> usize {
         self.closed.len() + self.places.iter().filter(|place| place.count > 0).count()
     }

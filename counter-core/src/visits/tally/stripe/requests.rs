@@ -1,9 +1,9 @@
-//! The requests of a stripe.
+//! Counts the requests of a stripe by outcome.
 
 use super::Stripe;
 use crate::visits::ledger::{Agent, Ignored, Requests, Skip};
 
-/// The result of a request.
+/// The outcome of a request, used as an index into the request counts of a stripe.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Visitor,

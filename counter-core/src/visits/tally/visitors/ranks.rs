@@ -56,7 +56,7 @@ impl Ranks {
         while blocks != 0 {
             let block = blocks.trailing_zeros() as usize;
             blocks &= blocks - 1;
-            for (place, word) in self.0.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
+            for (index, word) in self.0.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
                 let ranks = word.load(Ordering::Relaxed);
                 let mut dirty = ranks & DIRTY_BITS;
                 if dirty == 0 {
@@ -66,7 +66,7 @@ impl Ranks {
                 while dirty != 0 {
                     let byte = dirty.trailing_zeros() / 8;
                     dirty &= dirty - 1;
-                    each(register(place, byte, ranks & !DIRTY_BITS));
+                    each(register(index, byte, ranks & !DIRTY_BITS));
                 }
             }
         }
@@ -74,9 +74,9 @@ impl Ranks {
 
     /// Calls `each` with all registers that are set.
     pub(crate) fn each(&self, mut each: impl FnMut(Register)) {
-        for (place, word) in self.0.iter().enumerate() {
+        for (index, word) in self.0.iter().enumerate() {
             let ranks = word.load(Ordering::Relaxed) & !DIRTY_BITS;
-            let all = (0..8).map(|byte| register(place, byte, ranks));
+            let all = (0..8).map(|byte| register(index, byte, ranks));
             all.filter(|register| register.rank > 0).for_each(&mut each);
         }
     }
@@ -97,12 +97,12 @@ const fn shift(index: u16) -> u32 {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "an index has 14 bits, and a rank is a byte")]
-const fn register(place: usize, byte: u32, ranks: u64) -> Register {
-    Register { index: (8 * place) as u16 + byte as u16, rank: (ranks >> (8 * byte)) as u8 }
+const fn register(index: usize, byte: u32, ranks: u64) -> Register {
+    Register { index: (8 * index) as u16 + byte as u16, rank: (ranks >> (8 * byte)) as u8 }
 }
 
-/// Slots to look up the ranks of busy counters. A counter maps to a single slot, and can only use it if it is
-/// free.
+/// Slots to look up the ranks of busy counters, i.e. counters with many visitors. A counter maps to a single
+/// slot, and can only use it if it is free.
 #[derive(Debug)]
 pub(crate) struct Busy {
     slots: Box<[Slot]>,
@@ -133,9 +133,9 @@ impl Busy {
     /// counter is not in the slot.
     #[inline]
     pub(crate) fn has(&self, counter: u32, bucket: u64, register: Register) -> Option<bool> {
-        let (place, owner) = (self.place(counter), owner(counter, bucket));
-        let is_owner = || place.owner.load(Ordering::Acquire) == owner;
-        let ranks = if is_owner() { place.ranks.get()? } else { return None };
+        let (slot, owner) = (self.slot(counter), owner(counter, bucket));
+        let is_owner = || slot.owner.load(Ordering::Acquire) == owner;
+        let ranks = if is_owner() { slot.ranks.get()? } else { return None };
         // Words are loaded with `Acquire` and stored with `Release`: if we see a rank of a later owner, we
         // also see that the owner has changed.
         Some(ranks.has(register) && is_owner())
@@ -143,22 +143,22 @@ impl Busy {
 
     /// Assigns the slot to a counter and a bucket if it is free.
     pub(crate) fn take(&self, counter: u32, bucket: Timestamp) -> Option<Arc<Ranks>> {
-        let place = self.place(counter);
-        if place.owner.load(Ordering::Relaxed) != NO_OWNER {
+        let slot = self.slot(counter);
+        if slot.owner.load(Ordering::Relaxed) != NO_OWNER {
             return None;
         }
-        let ranks = place.ranks.get_or_init(Arc::default);
+        let ranks = slot.ranks.get_or_init(Arc::default);
         ranks.clear();
-        place.owner.store(owner(counter, self.number(bucket)), Ordering::Release);
+        slot.owner.store(owner(counter, self.number(bucket)), Ordering::Release);
         Some(Arc::clone(ranks))
     }
 
     /// Frees the slots of these counters and bucket numbers.
     pub(crate) fn release(&self, which: impl Fn(u32, u64) -> bool) {
-        for place in &self.slots {
-            let owner = place.owner.load(Ordering::Relaxed);
+        for slot in &self.slots {
+            let owner = slot.owner.load(Ordering::Relaxed);
             if owner != NO_OWNER && which((owner >> NUMBER_BITS) as u32, owner & NUMBERS) {
-                place.owner.store(NO_OWNER, Ordering::Relaxed);
+                slot.owner.store(NO_OWNER, Ordering::Relaxed);
             }
         }
     }
@@ -169,7 +169,7 @@ impl Busy {
     }
 
     #[inline]
-    fn place(&self, counter: u32) -> &Slot {
+    fn slot(&self, counter: u32) -> &Slot {
         &self.slots[counter as usize % SLOTS]
     }
 }

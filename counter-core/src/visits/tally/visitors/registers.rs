@@ -10,7 +10,7 @@ use super::ring::{MAX_CHUNK, Visit};
 use crate::sketch::Register;
 use crate::time::Timestamp;
 
-/// The open buckets. Lookups almost always hit the last bucket.
+/// Registers of the open visitor buckets, by counter. Lookups almost always hit the last bucket.
 #[derive(Debug, Default)]
 pub(crate) struct OpenBuckets {
     buckets: Vec<OpenBucket>,

@@ -29,7 +29,7 @@ const ENTRIES: usize = 2048;
 /// At this number of entries, the thread will try to drain it.
 const DRAIN_THRESHOLD: u64 = ENTRIES as u64 / 2;
 
-/// No bucket yet.
+/// Initial bucket, before the first entry.
 const NO_BUCKET: u64 = u64::MAX;
 
 impl Default for Ring {

@@ -90,7 +90,7 @@ pub(crate) fn is_link_path(parts: &Parts) -> bool {
     path.strip_suffix(STYLE).unwrap_or(path).ends_with(SHARED)
 }
 
-/// Returns `true` for a read-only method. Links only allow these.
+/// Returns `true` for a read-only method. Links only allow read-only methods.
 pub(crate) fn is_read_only(parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD)
 }

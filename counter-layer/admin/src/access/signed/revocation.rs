@@ -52,7 +52,7 @@ struct Known {
     unwritten: Vec<SessionId>,
 }
 
-/// How often to refresh the document.
+/// How often to refresh the cached copy of the document.
 pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often to refresh the document for invalid sessions or links, which might belong to a new generation of
@@ -62,7 +62,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a request waits for the document.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a change may take.
+/// How long a change of the document may take.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of listed logouts. If this is exceeded, all sessions are revoked.

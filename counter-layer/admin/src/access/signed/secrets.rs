@@ -50,7 +50,7 @@ impl Secrets {
         }
     }
 
-    /// Returns a copy that stores revocations in these documents, so that all instances share them.
+    /// Returns a copy that stores revocations in `documents`, so that all instances share them.
     pub(crate) fn stored_in(&self, documents: Arc<dyn DocumentStore>) -> Self {
         Self {
             token: self.token.clone(),

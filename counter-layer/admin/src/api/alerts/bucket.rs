@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 pub(crate) struct AlertBucket {
     /// Unix time of the bucket start.
     start: u64,
-    /// Whether the condition is met.
+    /// True if the condition is met.
     is_met: bool,
     /// The value, in the unit of the rule.
     value: f64,
-    /// The bound to compare with.
+    /// The bound that the value is compared with.
     bound: f64,
     /// A text that describes the value, e.g. a new label value; otherwise null.
     label: Option<String>,

@@ -32,9 +32,9 @@ pub(crate) struct AlertMessage {
     precision: u32,
     /// Unix time of the start of the deciding bucket.
     start: u64,
-    /// The value of this bucket.
+    /// The value of the deciding bucket, in the unit of the rule.
     value: f64,
-    /// The bound to compare with.
+    /// The bound that the value is compared with.
     bound: f64,
     reason: String,
     /// Unix time at which the message was created.

@@ -37,15 +37,15 @@ pub(crate) struct AlertRule {
     resolve_after: u32,
     /// `raised`, `ok`, or `unknown` if the rule has not been evaluated yet.
     state: &'static str,
-    /// The start of the bucket that raised the alert; null if it is not raised.
+    /// Unix time of the start of the bucket that raised the alert; null if it is not raised.
     raised_since: Option<u64>,
-    /// The end of the silence; null if the rule is not silenced.
+    /// Unix time of the end of the silence; null if the rule is not silenced.
     silenced_until: Option<u64>,
-    /// The end of the latest evaluated bucket; null if the rule has not been evaluated yet.
+    /// Unix time of the end of the latest evaluated bucket; null if the rule has not been evaluated yet.
     judged_until: Option<u64>,
     /// Why the alert is raised; null if it is not raised.
     reason: Option<String>,
-    /// The evaluation of the latest bucket; null if the rule has not been evaluated yet.
+    /// The evaluation of the latest bucket with a verdict; null if the rule has not been evaluated yet.
     last: Option<AlertBucket>,
     /// The buckets that most recently raised or resolved the alert, in ascending order; only the latest 6.
     buckets: Vec<AlertBucket>,

@@ -16,17 +16,17 @@ use crate::problem::Problem;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertSilence {
     rule: String,
-    /// Unix time of the end; null if the rule is not silenced.
+    /// Unix time of the end of the silence; null if the rule is not silenced.
     silenced_until: Option<u64>,
 }
 
 pub(super) fn route(state: State) -> Route {
     let summary = "Silences a rule, or ends a silence";
-    let limit_note = "A silenced rule is still evaluated, but does not send messages. When the silence ends, a message is sent if the alert is \
+    let details = "A silenced rule is still evaluated, but does not send messages. When the silence ends, a message is sent if the alert is \
                 raised, or if a reported alert is resolved, unless this was already sent.";
     Route::post(SILENCE, summary, state, |request, _| silence_rule(request))
         .json::<AlertSilence>()
-        .limit_note(limit_note)
+        .details(details)
         .error_response("404", "Unknown rule")
 }
 

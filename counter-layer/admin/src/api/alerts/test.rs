@@ -17,11 +17,9 @@ pub(crate) struct AlertTest {
 
 pub(super) fn route(state: State) -> Route {
     let summary = "Sends a test alert";
-    let limit_note = "It is delivered by the next run of a watch; `/api/alerts/history` contains the delivery state. If a test is already \
+    let details = "It is delivered by the next run of a watch; `/api/alerts/history` contains the delivery state. If a test is already \
                 waiting, another one is not sent.";
-    Route::post(TEST, summary, state, |request, _| send_test(request))
-        .json::<AlertTest>()
-        .limit_note(limit_note)
+    Route::post(TEST, summary, state, |request, _| send_test(request)).json::<AlertTest>().details(details)
 }
 
 async fn send_test(

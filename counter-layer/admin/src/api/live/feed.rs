@@ -66,7 +66,7 @@ pub(super) struct Reading {
     open: Part,
 }
 
-/// Samples by counter.
+/// The samples of the counters, in the order of the feed.
 type Part = Arc<Vec<Result<Series, Unreadable>>>;
 
 impl Feeds {
@@ -74,7 +74,7 @@ impl Feeds {
         Self(Mutex::default())
     }
 
-    /// Returns the feed of these counters, over the retention `retention`.
+    /// Returns the feed of the counters at the precision of `retention`, or creates it.
     pub(super) fn feed(&self, stats: &Stats, counters: Vec<CounterName>, retention: Retention) -> Arc<Feed> {
         let followed = Followed { counters: counters.into(), precision: retention.precision };
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);

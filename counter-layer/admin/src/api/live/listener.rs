@@ -21,12 +21,12 @@ pub(super) struct Listener {
     feed: Arc<Feed>,
     /// The state already sent, by counter.
     sent: Vec<Sent>,
-    /// Whether the feed covers less than the retention.
+    /// True if the feed covers less than the retention.
     is_cut: bool,
     /// The mark that the client received on the previous connection.
     mark: Option<Mark>,
     next_read: Instant,
-    /// The full reading that was most recently sent.
+    /// The time of the full reading that was most recently sent.
     all_read: Option<Instant>,
     next_status: Instant,
     next_heartbeat: Instant,
@@ -34,7 +34,7 @@ pub(super) struct Listener {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The state of a counter, as seen by the client.
+/// The state of a counter that the client has already received, so that only changes are sent.
 #[derive(Debug, Default)]
 struct Sent {
     counts: Counts,

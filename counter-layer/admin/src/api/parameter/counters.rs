@@ -14,7 +14,7 @@ pub(crate) struct Counter(pub(crate) CounterName);
 #[derive(Debug)]
 pub(crate) struct Counters(pub(crate) Vec<CounterName>);
 
-/// Counter names, up to [`MAX_COUNTERS`].
+/// Counter names: none, or at most [`MAX_COUNTERS`].
 #[derive(Debug)]
 pub(crate) struct AnyCounters(pub(crate) Vec<CounterName>);
 

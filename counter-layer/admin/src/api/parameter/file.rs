@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{Description, Parameters, Values};
 use crate::problem::Problem;
 
-/// A file format.
+/// The file format of an export.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Format {
     Csv,
@@ -14,7 +14,7 @@ pub(crate) enum Format {
 #[derive(Debug)]
 pub(crate) struct FileFormat(pub(crate) Format);
 
-/// Whether to add zero samples for empty buckets.
+/// True if to add samples with a count of 0 for empty buckets.
 #[derive(Debug)]
 pub(crate) struct Fill(pub(crate) bool);
 

@@ -34,7 +34,7 @@ impl<S> Parameters<S> for ProducerName {
 
 impl<S> Parameters<S> for Number {
     fn describe() -> Vec<Description> {
-        let text = "The request number, starting at 1";
+        let text = "The request number: 1 for the first request, then 2, 3 and so on";
         let schema = |_: &_| json!({"type": "integer", "minimum": 1, "maximum": Producers::MAX_NUMBER});
         vec![Description::new("number", text, schema).times(Times::Once)]
     }

@@ -33,7 +33,7 @@ pub(crate) struct Annotated {
     pub(crate) rows: Vec<AnnotationRow>,
     /// The number of earlier annotations that only have a mark.
     pub(crate) unlisted: usize,
-    /// The format of instants.
+    /// The format name of instants, for the script.
     pub(crate) style: &'static str,
 }
 

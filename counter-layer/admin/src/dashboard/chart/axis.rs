@@ -24,7 +24,7 @@ pub(crate) struct TimeTick {
     pub(crate) unix: Option<u64>,
     pub(crate) style: &'static str,
     pub(crate) text: String,
-    /// Whether to hide the tick on narrow pages.
+    /// True if to hide the tick on narrow pages.
     pub(crate) minor: bool,
 }
 

@@ -22,9 +22,9 @@ pub(crate) struct Chart {
     pub(crate) counts: Vec<Tick>,
     pub(crate) times: Vec<TimeTick>,
     pub(crate) columns: Vec<Column>,
-    /// The format of instants.
+    /// The format name of instants, for the script.
     pub(crate) style: &'static str,
-    /// Whether columns have titles, for browsers without scripts.
+    /// True if columns have titles, for browsers without scripts.
     pub(crate) has_titles: bool,
     /// The position of the first incomplete bucket, if any.
     pub(crate) open: Option<String>,

@@ -105,8 +105,11 @@ pub(crate) fn month_name(month: u64) -> String {
 
 /// Describes when the buckets of these precisions start.
 pub(crate) fn alignment(retained: &Precisions) -> String {
-    let shifted: Vec<_> =
-        retained.iter().map(|retained| retained.precision).filter(|retained| retained.offset() > 0).collect();
+    let shifted: Vec<_> = retained
+        .iter()
+        .map(|retention| retention.precision)
+        .filter(|retention| retention.offset() > 0)
+        .collect();
     if shifted.is_empty() {
         return "Days and intervals are in UTC.".to_owned();
     }
@@ -129,7 +132,7 @@ pub(crate) fn iso(at: Timestamp) -> String {
     format!("{}Z", civil(at))
 }
 
-/// Formats the UTC date like HTML forms.
+/// Formats the UTC date as `2026-11-20`, like date fields in HTML forms.
 pub(crate) fn day(at: Timestamp) -> String {
     civil(at).date().to_string()
 }

@@ -30,7 +30,7 @@ pub(crate) struct AlertsPage {
     more_history: Option<String>,
     /// The forms, if this client may mute rules.
     forms: Option<Forms>,
-    /// The format of instants.
+    /// The format name of instants, for the script.
     style: &'static str,
 }
 
@@ -59,9 +59,9 @@ struct Rule {
     last_start: Option<Instant>,
     /// The buckets that raised the rule. Empty if the rule is not raised.
     buckets: Vec<Bucket>,
-    /// Whether any bucket has values from a model.
+    /// True if any bucket has values from a model.
     has_model: bool,
-    /// The counters of this rule, as names and addresses.
+    /// The counters of this rule, as names and URLs.
     counters: Vec<(String, String)>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn script() -> String {
     format!("/assets/{HASH:016x}/script.js")
 }
 
-/// Serves either file.
+/// Serves the stylesheet or the script, depending on the file name.
 pub(crate) async fn asset(Path((hash, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
     let (kind, text) = match name.as_str() {
         "style.css" => ("text/css; charset=utf-8", STYLE),

@@ -15,18 +15,18 @@ pub(crate) struct Frame {
     pub(crate) site: String,
     pub(crate) address: String,
     pub(crate) parts: String,
-    /// The address that switches between the time zones of viewer and site.
+    /// The URL that switches between the time zones of viewer and site.
     pub(crate) toggled_zone: String,
     /// The time zone name of the site.
     pub(crate) zone: String,
-    /// Whether the script should also show times in the time zone of the site.
+    /// True if the script should also show times in the time zone of the site.
     pub(crate) utc: bool,
     pub(crate) logout: Option<String>,
-    /// The addresses to end all sessions and to revoke all links.
+    /// The URLs to end all sessions and to revoke all links.
     pub(crate) revocations: Option<[String; 2]>,
-    /// Whether revocations of other instances can't be read.
+    /// True if revocations of other instances can't be read.
     pub(crate) misses_revocations: bool,
-    /// The address of the alerts page, if it exists.
+    /// The URL of the alerts page, if it exists.
     pub(crate) alerts: Option<String>,
     /// A sentence on the alignment of buckets and days.
     pub(crate) alignment: String,

@@ -76,7 +76,7 @@ impl Dashboard {
         &self.stats
     }
 
-    /// Parses an address into a view, or returns an error page.
+    /// Parses a URL into a view, or returns an error page.
     pub(crate) fn view(
         &self,
         mount: &Mount,
@@ -97,7 +97,7 @@ impl Dashboard {
         self.view(mount, Page::Site, client, None).expect("an empty query is valid")
     }
 
-    /// Returns the response to an address with an invalid value.
+    /// Returns the error page for a URL with an invalid value.
     fn reject(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Rejection {
         let view = self.first_view(mount, client);
         let page = FailurePage::of(&self.stats, &view, "Invalid address", wrong.to_string());

@@ -44,7 +44,7 @@ const TITLES: [(&str, &str); 5] = [
 ];
 
 impl Panel {
-    /// Reads the panels of all labels, sorted by name. `address` maps a counter to the address of the counter
+    /// Reads the panels of all labels, sorted by name. `address` maps a counter to the URL of the counter
     /// page.
     pub(crate) async fn read(
         reader: &Reader<'_>,

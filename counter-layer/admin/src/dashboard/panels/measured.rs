@@ -28,7 +28,7 @@ const MAX_STATUSES: usize = 12;
 /// period.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// The format of instants.
+    /// The format name of instants, for the script.
     pub(crate) style: &'static str,
     pub(crate) from: Instant,
     pub(crate) width: String,
@@ -80,7 +80,7 @@ pub(crate) async fn read(
     let (buckets, counter) = (view.buckets(now), view.chart.counters.first());
     let range = buckets.range();
     let retained = reader.stats.reach().distributions.as_ref();
-    let retained = retained.and_then(|retained| fitting(retained, buckets.read.precision, &range, now));
+    let retained = retained.and_then(|retention| fitting(retention, buckets.read.precision, &range, now));
     let Some((counter, retained)) = counter.zip(retained) else { return Ok(None) };
     let precision = retained.precision;
     let range = precision.bucket(range.start).start.max(retained.oldest(now))..range.end;
@@ -121,7 +121,7 @@ pub(crate) async fn read(
     Ok(Some(Measured {
         style: style.name(),
         from: Instant { iso: instants::iso(range.start), text: instants::instant(local, style) },
-        width: units::span(u64::from(precision.as_seconds())),
+        width: units::unit(u64::from(precision.as_seconds())),
         before: before.filter(|_| is_compared).map(|before| match is_chosen {
             true => "the comparison period".to_owned(),
             false => format!("the previous {}", units::span(length(&before))),
@@ -142,14 +142,14 @@ fn fitting(
     range: &Range<Timestamp>,
     now: Timestamp,
 ) -> Option<Retention> {
-    let buckets = |retained: &Retention| length(range) / u64::from(retained.precision.as_seconds());
-    let divides = |retained: &Retention| retained.precision.divides(chart);
+    let buckets = |retention: &Retention| length(range) / u64::from(retention.precision.as_seconds());
+    let divides = |retention: &Retention| retention.precision.divides(chart);
     let fits =
-        |retained: &Retention| buckets(retained) <= MAX_SPAN.into() && retained.oldest(now) < range.end;
-    let is_retained = |retained: &Retention| retained.oldest(now) <= range.start;
+        |retention: &Retention| buckets(retention) <= MAX_SPAN.into() && retention.oldest(now) < range.end;
+    let is_retained = |retention: &Retention| retention.oldest(now) <= range.start;
     let of = |condition: &dyn Fn(&Retention) -> bool| {
         let all = || retained.iter().filter(fits).filter(condition);
-        all().filter(divides).last().or_else(|| all().find(|retained| !divides(retained)))
+        all().filter(divides).last().or_else(|| all().find(|retention| !divides(retention)))
     };
     // Longer buckets are still better than an incomplete range.
     of(&is_retained).or_else(|| of(&|_| true))

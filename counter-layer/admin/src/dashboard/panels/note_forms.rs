@@ -12,9 +12,9 @@ use crate::zone::Zone;
 /// The forms of a page, for clients that may note.
 #[derive(Debug)]
 pub(crate) struct NoteForms {
-    /// The address to add a note.
+    /// The URL to add a note.
     pub(crate) add: String,
-    /// The address to remove a note.
+    /// The URL to remove a note.
     pub(crate) remove: String,
     /// The page to return to, relative to the router.
     pub(crate) to: String,

@@ -45,22 +45,23 @@ impl Period {
     /// Days are aligned with the retained days, or otherwise with midnight UTC. Because a day has too many
     /// seconds, at most the latest 1,500 buckets of a precision are used.
     pub(crate) fn of(retained: &Precisions, some: Retention, zone: &Zone, now: Timestamp) -> Self {
-        let days = retained.of_width(DAY).map_or_else(utc_days, |retained| retained.precision);
+        let days = retained.of_width(DAY).map_or_else(utc_days, |retention| retention.precision);
         let has_zone =
-            !zone.is_utc() && retained.iter().any(|retained| divides_days(retained.precision, zone, now));
+            !zone.is_utc() && retained.iter().any(|retention| divides_days(retention.precision, zone, now));
         let (midnight, yesterday) = match has_zone {
             true => (zone.day(now), zone.day_before(zone.day(now))),
             false => (days.bucket(now).start, days.bucket(now).start.minus(DAY.into())),
         };
-        let day_precisions = retained.iter().filter(|retained| match has_zone {
+        let day_precisions = retained.iter().filter(|retention| match has_zone {
             true => divides_days(retained.precision, zone, now),
             false => retained.precision.divides(days),
         });
-        let fits = |retained: &Retention| u64::from(DAY / retained.precision.as_seconds()) <= MAX_BUCKETS;
+        let fits = |retention: &Retention| u64::from(DAY / retention.precision.as_seconds()) <= MAX_BUCKETS;
         let day_precisions = day_precisions.filter(fits);
-        let Some(coarse) = day_precisions.clone().filter(|retained| retained.oldest(now) <= midnight).last()
+        let Some(coarse) =
+            day_precisions.clone().filter(|retention| retention.oldest(now) <= midnight).last()
         else {
-            let oldest = |retained: &Retention| {
+            let oldest = |retention: &Retention| {
                 let length = (MAX_BUCKETS - 1) * u64::from(retained.precision.as_seconds());
                 retained.oldest(now).max(retained.precision.bucket(now).start.minus(length))
             };
@@ -70,8 +71,9 @@ impl Period {
             let name = format!("in the last {}", units::span(length));
             return Self { name, precision: longest.precision, range, before: None };
         };
-        let fine =
-            day_precisions.clone().find(|retained| retained.oldest(now) <= yesterday && yesterday < midnight);
+        let fine = day_precisions
+            .clone()
+            .find(|retention| retention.oldest(now) <= yesterday && yesterday < midnight);
         let before = fine.map(|fine| {
             // When clocks change, the elapsed part of today might be longer than yesterday.
             let same_time = yesterday.plus(now.as_unix() - midnight.as_unix()).min(midnight.minus(1));
@@ -155,7 +157,7 @@ impl Period {
         let fits = |precision: &Precision| {
             precision.bucket(start).start == start && end == precision.bucket(end.minus(1)).end()
         };
-        retained.iter().map(|retained| retained.precision).filter(fits).last()
+        retained.iter().map(|retention| retention.precision).filter(fits).last()
     }
 }
 

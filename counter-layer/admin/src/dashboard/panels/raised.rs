@@ -10,7 +10,7 @@ use crate::text::digits;
 /// The banner, shown while any alert is raised, unless the rule is muted.
 #[derive(Debug)]
 pub(crate) struct Raised {
-    /// The address of the alerts page.
+    /// The URL of the alerts page.
     pub(crate) address: String,
     pub(crate) text: String,
 }

@@ -1,4 +1,4 @@
-//! The table of sources read by this process.
+//! The table of sources, i.e. logs, topics and producers, that this process reads.
 
 use counter_core::source::SourceStatus;
 use counter_core::{Stats, Timestamp};
@@ -7,7 +7,7 @@ use crate::dashboard::format::numbers;
 use crate::dashboard::format::units;
 use crate::text::digits;
 
-/// The table, shown if there are sources.
+/// The table of sources, shown if this process reads any.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) rows: Vec<Source>,
@@ -15,7 +15,7 @@ pub(crate) struct Sources {
     pub(crate) note: Option<String>,
 }
 
-/// A table row.
+/// A row in the table of sources.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) name: String,
@@ -30,14 +30,15 @@ pub(crate) struct Source {
     pub(crate) committed: String,
 }
 
-/// The maximum number of rows.
+/// The maximum number of rows in the table of sources.
 const MAX_ROWS: usize = 25;
 
 impl Sources {
-    /// Returns the sources: stalled sources come before all other sources, sorted by the latest commit.
+    /// Returns the table, or `None` if this process does not read any source. Stalled sources come first,
+    /// followed by all other sources, sorted by the latest commit.
     pub(crate) fn of(stats: &Stats, now: Timestamp) -> Option<Self> {
         let mut sources = stats.sources();
-        sources.sort_by_key(|source| std::cmp::Reverse((source.stands_still(), source.committed)));
+        sources.sort_by_key(|source| std::cmp::Reverse((source.is_stalled(), source.committed)));
         let note = sources.len().checked_sub(MAX_ROWS + 1).map(|more| {
             let more = digits::grouped(more as u64 + 1);
             format!("{more} more in api/sources.")
@@ -67,7 +68,7 @@ impl Source {
             lost: digits::grouped(records.lost),
             speed: numbers::rounded(source.records_per_second()),
             lag,
-            committed: if source.stands_still() { format!("{committed} (stalled)") } else { committed },
+            committed: if source.is_stalled() { format!("{committed} (stalled)") } else { committed },
         }
     }
 }

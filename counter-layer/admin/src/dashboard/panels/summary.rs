@@ -196,7 +196,7 @@ fn missing(ledger: &Ledger) -> impl Iterator<Item = String> {
         (dropped.not_a_number, "were rejected: a stored value is not a number"),
         (dropped.out_of_range, "were rejected: the sum is too large"),
         (dropped.ahead, "were rejected: the clock of this machine is too far ahead of the store's"),
-        (dropped.in_doubt, "may or may not be counted: the store did not reply, and then lost the fence"),
+        (dropped.in_doubt, "may or may not be counted: the store did not reply, and then lost its record"),
         (dropped.other, "were rejected by the store"),
     ];
     let missing = reasons.into_iter().filter(|(count, _)| *count > 0);

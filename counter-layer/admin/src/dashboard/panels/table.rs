@@ -55,7 +55,7 @@ pub(crate) struct Heading {
     pub(crate) style: &'static str,
 }
 
-/// A table row.
+/// A row of the counter table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,

@@ -41,7 +41,7 @@ pub(crate) struct Moves {
     pub(crate) now: Option<String>,
 }
 
-/// A step, with an address if there is data to show.
+/// A step, with a URL if there is data to show.
 #[derive(Debug)]
 pub(crate) struct Move {
     pub(crate) text: String,
@@ -53,7 +53,7 @@ pub(crate) struct Move {
 pub(crate) struct Lines {
     pub(crate) all: Vec<LegendLine>,
     pub(crate) fields: Vec<(&'static str, String)>,
-    /// Whether a form needs to repeat the first line because it is not included in `fields`.
+    /// True if a form needs to repeat the first line because it is not included in `fields`.
     pub(crate) repeats_first: bool,
     pub(crate) is_full: bool,
 }
@@ -119,7 +119,7 @@ impl Controls {
             };
             Chip::new(range.name, named == Some(range), view.address_with(set))
         };
-        let precision = |retained| {
+        let precision = |retention| {
             let address = view.address_with(|view| view.chart.set_precision(retained));
             Chip::new(width(retained), retained == view.chart.precision, address)
         };
@@ -149,8 +149,8 @@ impl Chip {
     }
 }
 
-fn width(retained: Retention) -> String {
-    units::span(retained.precision.as_seconds().into())
+fn width(retention: Retention) -> String {
+    units::span(retention.precision.as_seconds().into())
 }
 
 /// Returns the available chart lengths for the precision.

@@ -123,7 +123,7 @@ impl<'a> ChartData<'a> {
             }
         };
         let coarser =
-            stats.reach().counts.iter().filter(|retained| retained.precision > buckets.read.precision);
+            stats.reach().counts.iter().filter(|retention| retention.precision > buckets.read.precision);
         let (((_, series), chosen), coarser, visitors, forecast, annotations) = try_join5(
             try_join(read(buckets.read, compared.begin()), chosen),
             try_join_all(coarser.map(|coarser| read(coarser, range.start))),

@@ -15,7 +15,7 @@ use crate::text::digits;
 /// The sums of the chart lines, and the period.
 #[derive(Debug)]
 pub(crate) struct Sums {
-    /// The format of instants.
+    /// The format name of instants, for the script.
     pub(crate) style: &'static str,
     pub(crate) from: Instant,
     /// The end or the final day, or `None` if the period is still running.

@@ -15,7 +15,7 @@ use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// Which visitors to read.
+/// The visitors to read for a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Visitors per bucket.
@@ -91,8 +91,8 @@ pub(crate) async fn read(
 }
 
 /// Returns the part of the range within visitor retention.
-fn time(range: &Range<Timestamp>, retained: Retention, now: Timestamp) -> Option<Range<Timestamp>> {
-    let part = range.start.max(retained.oldest(now))..range.end;
+fn time(range: &Range<Timestamp>, retention: Retention, now: Timestamp) -> Option<Range<Timestamp>> {
+    let part = range.start.max(retention.oldest(now))..range.end;
     (!part.is_empty()).then_some(part)
 }
 

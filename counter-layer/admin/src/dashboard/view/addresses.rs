@@ -1,4 +1,4 @@
-//! The address of a view, and addresses of related pages.
+//! The URL of a view, and URLs of related pages.
 
 use counter_core::CounterName;
 
@@ -12,7 +12,7 @@ use crate::access::signed::link::SHARED;
 pub(crate) const ALERTS: &str = "/alerts";
 
 impl View {
-    /// Returns the address of this view.
+    /// Returns the URL of this view.
     pub(crate) fn address(&self) -> String {
         self.path("")
     }
@@ -45,7 +45,7 @@ impl View {
         query.finish()
     }
 
-    /// Returns the address of the page that creates a link, if the client has a session.
+    /// Returns the URL of the page that creates a link, if the client has a session.
     pub(crate) fn share(&self) -> Option<String> {
         let path = match self.page {
             Page::Site => "/share",
@@ -54,30 +54,30 @@ impl View {
         self.client.is_logged_in.then(|| format!("{}{path}", self.site.mount))
     }
 
-    /// Returns the address to poll the live parts.
+    /// Returns the URL to poll the live parts.
     pub(crate) fn parts(&self) -> String {
         self.path("/parts")
     }
 
-    /// Returns the address to end the session, if the client has a session.
+    /// Returns the URL to end the session, if the client has a session.
     pub(crate) fn logout(&self) -> Option<String> {
         self.client.is_logged_in.then(|| format!("{}{LOGOUT}", self.site.mount))
     }
 
-    /// Returns the addresses to end all sessions and to revoke all links, if the client has a session.
+    /// Returns the URLs to end all sessions and to revoke all links, if the client has a session.
     pub(crate) fn revocations(&self) -> Option<[String; 2]> {
         self.client
             .is_logged_in
             .then(|| [LOGOUT_EVERYWHERE, REVOKE_LINKS].map(|path| format!("{}{path}", self.site.mount)))
     }
 
-    /// Returns the address of the alerts page, if it exists.
+    /// Returns the URL of the alerts page, if it exists.
     pub(crate) fn alerts(&self) -> Option<String> {
         let zone = if self.utc { "?zone=utc" } else { "" };
         self.site.has_alerts.then(|| format!("{}{ALERTS}{zone}", self.site.mount))
     }
 
-    /// Returns the address of this view relative to the router.
+    /// Returns the URL of this view relative to the router.
     pub(crate) fn below(&self) -> String {
         let address = self.address();
         address.strip_prefix(&self.site.mount).unwrap_or_default().to_owned()
@@ -113,14 +113,14 @@ impl View {
         fields
     }
 
-    /// Returns the address of this view with a change applied.
+    /// Returns the URL of this view with a change applied.
     pub(crate) fn address_with(&self, change: impl FnOnce(&mut Self)) -> String {
         let mut view = self.clone();
         change(&mut view);
         view.address()
     }
 
-    /// Returns the address of a counter page for the same period.
+    /// Returns the URL of a counter page for the same period.
     pub(crate) fn counter(&self, name: &CounterName) -> String {
         self.address_with(|view| {
             view.page = Page::Counter;
@@ -129,7 +129,7 @@ impl View {
         })
     }
 
-    /// Returns the address of the site page for the same period.
+    /// Returns the URL of the site page for the same period.
     pub(crate) fn site(&self) -> String {
         self.address_with(|view| {
             view.page = Page::Site;
@@ -137,7 +137,7 @@ impl View {
         })
     }
 
-    /// Returns the address with this counter added to or removed from the chart, or `None` if this is not
+    /// Returns the URL with this counter added to or removed from the chart, or `None` if this is not
     /// possible.
     pub(crate) fn toggled(&self, name: &CounterName) -> Option<String> {
         let is_shown = self.chart.counters.contains(name);

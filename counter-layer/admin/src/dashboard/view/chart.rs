@@ -12,7 +12,7 @@ use crate::zone::Zone;
 /// The maximum number of counters in a chart.
 pub(crate) const MAX_LINES: usize = 6;
 
-/// The chart parameters of an address.
+/// The chart parameters of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChartView {
     /// The chart lines: at least one counter, starting with the counter of the page.
@@ -25,9 +25,9 @@ pub(crate) struct ChartView {
     pub(crate) to: Option<Timestamp>,
     /// The selected comparison, if any.
     pub(crate) other: Option<ComparedPeriod>,
-    /// Whether to show unique visitors as a line.
+    /// True if to show unique visitors as a line.
     pub(crate) uniques: bool,
-    /// Whether to show a forecast for the first counter.
+    /// True if to show a forecast for the first counter.
     pub(crate) forecast: bool,
 }
 

@@ -9,11 +9,11 @@ use crate::access::signed::session::LoggedIn;
 /// The client that requests a page, based on the request extensions set by the guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Client {
-    /// Whether the client has a session to end.
+    /// True if the client has a session to end.
     pub(crate) is_logged_in: bool,
     pub(crate) may_note: bool,
     pub(crate) may_silence: bool,
-    /// Whether revocations of other instances can't be read.
+    /// True if revocations of other instances can't be read.
     pub(crate) misses_revocations: bool,
 }
 

@@ -4,7 +4,7 @@ use counter_core::CounterName;
 
 use super::value::{WrongValue, positive};
 
-/// The table parameters of an address.
+/// The table parameters of a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableView {
     pub(crate) search: String,

@@ -1,4 +1,4 @@
-//! Values in page addresses.
+//! Values in page URLs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::dashboard::format::instants;
 use crate::text::escape::isolated;
 use crate::zone::Zone;
 
-/// An invalid value in an address.
+/// An invalid value in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrongValue {
     name: &'static str,

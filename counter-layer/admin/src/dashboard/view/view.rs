@@ -7,7 +7,7 @@ use super::table::TableView;
 use super::value::WrongValue;
 use crate::zone::Zone;
 
-/// The state of a page: the parsed address, the site and the client.
+/// The state of a page: the parsed URL, the site and the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) site: Site,
@@ -15,7 +15,7 @@ pub(crate) struct View {
     pub(crate) page: Page,
     pub(crate) chart: ChartView,
     pub(crate) table: TableView,
-    /// Whether to show times in the time zone of the site instead of the viewer.
+    /// True if to show times in the time zone of the site instead of the viewer.
     pub(crate) utc: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Site {
     /// The precisions that days of the time zone can be computed from. Empty if the site uses the days of the
     /// store.
     pub(super) parts: Vec<Retention>,
-    /// Whether the alerts page exists.
+    /// True if the alerts page exists.
     pub(crate) has_alerts: bool,
 }
 
@@ -54,8 +54,8 @@ impl Site {
 }
 
 impl View {
-    /// Parses an address, given the readable precisions. Unknown names are ignored and lengths are limited,
-    /// so that saved addresses still work if the precisions change.
+    /// Parses a URL, given the readable precisions. Unknown names are ignored and lengths are limited,
+    /// so that saved URLs still work if the precisions change.
     ///
     /// # Errors
     /// Fails if a number or a time can't be parsed, like the API. Empty values are treated as missing.

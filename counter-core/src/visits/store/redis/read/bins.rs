@@ -1,4 +1,4 @@
-//! Distributions.
+//! Reads distributions.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Lists of counters.
+//! Reads the lists of known counters.
 
 use fred::types::Value;
 
@@ -91,7 +91,7 @@ async fn contained_of(
     let key = &store.keys(group.shard).known;
     let score = |counter: &CounterName, precision| ("ZSCORE", args([key, &format!("{precision}:{counter}")]));
     let members =
-        group.items.iter().flat_map(|counter| precisions.iter().map(move |retained| (counter, retained)));
+        group.items.iter().flat_map(|counter| precisions.iter().map(move |retention| (counter, retention)));
     let calls = members.map(|(counter, precision)| score(counter, precision)).collect();
     let scores = store.client.call_each(key, calls).await?;
     let is_contained =

@@ -1,4 +1,4 @@
-//! Samples and lifetimes of counters.
+//! Reads samples and lifetimes of counters.
 
 use std::ops::Range;
 
@@ -65,7 +65,7 @@ async fn samples_of(
     Ok(keys.iter().zip(replies).map(read).collect())
 }
 
-/// Parses an HMGET reply.
+/// Parses an HMGET reply with the counts of the buckets `starts`.
 fn some_samples(key: &str, starts: &[Timestamp], reply: Value) -> Reading {
     let counts = reply.into_array();
     let (mut samples, mut junk) = (Vec::new(), Junk::default());
@@ -78,7 +78,7 @@ fn some_samples(key: &str, starts: &[Timestamp], reply: Value) -> Reading {
     Reading { samples, unreadable: junk.found(key) }
 }
 
-/// Parses an HGETALL reply.
+/// Parses an HGETALL reply with all buckets of a key, and returns those that start in `range`.
 fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, reply: Value) -> Reading {
     // This is a flat array, or a RESP3 map, which is flattened to the same array.
     let fields = reply.into_array();

@@ -1,4 +1,4 @@
-//! Visitor sketches.
+//! Reads or counts visitor sketches.
 
 use std::ops::Range;
 
@@ -139,7 +139,7 @@ pub(crate) async fn sketches(
     Ok((0..read).map(bucket).collect())
 }
 
-/// Returns the number of sketches in each of these buckets of a shard. As most buckets are empty, this avoids
+/// Returns the number of existing sketches by bucket, on a shard. As most buckets are empty, this avoids
 /// reading hundreds of sketches.
 async fn existing(
     store: &RedisVisits,

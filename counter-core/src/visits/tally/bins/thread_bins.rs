@@ -2,8 +2,9 @@
 //!
 //! As with the hits of a [stripe](crate::visits::tally::stripe), we can't reset a count because the thread
 //! might be adding to it. Instead, folding remembers how much it has already taken. Slots are only assigned
-//! and cleared under the lock of the stripe: at the end of the bucket, or when it runs out of slots. Counts
-//! that are not folded by then move to the [`BinTable`] under the same lock, like the bins of other buckets.
+//! and cleared under the lock of the stripe. They are cleared at the end of the bucket, or if too many are in
+//! use. Counts that are not folded by then move to the [`BinTable`] under the same lock, like the bins of
+//! other buckets.
 
 use std::sync::OnceLock;
 
@@ -16,20 +17,21 @@ use crate::visits::tally::single_writer::SingleWriter;
 pub(crate) struct ThreadBins {
     /// The last instant in the current bucket.
     at: SingleWriter,
-    /// The start of the current bucket, and the number of slots in use. Both are only changed under the lock.
+    /// The start of the current bucket, only changed under the lock.
     start: SingleWriter,
+    /// The number of slots in use, only changed under the lock.
     used: SingleWriter,
     /// Empty if this thread has not measured anything.
     slots: OnceLock<Box<[ThreadSlot; SLOTS]>>,
 }
 
-/// The number of requests with these counters and bins. All fields of a free slot are 0.
+/// The number of requests with the same counters and bins. All fields of a free slot are 0.
 #[derive(Debug, Default)]
 struct ThreadSlot {
     counters: SingleWriter,
     bins: SingleWriter,
     count: SingleWriter,
-    /// The folded part of the count. The caller must hold the lock.
+    /// The folded part of the count. This is only accessed under the lock.
     folded: SingleWriter,
 }
 
@@ -93,7 +95,7 @@ impl ThreadBins {
         slot.add();
     }
 
-    /// Takes new counts. The caller must hold the lock.
+    /// Appends new counts to a list, and marks them as folded. The caller must hold the lock.
     pub(crate) fn take(&self, taken: &mut Vec<BinSlot>) {
         self.for_each_new(|slot, new| {
             slot.folded.add(new.count);
@@ -108,7 +110,7 @@ impl ThreadBins {
         count
     }
 
-    /// Clears the slots. The caller must hold the lock.
+    /// Clears the slots, and moves new counts to a table. The caller must hold the lock.
     fn clear(&self, moved: &mut BinTable) {
         self.for_each_new(|_, new| moved.add(new));
         if self.used.get() > 0 {
@@ -150,7 +152,7 @@ impl ThreadSlot {
     }
 
     fn clear(&self) {
-        [&self.counters, &self.bins, &self.count, &self.folded].into_iter().for_each(|own| own.set(0));
+        [&self.counters, &self.bins, &self.count, &self.folded].into_iter().for_each(|number| number.set(0));
     }
 }
 
@@ -175,7 +177,7 @@ fn add_probing(slots: &[ThreadSlot; SLOTS], of: BinKey) -> bool {
     slot.is_used()
 }
 
-/// Returns the slot of these bins, or the slot to insert them into.
+/// Returns the slot with this key, or the free slot to insert it into.
 fn find(slots: &[ThreadSlot; SLOTS], of: BinKey) -> &ThreadSlot {
     let mut place = place(of);
     loop {
@@ -208,13 +210,13 @@ mod tests {
             bin_key(n % 150, 1 << (n % 13), 200 + u16::try_from(n % 2).expect("small"))
         };
         let second = |n: u32| u64::from(n / 20_000);
-        let (own, moved) = (ThreadBins::new(), Mutex::new(BinTable::default()));
+        let (bins, moved) = (ThreadBins::new(), Mutex::new(BinTable::default()));
         let lock = || moved.lock().expect("no panic");
         let (mut taken, mut sums) = (Vec::new(), BTreeMap::new());
         let mut take = || {
             let mut moved = lock();
             moved.take(&mut taken);
-            own.take(&mut taken);
+            bins.take(&mut taken);
             assert_eq!((moved.len(), taken.iter().filter(|slot| slot.of.bins == 0).count()), (0, 0));
             for BinSlot { of, start, count } in taken.drain(..) {
                 *sums.entry((start, of.counters, of.bins)).or_insert(0) += count;
@@ -224,14 +226,14 @@ mod tests {
             let writer = scope.spawn(|| {
                 for n in 0..600_000 {
                     let at = Timestamp::from_unix(second(n));
-                    if own.add(of(n), at) {
+                    if bins.add(of(n), at) {
                         continue;
                     }
                     let mut moved = lock();
-                    if !own.is_at(at) {
-                        own.switch_to(at, Timestamp::from_unix(second(n) / 3), &mut moved);
+                    if !bins.is_at(at) {
+                        bins.switch_to(at, Timestamp::from_unix(second(n) / 3), &mut moved);
                     }
-                    own.add_new(of(n), &mut moved);
+                    bins.add_new(of(n), &mut moved);
                 }
             });
             while !writer.is_finished() {
@@ -246,50 +248,50 @@ mod tests {
             let (start, of) = (Timestamp::from_unix(second(n) / 3), of(n));
             *expected.entry((start, of.counters, of.bins)).or_insert(0) += 1;
         }
-        assert_eq!((own.len(), sums), (0, expected));
+        assert_eq!((bins.len(), sums), (0, expected));
     }
 
     #[test]
     fn adding_during_take_does_not_lose_counts() {
-        let (own, of, at) = (ThreadBins::new(), bin_key(1, 20, 200), Timestamp::from_unix(60));
+        let (bins, of, at) = (ThreadBins::new(), bin_key(1, 20, 200), Timestamp::from_unix(60));
         let mut taken = Vec::new();
-        own.switch_to(at, at, &mut BinTable::default());
-        own.add_new(of, &mut BinTable::default());
+        bins.switch_to(at, at, &mut BinTable::default());
+        bins.add_new(of, &mut BinTable::default());
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| assert!((0..1_000_000).all(|_| own.add(of, at))));
+            let writer = scope.spawn(|| assert!((0..1_000_000).all(|_| bins.add(of, at))));
             while !writer.is_finished() {
-                own.take(&mut taken);
+                bins.take(&mut taken);
             }
         });
-        own.take(&mut taken);
+        bins.take(&mut taken);
         assert_eq!(taken.iter().map(|slot| slot.count).sum::<u64>(), 1_000_001);
     }
 
     #[test]
     fn unknown_instants_and_new_keys_need_the_lock() {
-        let (own, mut moved) = (ThreadBins::new(), BinTable::default());
+        let (bins, mut moved) = (ThreadBins::new(), BinTable::default());
         let (of, at) = (bin_key(1, 20, 200), Timestamp::from_unix(60));
-        assert!(!own.add(of, at));
-        own.switch_to(at, at, &mut moved);
-        assert!(!own.add(of, at));
-        own.add_new(of, &mut moved);
-        assert!(own.add(of, at) && !own.add(of, at.plus(1)) && !own.add(bin_key(1, 20, 404), at));
-        own.switch_to(at.plus(1), at, &mut moved);
-        assert!(own.add(of, at.plus(1)));
-        assert_eq!((own.len(), moved.len()), (1, 0));
-        own.switch_to(at.plus(60), at.plus(60), &mut moved);
-        assert_eq!((own.len(), moved.len(), own.add(of, at.plus(60))), (0, 1, false));
+        assert!(!bins.add(of, at));
+        bins.switch_to(at, at, &mut moved);
+        assert!(!bins.add(of, at));
+        bins.add_new(of, &mut moved);
+        assert!(bins.add(of, at) && !bins.add(of, at.plus(1)) && !bins.add(bin_key(1, 20, 404), at));
+        bins.switch_to(at.plus(1), at, &mut moved);
+        assert!(bins.add(of, at.plus(1)));
+        assert_eq!((bins.len(), moved.len()), (1, 0));
+        bins.switch_to(at.plus(60), at.plus(60), &mut moved);
+        assert_eq!((bins.len(), moved.len(), bins.add(of, at.plus(60))), (0, 1, false));
     }
 
     #[test]
     fn a_full_table_is_cleared_without_losing_counts() {
-        let (own, mut moved) = (ThreadBins::new(), BinTable::default());
+        let (bins, mut moved) = (ThreadBins::new(), BinTable::default());
         let few = u32::try_from(MAX_USED).expect("small");
         for page in 0..=few {
-            own.add_new(bin_key(page, 20, 200), &mut moved);
-            assert_eq!(own.used.get(), u64::from(page % few) + 1);
+            bins.add_new(bin_key(page, 20, 200), &mut moved);
+            assert_eq!(bins.used.get(), u64::from(page % few) + 1);
         }
-        assert_eq!((moved.len(), own.len()), (few as usize, 1));
+        assert_eq!((moved.len(), bins.len()), (few as usize, 1));
     }
 
     #[test]
