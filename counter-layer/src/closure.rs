@@ -55,7 +55,7 @@ impl<F: ?Sized> Closure<F> {
                 tracing::warn!(
                     closure = self.name,
                     "a closure panicked; requests are handled as if it was not set"
-                )
+                );
             });
         }
     }

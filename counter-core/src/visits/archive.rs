@@ -260,7 +260,7 @@ impl Archive {
         for retained in copied {
             match self.far.progress(Values::Counts, retained.precision).await {
                 Ok(Some(progress)) => {
-                    self.record_settled(Values::Counts, retained.precision, progress.settled)
+                    self.record_settled(Values::Counts, retained.precision, progress.settled);
                 }
                 Ok(None) => {}
                 Err(_) => break,

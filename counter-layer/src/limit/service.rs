@@ -61,7 +61,7 @@ where
         let quota = match self.gate.decide(&request) {
             None | Some(Deciding::Decided(Decision::AllowUncounted)) => None,
             Some(Deciding::Decided(Decision::Allow(quota))) => Some((Arc::clone(&self.gate), quota)),
-            Some(Deciding::Decided(rejected)) => {
+            Some(Deciding::Decided(decision)) => {
                 // Release the resources reserved by `poll_ready`.
                 drop(self.take_ready());
                 return LimitFuture::rejected(decision, Arc::clone(&self.gate), rejection);

@@ -119,7 +119,7 @@ async fn open_with_retry(target: &Target) -> Result<(AnyStore, Counters), Box<dy
     loop {
         match target.open().await {
             Err(error) if is_unavailable(&*error) => {
-                tracing::warn!(error, "the store is unavailable, will retry")
+                tracing::warn!(error, "the store is unavailable, will retry");
             }
             built => return built,
         }

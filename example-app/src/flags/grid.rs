@@ -117,8 +117,8 @@ pub(crate) fn utc_offset(grid: &Grid) -> i32 {
 fn with_hours_for_all_days() -> Precisions {
     let retained = Precisions::default();
     let longer = |retention: Retention| match retention.precision.as_seconds() {
-        3600 => Retention { samples: retained.samples.saturating_mul(HOURS_PER_DAY), ..retained },
-        _ => retained,
+        3600 => Retention { samples: retention.samples.saturating_mul(HOURS_PER_DAY), ..retention },
+        _ => retention,
     };
     Precisions::new(retained.iter().map(longer)).expect("the number of precisions does not change")
 }

@@ -226,7 +226,7 @@ async fn a_restore_adds_to_existing_data(store: impl Store + Clone) {
     let content = content(&store, now).await;
     let sums = |counter| {
         let of = |retention: Retention| {
-            content.samples[&(retained.precision, name(counter))].iter().map(|sample| sample.count).sum()
+            content.samples[&(retention.precision, name(counter))].iter().map(|sample| sample.count).sum()
         };
         let mut sums: Vec<u64> =
             grid().counts.iter().map(of).chain([content.lifetimes[&name(counter)]]).collect();
@@ -351,10 +351,10 @@ async fn a_missing_duplicate_or_damaged_line_is_rejected_and_can_be_resent() {
 #[tokio::test]
 async fn a_torn_dump_is_an_error_and_the_full_dump_adds_the_rest() {
     let (from, now, lines) = filled().await;
-    for retention in [1, 2, lines.len() / 3, lines.len() - 1] {
+    for count in [1, 2, lines.len() / 3, lines.len() - 1] {
         let store = MemoryStore::new();
-        let error = restore(store.clone(), &lines[..retained]).await.expect_err("torn");
-        assert!(matches!(error, RestoreError::Truncated { line } if line == retention as u64), "{error:?}");
+        let error = restore(store.clone(), &lines[..count]).await.expect_err("torn");
+        assert!(matches!(error, RestoreError::Truncated { line } if line == count as u64), "{error:?}");
         let restored = restore(store.clone(), &lines).await.expect("memory accepts everything");
         assert_eq!(added(&restored) + restored.already_restored, entries(&lines));
         assert_eq!(content(&store, now).await, content(&from, now).await);

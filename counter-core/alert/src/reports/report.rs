@@ -82,8 +82,8 @@ impl Report {
         period: &Period,
         alerts: Vec<Alert>,
     ) -> Result<Self, Error> {
-        let Period { range, before, retained, .. } = period;
-        let (precision, mut unread) = (retained.precision, Unread::default());
+        let Period { range, before, retention, .. } = period;
+        let (precision, mut unread) = (retention.precision, Unread::default());
         let mut now = pages(stats, schedule, precision, range, &mut unread).await?;
         let mut earlier = pages(stats, schedule, precision, before, &mut unread).await?;
         // We can't compare a page that is only readable in either period.
@@ -106,8 +106,8 @@ impl Report {
         let shares = shares.collect();
 
         let changes = changes(&now, &earlier, has_before);
-        let rows = |retained: &dyn Fn(&Row) -> bool| -> Vec<Row> {
-            changes.iter().filter(|row| retained(row)).take(MAX_CHANGED_PAGES).cloned().collect()
+        let rows = |retention: &dyn Fn(&Row) -> bool| -> Vec<Row> {
+            changes.iter().filter(|row| retention(row)).take(MAX_CHANGED_PAGES).cloned().collect()
         };
         let (risen, fallen) = (rows(&|row| row.hits.by() > 0), rows(&|row| row.hits.by() < 0));
         let mut pages = changes;
@@ -194,7 +194,7 @@ async fn totals(
     unread: &mut Unread,
 ) -> Result<Vec<(CounterName, Change)>, Error> {
     let range = period.before.start..period.range.end;
-    let series = stats.series_many(counters, period.retained.precision, range).await;
+    let series = stats.series_many(counters, period.retention.precision, range).await;
     let mut totals = Vec::new();
     for (name, series) in counters.iter().zip(unread.part("hits", series)?.unwrap_or_default()) {
         let Some(series) = unread.part(name, series.map_err(Error::from))? else { continue };
@@ -241,8 +241,8 @@ async fn labels(
     period: &Period,
     unread: &mut Unread,
 ) -> Result<Vec<(String, Vec<(String, u64)>)>, Error> {
-    let Period { range, retained, .. } = period;
-    let rankings = stats.label_rankings(&[], retained.precision, range.clone(), schedule.places).await;
+    let Period { range, retention, .. } = period;
+    let rankings = stats.label_rankings(&[], retention.precision, range.clone(), schedule.places).await;
     let mut labels = Vec::new();
     for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
         let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
@@ -263,10 +263,10 @@ async fn visitors(
     let fits = |range: &Range<Timestamp>, precision: counter_core::Precision| {
         [range.start, range.end].iter().all(|at| precision.bucket(*at).start == *at)
     };
-    let retained: Vec<_> = stats.grid().visitors.iter().collect();
-    let oldest = |retained: &counter_core::time::Retention| retained.oldest(period.range.end);
+    let retention: Vec<_> = stats.grid().visitors.iter().collect();
+    let oldest = |retention: &counter_core::time::Retention| retention.oldest(period.range.end);
     let of = |range: &Range<Timestamp>| {
-        let found = retained
+        let found = retention
             .iter()
             .rev()
             .find(|retention| fits(range, retention.precision) && oldest(retention) <= range.start);

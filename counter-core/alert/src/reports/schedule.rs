@@ -140,15 +140,15 @@ impl ReportSchedule {
         let starts = [before, first, last].map(|date| self.start(date));
         let read = |retention: &Retention| starts.map(|start| nearest(retention.precision, start));
         let distance = |retention: &Retention| {
-            let pairs = starts.into_iter().zip(read(retained));
+            let pairs = starts.into_iter().zip(read(retention));
             pairs.map(|(start, read)| start.as_unix().abs_diff(read.as_unix())).max()
         };
         let whole = grid.counts.iter().filter(|retention| self.has_whole_days(*retention));
         // If there is a choice, we use the coarsest precision to read as few buckets as possible.
-        let retained = whole.min_by_key(|retention| (distance(retention), Reverse(retention.precision)))?;
-        let [before, start, end] = read(&retained);
-        let is_exact = distance(&retained) == Some(0);
-        Some(Period { range: start..end, before: before..start, retained, date: first, is_exact })
+        let retention = whole.min_by_key(|retention| (distance(retention), Reverse(retention.precision)))?;
+        let [before, start, end] = read(&retention);
+        let is_exact = distance(&retention) == Some(0);
+        Some(Period { range: start..end, before: before..start, retention, date: first, is_exact })
     }
 
     /// Returns the local date of an instant.
@@ -223,11 +223,11 @@ mod tests {
 
     fn grid() -> Grid {
         let hours = [(3600_u32, 800_u32), (86_400, 120)];
-        let retained = hours.map(|(width, samples)| Retention {
+        let retention = hours.map(|(width, samples)| Retention {
             precision: width.try_into().expect("not 0"),
             samples: samples.try_into().expect("not 0"),
         });
-        let counts = counter_core::Precisions::new(retained).expect("two");
+        let counts = counter_core::Precisions::new(retention).expect("two");
         Grid { visitors: counts.clone(), counts, distributions: None }
     }
 
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(title(&weekly, on_time), "example.com: week of 2026-11-16");
         let period = weekly.period(&grid(), on_time).expect("kept");
         assert_eq!(period.range, Timestamp::from_unix(20_773 * DAY)..Timestamp::from_unix(20_780 * DAY));
-        assert_eq!(period.retained.precision.as_seconds(), 86_400);
+        assert_eq!(period.retention.precision.as_seconds(), 86_400);
         for schedule in [&daily, &weekly] {
             assert!(schedule.period(&grid(), Timestamp::MIN).is_none(), "no period has ended yet");
         }
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(title(&ahead, early), "2026-11-22");
         let period = ahead.period(&grid(), early).expect("kept");
         assert_eq!(period.range.end, Timestamp::from_unix(20_780 * DAY - 3600));
-        assert_eq!(period.retained.precision.as_seconds(), 3600);
+        assert_eq!(period.retention.precision.as_seconds(), 3600);
     }
 
     #[test]

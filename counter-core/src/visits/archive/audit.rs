@@ -196,7 +196,11 @@ impl Auditor {
                 if let Some(first) = audit.differences.first() {
                     let differing = audit.differing;
                     emit(|| {
-                        tracing::warn!(differing, ?first, "the near store lacks hits that are in the archive")
+                        tracing::warn!(
+                            differing,
+                            ?first,
+                            "the near store lacks hits that are in the archive"
+                        );
                     });
                 }
                 Ok(())

@@ -267,10 +267,10 @@ impl Pass<'_> {
             match values {
                 Values::Counts => self.copy_counts(&page.counters, retention, starts, read).await?,
                 Values::Visitors => {
-                    self.copy_visitors(&page.counters, retention.precision, starts, read).await?
+                    self.copy_visitors(&page.counters, retention.precision, starts, read).await?;
                 }
                 Values::Distributions => {
-                    self.copy_bins(&page.counters, retention.precision, starts, read).await?
+                    self.copy_bins(&page.counters, retention.precision, starts, read).await?;
                 }
             }
             next = page.next;

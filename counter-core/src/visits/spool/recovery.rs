@@ -111,7 +111,7 @@ impl Recovery {
         if std::mem::replace(&mut self.is_failing, failed.is_some()) != failed.is_some() {
             emit(|| match failed {
                 Some(error) => {
-                    tracing::warn!(?error, "cannot send the spool files of ended processes; retrying later")
+                    tracing::warn!(?error, "cannot send the spool files of ended processes; retrying later");
                 }
                 None => tracing::info!("the spool files of ended processes were sent"),
             });

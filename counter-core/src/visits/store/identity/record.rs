@@ -104,7 +104,7 @@ impl StoreRecord {
         match &mut self.grid {
             None => self.grid = Some(configured.clone()),
             Some(retained) if retained.distributions.is_none() => {
-                retained.distributions.clone_from(&configured.distributions)
+                retained.distributions.clone_from(&configured.distributions);
             }
             Some(_) => {}
         }

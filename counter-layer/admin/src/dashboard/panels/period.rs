@@ -53,8 +53,8 @@ impl Period {
             false => (days.bucket(now).start, days.bucket(now).start.minus(DAY.into())),
         };
         let day_precisions = retained.iter().filter(|retention| match has_zone {
-            true => divides_days(retained.precision, zone, now),
-            false => retained.precision.divides(days),
+            true => divides_days(retention.precision, zone, now),
+            false => retention.precision.divides(days),
         });
         let fits = |retention: &Retention| u64::from(DAY / retention.precision.as_seconds()) <= MAX_BUCKETS;
         let day_precisions = day_precisions.filter(fits);
@@ -62,8 +62,8 @@ impl Period {
             day_precisions.clone().filter(|retention| retention.oldest(now) <= midnight).last()
         else {
             let oldest = |retention: &Retention| {
-                let length = (MAX_BUCKETS - 1) * u64::from(retained.precision.as_seconds());
-                retained.oldest(now).max(retained.precision.bucket(now).start.minus(length))
+                let length = (MAX_BUCKETS - 1) * u64::from(retention.precision.as_seconds());
+                retention.oldest(now).max(retention.precision.bucket(now).start.minus(length))
             };
             let longest = retained.iter().min_by_key(oldest).unwrap_or(some);
             let range = oldest(&longest)..longest.precision.bucket(now).end();

@@ -120,8 +120,8 @@ impl Controls {
             Chip::new(range.name, named == Some(range), view.address_with(set))
         };
         let precision = |retention| {
-            let address = view.address_with(|view| view.chart.set_precision(retained));
-            Chip::new(width(retained), retained == view.chart.precision, address)
+            let address = view.address_with(|view| view.chart.set_precision(retention));
+            Chip::new(width(retention), retention == view.chart.precision, address)
         };
         let visitors = Visitors::of(&reach.visitors, view, now);
         Self {
