@@ -162,7 +162,8 @@ impl Client {
         })
     }
 
-    /// Returns the connection used for commands on this key.
+    /// Returns the connection used for commands on this key: the server, or the client if the user created
+    /// one, which routes commands itself.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         self.topology.connection(key).await
     }

@@ -34,7 +34,8 @@ impl Topology {
         }
     }
 
-    /// Returns the connection used for commands on this key.
+    /// Returns the connection used for commands on this key: the server, or the client if the user created
+    /// one, which routes commands itself.
     pub(crate) async fn connection(&self, key: &str) -> Result<Arc<Connection>, Error> {
         match self {
             Self::One(server) | Self::UserClient(server, _) => Ok(Arc::clone(server)),

@@ -21,7 +21,7 @@ impl Pause {
         true
     }
 
-    /// Starts or ends a pause.
+    /// Starts a pause after a failed attempt, or ends it after a successful attempt.
     pub(crate) fn set(&self, is_failing: bool) {
         *self.0.lock().expect("the lock is never poisoned") =
             is_failing.then(|| Instant::now() + PAUSE_LENGTH);

@@ -42,7 +42,8 @@ pub(super) struct Cutter<'a> {
 /// The start of a cell, and the index of the finest precision.
 type Place = (Timestamp, usize);
 
-/// Maximum number of places to reuse for the next chunk.
+/// Maximum number of places to keep for the next chunk, to reuse the allocations of their cells. If a chunk
+/// has more places, none are kept.
 const PLACES: usize = 16;
 
 impl<'a> Cutter<'a> {

@@ -125,7 +125,8 @@ fn bins(call: &mut Call, keys: &Keys, batch: &Batch) {
     }
 }
 
-/// Adds a random mark, which is stored unless the store has a mark, and the expected witness.
+/// Appends the lines of a batch that creates the fence: a random mark, which is stored unless the store has a
+/// mark, and the expected witness. The store rejects the batch if its witness differs.
 fn encode_opening(call: &mut Call, witness: Option<&Witness>) {
     call.line(&WriterId::random().to_string());
     if let Some(witness) = witness {

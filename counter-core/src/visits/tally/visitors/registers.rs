@@ -37,7 +37,8 @@ enum Registers {
     Many { ranks: Arc<Ranks>, dirty: u64 },
 }
 
-/// Maximum number of open buckets. Visitors in any other bucket are sent as often as they return.
+/// Maximum number of open buckets, for all counters together. Visitors in any other bucket are sent as often
+/// as they return.
 const MAX_BUCKETS: usize = 4;
 
 /// Initial number of slots.

@@ -14,7 +14,7 @@ pub(crate) enum Format {
 #[derive(Debug)]
 pub(crate) struct FileFormat(pub(crate) Format);
 
-/// True if to add samples with a count of 0 for empty buckets.
+/// True to add samples with a count of 0 for empty buckets.
 #[derive(Debug)]
 pub(crate) struct Fill(pub(crate) bool);
 

@@ -24,7 +24,7 @@ pub(crate) struct TimeTick {
     pub(crate) unix: Option<u64>,
     pub(crate) style: &'static str,
     pub(crate) text: String,
-    /// True if to hide the tick on narrow pages.
+    /// True to hide the tick on narrow pages.
     pub(crate) minor: bool,
 }
 

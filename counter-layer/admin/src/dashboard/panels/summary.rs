@@ -132,7 +132,8 @@ impl Status {
             (None, None) => false,
         };
         let quiet = problems.len();
-        problems.extend(health.hints.iter().map(|Hint { seen, remedy, .. }| format!("{seen} {remedy}")));
+        // The remedy is for developers: it names types and methods.
+        problems.extend(health.hints.iter().map(|Hint { seen, .. }| format!("{seen} See the log for a fix.")));
         problems.extend(excessive_clock_skew(health));
         problems.extend(spool_failing(health));
         problems.extend(missing(ledger));

@@ -25,9 +25,9 @@ pub(crate) struct ChartView {
     pub(crate) to: Option<Timestamp>,
     /// The selected comparison, if any.
     pub(crate) other: Option<ComparedPeriod>,
-    /// True if to show unique visitors as a line.
+    /// True to show unique visitors as a line.
     pub(crate) uniques: bool,
-    /// True if to show a forecast for the first counter.
+    /// True to show a forecast for the first counter.
     pub(crate) forecast: bool,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct View {
     pub(crate) page: Page,
     pub(crate) chart: ChartView,
     pub(crate) table: TableView,
-    /// True if to show times in the time zone of the site instead of the viewer.
+    /// True to show times in the time zone of the site instead of the viewer.
     pub(crate) utc: bool,
 }
 
