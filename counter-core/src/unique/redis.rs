@@ -24,7 +24,8 @@ const REGISTERS_PER_CALL: usize = 1000;
 /// `COUNT` argument for scans of keys and set items.
 const SCAN_COUNT: &str = "1000";
 
-/// Maximum number of attempts to read a set from the start.
+/// Maximum number of attempts to read a set. If the connection is replaced between two pages, the cursor is
+/// invalid, so the read has to start from the beginning.
 const MAX_READ_ATTEMPTS: u32 = 3;
 
 /// The unique counters of a `RedisStore`: the sets and HyperLogLogs in a namespace.

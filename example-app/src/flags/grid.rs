@@ -48,7 +48,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store uses different buckets, or if it does not respond for a minute.
+    /// Returns an error if the store uses different buckets and `--change-grid` is not set, or if it does not
+    /// respond for a minute.
     pub(crate) async fn build(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
         let mut retry = Retry::default();
         loop {
@@ -65,7 +66,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store uses different buckets.
+    /// Returns an error if the store uses different buckets and `--change-grid` is not set.
     pub(crate) async fn build_with_timeout(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
         match timeout(START_TIMEOUT, self.try_build(builder.clone())).await {
             Ok(Ok(counters)) => Ok(counters),

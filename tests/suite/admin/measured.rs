@@ -91,7 +91,7 @@ async fn a_chart_uses_percentiles_of_the_nearest_retained_precision() {
     let now = Timestamp::now();
     measure(&mut site, now, &[(20, 200, 9)]).await;
     for (chart, width) in
-        [(1, "1 min"), (5, "1 min"), (60, "1 min"), (300, "1 h"), (18_000, "1 day"), (86_400, "1 day")]
+        [(1, "minute"), (5, "minute"), (60, "minute"), (300, "hour"), (18_000, "day"), (86_400, "day")]
     {
         let page = page(&site, &format!("/counter?counter=%2F&precision={chart}")).await;
         let table = text(&page, "measured", "</tbody>");

@@ -338,7 +338,7 @@ async fn unreadable_notes_are_reported_and_the_rest_is_shown() {
     for (method, question) in [(Method::GET, ""), (Method::POST, "?text=a"), (Method::DELETE, "?id=a")] {
         let reply = request(&site.router, method, &format!("{NOTES}{question}"), None).await;
         assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(reply.body.contains("under the key \\\"notes\\\""), "{}", reply.body);
+        assert!(reply.body.contains("for the key \\\"notes\\\""), "{}", reply.body);
     }
 }
 

@@ -206,7 +206,8 @@ impl Watched {
     }
 }
 
-/// Returns the buckets of a series that are known, complete and not in a holiday.
+/// Returns the buckets of a series to pass to a detector: those that could be read, that don't overlap a
+/// holiday, and that end by `complete`, so that the store has all of their hits.
 fn known(
     holidays: &[Range<Timestamp>],
     complete: Timestamp,

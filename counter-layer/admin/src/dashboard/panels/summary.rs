@@ -133,7 +133,8 @@ impl Status {
         };
         let quiet = problems.len();
         // The remedy is for developers: it names types and methods.
-        problems.extend(health.hints.iter().map(|Hint { seen, .. }| format!("{seen} See the log for a fix.")));
+        problems
+            .extend(health.hints.iter().map(|Hint { seen, .. }| format!("{seen} See the log for a fix.")));
         problems.extend(excessive_clock_skew(health));
         problems.extend(spool_failing(health));
         problems.extend(missing(ledger));
