@@ -127,7 +127,7 @@ impl Tables<'_> {
         }
         let (rows, rejected) = self.add_all(batch).await?;
         if rejected > 0 {
-            let update = "UPDATE access_entity_fence SET rejected = ? WHERE writer = ?";
+            let update = "UPDATE access_entity_fence SET refused = ? WHERE writer = ?";
             let writer = batch.writer.to_string();
             self.execute(update, &[Value::Int(rejected.cast_signed()), Value::Text(&writer)]).await?;
         }
@@ -138,17 +138,17 @@ impl Tables<'_> {
     async fn write_fence(&mut self, batch: &EntityBatch) -> Result<Option<u64>, Failure> {
         let (writer, now) = (batch.writer.to_string(), self.dialect.now);
         let (writer, sequence) = (Value::Text(&writer), Value::Int(batch.sequence.cast_signed()));
-        let into = "access_entity_fence (writer, sequence, rejected, written)";
+        let into = "access_entity_fence (writer, sequence, refused, written)";
         let insert = self.dialect.insert_new(into, &format!("VALUES (?, 0, 0, {now})"));
         self.execute(&insert, &[writer]).await?;
         // If the same batch is sent concurrently, the second attempt will wait here for the first.
         let update = format!(
-            "UPDATE access_entity_fence SET sequence = ?, rejected = 0, written = {now} WHERE writer = ? AND sequence < ?"
+            "UPDATE access_entity_fence SET sequence = ?, refused = 0, written = {now} WHERE writer = ? AND sequence < ?"
         );
         if self.execute(&update, &[sequence, writer, sequence]).await? == 1 {
             return Ok(None);
         }
-        let read = "SELECT rejected FROM access_entity_fence WHERE writer = ? AND sequence = ?";
+        let read = "SELECT refused FROM access_entity_fence WHERE writer = ? AND sequence = ?";
         let rows = self.fetch(read, &[writer, sequence]).await?;
         let rejected = rows.first().map(|row| row.int(0)).transpose()?;
         Ok(Some(rejected.unwrap_or_default().unsigned_abs()))
