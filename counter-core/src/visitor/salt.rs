@@ -101,8 +101,7 @@ pub(crate) struct Offer {
     pub(crate) expiry: Timestamp,
 }
 
-/// The maximum time in seconds that a process clock can be ahead of the store clock, with hits still being
-/// counted: 25 hours.
+/// Maximum lead of a process clock over the store clock in seconds (25 hours). Hits beyond it are dropped.
 const MAX_CLOCK_SKEW: u64 = 90_000;
 const DAY: Precision = Precision::new(NonZeroU32::new(86_400).expect("a day is not 0"));
 

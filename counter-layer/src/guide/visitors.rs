@@ -1,15 +1,14 @@
 //! Visitors: how to identify visitors, and how personal data is handled.
 //!
-//! A visitor is an opaque 128-bit number. It is a keyed hash of some part of the request, it raises a single
-//! register in the sketches of the counters, and it is not kept after that. The examples use two helpers:
-//! `visitors(identity, requests)` sends the requests through a layer and returns the uniques of `hits`, and
-//! `from(peer, headers)` is a request from this peer address, with the user agent `FIREFOX` unless the
-//! headers include another.
+//! A visitor is an opaque 128-bit number. It is a keyed hash of some part of the request, it raises a single register in the
+//! sketches of the counters, and it is not kept after that. The examples use two helpers: `visitors(identity, requests)`
+//! sends the requests through a layer and returns the uniques of `hits`, and `from(peer, headers)` is a request from this
+//! peer address, with the user agent `FIREFOX` unless the headers include another.
 //!
 //! # The default
 //!
-//! By default a visitor is the combination of the peer address and the user agent. For IPv6 only the first 64
-//! bits are used, because a household has a /64, and devices change the remaining bits at will.
+//! By default a visitor is the combination of the peer address and the user agent. For IPv6 only the first 64 bits are used,
+//! because a household has a /64, and devices change the remaining bits at will.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -72,29 +71,29 @@
 //! ```
 //!
 //! The server must store the peer address in the request. For axum, use
-//! `into_make_service_with_connect_info::<SocketAddr>()`; other servers can insert a `SocketAddr` extension.
-//! If the address is missing, the request counts, but does not have a visitor. People behind the same address
-//! with the same browser count as a single visitor, and a person using two browsers counts as two.
+//! `into_make_service_with_connect_info::<SocketAddr>()`; other servers can insert a `SocketAddr` extension. If the address
+//! is missing, the request counts, but does not have a visitor. People behind the same address with the same browser count as
+//! a single visitor, and a person using two browsers counts as two.
 //!
 //! # Bots
 //!
-//! Uniques count people. A bot request is counted like any other request, but it does not have a visitor, for
-//! any identity, and a cookie will not be issued. The ledger counts these requests as `bots`, which is part
-//! of `recorded`, and [`Facet::Agent`](crate::Facet) counts bots as a series. Facets don't count visitors.
+//! Uniques count people. A bot request is counted like any other request, but it does not have a visitor, for any identity,
+//! and a cookie will not be issued. The ledger counts these requests as `bots`, which is part of `recorded`, and
+//! [`Facet::Agent`](crate::Facet) counts bots as a series. Facets don't count visitors.
 //!
 //! A client is considered a bot if it identifies as a bot, or if it does not identify as a browser or an app:
 //!
-//! - The user agent contains a word used by bots like `bot`, `crawl`, `monitor` or `headless`, a web or mail
-//!   address, or a host name. If it names an Android device, only addresses are considered, because there are
-//!   phones with names like `M bot 51`.
-//! - It has a comment that browsers don't have: it is `compatible` but has a modern engine, or ends in a name
-//!   with no version.
+//! - The user agent contains a word used by bots like `bot`, `crawl`, `monitor` or `headless`, a web or mail address, or a
+//!   host name. If it names an Android device, only addresses are considered, because there are phones with names like `M bot
+//!   51`.
+//! - It has a comment that browsers don't have: it is `compatible` but has a modern engine, or ends in a name with no
+//!   version.
 //! - It does not name a browser engine, an app platform, a phone, a television or a console.
 //! - The user agent is missing.
 //!
-//! The comparison ignores case, and anything past the first 1,024 bytes. A program pretending to be a browser
-//! will count as a browser. The words were selected with half of the entries in these public lists; this
-//! table shows the results for the other half:
+//! The comparison ignores case, and anything past the first 1,024 bytes. A program pretending to be a browser will count as a
+//! browser. The words were selected with half of the entries in these public lists; this table shows the results for the
+//! other half:
 //!
 //! | list | bots | detected as bots | browsers | detected as browsers |
 //! |---|--:|--:|--:|--:|
@@ -102,13 +101,12 @@
 //! | `crawlerdetect` 0.4.2 | 1,867 | 97.7 % | 82,693 | 99.7 % |
 //! | `crawler-user-agents` 1.60 | 1,081 | 99.0 % | | |
 //!
-//! For apps in the first list, which usually don't name an engine, 82 % count as people. Only the user agent
-//! is considered, since access logs don't have anything else: a request counts the same, whether it was seen
-//! by the layer or read from a log.
+//! For apps in the first list, which usually don't name an engine, 82 % count as people. Only the user agent is considered,
+//! since access logs don't have anything else: a request counts the same, whether it was seen by the layer or read from a
+//! log.
 //!
-//! If the clients of your service are programs, use
-//! [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) to count bots as visitors too. If your
-//! application has better information, e.g. from a proxy in front, set a
+//! If the clients of your service are programs, use [`bots_are_visitors`](crate::AccessCounterLayer::bots_are_visitors) to
+//! count bots as visitors too. If your application has better information, e.g. from a proxy in front, set a
 //! [`classify_agent`](crate::AccessCounterLayer::classify_agent) closure instead.
 //!
 //! ```
@@ -156,34 +154,32 @@
 //!
 //! # Other sources
 //!
-//! - [`Identity::peer`](crate::Identity::peer): the default; you can change the [prefix
-//!   length](crate::Address::ipv6_prefix) or [ignore the user agent](crate::Address::without_user_agent).
+//! - [`Identity::peer`](crate::Identity::peer): the default; you can change the [prefix length](crate::Address::ipv6_prefix)
+//!   or [ignore the user agent](crate::Address::without_user_agent).
 //! - [`Identity::forwarded`](crate::Identity::forwarded): an address written by proxies, see below.
 //! - [`Identity::cookie`](crate::Identity::cookie): a cookie set by your service.
-//! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id, set by the layer
-//!   and valid for 365 days by default (see [`max_age`](crate::IssuedCookie::max_age)). It is not issued to
-//!   bots, or for requests ignored by the rules. A client that does not keep cookies will be a new visitor
-//!   with every request, and so will any browser over plain HTTP unless
-//!   [`insecure`](crate::IssuedCookie::insecure) is set. With
-//!   [`only_returned`](crate::IssuedCookie::only_returned), a visitor counts when the cookie is sent back,
-//!   i.e. from the second request; people viewing just a single page will then not be counted as visitors.
+//! - [`Identity::issued_cookie`](crate::Identity::issued_cookie): a cookie with a random id, set by the layer and valid for
+//!   365 days by default (see [`max_age`](crate::IssuedCookie::max_age)). It is not issued to bots, or for requests ignored
+//!   by the rules. A client that does not keep cookies will be a new visitor with every request, and so will any browser over
+//!   plain HTTP unless [`insecure`](crate::IssuedCookie::insecure) is set. With
+//!   [`only_returned`](crate::IssuedCookie::only_returned), a visitor counts when the cookie is sent back, i.e. from the
+//!   second request; people viewing just a single page will then not be counted as visitors.
 //! - [`Identity::header`](crate::Identity::header): a header. Only a trusted party should be able to set it.
-//! - [`Identity::extension`](crate::Identity::extension): an extension inserted by an outer layer, e.g. an
-//!   account.
+//! - [`Identity::extension`](crate::Identity::extension): an extension inserted by an outer layer, e.g. an account.
 //! - [`Identity::from_fn`](crate::Identity::from_fn): a closure that is passed the request head.
 //! - [`Identity::none`](crate::Identity::none): don't count visitors.
 //!
-//! If the source is missing in a request, the request counts without a visitor and is `unidentified` in the
-//! ledger; we don't fall back to another source. If it is missing in all requests, you will get a
-//! [hint](crate::guide#hints). There are two exceptions: if there are fewer entries than hops, the peer is
-//! the client, and if the issued cookie is missing, this is a new visitor.
+//! If the source is missing in a request, the request counts without a visitor and is `unidentified` in the ledger; we don't
+//! fall back to another source. If it is missing in all requests, you will get a [hint](crate::guide#hints). There are two
+//! exceptions: if there are fewer entries than hops, the peer is the client, and if the issued cookie is missing, this is a
+//! new visitor.
 //!
 //! # Behind proxies
 //!
-//! A proxy appends the address it received the request from. Thus the right end of the header is written by
-//! your proxies, but the left end might be written by any client. The header is read from the right, up to
-//! the limit of your trust: either a number of [hops](crate::ForwardedAddress::trusted_hops), or all hosts in
-//! some [networks](crate::ForwardedAddress::trusted_networks). Entries further left are ignored.
+//! A proxy appends the address it received the request from. Thus the right end of the header is written by your proxies, but
+//! the left end might be written by any client. The header is read from the right, up to the limit of your trust: either a
+//! number of [hops](crate::ForwardedAddress::trusted_hops), or all hosts in some
+//! [networks](crate::ForwardedAddress::trusted_networks). Entries further left are ignored.
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -246,14 +242,14 @@
 //! # }
 //! ```
 //!
-//! You should use hops only if clients can't bypass the proxies, and make sure that the number is correct: if
-//! it is too high by one, clients can choose the address.
+//! You should use hops only if clients can't bypass the proxies, and make sure that the number is correct: if it is too high
+//! by one, clients can choose the address.
 //!
 //! # Which identity to use for which proxy
 //!
-//! In this table, `X` is short for `Identity::forwarded(Forwarded::X_FORWARDED_FOR)`. If clients might bypass
-//! the proxy, use [`trusted_networks`](crate::ForwardedAddress::trusted_networks) with the proxy network
-//! instead of hops. For a chain of two proxies, use `trusted_hops(2)` or the networks of both.
+//! In this table, `X` is short for `Identity::forwarded(Forwarded::X_FORWARDED_FOR)`. If clients might bypass the proxy, use
+//! [`trusted_networks`](crate::ForwardedAddress::trusted_networks) with the proxy network instead of hops. For a chain of two
+//! proxies, use `trusted_hops(2)` or the networks of both.
 //!
 //! | in front of the service | headers | identity |
 //! |---|---|---|
@@ -273,13 +269,13 @@
 //!
 //! # Salts and epochs
 //!
-//! The key of the hash is called a salt. For addresses, and for closures that are not stable, the salt
-//! changes with the epoch. By default an epoch is a day, and starts with the visitor days, i.e. at midnight
-//! UTC, or with a different [`utc_offset`](counter_core::Builder::utc_offset); you can change the length via
-//! [`salt_epoch`](counter_core::Builder::salt_epoch). An address is the same visitor within an epoch, but a
-//! different visitor in the next epoch. A request in flight when the epoch ends will be counted in the last
-//! second of this epoch, so that the visitor does not count again on the next day. Without the salt, an id
-//! can't be recomputed, or compared with a list of addresses. It is not shown in `Debug` either:
+//! The key of the hash is called a salt. For addresses, and for closures that are not stable, the salt changes with the
+//! epoch. By default an epoch is a day, and starts with the visitor days, i.e. at midnight UTC, or with a different
+//! [`utc_offset`](counter_core::Builder::utc_offset); you can change the length via
+//! [`salt_epoch`](counter_core::Builder::salt_epoch). An address is the same visitor within an epoch, but a different visitor
+//! in the next epoch. A request in flight when the epoch ends will be counted in the last second of this epoch, so that the
+//! visitor does not count again on the next day. Without the salt, an id can't be recomputed, or compared with a list of
+//! addresses. It is not shown in `Debug` either:
 //!
 //! ```
 //! use counter_core::visitor::VisitorKey;
@@ -300,9 +296,9 @@
 //!
 //! The store contains both the salt and the registers of the visitors hashed with it. With
 //! [`Builder::secret`](counter_core::Builder::secret), the hash key is derived from the salt and a
-//! [`Secret`](counter_core::Secret), which is never stored. Then access to the store is not enough to try
-//! addresses, and with just the secret, an epoch can't be recovered if the salt was deleted. All instances
-//! must use the same secret. It is also used to sign issued cookies.
+//! [`Secret`](counter_core::Secret), which is never stored. Then access to the store is not enough to try addresses, and with
+//! just the secret, an epoch can't be recovered if the salt was deleted. All instances must use the same secret. It is also
+//! used to sign issued cookies.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Secret};
@@ -326,21 +322,19 @@
 //!
 //! # Stable identities
 //!
-//! Cookies, headers, and closures declared as [`stable`](crate::ClosureIdentity::stable) identify the same
-//! person for years. There is a single salt for these, and it does not change with the epoch, so if a visitor
-//! comes on Monday and Tuesday, the uniques of both days include this visitor once. This also affects
-//! privacy: these visits are linked.
+//! Cookies, headers, and closures declared as [`stable`](crate::ClosureIdentity::stable) identify the same person for years.
+//! There is a single salt for these, and it does not change with the epoch, so if a visitor comes on Monday and Tuesday, the
+//! uniques of both days include this visitor once. This also affects privacy: these visits are linked.
 //!
-//! With [`Identity::key`](crate::Identity::key) you can replace all salts with your key, for addresses too.
-//! In this case your application is responsible for key rotation.
+//! With [`Identity::key`](crate::Identity::key) you can replace all salts with your key, for addresses too. In this case your
+//! application is responsible for key rotation.
 //!
 //! # Visitor precisions
 //!
-//! By default visitors are counted in buckets of 3600 and 86400 seconds, with 120 buckets each; you can
-//! change this via [`visitor_precisions`](counter_core::Builder::visitor_precisions). If a precision is
-//! coarser than the epoch, or not aligned with it, a visitor would count once per epoch. Such a precision is
-//! rejected, either by `build`, or, if you declared visitors as stable there, when you set an identity that
-//! is not stable.
+//! By default visitors are counted in buckets of 3600 and 86400 seconds, with 120 buckets each; you can change this via
+//! [`visitor_precisions`](counter_core::Builder::visitor_precisions). If a precision is coarser than the epoch, or not
+//! aligned with it, a visitor would count once per epoch. Such a precision is rejected, either by `build`, or, if you
+//! declared visitors as stable there, when you set an identity that is not stable.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Precision, Precisions};
@@ -361,14 +355,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! If you don't set an identity, the layer can't report this error; it counts without visitors instead.
-//! Uniques over multiple epochs count an address once per epoch.
+//! If you don't set an identity, the layer can't report this error; it counts without visitors instead. Uniques over multiple
+//! epochs count an address once per epoch.
 //!
 //! # Multiple instances
 //!
-//! Instances with the same store share the salts. An instance starts with a random salt and offers it to the
-//! store with the first flush; all instances use the salt that was offered first. The salt of the next epoch
-//! is fetched ahead of time, from the middle of the current epoch. Requests don't have to wait for this.
+//! Instances with the same store share the salts. An instance starts with a random salt and offers it to the store with the
+//! first flush; all instances use the salt that was offered first. The salt of the next epoch is fetched ahead of time, from
+//! the middle of the current epoch. Requests don't have to wait for this.
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore};
@@ -388,16 +382,15 @@
 //! # }
 //! ```
 //!
-//! If the first flush is still pending, or if the store is unavailable for more than half an epoch, an
-//! instance uses a local salt. A visitor seen with both the local and the shared salt will count twice in
-//! this epoch. An instance does not fetch a salt again: if the store loses a salt, instances started later
-//! will use a different salt for the rest of the epoch, and for stable identities until all instances are
-//! restarted. Hits are not affected by this.
+//! If the first flush is still pending, or if the store is unavailable for more than half an epoch, an instance uses a local
+//! salt. A visitor seen with both the local and the shared salt will count twice in this epoch. An instance does not fetch a
+//! salt again: if the store loses a salt, instances started later will use a different salt for the rest of the epoch, and
+//! for stable identities until all instances are restarted. Hits are not affected by this.
 //!
 //! # Uniques are estimates
 //!
-//! The sketch is a HyperLogLog with 16,384 registers. A register holds the longest run of zeros in the
-//! visitor hashes assigned to it, but we don't store a list of visitors. The standard error is below 1 %:
+//! The sketch is a HyperLogLog with 16,384 registers. A register holds the longest run of zeros in the visitor hashes
+//! assigned to it, but we don't store a list of visitors. The standard error is below 1 %:
 //!
 //! ```
 //! assert!(counter_core::sketch::STANDARD_ERROR < 0.01);
@@ -415,35 +408,31 @@
 //! | ids of limited clients, and tokens, if you use [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): keyed with a secret, and different in each window | for the window, and the number of windows kept after it |
 //! | the sequence number of the last batch per process, with a random name | until the process is silent for 30 days |
 //!
-//! Redis expires sketches and salts. A `MemoryStore` drops sketches when the cleaner runs, and salts when a
-//! salt is requested.
+//! Redis expires sketches and salts. A `MemoryStore` drops sketches when the cleaner runs, and salts when a salt is
+//! requested.
 //!
-//! In memory, a process keeps recent counts and sketches, and the salts of two epochs; a salt is dropped when
-//! the salt of the next epoch is fetched. Per salt it also keeps the registers of up to 16,384 recent
-//! visitors (128 KB), with part of a hash used for lookups, until the salt is dropped. A layer caches the
-//! hashes of up to 4,096 recent user agents (64 KB) to remember if these are bots, but does not keep anything
-//! about the clients. With rules, it also caches the hashes of up to 4,096 recent paths (64 KB) and the
-//! decisions.
+//! In memory, a process keeps recent counts and sketches, and the salts of two epochs; a salt is dropped when the salt of the
+//! next epoch is fetched. Per salt it also keeps the registers of up to 16,384 recent visitors (128 KB), with part of a hash
+//! used for lookups, until the salt is dropped. A layer caches the hashes of up to 4,096 recent user agents (64 KB) to
+//! remember if these are bots, but does not keep anything about the clients. With rules, it also caches the hashes of up to
+//! 4,096 recent paths (64 KB) and the decisions.
 //!
 //! # What is never stored or logged
 //!
-//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths and visitor ids are never
-//! stored or logged. The layer reads these while it classifies a request, and then just keeps the counter
-//! number and the visitor register until the request is finished. The library logs store failures with
-//! counter names and numbers. [`explain`](crate::Rules::explain) returns the given path, but does not store
-//! it.
+//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths and visitor ids are never stored or logged.
+//! The layer reads these while it classifies a request, and then just keeps the counter number and the visitor register until
+//! the request is finished. The library logs store failures with counter names and numbers.
+//! [`explain`](crate::Rules::explain) returns the given path, but does not store it.
 //!
 //! There are two closures that can change this. Counter names are stored, so if your
-//! [`fallback`](crate::AccessCounterLayer::fallback) closure turns a path into a name, this path will be
-//! stored. And if your application keeps the visitor passed to
-//! [`on_count`](crate::AccessCounterLayer::on_count), it stores an id, which by default changes on the next
-//! day. Since the salt is in the store, you should hash such an id again with a key derived from a
-//! [`Secret`](counter_core::Secret) if you want to keep it in the same store.
+//! [`fallback`](crate::AccessCounterLayer::fallback) closure turns a path into a name, this path will be stored. And if your
+//! application keeps the visitor passed to [`on_count`](crate::AccessCounterLayer::on_count), it stores an id, which by
+//! default changes on the next day. Since the salt is in the store, you should hash such an id again with a key derived from
+//! a [`Secret`](counter_core::Secret) if you want to keep it in the same store.
 //!
 //! # What the store reveals
 //!
-//! Someone with read access to Redis, to a snapshot, an append-only file or a backup, can learn the
-//! following:
+//! Someone with read access to Redis, to a snapshot, an append-only file or a backup, can learn the following:
 //!
 //! | | without a secret | with the same secret in all instances |
 //! |---|---|---|
@@ -451,31 +440,29 @@
 //! | limits by identity, tokens, readers of the forum in the example | the ids need a secret: this is `Secret::process_local`, so the limit applies per instance, until a restart | the number of ids in a window, and the counts per id. No addresses, and no link between ids of different windows |
 //! | unique counters, text dimensions | the data supplied by the application | the same |
 //!
-//! The secret is never stored, logged or part of a key. With both the store and the secret, addresses can be
-//! tried as in the first column. For limits this is possible while the windows are kept (`keep`), and in
-//! files while the files exist.
+//! The secret is never stored, logged or part of a key. With both the store and the secret, addresses can be tried as in the
+//! first column. For limits this is possible while the windows are kept (`keep`), and in files while the files exist.
 //!
 //! # Linkability
 //!
-//! - Visits in different epochs can't be linked if the identity is not stable and the salts are deleted: the
-//!   remaining data does not show if two registers were raised by the same person.
-//! - If you don't set a [secret](counter_core::Builder::secret), then as long as the salt of an epoch is in
-//!   the store, someone with read access to the store can try an address with a user agent: the sketch of a
-//!   page and an hour returns either "not here" or "probably here"; in a small sketch this is nearly certain.
-//!   You should protect the store like a two-day access log. Note that Redis backups contain the salts of
-//!   that day, and append-only files the salts of all days since the last rewrite. If you set a secret, this
-//!   also requires the secret.
-//! - Within an epoch, a visitor raises the same register in all sketches. If there is just a single visitor
-//!   in a bucket, someone with read access to the store might find the same register elsewhere in this epoch,
-//!   but can't identify the visitor.
-//! - For a stable identity or an application key, all of this applies for as long as the salt or key exists,
-//!   instead of an epoch. To end this, delete it and restart the instances using it.
+//! - Visits in different epochs can't be linked if the identity is not stable and the salts are deleted: the remaining data
+//!   does not show if two registers were raised by the same person.
+//! - If you don't set a [secret](counter_core::Builder::secret), then as long as the salt of an epoch is in the store,
+//!   someone with read access to the store can try an address with a user agent: the sketch of a page and an hour returns
+//!   either "not here" or "probably here"; in a small sketch this is nearly certain. You should protect the store like a
+//!   two-day access log. Note that Redis backups contain the salts of that day, and append-only files the salts of all days
+//!   since the last rewrite. If you set a secret, this also requires the secret.
+//! - Within an epoch, a visitor raises the same register in all sketches. If there is just a single visitor in a bucket,
+//!   someone with read access to the store might find the same register elsewhere in this epoch, but can't identify the
+//!   visitor.
+//! - For a stable identity or an application key, all of this applies for as long as the salt or key exists, instead of an
+//!   epoch. To end this, delete it and restart the instances using it.
 //!
 //! # Disabling visitors
 //!
 //! [`Identity::none`](crate::Identity::none) disables visitors for all counters. With
-//! [`Rule::without_visitors`](crate::Rule::without_visitors), requests matched by this rule don't count
-//! visitors, in `hits` either. Excluded requests don't count visitors either.
+//! [`Rule::without_visitors`](crate::Rule::without_visitors), requests matched by this rule don't count visitors, in `hits`
+//! either. Excluded requests don't count visitors either.
 //!
 //! ```
 //! # use std::convert::Infallible;

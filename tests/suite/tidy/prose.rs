@@ -184,7 +184,7 @@ fn a_summary_without_a_head_is_found_on_any_public_item() {
         "/// A choice.\npub enum E { /// As it was.\nA }",
         "pub enum E { A { /// If it is there.\nfield: u8 } }",
         "impl S { /// The same, later.\npub fn f() {} }",
-        "pub trait T { /// True if it is.\nfn f(); }",
+        "pub trait T { /// Whether it is.\nfn f(); }",
         "/// *How* it goes.\n///\n/// More.\npub fn f() {}",
         "pub mod m { //! By the way.\n}",
         "macro_rules! m { ($name:ident) => { /// Where it lies.\npub struct $name; }; }",
