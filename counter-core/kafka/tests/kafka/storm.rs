@@ -21,7 +21,7 @@ use crate::topic::Topic;
 #[expect(dead_code, reason = "only the suite uses everything")]
 mod servers;
 
-use servers::{Keys, One, Pair, Servers, Three};
+use servers::{Cluster, Keys, SentinelPair, Servers, SingleServer};
 
 const PARTITIONS: i32 = 6;
 
@@ -117,7 +117,7 @@ impl Members {
 struct RestoringServer(RedisServer);
 
 impl Servers for RestoringServer {
-    const FORGET: bool = true;
+    const CAN_FORGET: bool = true;
     const FAULTS: u64 = 2;
 
     type Store = RedisStore;
@@ -146,7 +146,7 @@ impl Servers for RestoringServer {
         "rollbacks"
     }
 
-    fn have_seen_all(&self) -> bool {
+    fn all_faults_took_effect(&self) -> bool {
         true
     }
 
@@ -293,15 +293,15 @@ async fn totals_are_exact_if_the_store_returns_to_an_older_state() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn totals_are_exact_if_replies_are_lost() {
-    storm("over a store that loses replies", One::start().await).await;
+    storm("over a store that loses replies", SingleServer::start().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn totals_are_exact_across_failovers() {
-    storm("of failovers", Pair::start()).await;
+    storm("of failovers", SentinelPair::start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn totals_are_exact_while_cluster_slots_move() {
-    storm("over a cluster", Three::start()).await;
+    storm("over a cluster", Cluster::start()).await;
 }
