@@ -56,11 +56,11 @@ fn words(text: &str) -> Vec<String> {
 
 /// Returns the sentences of a paragraph that are long enough to count, as words.
 fn sentences(paragraph: &str) -> Vec<Vec<String>> {
-    let ends = |(at, _): &(usize, &str)| !paragraph[..*at].matches('`').count().is_multiple_of(2);
+    let is_in_code = |(at, _): &(usize, &str)| !paragraph[..*at].matches('`').count().is_multiple_of(2);
     let mut cuts: Vec<_> = [". ", "! ", "? ", ": "]
         .iter()
         .flat_map(|end| paragraph.match_indices(end))
-        .filter(|cut| !ends(cut))
+        .filter(|cut| !is_in_code(cut))
         .map(|(at, _)| at + 1)
         .chain([0, paragraph.len()])
         .collect();
