@@ -23,12 +23,12 @@ axe.run(document, { resultTypes: ["violations"] }).then(
 
 const PAGES: [&str; 11] = [
     "",
-    "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
+    "?period=1min&by=second&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
     "?precision=3600&uniques=1&q=nothing+like+it",
-    "?precision=86400&span=30&uniques=1",
-    "/counter?counter=%2Farticles&precision=1&span=120&forecast=1",
-    "/counter?counter=%2Farticles&precision=1&span=30&ago=30&uniques=1",
-    "/counter/share?counter=%2Farticles&precision=1&span=30",
+    "?period=30d&uniques=1",
+    "/counter?counter=%2Farticles&period=2min&by=second&forecast=1",
+    "/counter?counter=%2Farticles&period=1min&by=second&ago=30&uniques=1",
+    "/counter/share?counter=%2Farticles&period=1min&by=second",
     "/counter?counter=%2Fnothing",
     "/alerts",
     "/api/explore",
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                         try_page(&page, &axe).await.iter().map(|finding| format!("{path:?}: {finding}")),
                     );
                 }
-                page.open("/counter/share?counter=%2Farticles&precision=1&span=30").await;
+                page.open("/counter/share?counter=%2Farticles&period=1min&by=second").await;
                 let link = page.text("#shared").await;
                 page.open(link.trim_start_matches("/admin/stats")).await;
                 findings

@@ -28,14 +28,14 @@ const PAGES: [(&str, &str); 4] = [
 const YEAR_PAGES: [(&str, &str); 7] = [
     ("first page", "/"),
     ("what moves", "/parts"),
-    ("a year", "/?precision=86400&span=365"),
-    ("what moves", "/parts?precision=86400&span=365"),
-    ("and visitors", "/?precision=86400&span=365&uniques=1"),
+    ("a year", "/?period=365d"),
+    ("what moves", "/parts?period=365d"),
+    ("and visitors", "/?period=365d&uniques=1"),
     (
         "six counters",
-        "/?precision=86400&span=365&counter=hits&counter=/page/1&counter=/page/2&counter=/page/3&counter=/page/4&counter=/page/5",
+        "/?period=365d&counter=hits&counter=/page/1&counter=/page/2&counter=/page/3&counter=/page/4&counter=/page/5",
     ),
-    ("two years", "/?precision=86400&span=750"),
+    ("two years", "/?period=750d"),
 ];
 
 /// Number of days in total, and with visitors.

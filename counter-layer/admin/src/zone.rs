@@ -8,6 +8,7 @@ pub(crate) mod named;
 
 use counter_core::Timestamp;
 use jiff::tz::{Offset, TimeZone};
+use jiff::{Span, Zoned};
 
 /// The time zone of a site: UTC or an IANA time zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,12 @@ pub(crate) struct Zone {
 }
 
 impl Zone {
+    /// Returns the zone with this UTC offset in seconds.
+    pub(crate) fn fixed(seconds: i32) -> Self {
+        let offset = Offset::from_seconds(seconds).ok().filter(|_| seconds != 0);
+        Self { named: offset.map(TimeZone::fixed) }
+    }
+
     pub(crate) const fn is_utc(&self) -> bool {
         self.named.is_none()
     }
@@ -63,6 +70,31 @@ impl Zone {
     /// Returns the start of the previous day, given the start of a day.
     pub(crate) fn day_before(&self, day: Timestamp) -> Timestamp {
         self.day(day.minus(1))
+    }
+
+    /// Returns the start of the day this number of days later, or earlier if it is negative.
+    pub(crate) fn plus_days(&self, day: Timestamp, days: i64) -> Timestamp {
+        self.day(self.shifted(day, |day| day.checked_add(Span::new().try_days(days)?)))
+    }
+
+    /// Returns the start of the month this number of months later, or earlier if it is negative.
+    pub(crate) fn plus_months(&self, at: Timestamp, months: i64) -> Timestamp {
+        self.day(self.shifted(at, |at| at.first_of_month()?.checked_add(Span::new().try_months(months)?)))
+    }
+
+    /// Returns the Monday at or before this time.
+    pub(crate) fn week(&self, at: Timestamp) -> Timestamp {
+        self.day(self.shifted(at, |at| {
+            let days = i64::from(at.weekday().to_monday_zero_offset());
+            at.checked_sub(Span::new().try_days(days)?)
+        }))
+    }
+
+    /// Shifts an instant in local time. Instants outside the calendar are not shifted.
+    fn shifted(&self, at: Timestamp, shift: impl FnOnce(&Zoned) -> Result<Zoned, jiff::Error>) -> Timestamp {
+        let zone = self.named.clone().unwrap_or(TimeZone::UTC);
+        let shifted = instant(at).and_then(|at| shift(&at.to_zoned(zone)).ok());
+        shifted.map_or(at, |shifted| timestamp(shifted.timestamp().as_second()))
     }
 }
 

@@ -117,11 +117,11 @@ async fn the_dashboard_can_be_used_by_keyboard() {
 async fn a_note_can_be_added_and_removed_by_keyboard_with_or_without_javascript() {
     for script in [true, false] {
         browse(BrowserSettings { script, ..BrowserSettings::default() }, move |page| async move {
-            page.open("?precision=3600&span=30").await;
+            page.open("?period=30h").await;
             page.press("#note-details summary", Key::Enter).await;
             page.write("#note-text", &format!("Version <1.4>{}", char::from(Key::Enter))).await;
             page.until_text("#annotations ol", |told| told.contains("Version <1.4>")).await;
-            assert!(page.address().await.ends_with("/admin/stats?precision=3600&span=30"));
+            assert!(page.address().await.ends_with("/admin/stats?period=30h"));
             page.save_screenshot(if script { "note" } else { "note without a script" }).await;
             if script {
                 // It is possible that the hour has ended in the meantime.
@@ -146,10 +146,10 @@ async fn a_note_can_be_added_and_removed_by_keyboard_with_or_without_javascript(
 async fn the_forecast_can_be_read_by_keyboard_and_is_updated_live() {
     browse(BrowserSettings::default(), |page| async move {
         // There is less than 30 hours of history, but soon there will be 30 seconds.
-        page.open("?precision=3600&span=30").await;
+        page.open("?period=30h").await;
         page.press("#forecast", Key::Enter).await;
         page.until_text("#outlook", |words| words.starts_with("No forecast yet")).await;
-        assert!(page.address().await.ends_with("?precision=3600&span=30&forecast=1"));
+        assert!(page.address().await.ends_with("?period=30h&forecast=1"));
         page.press("#p1", Key::Enter).await;
         page.until_text("#outlook", |words| words.contains("complete values, with a band")).await;
         // It is possible that a bucket "still to come" is over when we read it.
@@ -195,7 +195,7 @@ async fn times_are_local_and_a_key_switches_to_utc() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_restores_the_view() {
     browse(BrowserSettings::default(), |page| async move {
-        let state = "?counter=hits&counter=%2F&precision=3600&span=24&uniques=1&q=art&sort=name&zone=utc";
+        let state = "?counter=hits&counter=%2F&period=24h&uniques=1&q=art&sort=name&zone=utc";
         page.open(state).await;
         page.until_text("#chart-title", |title| title == "Hits per hour").await;
         let legend = page.text(".legend ul").await;
@@ -256,8 +256,8 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
             page.open("").await;
             page.until_text("#sources th", |source| source == "producer:shop").await;
             for state in [
-                "?precision=1&span=30&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
-                "/counter?counter=%2Farticles&precision=1&span=30&ago=30",
+                "?period=1min&by=second&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
+                "/counter?counter=%2Farticles&period=1min&by=second&ago=30",
                 "/counter?counter=%2Farticles",
                 "/api/explore",
             ] {
@@ -270,7 +270,7 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
                 let widths = page.run("return [document.documentElement.scrollWidth, innerWidth]").await;
                 assert_eq!(widths[0], widths[1], "{name} does not scroll sideways");
             }
-            page.open("?precision=1&span=30&counter=hits&counter=%2F").await;
+            page.open("?period=1min&by=second&counter=hits&counter=%2F").await;
             page.until_refreshed(3).await;
             let places = "return [...document.querySelectorAll('main > *, main > .panel > *, .plot > *')].map((e) => {
                 const b = e.getBoundingClientRect(); return [e.id || e.className, b.top + scrollY, b.left] })";
@@ -279,7 +279,7 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
             assert_eq!(page.run(places).await, before, "{name}: the layout is stable during live updates");
             page.save_screenshot(name).await;
             // Measurements are displayed, also as a table.
-            page.open("/counter?counter=%2Farticles&precision=60&span=30").await;
+            page.open("/counter?counter=%2Farticles&period=30min").await;
             page.until_text("#measured", |text| text.contains("Time to response headers")).await;
             page.run("document.getElementById('bands-details').open = true").await;
             page.until_text("#bands-twin tr", |row| row.ends_with(char::is_numeric)).await;
@@ -295,13 +295,13 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
 async fn a_comparison_can_be_chosen_by_keyboard_with_or_without_javascript() {
     for script in [true, false] {
         browse(BrowserSettings { script, ..BrowserSettings::default() }, move |page| async move {
-            page.open("?precision=3600&span=24").await;
+            page.open("?period=24h").await;
             page.press("#compare-details summary", Key::Enter).await;
             page.press("#o2", Key::Enter).await;
             page.until_text("#o2[aria-current]", |chip| chip == "Previous 1 day").await;
             page.until_text(".legend ul", |legend| legend.contains("B hits (comparison)")).await;
             page.until_text("#sums", |sums| sums.contains(" vs. ") && sums.contains("A hits 8")).await;
-            assert!(page.address().await.ends_with("?precision=3600&span=24&ago=86400"));
+            assert!(page.address().await.ends_with("?period=24h&ago=86400"));
             // The form is filled in with both days, and submits both.
             page.press("#against", Key::Enter).await;
             let asked = async || page.address().await.contains("&against=20");
@@ -319,7 +319,7 @@ async fn a_share_link_can_be_made_by_keyboard_and_works_without_a_session() {
     for (script, dark, width, height) in [(true, false, 1180, 1000), (false, true, 390, 844)] {
         let settings = BrowserSettings { script, dark, width, height, ..BrowserSettings::default() };
         browse(settings, move |page| async move {
-            page.open("/counter?counter=%2F&precision=3600&span=24").await;
+            page.open("/counter?counter=%2F&period=24h").await;
             page.press("#share-details summary", Key::Enter).await;
             page.press("#share-days", Key::Enter).await;
             page.until_text("h1", |title| title == "Share this view").await;
@@ -388,9 +388,9 @@ async fn a_year_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
             BrowserSettings { dark, width, height, ..BrowserSettings::default() },
             move |page| async move {
                 for state in [
-                    "?precision=86400&span=750&counter=hits&counter=%2F",
-                    "?precision=3600&span=168",
-                    "?precision=86400&span=365&counter=hits&counter=%2F&uniques=1",
+                    "?period=750d&counter=hits&counter=%2F",
+                    "?period=168h",
+                    "?period=365d&counter=hits&counter=%2F&uniques=1",
                 ] {
                     page.open(state).await;
                     page.until_text("#live", |live| live == "Live").await;

@@ -177,7 +177,7 @@ async fn counter_names_are_always_escaped() {
         String::new(),
         format!("?counter={script}&q={script}&sort={script}&zone={script}"),
         format!("?to={script}"),
-        format!("?counter=hits&counter={script}&precision=1&span=30"),
+        format!("?counter=hits&counter={script}&period=1min&by=second"),
         format!("/counter?counter={script}"),
         format!("/counter?counter={script}{script}"),
         format!("/parts?counter={script}"),
@@ -291,7 +291,7 @@ async fn valid_url_parameters_are_applied_and_unknown_values_are_ignored() {
         site.record(counter, Timestamp::now(), 5);
     }
     site.flush().await;
-    let page = site.page("?precision=3600&span=24&uniques=1&counter=%2F&q=art&sort=name&zone=utc").await;
+    let page = site.page("?period=24h&uniques=1&counter=%2F&q=art&sort=name&zone=utc").await;
     for part in [
         "Hits per hour",
         "visitors of /",
@@ -327,7 +327,7 @@ async fn a_counter_is_unknown_before_the_first_hit_and_zero_afterwards() {
     site.record("hits", today.minus(10 * 86_400), 7);
     site.record("hits", today.minus(8 * 86_400), 9);
     site.flush().await;
-    let page = site.page("?precision=86400&span=20").await;
+    let page = site.page("?period=20d").await;
     let (_, table) = page.split_once("id=\"twin\"").expect("a table");
     let cells = table.split("<td>").skip(1).map(|cell| cell.split_once("</td>").expect("its end").0);
     let cells: Vec<_> = cells.take(20).collect();
@@ -341,7 +341,7 @@ async fn finer_precisions_know_a_counter_that_started_on_an_earlier_day() {
     let mut site = Site::new();
     site.record("hits", Timestamp::now().minus(3 * 86_400), 7);
     site.flush().await;
-    assert!(!site.page("?precision=60&span=30").await.contains("unknown"), "it counted long before");
+    assert!(!site.page("?period=30min").await.contains("unknown"), "it counted long before");
 }
 
 #[tokio::test]
@@ -369,7 +369,7 @@ async fn a_time_can_be_compared_with_any_other_of_equal_length() {
     // The seven days until ten days ago, and the same days 28 days earlier.
     let to = today.minus(86_400 * 9);
     for other in [format!("ago={}", 28 * 86_400), format!("against={}", to.minus(28 * 86_400))] {
-        let path = format!("?precision=86400&span=7&to={to}&{other}&counter=hits&counter=%2F&uniques=1");
+        let path = format!("?period=7d&to={to}&{other}&counter=hits&counter=%2F&uniques=1");
         for path in [path.clone(), format!("/parts{path}")] {
             let page = site.page(&path).await;
             assert_eq!(cell(&page, 0), ["1", "0", "1", "29"], "{path}");
@@ -387,7 +387,7 @@ async fn a_time_can_be_compared_with_any_other_of_equal_length() {
         let chosen = page.contains("aria-current=\"true\">4 weeks earlier</a>");
         assert_eq!(chosen, other.starts_with("ago"), "{page}");
     }
-    let usual = site.page("?precision=86400&span=7").await;
+    let usual = site.page("?period=7d").await;
     assert!(
         !usual.contains("(comparison)</bdi></th>")
             && usual.contains("aria-current=\"true\">No comparison</a>"),
@@ -399,7 +399,7 @@ async fn a_time_can_be_compared_with_any_other_of_equal_length() {
 async fn unchanged_parts_are_not_sent_again() {
     let mut site = Site::new();
     // In this site, it is noon, so the day will not end before the test does.
-    let parts = "/parts?precision=86400&span=7";
+    let parts = "/parts?period=7d";
     site.record("hits", site.today().minus(86_400), 7);
     site.flush().await;
     let first = site.get(parts).await;
@@ -447,8 +447,8 @@ async fn two_thousand_counters_are_paginated_and_the_page_is_small() {
     let lines: String = (1..6).map(|number| format!("&counter=%2Fpage%2F{number}")).collect();
     for state in [
         String::new(),
-        format!("?precision=1&span=120&counter=hits{lines}"),
-        "?precision=3600&span=120&uniques=1&zone=utc&sort=name&page=2".to_owned(),
+        format!("?period=2min&by=second&counter=hits{lines}"),
+        "?period=120h&uniques=1&zone=utc&sort=name&page=2".to_owned(),
     ] {
         let page = site.page(&state).await;
         let weight = page.len() + style.len() + script.len();

@@ -57,8 +57,7 @@ async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
     // In the latest two hours, half of the requests take twice as long, and 404 increases to a quarter.
     measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
     measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 45), (100, 404, 25)]).await;
-    let page =
-        page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(10_800))).await;
+    let page = page(&site, &format!("/counter?counter=%2F&period=2h&to={}", start.plus(10_800))).await;
     let table = text(&page, "measured", "</tbody>");
     for part in [
         "per hour, vs. the previous 2 h. Percentiles are accurate to ± 5 %.",
@@ -78,8 +77,7 @@ async fn a_new_counter_is_not_compared_with_an_earlier_time() {
     let mut site = site();
     let (_, start) = hour();
     measure(&mut site, start, &[(20, 200, 9)]).await;
-    let page =
-        page(&site, &format!("/counter?counter=%2F&precision=3600&span=2&to={}", start.plus(3600))).await;
+    let page = page(&site, &format!("/counter?counter=%2F&period=2h&to={}", start.plus(3600))).await;
     let table = text(&page, "measured", "</tbody>");
     assert!(!table.contains("vs.") && !table.contains("about the same"), "{table}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 %");
@@ -108,8 +106,7 @@ async fn a_long_range_uses_percentiles_of_a_longer_retained_precision() {
     let mut site = Site::of(counters.build().expect("a grid"), Access::open());
     let day = precision(86_400).bucket(Timestamp::now()).start.minus(20 * 86_400);
     measure(&mut site, day, &[(20, 200, 9)]).await;
-    let table =
-        text(&page(&site, "/counter?counter=%2F&precision=3600&span=720").await, "measured", "</tbody>");
+    let table = text(&page(&site, "/counter?counter=%2F&period=720h").await, "measured", "</tbody>");
     assert!(table.contains("per day") && table.contains("19.4 ms 9"), "{table}");
 }
 
@@ -138,8 +135,7 @@ async fn an_unreadable_bucket_is_reported_and_the_rest_is_shown() {
     measure(&mut site, start.plus(3600), &[(20, 404, 9)]).await;
     let key = format!("access:bins:3600:/:{start}");
     server.command(&["SET", &key, "a text"]);
-    let page =
-        page(&site, &format!("/counter?counter=%2F&precision=3600&span=4&to={}", start.plus(7200))).await;
+    let page = page(&site, &format!("/counter?counter=%2F&period=4h&to={}", start.plus(7200))).await;
     assert!(text(&page, "unread", "</div>").contains(&key), "{page}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "404 Not Found 9 100 %");
 }
@@ -152,10 +148,9 @@ async fn a_full_counter_page_needs_two_round_trips() {
     let mut site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
     let (_, start) = hour();
     measure(&mut site, start, &[(20, 200, 9)]).await;
-    for path in [
-        "/counter?counter=%2F&precision=3600&span=120&uniques=1",
-        "/counter?counter=%2F&precision=3600&span=24&uniques=1&forecast=1",
-    ] {
+    for path in
+        ["/counter?counter=%2F&period=120h&uniques=1", "/counter?counter=%2F&period=24h&uniques=1&forecast=1"]
+    {
         let mut fewest = u64::MAX;
         for pause in [200, 800, 3000] {
             proxy.reply_when_idle(Duration::from_millis(pause));
@@ -176,7 +171,7 @@ async fn percentiles_and_statuses_are_compared_with_an_earlier_time() {
     let (_, start) = hour();
     measure(&mut site, start.minus(36_000), &[(20, 200, 50), (20, 404, 50)]).await;
     measure(&mut site, start, &[(40, 200, 90), (40, 404, 10)]).await;
-    let path = format!("/counter?counter=%2F&precision=3600&span=1&to={}&ago=36000", start.plus(3600));
+    let path = format!("/counter?counter=%2F&period=1h&to={}&ago=36000", start.plus(3600));
     let page = page(&site, &path).await;
     let table = text(&page, "measured", "</tbody>");
     for part in ["vs. the comparison period.", "headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 100"] {

@@ -212,7 +212,7 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
     {
         assert_eq!(add(&site.router, &question).await.status, StatusCode::CREATED);
     }
-    let time = format!("counter=%2F&precision=3600&span=2&to={}", start.plus(7200));
+    let time = format!("counter=%2F&period=2h&to={}", start.plus(7200));
     for path in [format!("/counter?{time}"), format!("/counter/parts?{time}"), format!("/parts?{time}")] {
         let page = page(&site.router, &path).await;
         // Two notes in the first of two hours, and one in the second. The marks are in the middle of these
@@ -244,7 +244,7 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
         }
         assert!(!page.contains("afterwards") && !page.contains("<b>"), "{page}");
     }
-    let before = page(&site.router, "/counter?counter=%2F&precision=3600&span=2&to=3600").await;
+    let before = page(&site.router, "/counter?counter=%2F&period=2h&to=3600").await;
     assert!(!before.contains("class=\"annotation note") && !before.contains("Notes and alerts"), "{before}");
 }
 
@@ -358,7 +358,7 @@ async fn a_counter_page_with_notes_needs_two_round_trips() {
     for pause in [200, 800, 3000] {
         proxy.reply_when_idle(Duration::from_millis(pause));
         let before = proxy.round_trips();
-        let path = "/counter?counter=%2F&precision=3600&span=120&uniques=1";
+        let path = "/counter?counter=%2F&period=120h&uniques=1";
         assert!(page(&site.router, path).await.contains("Version 1.4"));
         fewest = fewest.min(proxy.round_trips() - before);
         if fewest <= 2 {

@@ -174,10 +174,10 @@ async fn links_lead_to_the_latest_year_and_all_years_before() {
     .await;
     let first = site.page("").await;
     for (range, address) in [
-        ("r-day", "?precision=3600&span=24"),
-        ("r-week", "?precision=3600&span=168"),
-        ("r-month", "?precision=86400&span=30"),
-        ("r-year", "?precision=86400&span=365"),
+        ("r-day", "?period=24h"),
+        ("r-week", "?period=168h"),
+        ("r-month", "?period=30d"),
+        ("r-year", "?period=365d"),
     ] {
         assert_eq!(link(&first, range), address);
         let view = site.page(address).await;
@@ -202,7 +202,7 @@ async fn links_lead_to_the_latest_year_and_all_years_before() {
         assert_eq!(totals[year], expected, "year {year}");
     }
     // Dates in a different year include the year.
-    let then = site.page(&format!("?precision=86400&span=30&to={}", days_ago(790))).await;
+    let then = site.page(&format!("?period=30d&to={}", days_ago(790))).await;
     let table = text(&then, "twin");
     assert!(table.contains("data-f=\"fy\"") || table.contains("data-f=\"dy\""), "{table}");
     assert!(table.contains("<td>3,333</td>"), "{table}");
@@ -217,7 +217,7 @@ async fn a_year_is_compared_with_the_previous_year_until_the_same_time() {
         }
     })
     .await;
-    let page = site.page("?precision=86400&span=365").await;
+    let page = site.page("?period=365d").await;
     let sums = text(&page, "sums");
     for part in ["3,645", "+100 %", "now (365 days) vs. the previous 365 days, same elapsed part"] {
         assert!(sums.contains(part), "{part} in {sums}");
@@ -228,7 +228,7 @@ async fn a_year_is_compared_with_the_previous_year_until_the_same_time() {
     // The year before that is unknown.
     assert!(!sums.contains('%'), "{sums}");
     // The live parts also have the comparison.
-    assert!(text(&site.page("/parts?precision=86400&span=365").await, "sums").contains("+100 %"));
+    assert!(text(&site.page("/parts?period=365d").await, "sums").contains("+100 %"));
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn visitors_of_a_year_have_a_separate_line_and_number() {
         }
     })
     .await;
-    let page = site.page("?precision=86400&span=365&uniques=1").await;
+    let page = site.page("?period=365d&uniques=1").await;
     let words = text(&page, "visitors-shown");
     assert!(words.contains("unique visitors of hits (± 0.8 %) in this period"), "{words}");
     assert!(words.contains("is counted once per day"), "{words}");
@@ -261,13 +261,13 @@ async fn visitors_before_the_retention_are_reported_as_missing() {
     record(&site.recorder(), days_ago(1), 7);
     site.flush().await.expect("memory takes all");
     let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
-    let view = page(&router, "?precision=86400&span=365&uniques=1").await;
+    let view = page(&router, "?period=365d&uniques=1").await;
     assert!(
         text(&view, "visitors-shown").contains("in the last 100 days, older data is past retention."),
         "{view}"
     );
     let to = days_ago(200);
-    let view = page(&router, &format!("?precision=86400&span=365&uniques=1&to={to}")).await;
+    let view = page(&router, &format!("?period=365d&uniques=1&to={to}")).await;
     assert!(text(&view, "visitors-shown").contains("are past retention"), "{view}");
 }
 
@@ -300,9 +300,7 @@ async fn current_ranges_do_not_read_from_the_archive() {
     })
     .await;
     let retained = days_ago(119);
-    for path in
-        ["", "/parts", "?precision=86400&span=60", "/parts?precision=3600&span=24", "/counter?counter=hits"]
-    {
+    for path in ["", "/parts", "?period=60d", "/parts?period=24h", "/counter?counter=hits"] {
         site.page(path).await;
         assert!(site.far.oldest_days() >= Some(retained), "{path:?}");
     }
@@ -315,7 +313,7 @@ async fn current_ranges_do_not_read_from_the_archive() {
         assert!(site.far.oldest_days() >= Some(retained), "{question}");
     }
     // The archive is read only if the requested range needs it.
-    site.page("/parts?precision=86400&span=365").await;
+    site.page("/parts?period=365d").await;
     assert!(site.far.oldest_days() < Some(days_ago(365)));
 }
 

@@ -97,7 +97,7 @@ async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
             // One visitor an hour. The same visitors return in the same hours of the next day.
             site.record(from.plus(3600 * hour), Some(hour % 24));
         }
-        let path = format!("precision=86400&span=3&to={to}&uniques=1");
+        let path = format!("period=3d&to={to}&uniques=1");
         for path in [format!("?{path}"), format!("/parts?{path}"), format!("/counter?counter=hits&{path}")] {
             let page = site.page(&path).await;
             let date = |day: &Zoned| day.strftime("%-d %b").to_string();
@@ -123,14 +123,14 @@ async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
         let end = |page: &str| {
             page.split_once("type=\"date\" name=\"to\" value=\"").expect("a day").1[..10].to_owned()
         };
-        let before = site.page(&format!("?precision=86400&span=3&to={earlier}")).await;
+        let before = site.page(&format!("?period=3d&to={earlier}")).await;
         let expected = day.checked_sub(1.day()).expect("a day").strftime("%Y-%m-%d").to_string();
         assert!(
             [expected.clone(), day.strftime("%Y-%m-%d").to_string()].contains(&end(&before)),
             "{earlier}: {expected}"
         );
         // The form names the last day.
-        let named = format!("?precision=86400&span=1&to={}", day.strftime("%Y-%m-%d"));
+        let named = format!("?period=1d&to={}", day.strftime("%Y-%m-%d"));
         assert_eq!(rows(&site.page(&named).await)[0][1], hours.to_string());
     }
 }
@@ -148,7 +148,7 @@ async fn a_zone_with_a_fractional_hour_offset_uses_quarter_hours() {
     site.record(unix(&day).minus(1), None);
     site.record(unix(&day), None);
     site.record(unix(&day).plus(86_399), None);
-    let page = site.page(&format!("?precision=86400&span=2&to={}", unix(&day).plus(86_400))).await;
+    let page = site.page(&format!("?period=2d&to={}", unix(&day).plus(86_400))).await;
     assert_eq!(rows(&page).iter().map(|row| row[1].clone()).collect::<Vec<_>>(), ["2", "1"]);
     assert!(page.contains("as sums of 15 min intervals"), "{page}");
 }
@@ -157,11 +157,11 @@ async fn a_zone_with_a_fractional_hour_offset_uses_quarter_hours() {
 async fn a_short_or_unaligned_retention_is_reported() {
     // With five days of hours, there are at most five days.
     let mut site = Site::over(MemoryStore::new(), "Europe/Berlin", &[(3600, 5), (86_400, 120)]);
-    let page = site.page("?precision=86400&span=30").await;
+    let page = site.page("?period=30d").await;
     assert!((4..=5).contains(&rows(&page).len()), "{page}");
     // Retained buckets don't align with the days of this zone, so the stored days are used.
     let mut site = Site::over(MemoryStore::new(), "Asia/Kolkata", &[(3600, 5), (86_400, 120)]);
-    let page = site.page("?precision=86400&span=30").await;
+    let page = site.page("?period=30d").await;
     assert_eq!(rows(&page).len(), 30, "{page}");
     assert!(page.contains("Days in Asia/Kolkata are not available"), "{page}");
 }
@@ -198,7 +198,7 @@ async fn a_page_with_days_of_a_zone_needs_two_round_trips() {
     let mut site = Site::over(store(&proxy.url()).await, "Europe/Berlin", &retained);
     site.record(Timestamp::now(), Some(1));
     site.page("").await;
-    let path = "/counter?counter=hits&precision=86400&span=30&uniques=1&ago=2592000";
+    let path = "/counter?counter=hits&period=30d&uniques=1&ago=2592000";
     let mut fewest = u64::MAX;
     for pause in [200, 800, 3000] {
         proxy.reply_when_idle(Duration::from_millis(pause));

@@ -1,6 +1,5 @@
 //! Export of samples as a file, which is streamed while the store is being read.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops;
 
@@ -16,6 +15,7 @@ use super::parameter::{AnyCounters, CountPrecision, FileFormat, Format, Range, R
 use super::read;
 use super::route::{ResponseKind, Route};
 use crate::problem::{Problem, warn};
+use crate::text::csv;
 
 /// A line of an NDJSON export, or the columns of a CSV export. If a bucket can't be read, the line will not
 /// have a count. If the whole counter can't be read, it also will not have a start.
@@ -141,12 +141,9 @@ impl Format {
     fn write(self, text: &mut String, line: &Line<'_>) {
         let Line { counter, precision, start, count } = line;
         let written = match self {
-            // In a quoted field, RFC 4180 only requires quotation marks to be escaped.
             Self::Csv => {
-                let counter = escape_formula(counter).replace('"', "\"\"");
-                let number =
-                    |number: &Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-                write!(text, "\"{counter}\",{precision},{},{}\r\n", number(start), number(count))
+                let (counter, start, count) = (csv::name(counter), csv::number(*start), csv::number(*count));
+                write!(text, "{counter},{precision},{start},{count}\r\n")
             }
             Self::Ndjson => {
                 let json = serde_json::to_string(line).expect("lines can be serialized");
@@ -154,38 +151,5 @@ impl Format {
             }
         };
         written.expect("writing to a string never fails");
-    }
-}
-
-/// Escapes a name so that spreadsheets don't evaluate it as a formula. If the name starts with a formula
-/// character or an apostrophe, this prepends an apostrophe. Readers can thus always remove a leading
-/// apostrophe.
-fn escape_formula(name: &str) -> Cow<'_, str> {
-    // From the OWASP page on CSV injection, limited to characters that names can contain. Includes full-width
-    // forms.
-    const FORMULA_CHARACTERS: [char; 9] = ['\'', '=', '+', '-', '@', '＝', '＋', '－', '＠'];
-    if name.starts_with(FORMULA_CHARACTERS) { format!("'{name}").into() } else { name.into() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_never_formulas_and_can_be_restored() {
-        for (name, written) in [
-            ("/", "/"),
-            ("a=b", "a=b"),
-            ("=1+1", "'=1+1"),
-            ("+1", "'+1"),
-            ("-1", "'-1"),
-            ("@SUM(A1)", "'@SUM(A1)"),
-            ("＝1", "'＝1"),
-            ("'=1", "''=1"),
-            ("'", "''"),
-        ] {
-            assert_eq!(escape_formula(name), written);
-            assert_eq!(written.strip_prefix('\'').unwrap_or(written), name);
-        }
     }
 }

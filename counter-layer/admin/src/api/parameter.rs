@@ -36,7 +36,6 @@ pub(crate) use time::{
     CountPrecision, DefaultPrecision, DistributionPrecision, HasGrid, LastEventId, OptionalPrecision, Range,
     ReadableRetention, VisitorPrecision,
 };
-pub(crate) use time::{DEFAULT_WIDTH, precision};
 
 use crate::mount::Mount;
 use crate::problem::Problem;

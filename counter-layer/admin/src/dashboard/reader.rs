@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use counter_alert::AlertsStatus;
 use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
-use counter_core::{CounterName, Error, ErrorKind, Precision, Sample, Series, Stats, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Series, Stats, Timestamp};
 use futures_util::future::try_join;
 use tokio::sync::OnceCell;
 
@@ -170,23 +170,6 @@ impl<'a> Reader<'a> {
         let mut all = self.unreadable.lock().expect("the lock is never poisoned");
         all.entry(unreadable.key).or_insert(unreadable.reason);
     }
-}
-
-/// Sums the samples between two instants, with a proportional part of the bucket that contains `until`.
-/// Returns `None` if any bucket in this range is unknown.
-pub(crate) fn total_between(series: &Series, from: Timestamp, until: Timestamp) -> Option<u64> {
-    let is_in_range = |start: Timestamp| (from..until).contains(&start);
-    let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
-    if unknown.iter().any(|start| is_in_range(*start)) {
-        return None;
-    }
-    let width = u128::from(series.precision.as_seconds());
-    let part = |sample: &Sample| {
-        let seconds = u128::from(until.as_unix() - sample.start.as_unix()).min(width);
-        u64::try_from(u128::from(sample.count) * seconds / width).unwrap_or(u64::MAX)
-    };
-    let samples = series.samples.iter().filter(|sample| is_in_range(sample.start));
-    Some(samples.map(part).fold(0, u64::saturating_add))
 }
 
 /// Sums a series, or returns `None` if any bucket is unknown.

@@ -61,12 +61,13 @@
       if (!cell.textContent) return;
       const head = byId("twin-head").rows[0].cells[number + 1], name = head.textContent;
       const part = document.createElement("span"), swatch = document.createElement("span");
-      if (head.classList.contains("told")) {
+      if (head.classList.contains("events")) {
         part.textContent = cell.textContent;
         parts.push(part);
         return;
       }
-      swatch.className = `swatch ${head.classList.contains("expected") ? "expected" : `c${number}`}`;
+      const special = ["expected", "compared"].find((name) => head.classList.contains(name));
+      swatch.className = `swatch ${special ?? `c${number}`}`;
       swatch.textContent = String.fromCharCode(65 + number);
       const isolated = document.createElement("bdi");
       isolated.textContent = name;
@@ -91,11 +92,39 @@
     const place = all.findIndex((row) => startOf(row) === selected);
     if (place < 0) select(0); else select(place);
   };
+  const placeAt = (x) => {
+    const box = byId("lines").getBoundingClientRect(), last = rows().length - 1;
+    return Math.max(0, Math.min(last, Math.floor(((x - box.left) / box.width) * (last + 1))));
+  };
+  // The bucket where a drag started, which zooms the chart. A touch scrolls the page instead.
+  let dragged = null;
+  const showDrag = (from, to) => {
+    const width = 1000 / rows().length, selection = byId("selection");
+    selection.setAttribute("x", Math.min(from, to) * width);
+    selection.setAttribute("width", from === to ? 0 : (Math.abs(to - from) + 1) * width);
+  };
+  document.addEventListener("pointerdown", (event) => {
+    if (!event.target.closest?.("#lines")) return;
+    const place = placeAt(event.clientX);
+    select(place);
+    if (event.pointerType !== "touch" && event.button === 0 && byId("zoom")) dragged = place;
+  });
   document.addEventListener("pointermove", (event) => {
-    const lines = event.target.closest?.("#lines");
-    if (!lines) return;
-    const box = lines.getBoundingClientRect();
-    select(Math.floor(((event.clientX - box.left) / box.width) * rows().length));
+    if (dragged === null && !event.target.closest?.("#lines")) return;
+    const place = placeAt(event.clientX);
+    select(place);
+    if (dragged !== null) showDrag(dragged, place);
+  });
+  document.addEventListener("pointerup", (event) => {
+    if (dragged === null) return;
+    const all = rows(), ends = [dragged, placeAt(event.clientX)].sort((one, other) => one - other);
+    showDrag(0, 0);
+    dragged = null;
+    if (ends[0] === ends[1]) return;
+    const unix = (row) => Date.parse(startOf(row)) / 1000;
+    const width = unix(all[1]) - unix(all[0]);
+    const to = all[ends[1] + 1] ? unix(all[ends[1] + 1]) : unix(all[ends[1]]) + width;
+    go(`${byId("zoom").dataset.zoom}&from=${unix(all[ends[0]])}&to=${to}`, true);
   });
   const moveInChart = (event) => {
     const all = rows(), last = all.length - 1;
@@ -144,7 +173,11 @@
   };
 
   // Polls every second while the page changes, and less often otherwise.
-  let moving = 0, failed = 0, rowsAt = Date.now(), pause = POLL_INTERVAL, tag = null;
+  let moving = 0, failed = 0, rowsAt = Date.now(), updated = Date.now(), pause = POLL_INTERVAL, tag = null;
+  const age = () => {
+    const seconds = Math.round((Date.now() - updated) / 1000);
+    return seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
+  };
   // A late response for a previous address must not overwrite the current page.
   const refresh = async (generation) => {
     const withRows = Date.now() - rowsAt >= TABLE_INTERVAL;
@@ -154,11 +187,14 @@
       if (generation !== moving) return;
       const same = response.status === 304;
       if (!same) apply(page);
+      // Numbers that were read before the store became unreachable are dimmed.
+      byId("main").classList.toggle("stale", response.status === 503);
       if (!same && !response.ok) throw new Error(response.status);
       pause = same ? Math.min(pause + POLL_INTERVAL, MAX_POLL_INTERVAL) : POLL_INTERVAL;
       if (withRows) rowsAt = Date.now();
       else tag = response.headers.get("etag");
       failed = 0;
+      updated = Date.now();
       setLive("Live", true);
     } catch (error) {
       if (generation !== moving) return;
@@ -167,7 +203,8 @@
       // An error response is shown immediately, but a failed connection might be a short network outage.
       const isTolerated = !Number(error.message) && failed < TOLERATED_FAILURES;
       if (error.message === "401") setLive("Session expired. Sign in again.", false);
-      else setLive(isTolerated ? "Live" : "Disconnected, retrying", isTolerated);
+      else if (error.message === "503") setLive(`Store unreachable, updated ${age()} ago`, false);
+      else setLive(isTolerated ? "Live" : `Disconnected, updated ${age()} ago`, isTolerated);
     }
   };
   const run = async (generation) => {
@@ -181,32 +218,40 @@
 
   // --- addresses
 
-  const go = async (address, push) => {
+  const PARTS = ["main", ".heading", ".tools", "#more > .sheet"];
+  // Opens a view. With `replace`, the view replaces the current one in the history.
+  const go = async (address, push, replace) => {
     const generation = ++moving;
     const focus = document.activeElement?.id;
-    const opened = [...document.querySelectorAll("details[open]")].map((details) => details.id);
+    const opened = [...document.querySelectorAll("details[open]:not(.menu)")].map((details) => details.id);
     try {
       const { response, page } = await read(address);
       if (generation !== moving) return;
       if (!page.body?.dataset.parts || response.redirected) throw new Error("another page");
-      if (push) history.pushState(null, "", address);
+      if (push) history[replace ? "replaceState" : "pushState"](null, "", address);
       const samePage = document.querySelector("h1").textContent === page.querySelector("h1").textContent;
       document.title = page.title;
       Object.assign(document.body.dataset, page.body.dataset);
       if (page.documentElement.dataset.zone) root.dataset.zone = page.documentElement.dataset.zone;
       else delete root.dataset.zone;
-      for (const place of ["main", ".heading"]) {
+      const { value, selectionStart: caret } = document.activeElement ?? {};
+      byId("main").classList.remove("stale");
+      byId("more").open = false;
+      for (const place of PARTS) {
         document.querySelector(place).replaceChildren(...page.querySelector(place).childNodes);
       }
-      byId("zone").replaceChildren(...page.getElementById("zone").childNodes);
-      byId("zone").href = page.getElementById("zone").getAttribute("href");
       for (const id of opened) if (byId(id)) byId(id).open = true;
       localise(document.body);
       nameZone();
       dressChart();
       if (!samePage) scrollTo(0, 0);
       (byId(focus) ?? byId("main")).focus({ preventScroll: true });
-      rowsAt = Date.now();
+      if (focus === "q" && byId("q")) {
+        // The user might have typed more in the meantime.
+        byId("q").value = value;
+        byId("q").setSelectionRange(caret, caret);
+      }
+      rowsAt = updated = Date.now();
       run(generation);
     } catch {
       location.assign(address);
@@ -218,17 +263,39 @@
     event.preventDefault();
     go(link.getAttribute("href"), true);
   });
+  const submit = (form, replace) => {
+    const query = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (value) query.append(name, value);
+    go(`${location.pathname}?${query}`, true, replace);
+  };
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "get" || event.target.hasAttribute("action")) return;
     event.preventDefault();
-    const query = new URLSearchParams();
-    for (const [name, value] of new FormData(event.target)) if (value) query.append(name, value);
-    go(`${location.pathname}?${query}`, true);
+    submit(event.target, false);
+  });
+  // Search while typing.
+  let typed = 0;
+  document.addEventListener("input", (event) => {
+    if (event.target.id !== "q") return;
+    clearTimeout(typed);
+    typed = setTimeout(() => { if (byId("q")) submit(byId("q").form, true); }, 250);
+  });
+  // Menus close after a click elsewhere.
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll(".menu[open]")) {
+      if (!menu.contains(event.target)) menu.open = false;
+    }
+    if (event.target.closest?.("a[href='#note-details']")) {
+      byId("more").open = false;
+      byId("note-details").open = true;
+      byId("note-text").focus();
+    }
   });
   addEventListener("popstate", () => go(location.pathname + location.search, false));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
     if (event.target.id === "lines") moveInChart(event);
+    if (event.key === "Escape") for (const menu of document.querySelectorAll(".menu[open]")) menu.open = false;
     if (event.key.toLowerCase() === "u") byId("zone").click();
   });
 

@@ -10,7 +10,7 @@ use crate::api::mark::Mark;
 use crate::problem::Problem;
 
 /// The default bucket width, if it is retained.
-pub(crate) const DEFAULT_WIDTH: u32 = 60;
+const DEFAULT_WIDTH: u32 = 60;
 
 /// Seconds after the end of a bucket in which the final flush may still add hits.
 pub(crate) const LAG: u64 = 2;
@@ -107,7 +107,7 @@ pub(crate) fn default_precision(stored: &Precisions) -> Retention {
 }
 
 /// Parses a precision. The text can be just the width, for any offset, or the full notation.
-pub(crate) fn precision(text: &str, stored: &Precisions) -> Option<Retention> {
+fn precision(text: &str, stored: &Precisions) -> Option<Retention> {
     match text.parse() {
         Ok(width) => stored.of_width(width),
         Err(_) => stored.retention(text.parse().ok()?),

@@ -8,6 +8,7 @@ use super::canvas::{Canvas, WIDTH, count, fixed};
 use super::curve::{Curve, Line, Point, place_letters};
 use super::forecast::{ForecastCurve, ForecastView};
 use crate::dashboard::format::instants::{self, Style};
+use crate::dashboard::format::numbers;
 use crate::text::digits;
 use crate::zone::Zone;
 
@@ -137,7 +138,7 @@ fn cells(lines: &[Line], forecast: Option<&ForecastView>, place: usize, start: T
 impl Cell {
     fn of(line: &Line, place: usize) -> Self {
         let text = match line.points.get(place) {
-            None | Some(Point::Unknown) => "unknown".to_owned(),
+            None | Some(Point::Unknown) => numbers::unknown(),
             Some(Point::Whole(count)) => digits::grouped(*count),
             Some(Point::Future) => "still to come".to_owned(),
             Some(Point::Open(count)) => format!("{} so far", digits::grouped(*count)),
@@ -163,7 +164,7 @@ pub(super) mod tests {
     }
 
     fn curve(points: &[Point]) -> Curve {
-        let line = Line { name: "hits".to_owned(), points: points.to_vec() };
+        let line = Line { name: "hits".to_owned(), points: points.to_vec(), is_compared: false };
         draw(&starts(points.len() as u64), minute(), &[line], None, &Zone::default(), now()).curves.remove(0)
     }
 
@@ -198,14 +199,18 @@ pub(super) mod tests {
 
     #[test]
     fn columns_contain_the_values_of_all_lines() {
-        let line = |name: &str, points: &[Point]| Line { name: name.to_owned(), points: points.to_vec() };
+        let line = |name: &str, points: &[Point]| Line {
+            name: name.to_owned(),
+            points: points.to_vec(),
+            is_compared: false,
+        };
         let lines = [
             line("hits", &[Point::Whole(1200), Point::Open(3)]),
             line("/", &[Point::Unknown, Point::Unknown]),
         ];
         let chart = draw(&starts(2), minute(), &lines, None, &Zone::default(), now());
         let texts: Vec<_> = chart.columns.iter().flat_map(|column| &column.cells).map(|c| &*c.text).collect();
-        assert_eq!(texts, ["1,200", "unknown", "3 so far", "unknown"]);
+        assert_eq!(texts, ["1,200", "–", "3 so far", "–"]);
         assert_eq!(chart.columns[0].text, "02:39");
         assert_eq!(chart.open.as_deref(), Some("500"));
     }

@@ -20,6 +20,8 @@ pub(crate) enum Point {
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<Point>,
+    /// True for a compared period.
+    pub(crate) is_compared: bool,
 }
 
 /// A line as SVG paths.
@@ -27,6 +29,7 @@ pub(crate) struct Line {
 pub(crate) struct Curve {
     pub(crate) place: usize,
     pub(crate) name: String,
+    pub(crate) is_compared: bool,
     pub(crate) area: String,
     pub(crate) whole: String,
     pub(crate) open: String,
@@ -57,6 +60,7 @@ impl Curve {
         let mut curve = Self {
             place,
             name: line.name.clone(),
+            is_compared: line.is_compared,
             area: String::new(),
             whole: String::new(),
             open: String::new(),

@@ -4,9 +4,9 @@ use counter_core::visits::Measure;
 
 use crate::text::digits::{group_digits, grouped};
 
-/// Returns the placeholder for unreadable numbers.
+/// Returns the placeholder for unknown numbers.
 pub(crate) fn unknown() -> String {
-    "unknown".to_owned()
+    "–".to_owned()
 }
 
 /// Formats a number with one decimal if it is less than ten, and as an integer otherwise.
@@ -47,6 +47,23 @@ pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
     })
 }
 
+/// Formats the shares of parts with one decimal, rounded so that they add up to 100 % (largest remainder method).
+pub(crate) fn shares(parts: &[u64]) -> Vec<String> {
+    let whole: u128 = parts.iter().map(|part| u128::from(*part)).sum();
+    let exact = |part: u64| u128::from(part) * 1000;
+    let Some(mut missing) = (whole > 0).then_some(1000) else { return vec![unknown(); parts.len()] };
+    let mut tenths: Vec<_> = parts.iter().map(|part| exact(*part) / whole).collect();
+    missing -= tenths.iter().sum::<u128>();
+    let mut order: Vec<_> = (0..parts.len()).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(exact(parts[*index]) % whole));
+    order.into_iter().zip(0..missing).for_each(|(index, _)| tenths[index] += 1);
+    let text = |(tenths, part): (&u128, &u64)| match tenths {
+        0 if *part > 0 => "< 0.1 %".to_owned(),
+        _ => format!("{}.{} %", tenths / 10, tenths % 10),
+    };
+    tenths.iter().zip(parts).map(text).collect()
+}
+
 /// Returns the integer percentage, or 0 if the whole is 0.
 pub(crate) fn percent(part: u64, max: u64) -> u64 {
     let percent = (u128::from(part) * 100).checked_div(u128::from(max)).unwrap_or_default();
@@ -71,6 +88,19 @@ pub(crate) fn change(now: u64, before: u64) -> Option<Change> {
         _ => ("down", format!("−{} %", percent.unsigned_abs())),
     };
     Some(Change { text, style })
+}
+
+/// Formats the change of a share in percentage points, given parts and wholes.
+pub(crate) fn points((part, whole): (u64, u64), (part_before, whole_before): (u64, u64)) -> Option<Change> {
+    let tenths = |part: u64, whole: u64| (u128::from(part) * 1000).checked_div(u128::from(whole));
+    let (now, before) = (tenths(part, whole)?, tenths(part_before, whole_before)?);
+    let difference = now.abs_diff(before);
+    let sign = match now.cmp(&before) {
+        std::cmp::Ordering::Less => '−',
+        std::cmp::Ordering::Equal => '±',
+        std::cmp::Ordering::Greater => '+',
+    };
+    Some(Change { text: format!("{sign}{}.{} pts", difference / 10, difference % 10), style: "flat" })
 }
 
 /// Formats the change of a percentile. Both values have a bin error, so if the difference is smaller than the
@@ -114,6 +144,23 @@ mod tests {
         ] {
             assert_eq!((grouped(count).as_str(), short(count).as_str()), (long, brief));
         }
+    }
+
+    #[test]
+    fn shares_of_a_column_add_up() {
+        assert_eq!(shares(&[1, 1, 1]), ["33.4 %", "33.3 %", "33.3 %"]);
+        assert_eq!(shares(&[9_999, 1, 0]), ["100.0 %", "< 0.1 %", "0.0 %"]);
+        assert_eq!(shares(&[7, 0]), ["100.0 %", "0.0 %"]);
+        assert_eq!((shares(&[0, 0]), shares(&[])), (vec!["–".to_owned(); 2], vec![]));
+        assert_eq!(shares(&[u64::MAX, u64::MAX]), ["50.0 %", "50.0 %"]);
+    }
+
+    #[test]
+    fn changes_of_shares_are_in_points() {
+        let text = |now, before| points(now, before).map(|change| change.text);
+        assert_eq!(text((12, 100), (10, 100)).as_deref(), Some("+2.0 pts"));
+        assert_eq!(text((4, 1000), (5, 1000)).as_deref(), Some("−0.1 pts"));
+        assert_eq!((text((1, 2), (1, 2)).as_deref(), text((1, 2), (0, 0))), (Some("±0.0 pts"), None));
     }
 
     #[test]

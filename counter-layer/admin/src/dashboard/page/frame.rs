@@ -4,7 +4,6 @@ use counter_core::{Stats, Timestamp};
 
 use super::assets;
 use crate::dashboard::format::instants;
-use crate::dashboard::format::units;
 use crate::dashboard::view::view::View;
 
 /// The frame of a page.
@@ -28,6 +27,10 @@ pub(crate) struct Frame {
     pub(crate) misses_revocations: bool,
     /// The URL of the alerts page, if it exists.
     pub(crate) alerts: Option<String>,
+    /// The URL of the page to share the view, if the client has a session.
+    pub(crate) share: Option<String>,
+    /// The URL of the API.
+    pub(crate) api: String,
     /// A sentence on the alignment of buckets and days.
     pub(crate) alignment: String,
 }
@@ -47,6 +50,8 @@ impl Frame {
             revocations: view.revocations(),
             misses_revocations: view.client.misses_revocations,
             alerts: view.alerts(),
+            share: view.share(),
+            api: format!("{}/api", view.site.mount),
             alignment: alignment(stats, view),
         }
     }
@@ -55,17 +60,16 @@ impl Frame {
 /// Describes the alignment of buckets and days. Days are in the time zone of the site if retention allows
 /// this.
 pub(crate) fn alignment(stats: &Stats, view: &View) -> String {
-    let buckets = instants::alignment(&stats.grid().counts);
-    match (view.site.zone.is_utc(), view.days(1, Timestamp::now())) {
+    let (buckets, zone) = (instants::alignment(&stats.grid().counts), &view.site.zone);
+    let timeline = view.timeline(Timestamp::now());
+    match (zone.is_utc(), timeline.calendar == *zone) {
         (true, _) => buckets,
-        (false, None) => format!(
-            "{buckets} Days in {} are not available: they need data per hour or quarter hour.",
-            view.site.zone.name()
-        ),
-        (false, Some(days)) => format!(
-            "Days are in {}, as sums of {} intervals. Other intervals are in UTC.",
-            view.site.zone.name(),
-            units::span(u64::from(days.read.precision.as_seconds()))
-        ),
+        (false, true) => format!("Days are in {}.", zone.name()),
+        (false, false) => {
+            format!(
+                "{buckets} Days in {} are not available: this needs data per hour or quarter hour.",
+                zone.name()
+            )
+        }
     }
 }

@@ -8,8 +8,8 @@ use counter_core::{Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::assets;
 use super::pages::{Counter, FailurePage, Moving, Parts, Share, Shared, Site};
+use super::{assets, downloads};
 use crate::access::entry::Signer;
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::{SHARED, STYLE};
@@ -17,9 +17,11 @@ use crate::api::caching::validate;
 use crate::api::route::Route;
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::panels::note_forms::SubmittedForm;
-use crate::dashboard::plot::visitors::Extent;
+use crate::dashboard::panels::period_reader::PeriodReader;
+use crate::dashboard::panels::summary::Extent;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::client::Client;
+use crate::dashboard::view::period::Period;
 use crate::dashboard::view::value::WrongValue;
 use crate::dashboard::view::view::{self, Page, View};
 use crate::mount::Mount;
@@ -27,6 +29,7 @@ use crate::problem::{Problem, warn};
 use crate::text::escape::isolated;
 use crate::upload::{MAX_FORM_BYTES, Upload};
 use crate::zone::Zone;
+use counter_layer::internal::HITS;
 
 /// The state shared by all pages.
 #[derive(Clone, Debug)]
@@ -63,7 +66,7 @@ impl Dashboard {
         Self { stats, zone, annotators }
     }
 
-    fn reader(&self) -> Reader<'_> {
+    pub(super) fn reader(&self) -> Reader<'_> {
         Reader::new(&self.stats, &self.annotators)
     }
 
@@ -88,7 +91,7 @@ impl Dashboard {
         let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
         site.has_alerts = self.annotators.has_alerts();
         let client = Client { may_note: client.may_note && self.accepts_notes(), ..client };
-        View::of(site, client, page, query.unwrap_or_default(), reach)
+        View::of(site, client, page, query.unwrap_or_default())
             .map_err(|wrong| self.reject(mount, client, &wrong))
     }
 
@@ -152,6 +155,7 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
         .route(&format!("{SHARED}{STYLE}"), get(assets::shared_style))
         .route(&format!("/counter{SHARED}{STYLE}"), get(assets::shared_style))
         .route("/assets/{hash}/{name}", get(assets::asset))
+        .merge(downloads::routes())
         .with_state(dashboard.clone())
 }
 
@@ -161,9 +165,23 @@ async fn site(
     RawQuery(query): RawQuery,
     client: Client,
 ) -> Result<Response, Rejection> {
-    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
-    let page = Site::read(dashboard.reader(), &view, Timestamp::now()).await;
-    Ok(respond(&dashboard.stats, &view, page))
+    let stats = &dashboard.stats;
+    let mut view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    let (reader, now) = (dashboard.reader(), Timestamp::now());
+    if let Err(error) = choose_period(&reader, &mut view, query.as_deref(), now).await {
+        return Ok(failure(stats, &view, &error));
+    }
+    // The chart always has `hits`, but any other counter might not exist.
+    if let [counter] = &*view.chart.counters
+        && **counter == *HITS
+    {
+        return Ok(respond(stats, &view, Site::read(reader, &view, now).await));
+    }
+    Ok(match unknown_counter(stats, &view).await {
+        Ok(Some(page)) => page,
+        Ok(None) => respond(stats, &view, Site::read(reader, &view, now).await),
+        Err(error) => failure(stats, &view, &error),
+    })
 }
 
 async fn counter(
@@ -173,16 +191,53 @@ async fn counter(
     client: Client,
 ) -> Result<Response, Rejection> {
     let stats = &dashboard.stats;
-    let view = dashboard.view(&mount, Page::Counter, client, query.as_deref())?;
-    Ok(match stats.contains_counters(&view.chart.counters[..1]).await {
-        Ok(contained) if contained == [Ok(false)] => {
-            let text = format!("There is no counter named {}.", isolated(&view.chart.counters[0]));
-            html(StatusCode::NOT_FOUND, &FailurePage::of(stats, &view, "No such counter", text))
-        }
-        // We can't say that a counter is unknown when the list was not readable.
-        Ok(_) => respond(stats, &view, Counter::read(dashboard.reader(), &view, Timestamp::now()).await),
+    let mut view = dashboard.view(&mount, Page::Counter, client, query.as_deref())?;
+    let (reader, now) = (dashboard.reader(), Timestamp::now());
+    if let Err(error) = choose_period(&reader, &mut view, query.as_deref(), now).await {
+        return Ok(failure(stats, &view, &error));
+    }
+    Ok(match unknown_counter(stats, &view).await {
+        Ok(Some(page)) => page,
+        Ok(None) => respond(stats, &view, Counter::read(reader, &view, now).await),
         Err(error) => failure(stats, &view, &error),
     })
+}
+
+/// Returns an error page if a counter of the chart does not exist.
+async fn unknown_counter(stats: &Stats, view: &View) -> Result<Option<Response>, Error> {
+    let contained = stats.contains_counters(&view.chart.counters).await?;
+    // We can't say that a counter is unknown when the list was not readable.
+    let unknown = view
+        .chart
+        .counters
+        .iter()
+        .zip(contained)
+        .find(|(name, contained)| matches!(contained, Ok(false)) && ***name != *HITS);
+    Ok(unknown.map(|(name, _)| {
+        let text = format!("There is no counter named {}.", isolated(name));
+        html(StatusCode::NOT_FOUND, &FailurePage::of(stats, view, "No such counter", text))
+    }))
+}
+
+/// Chooses the period of a URL without one: today if it has hits, and otherwise the last week.
+async fn choose_period(
+    reader: &Reader<'_>,
+    view: &mut View,
+    query: Option<&str>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    if pairs.any(|(name, value)| name == "period" && !value.is_empty()) || !view.has(Period::Days(7), now) {
+        return Ok(());
+    }
+    if view.has(Period::Today, now) {
+        let today = PeriodReader::new(reader, view, now).totals(&view.chart.counters[..1]).await?;
+        if today.iter().all(|hits| *hits != Some(0)) {
+            return Ok(());
+        }
+    }
+    view.chart.period = Period::Days(7);
+    Ok(())
 }
 
 /// Responds with the live parts of a page, or with 304 if these are unchanged.
@@ -195,7 +250,8 @@ async fn parts(
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
     let view = dashboard.view(&mount, page, client, query.as_deref())?;
-    let moving = Moving::read(&dashboard.reader(), &view, Extent::Buckets, Timestamp::now()).await;
+    let (reader, now) = (dashboard.reader(), Timestamp::now());
+    let moving = Moving::read(&PeriodReader::new(&reader, &view, now), &view, Extent::Live, now).await;
     Ok(match moving.map(|moving| Parts { moving }.render()) {
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
         Ok(Err(error)) => render_failure(&error),

@@ -1,64 +1,43 @@
 //! Counters that split all requests into parts, with a panel for each facet.
 
+use std::cmp::Reverse;
+
 use counter_core::CounterName;
 
+use super::panel::{Panel, PanelRow};
+use super::table::Name;
 use crate::dashboard::format::numbers;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// A panel for the counters of a facet.
-#[derive(Debug)]
-pub(crate) struct Panel {
-    pub(crate) id: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) parts: Vec<Part>,
-}
-
-/// A counter of all requests or of a part.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) name: String,
-    pub(crate) address: String,
-    pub(crate) toggle: Option<String>,
-    pub(crate) is_shown: bool,
-    pub(crate) total: String,
-    pub(crate) share: Option<String>,
-}
-
-/// The panels and the counter name prefixes. The empty prefix matches all remaining counters.
-const PANELS: [(&str, &str, &str); 5] = [
-    ("requests", "All requests", ""),
-    ("agents", "People and bots", "agent:"),
+/// The panels and the counter name prefixes.
+const PANELS: [(&str, &str, &str); 4] = [
     ("statuses", "Statuses", "status:"),
+    ("agents", "People and bots", "agent:"),
     ("methods", "Methods", "method:"),
     ("grpc", "gRPC statuses", "grpc:"),
 ];
 
-impl Panel {
-    /// Creates the panels for these counters and counts. `hits` is the count of all requests.
-    pub(crate) fn all<'a>(
-        view: &View,
-        counters: impl Iterator<Item = (&'a CounterName, Option<u64>)>,
-        hits: Option<u64>,
-    ) -> Vec<Self> {
-        let mut panels = PANELS.map(|(id, title, _)| Self { id, title, parts: Vec::new() });
-        for (name, total) in counters {
-            let place = PANELS.iter().rposition(|(_, _, begin)| name.starts_with(begin)).unwrap_or(0);
-            panels[place].parts.push(Part::of(view, name, total, hits));
-        }
-        panels.into_iter().filter(|panel| !panel.parts.is_empty()).collect()
-    }
-}
-
-impl Part {
-    fn of(view: &View, name: &CounterName, total: Option<u64>, hits: Option<u64>) -> Self {
-        Self {
-            address: view.counter(name),
-            toggle: view.toggled(name),
-            is_shown: view.chart.counters.contains(name),
-            name: name.to_string(),
-            total: total.map_or_else(numbers::unknown, digits::grouped),
-            share: total.zip(hits).and_then(|(total, hits)| numbers::share(total, hits)),
-        }
-    }
+/// Creates the panels for these counters and counts.
+pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<Panel> {
+    let panel = |(id, title, prefix): (&str, &str, &str)| {
+        let parts =
+            totals.iter().filter_map(|(name, total)| Some((name, name.strip_prefix(prefix)?, *total)));
+        let mut parts: Vec<_> = parts.collect();
+        // The sort is stable, so equal counts are sorted by name.
+        parts.sort_by_key(|(.., total)| Reverse(*total));
+        let known: Option<Vec<_>> = parts.iter().map(|(.., total)| *total).collect();
+        let shares = known.map(|totals| numbers::shares(&totals)).unwrap_or_default();
+        let max = parts.first().and_then(|(.., total)| *total).unwrap_or_default();
+        let row = |(index, (counter, name, total)): (usize, &(&CounterName, &str, Option<u64>))| PanelRow {
+            name: Name::new(name),
+            address: view.counter(counter),
+            value: total.map_or_else(numbers::unknown, digits::grouped),
+            share: shares.get(index).cloned(),
+            percent: numbers::percent(total.unwrap_or_default(), max).to_string(),
+        };
+        let rows: Vec<_> = parts.iter().enumerate().map(row).collect();
+        (!rows.is_empty()).then(|| Panel { id: id.to_owned(), title: title.to_owned(), rows, note: None })
+    };
+    PANELS.into_iter().filter_map(panel).collect()
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::visits::{Distribution, Distributions, Measure};
-use counter_core::{Error, Precision, Precisions, Timestamp};
+use counter_core::{CounterName, Error, Precision, Precisions, Timestamp};
 use futures_util::future::try_join;
 use http::StatusCode;
 
@@ -14,7 +14,8 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::plot::sums::{Instant, length};
 use crate::dashboard::reader::Reader;
-use crate::dashboard::view::range::MAX_SPAN;
+use crate::dashboard::view::buckets::{Buckets, MAX_BUCKETS};
+use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
@@ -32,8 +33,8 @@ pub(crate) struct Measured {
     pub(crate) style: &'static str,
     pub(crate) from: Instant,
     pub(crate) width: String,
-    /// The name of the compared period, if any data is available.
-    pub(crate) before: Option<String>,
+    /// True if any data of the compared period is available.
+    pub(crate) is_compared: bool,
     /// The error of percentiles.
     pub(crate) error: String,
     /// The times to response headers.
@@ -77,8 +78,8 @@ pub(crate) async fn read(
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let (buckets, counter) = (view.buckets(now), view.chart.counters.first());
-    let range = buckets.range();
+    let (timeline, counter) = (view.timeline(now), view.chart.counters.first());
+    let (buckets, range) = (&timeline.buckets, timeline.buckets.range());
     let retained = reader.stats.reach().distributions.as_ref();
     let retained = retained.and_then(|retention| fitting(retention, buckets.read.precision, &range, now));
     let Some((counter, retained)) = counter.zip(retained) else { return Ok(None) };
@@ -87,14 +88,10 @@ pub(crate) async fn read(
     if range.is_empty() {
         return Ok(None);
     }
-    let whole = precision.bucket(range.end.minus(1)).end().as_unix() - range.start.as_unix();
-    let (before, is_chosen) = match view.other(now).map(|other| other.range()) {
-        Some(other) => (precision.bucket(other.start).start..other.end, true),
-        None => (range.start.minus(whole)..range.start, false),
-    };
+    let before = timeline.compared.as_ref().map(Buckets::range);
+    let before = before.map(|other| precision.bucket(other.start).start..other.end);
     // When buckets are longer than in the chart, they could be part of both periods.
-    let is_disjoint = before.end <= range.start || range.end <= before.start;
-    let before = Some(before).filter(|before| is_disjoint && retained.oldest(now) <= before.start);
+    let before = before.filter(|before| before.end <= range.start && retained.oldest(now) <= before.start);
     let read =
         async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
     let (all, others) = try_join(read(range.clone()), async {
@@ -122,10 +119,7 @@ pub(crate) async fn read(
         style: style.name(),
         from: Instant { iso: instants::iso(range.start), text: instants::instant(local, style) },
         width: units::unit(u64::from(precision.as_seconds())),
-        before: before.filter(|_| is_compared).map(|before| match is_chosen {
-            true => "the comparison period".to_owned(),
-            false => format!("the previous {}", units::span(length(&before))),
-        }),
+        is_compared,
         error: numbers::percentile_error(),
         bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, view, now)),
         rows: compared().filter_map(|(of, before)| Row::of(of, before)).collect(),
@@ -133,10 +127,38 @@ pub(crate) async fn read(
     }))
 }
 
+/// Reads the 90 % quantile of the response times of a counter, and the change from the compared period. Returns `None`
+/// if distributions are not recorded.
+pub(super) async fn percentile(
+    reader: &Reader<'_>,
+    timeline: &Timeline,
+    counter: &CounterName,
+    now: Timestamp,
+) -> Result<Option<(String, Option<Change>)>, Error> {
+    let (read, range) = (timeline.buckets.read.precision, timeline.buckets.range());
+    let retained = reader.stats.reach().distributions.as_ref();
+    let Some(retained) = retained.and_then(|retained| fitting(retained, read, &range, now)) else {
+        return Ok(None);
+    };
+    let quantile = async |range: Range<Timestamp>| {
+        let all = reader.distributions(counter, retained.precision, range, &[Measure::Time]).await?;
+        Ok::<_, Error>(all.first().and_then(|all| all.merged().quantile(0.9)))
+    };
+    let before = async {
+        match timeline.elapsed(now).filter(|before| retained.oldest(now) <= before.start) {
+            Some(before) => quantile(before).await,
+            None => Ok(None),
+        }
+    };
+    let (value, before) = try_join(quantile(range), before).await?;
+    let change = value.zip(before).and_then(|(value, before)| numbers::shift(value, before));
+    Ok(Some((value.map_or_else(numbers::unknown, units::seconds), change)))
+}
+
 /// Returns the best distribution precision for a chart of this precision: the same precision, or else the
 /// coarsest precision that divides it, or else a coarser precision. Prefers precisions that are retained for
 /// the whole range.
-fn fitting(
+pub(super) fn fitting(
     retained: &Precisions,
     chart: Precision,
     range: &Range<Timestamp>,
@@ -145,7 +167,7 @@ fn fitting(
     let buckets = |retention: &Retention| length(range) / u64::from(retention.precision.as_seconds());
     let divides = |retention: &Retention| retention.precision.divides(chart);
     let fits =
-        |retention: &Retention| buckets(retention) <= MAX_SPAN.into() && retention.oldest(now) < range.end;
+        |retention: &Retention| buckets(retention) <= MAX_BUCKETS as u64 && retention.oldest(now) < range.end;
     let is_retained = |retention: &Retention| retention.oldest(now) <= range.start;
     let of = |condition: &dyn Fn(&Retention) -> bool| {
         let all = || retained.iter().filter(fits).filter(condition);

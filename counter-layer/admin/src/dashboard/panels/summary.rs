@@ -1,15 +1,19 @@
-//! The site summary, and the status of counting.
+//! The numbers at the top of a page, and the status of counting.
 
 use std::time::Duration;
 
-use counter_core::visits::{Hint, Requests};
+use counter_core::visits::{Hint, Requests, Uniques};
 use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
-use futures_util::future::try_join4;
+use futures_util::future::{try_join3, try_join4};
 
-use super::period::Period;
+use super::measured;
+use super::period_reader::PeriodReader;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
+use crate::dashboard::plot::sums::length;
 use crate::dashboard::reader::{self, Reader};
+use crate::dashboard::view::period::Compare;
+use crate::dashboard::view::view::View;
 use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
 
@@ -19,21 +23,36 @@ const RATE_WINDOW: u64 = 10;
 /// How long the store may fail until the page shows an alert.
 const FAILURE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// The numbers at the top. `None` if not recorded on this site.
+/// The numbers at the top of a page.
 #[derive(Debug)]
 pub(crate) struct Summary {
-    pub(crate) rate: String,
-    pub(crate) recent: String,
-    pub(crate) period: String,
-    pub(crate) total: String,
+    pub(crate) cards: Vec<Card>,
+    /// The compared period, as in `vs. previous period`.
+    pub(crate) compared: Option<&'static str>,
+}
+
+/// A number at the top, which links to a chart of it.
+#[derive(Debug)]
+pub(crate) struct Card {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) value: String,
     pub(crate) change: Option<Change>,
-    pub(crate) visitors: Option<String>,
-    pub(crate) visitors_error: String,
-    /// The share of human requests to this process without a visitor.
-    pub(crate) unidentified: Option<String>,
-    pub(crate) errors: Option<String>,
-    pub(crate) client_errors: Option<String>,
-    pub(crate) bots: Option<String>,
+    pub(crate) note: Option<String>,
+    /// The error of the value, and how it is counted.
+    pub(crate) tooltip: Option<String>,
+    pub(crate) address: String,
+    /// True if the chart shows it.
+    pub(crate) is_chosen: bool,
+}
+
+/// Determines which numbers are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The numbers that change with each hit.
+    Live,
+    /// All numbers. Visitors and percentiles are more expensive for the store.
+    Page,
 }
 
 /// A status line about the store and the ledger.
@@ -44,50 +63,167 @@ pub(crate) struct Status {
 }
 
 impl Summary {
-    pub(crate) async fn read(reader: &Reader<'_>, period: &Period, now: Timestamp) -> Result<Self, Error> {
+    /// Reads the summary of the site.
+    pub(crate) async fn of_site(
+        period: &PeriodReader<'_>,
+        view: &View,
+        extent: Extent,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
         let names: Vec<_> = std::iter::once(HITS)
             .chain(STATUSES)
             .chain(AGENTS)
             .filter_map(|name| CounterName::new(name).ok())
             .collect();
-        let (totals, before, uniques, (recent, seconds)) = try_join4(
-            period.totals(reader, &names),
-            period.previous_totals(reader, &names[..1]),
-            period.visitors(reader, &names[..1]),
-            recent(reader, &names[0], now),
+        let (totals, before, rate, (visitors, time)) = try_join4(
+            period.totals(&names),
+            period.compared_totals(&names),
+            rate(period.reader, &names[0], now),
+            slow_cards(period, view, &names[0], extent, now),
         )
         .await?;
-        let uniques = uniques.and_then(|uniques| uniques.first().copied().flatten());
-        let of = |requested: &[&str]| {
-            let all = names.iter().zip(&totals).filter(|(name, _)| requested.contains(&&***name));
+        let sum = |totals: &[Option<u64>], requested: &[&str]| {
+            let all = names.iter().zip(totals).filter(|(name, _)| requested.contains(&&***name));
             all.map(|(_, total)| *total).sum::<Option<u64>>()
         };
-        let (hits, responses, agents) = (of(&[HITS]), of(&STATUSES), of(&AGENTS));
-        Ok(Self {
-            rate: recent.map_or_else(numbers::unknown, |recent| numbers::rate(recent, seconds)),
-            recent: units::about(seconds),
-            period: period.name.clone(),
-            total: hits.map_or_else(numbers::unknown, digits::grouped),
-            change: hits.and_then(|hits| numbers::change(hits, before.first().copied().unwrap_or_default())),
-            visitors: uniques.map(|uniques| digits::grouped(uniques.visitors)),
-            visitors_error: uniques
-                .map(|uniques| format!("± {:.1} %", uniques.standard_error * 100.0))
-                .unwrap_or_default(),
-            unidentified: unidentified(reader.stats.ledger().requests),
-            errors: share(of(&["status:5xx", "status:failed"]), responses),
-            client_errors: share(of(&["status:4xx"]), responses),
-            bots: share(of(&["agent:bot"]), agents),
-        })
+        let share = |card: Card, parts: &[&str], wholes: &[&str]| {
+            let of = |totals: &[Option<u64>]| sum(totals, parts).zip(sum(totals, wholes));
+            let known = of(&totals);
+            let (hits, whole) = (totals[0].unwrap_or_default(), known.map_or(0, |(_, whole)| whole));
+            Card {
+                value: known
+                    .and_then(|(part, whole)| numbers::share(part, whole))
+                    .unwrap_or_else(numbers::unknown),
+                change: known.zip(of(&before)).and_then(|(now, before)| numbers::points(now, before)),
+                note: (hits > 0 && whole == 0).then(|| "Not recorded".to_owned()),
+                ..card
+            }
+        };
+        let hits = Card {
+            value: totals[0].map_or_else(numbers::unknown, digits::grouped),
+            change: totals[0].zip(before[0]).and_then(|(total, before)| numbers::change(total, before)),
+            note: rate.filter(|_| period.timeline.buckets.end > now),
+            ..Card::of(view, "total", "Hits", &[HITS], false)
+        };
+        let errors =
+            Card::of(view, "errors", "Errors", &["status:5xx", "status:failed", "status:4xx"], false);
+        let client_errors = sum(&totals, &["status:4xx"]).zip(sum(&totals, &STATUSES));
+        let client_errors = client_errors.and_then(|(part, whole)| numbers::share(part, whole));
+        let mut errors = share(errors, &["status:5xx", "status:failed"], &STATUSES);
+        errors.note = errors.note.or_else(|| client_errors.map(|share| format!("4xx: {share}")));
+        let bots = Card::of(view, "bots", "Bots", &["agent:bot", "agent:human"], false);
+        let bots = share(bots, &["agent:bot"], &AGENTS);
+        let cards = [visitors, Some(hits), Some(errors), time, Some(bots)];
+        Ok(Self { cards: cards.into_iter().flatten().collect(), compared: compared(period, view) })
+    }
+
+    /// Reads the summary of a counter.
+    pub(crate) async fn of_counter(
+        period: &PeriodReader<'_>,
+        view: &View,
+        extent: Extent,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let counter = &view.chart.counters[0];
+        let names: Vec<_> = [counter.clone()].into_iter().chain(CounterName::new(HITS).ok()).collect();
+        let (totals, before, lifetimes, (visitors, time)) = try_join4(
+            period.totals(&names),
+            period.compared_totals(&names[..1]),
+            period.reader.lifetimes(&names[..1]),
+            slow_cards(period, view, counter, extent, now),
+        )
+        .await?;
+        let own = |id, title, value: Option<String>| Card {
+            value: value.unwrap_or_else(numbers::unknown),
+            ..Card::of(view, id, title, &[counter], false)
+        };
+        let hits = Card {
+            change: totals[0].zip(before[0]).and_then(|(total, before)| numbers::change(total, before)),
+            ..own("total", "Hits", totals[0].map(digits::grouped))
+        };
+        let share = totals[0].zip(totals[1]).and_then(|(total, hits)| numbers::share(total, hits));
+        let share = own("share", "Share of all hits", share);
+        let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
+        let cards = [visitors, Some(hits), Some(share), time, Some(lifetime)];
+        Ok(Self { cards: cards.into_iter().flatten().collect(), compared: compared(period, view) })
     }
 }
 
-fn share(part: Option<u64>, whole: Option<u64>) -> Option<String> {
-    numbers::share(part?, whole?)
+impl Card {
+    /// Returns a card that shows these counters in the chart.
+    fn of(view: &View, id: &'static str, title: &'static str, counters: &[&str], visitors: bool) -> Self {
+        let counters: Vec<_> = counters.iter().filter_map(|name| CounterName::new(name).ok()).collect();
+        let is_chosen = view.chart.counters == counters && view.chart.uniques == visitors;
+        let address = view.address_with(|view| {
+            (view.chart.counters, view.chart.uniques) = (counters, visitors);
+        });
+        let (value, change, note, tooltip) = (numbers::unknown(), None, None, None);
+        Self { id, title, value, change, note, tooltip, address, is_chosen }
+    }
+}
+
+fn compared(period: &PeriodReader<'_>, view: &View) -> Option<&'static str> {
+    period.timeline.compared.as_ref()?;
+    let choice = Compare::CHOICES.into_iter().find(|(compare, _)| *compare == view.chart.compare);
+    choice.map(|(_, text)| text)
+}
+
+/// Reads the cards of visitors and response times.
+async fn slow_cards(
+    period: &PeriodReader<'_>,
+    view: &View,
+    counter: &CounterName,
+    extent: Extent,
+    now: Timestamp,
+) -> Result<(Option<Card>, Option<Card>), Error> {
+    if extent == Extent::Live {
+        return Ok((None, None));
+    }
+    let (uniques, before, time) = try_join3(
+        period.visitors(std::slice::from_ref(counter)),
+        period.compared_visitors(counter),
+        measured::percentile(period.reader, &period.timeline, counter, now),
+    )
+    .await?;
+    let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
+    let visitors = Card {
+        value: uniques.flatten().map_or_else(numbers::unknown, |uniques| digits::grouped(uniques.visitors)),
+        change: uniques.flatten().zip(before).and_then(|(now, before)| numbers::change(now.visitors, before)),
+        note: uniques.is_none().then(|| "Not kept for this period".to_owned()),
+        tooltip: uniques.flatten().map(|uniques| tooltip(period, uniques)),
+        ..Card::of(view, "visitors", "Visitors", &[counter], true)
+    };
+    let time = time.map(|(value, change)| Card {
+        value,
+        change,
+        address: format!("{}#measured-title", view.counter(counter)),
+        ..Card::of(view, "p90", "p90 response", &[], false)
+    });
+    Ok((Some(visitors), time))
+}
+
+/// Describes how visitors are counted.
+fn tooltip(period: &PeriodReader<'_>, uniques: Uniques) -> String {
+    let mut words = format!("± {:.1} %.", uniques.standard_error * 100.0);
+    let epoch = u64::from(period.reader.stats.salt_epoch().as_seconds());
+    if length(&period.timeline.buckets.range()) > epoch {
+        words += &format!(" A visitor without a stable identity is counted once per {}.", units::unit(epoch));
+    }
+    if let Some(share) = unidentified(period.reader.stats.ledger().requests) {
+        words += &format!(" {share} of human requests to this process are unidentified.");
+    }
+    words
 }
 
 fn unidentified(requests: Requests) -> Option<String> {
     let of_people = requests.recorded.saturating_sub(requests.bots);
     numbers::share(requests.unidentified, of_people).filter(|_| requests.unidentified > 0)
+}
+
+/// Returns the current number of hits per second.
+async fn rate(reader: &Reader<'_>, hits: &CounterName, now: Timestamp) -> Result<Option<String>, Error> {
+    let (recent, seconds) = recent(reader, hits, now).await?;
+    Ok(recent.map(|recent| format!("{} per second", numbers::rate(recent, seconds))))
 }
 
 /// Returns the hits in the most recent complete seconds, and the number of seconds.

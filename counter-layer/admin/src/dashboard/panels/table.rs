@@ -1,28 +1,30 @@
-//! The counter table and the top pages.
+//! The table of pages.
 
 use std::cmp::Reverse;
+use std::fmt::Write;
 
 use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
-use super::facets::Panel;
-use super::period::Period;
+use super::facets;
+use super::panel::Panel;
+use super::period_reader::PeriodReader;
 use crate::dashboard::chart::spark;
 use crate::dashboard::format::numbers::{self, Change};
-use crate::dashboard::format::units;
-use crate::dashboard::reader::Reader;
 use crate::dashboard::view::table::Sort;
 use crate::dashboard::view::view::View;
 use crate::kind::Kind;
-use crate::text::digits;
+use crate::text::{csv, digits};
 use counter_layer::internal::HITS;
 
 /// The number of rows on a table page.
-const ROWS_PER_PAGE: usize = 25;
-/// The maximum number of top pages.
-const MAX_TOP_PAGES: usize = 8;
+const ROWS_PER_PAGE: usize = 10;
+
 /// The maximum number of counters to read.
 const MAX_COUNTERS: usize = 10_000;
+
+/// The maximum number of names that the form suggests.
+const MAX_SUGGESTIONS: usize = 100;
 
 /// The maximum number of sparkline samples in a single read. If we read more, then a SQL store would scan the
 /// samples of all counters instead of looking up some of them.
@@ -33,10 +35,11 @@ const MAX_SAMPLES_PER_READ: usize = 9500;
 pub(crate) struct Table {
     pub(crate) columns: Vec<Heading>,
     pub(crate) rows: Vec<Row>,
-    pub(crate) top: Vec<Top>,
     /// Counters that split all requests into parts.
     pub(crate) facets: Vec<Panel>,
-    /// The visible rows and the total number, e.g. `1–25 of 80`.
+    /// The names to suggest for the chart, most hits first.
+    pub(crate) suggestions: Vec<String>,
+    /// The visible rows and the total number, e.g. `1–10 of 80`.
     pub(crate) shown: String,
     pub(crate) before: Option<String>,
     pub(crate) after: Option<String>,
@@ -48,17 +51,17 @@ pub(crate) struct Table {
 #[derive(Debug)]
 pub(crate) struct Heading {
     pub(crate) id: &'static str,
-    pub(crate) title: String,
+    pub(crate) title: &'static str,
     pub(crate) address: Option<String>,
     /// The value of `aria-sort`.
     pub(crate) order: &'static str,
     pub(crate) style: &'static str,
 }
 
-/// A row of the counter table.
+/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) address: String,
     pub(crate) toggle: Option<String>,
     pub(crate) is_shown: bool,
@@ -71,14 +74,12 @@ pub(crate) struct Row {
     pub(crate) lifetime: String,
 }
 
-/// An entry of the top pages.
-#[derive(Debug)]
-pub(crate) struct Top {
-    pub(crate) name: String,
-    pub(crate) address: String,
-    pub(crate) total: String,
-    /// Percentage relative to the top entry.
-    pub(crate) percent: u64,
+/// A name that is elided in the middle if it is too long for a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) whole: String,
+    /// The part that is elided at its end, and the part that is always shown.
+    pub(crate) parts: (String, String),
 }
 
 /// A counter with a sort key.
@@ -90,59 +91,38 @@ struct Entry {
     sort_key: Option<u64>,
 }
 
-impl Table {
-    pub(crate) async fn read(
-        reader: &Reader<'_>,
-        view: &View,
-        period: &Period,
-        now: Timestamp,
-    ) -> Result<Self, Error> {
-        let (names, is_cut) = reader.counters(MAX_COUNTERS).await?;
-        let totals = period.totals(reader, &names).await?;
-        let entries: Vec<_> = names
-            .into_iter()
-            .zip(totals)
-            .map(|(name, total)| Entry { name, total, sort_key: total })
-            .collect();
-        let hits = entries.iter().find(|entry| *entry.name == *HITS).map_or(Some(0), |entry| entry.total);
-        let top = top(view, &entries);
-        let (facet_totals, mut entries): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
-        let facet_totals = facet_totals.iter().map(|entry: &Entry| (&entry.name, entry.total));
-        let facets = Panel::all(view, facet_totals, hits);
-        let query = view.table.search.to_lowercase();
-        entries.retain(|entry| query.is_empty() || entry.name.to_lowercase().contains(&query));
-        let mut note = is_cut
-            .then(|| format!("Only the first {} counters are listed.", digits::grouped(MAX_COUNTERS as u64)));
-        if !order(reader, view, period, &mut entries).await? {
-            note = Some(format!(
-                "Sorted by hits: sorting by visitors supports at most {} counters. Search to narrow the list.",
-                digits::grouped(period.visitor_limit(&reader.stats.grid().visitors) as u64)
-            ));
-        }
+/// The entries of a table, sorted as requested.
+struct Entries {
+    all: Vec<Entry>,
+    hits: Option<u64>,
+    facets: Vec<Entry>,
+    suggestions: Vec<String>,
+    note: Option<String>,
+}
 
-        let visitor_limit = period.visitor_limit(&reader.stats.grid().visitors);
-        if visitor_limit < ROWS_PER_PAGE.min(entries.len()) {
+impl Table {
+    pub(crate) async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let Entries { all, hits, facets, suggestions, mut note } = Entries::read(period, view).await?;
+        let limit = period.visitor_limit();
+        if limit < ROWS_PER_PAGE.min(all.len()) {
             note.get_or_insert_with(|| {
-                format!(
-                    "Visitors are shown for {visitor_limit} counters only: too much data {}.",
-                    period.name
-                )
+                format!("Visitors of this period are shown for {limit} counters only.")
             });
         }
-        let leaf = view.table.leaf.min(entries.len().saturating_sub(1) / ROWS_PER_PAGE);
-        let matching = entries.len();
-        let entries: Vec<_> = entries.into_iter().skip(leaf * ROWS_PER_PAGE).take(ROWS_PER_PAGE).collect();
+        let leaf = view.table.leaf.min(all.len().saturating_sub(1) / ROWS_PER_PAGE);
+        let matching = all.len();
+        let entries: Vec<_> = all.into_iter().skip(leaf * ROWS_PER_PAGE).take(ROWS_PER_PAGE).collect();
         let first = leaf * ROWS_PER_PAGE + 1;
         let shown = match matching {
-            0 => "No counters".to_owned(),
+            0 => String::new(),
             _ => format!("{first}–{} of {}", first + entries.len() - 1, digits::grouped(matching as u64)),
         };
+        let facets: Vec<_> = facets.into_iter().map(|entry| (entry.name, entry.total)).collect();
         Ok(Self {
-            columns: headings(view, period),
-            rows: rows(reader, view, period, &entries, hits, now).await?,
-            top,
-            facets,
+            columns: headings(view),
+            rows: rows(period, view, &entries, hits, now).await?,
+            facets: facets::panels(view, &facets),
+            suggestions,
             shown,
             before: leaf.checked_sub(1).map(|leaf| view.address_with(|view| view.table.leaf = leaf)),
             after: (first + entries.len() <= matching)
@@ -150,51 +130,92 @@ impl Table {
             note,
         })
     }
+
+    /// Returns the rows of all pages of the table as CSV, in the same order.
+    pub(crate) async fn csv(period: &PeriodReader<'_>, view: &View) -> Result<String, Error> {
+        let entries = Entries::read(period, view).await?.all;
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+        let reader = period.reader;
+        let read = (period.visitors(&names), period.compared_totals(&names), reader.lifetimes(&names));
+        let (visitors, before, lifetimes) = futures_util::future::try_join3(read.0, read.1, read.2).await?;
+        let mut text = "page,visitors,hits,hits_before,hits_all_time\r\n".to_owned();
+        for (index, Entry { name, total, .. }) in entries.iter().enumerate() {
+            let visitors = visitors.as_ref().and_then(|visitors| visitors[index]);
+            let visitors = csv::number(visitors.map(|visitors| visitors.visitors));
+            let numbers = [*total, before[index], lifetimes[index]].map(csv::number).join(",");
+            write!(text, "{},{visitors},{numbers}\r\n", csv::name(name))
+                .expect("writing to a string never fails");
+        }
+        Ok(text)
+    }
+}
+
+impl Entries {
+    async fn read(period: &PeriodReader<'_>, view: &View) -> Result<Self, Error> {
+        let (names, is_cut) = period.reader.counters(MAX_COUNTERS).await?;
+        let totals = period.totals(&names).await?;
+        let mut all: Vec<_> = names
+            .into_iter()
+            .zip(totals)
+            .map(|(name, total)| Entry { name, total, sort_key: total })
+            .collect();
+        let hits = all.iter().find(|entry| *entry.name == *HITS).map_or(Some(0), |entry| entry.total);
+        all.sort_by_key(|entry| Reverse(entry.sort_key));
+        let suggestions = all.iter().take(MAX_SUGGESTIONS).map(|entry| entry.name.to_string()).collect();
+        let (facets, mut all): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
+        let query = view.table.search.to_lowercase();
+        all.retain(|entry| query.is_empty() || entry.name.to_lowercase().contains(&query));
+        // Equal entries are sorted by name.
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut note = is_cut
+            .then(|| format!("Only the first {} counters are listed.", digits::grouped(MAX_COUNTERS as u64)));
+        if !order(period, view, &mut all).await? {
+            note = Some(format!(
+                "Sorted by hits: sorting by visitors supports at most {} counters. Search to narrow the list.",
+                digits::grouped(period.visitor_limit() as u64)
+            ));
+        }
+        Ok(Self { all, hits, facets, suggestions, note })
+    }
 }
 
 /// Sorts the entries, and returns `false` if the requested order is not possible.
-async fn order(
-    reader: &Reader<'_>,
-    view: &View,
-    period: &Period,
-    entries: &mut [Entry],
-) -> Result<bool, Error> {
+async fn order(period: &PeriodReader<'_>, view: &View, entries: &mut [Entry]) -> Result<bool, Error> {
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     let mut sorted = true;
     match view.table.sort {
         Sort::Name => return Ok(true),
         Sort::Total => {}
         Sort::Lifetime => {
-            for (entry, lifetime) in entries.iter_mut().zip(reader.lifetimes(&names).await?) {
+            for (entry, lifetime) in entries.iter_mut().zip(period.reader.lifetimes(&names).await?) {
                 entry.sort_key = lifetime;
             }
         }
         Sort::Change => {
-            for (entry, before) in entries.iter_mut().zip(period.previous_totals(reader, &names).await?) {
+            for (entry, before) in entries.iter_mut().zip(period.compared_totals(&names).await?) {
                 // In thousandths of the previous count. New counters are sorted to the end.
-                entry.sort_key = entry.total.map(|total| {
+                entry.sort_key = entry.total.zip(before).map(|(total, before)| {
                     let part = (u128::from(total) * 1000).checked_div(u128::from(before));
                     u64::try_from(part.map_or(0, |part| part.saturating_add(1))).unwrap_or(u64::MAX)
                 });
             }
         }
-        Sort::Uniques if names.len() > period.visitor_limit(&reader.stats.grid().visitors) => sorted = false,
+        Sort::Uniques if names.len() > period.visitor_limit() => sorted = false,
         Sort::Uniques => {
-            let uniques = period.visitors(reader, &names).await?;
+            let uniques = period.visitors(&names).await?;
             for (entry, uniques) in entries.iter_mut().zip(uniques.into_iter().flatten()) {
                 entry.sort_key = uniques.map(|uniques| uniques.visitors);
             }
         }
     }
-    // The sort is stable, so equal entries are sorted by name.
     entries.sort_by_key(|entry| Reverse(entry.sort_key));
     Ok(sorted)
 }
 
 async fn rows(
-    reader: &Reader<'_>,
+    period: &PeriodReader<'_>,
     view: &View,
-    period: &Period,
     entries: &[Entry],
     hits: Option<u64>,
     now: Timestamp,
@@ -203,24 +224,24 @@ async fn rows(
         return Ok(Vec::new());
     }
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    let buckets = view.buckets(now);
+    let (reader, buckets) = (period.reader, &period.timeline.buckets);
     let (precision, range) = (buckets.read.precision, buckets.range());
     let counters_per_read = (MAX_SAMPLES_PER_READ / precision.starts(range.clone()).count().max(1)).max(1);
     let series =
         names.chunks(counters_per_read).map(|names| reader.series_many(names, precision, range.clone()));
     let (series, previous_totals, lifetimes, uniques) = try_join4(
         try_join_all(series),
-        period.previous_totals(reader, &names),
+        period.compared_totals(&names),
         reader.lifetimes(&names),
-        period.visitors(reader, &names),
+        period.visitors(&names),
     )
     .await?;
     let visitors = |index: usize| uniques.as_ref().and_then(|uniques| uniques.get(index).copied().flatten());
     // We skip the current bucket because it is incomplete, so all lines would drop at the end.
+    let whole = buckets.bucket_ranges().filter(|bucket| bucket.end <= now).count();
     let mut rows = Vec::with_capacity(entries.len());
     let read = entries.iter().zip(series.into_iter().flatten()).zip(previous_totals).zip(lifetimes);
     for (index, (((entry, series), before), lifetime)) in read.enumerate() {
-        let whole = buckets.bucket_ranges().filter(|bucket| bucket.end <= now).count();
         let counts: Vec<_> = buckets.counts(series.as_ref()).into_iter().take(whole).flatten().collect();
         let (min, max) = (counts.iter().min().copied(), counts.iter().max().copied());
         rows.push(Row {
@@ -233,41 +254,38 @@ async fn rows(
                 digits::grouped(min.unwrap_or_default()),
                 digits::grouped(max.unwrap_or_default())
             ),
-            name: entry.name.to_string(),
+            name: Name::new(&entry.name),
             total: entry.total.map_or_else(numbers::unknown, digits::grouped),
             share: entry.total.zip(hits).and_then(|(total, hits)| numbers::share(total, hits)),
             visitors: visitors(index).map(|uniques| digits::grouped(uniques.visitors)),
-            change: entry.total.and_then(|total| numbers::change(total, before)),
+            change: entry.total.zip(before).and_then(|(total, before)| numbers::change(total, before)),
             lifetime: lifetime.map_or_else(numbers::unknown, digits::grouped),
         });
     }
     Ok(rows)
 }
 
-fn top(view: &View, entries: &[Entry]) -> Vec<Top> {
-    let known = entries.iter().filter_map(|entry| Some((&entry.name, entry.total?)));
-    let mut pages: Vec<_> = known.filter(|(name, total)| *total > 0 && Kind::Page.has(name)).collect();
-    pages.sort_by_key(|(_, total)| Reverse(*total));
-    let max = pages.first().map_or(1, |(_, total)| *total);
-    let top = |(name, total): &(&CounterName, u64)| Top {
-        name: name.to_string(),
-        address: view.counter(name),
-        total: digits::grouped(*total),
-        percent: numbers::percent(*total, max),
-    };
-    pages.iter().take(MAX_TOP_PAGES).map(top).collect()
+impl Name {
+    /// The number of characters that are always shown at the end.
+    const TAIL: usize = 12;
+
+    pub(crate) fn new(name: &str) -> Self {
+        let count = name.chars().count();
+        let start = name.char_indices().nth(count.saturating_sub(Self::TAIL)).map_or(0, |(start, _)| start);
+        let (head, tail) = name.split_at(if count > 2 * Self::TAIL { start } else { name.len() });
+        Self { whole: name.to_owned(), parts: (head.to_owned(), tail.to_owned()) }
+    }
 }
 
-fn headings(view: &View, period: &Period) -> Vec<Heading> {
-    let width = u64::from(view.chart.precision.precision.as_seconds());
+fn headings(view: &View) -> Vec<Heading> {
     let columns = [
-        ("name", "Counter".to_owned(), Some(Sort::Name), "name"),
-        ("spark", format!("Trend ({})", units::span(width * u64::from(view.chart.span))), None, "wide"),
-        ("total", format!("Hits {}", period.name), Some(Sort::Total), "number"),
-        ("share", "Share".to_owned(), None, "number wide"),
-        ("uniques", "Visitors".to_owned(), Some(Sort::Uniques), "number"),
-        ("change", "Change".to_owned(), Some(Sort::Change), "number wide"),
-        ("lifetime", "All time".to_owned(), Some(Sort::Lifetime), "number wide"),
+        ("name", "Page", Some(Sort::Name), "name"),
+        ("spark", "Trend", None, "wide"),
+        ("uniques", "Visitors", Some(Sort::Uniques), "number"),
+        ("total", "Hits", Some(Sort::Total), "number"),
+        ("change", "Change", Some(Sort::Change), "number"),
+        ("share", "Share", None, "number wide"),
+        ("lifetime", "All time", Some(Sort::Lifetime), "number wide"),
     ];
     columns
         .into_iter()
@@ -284,4 +302,22 @@ fn headings(view: &View, period: &Period) -> Vec<Heading> {
             style,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_elided_before_their_end() {
+        for (name, head, tail) in [
+            ("/a", "/a", ""),
+            ("/articles/{id}/comments", "/articles/{id}/comments", ""),
+            ("/articles/{id}/comments/latest", "/articles/{id}/com", "ments/latest"),
+            ("äöüäöüäöüäöüäöüäöüäöüäöüäöü", "äöüäöüäöüäöüäöü", "äöüäöüäöüäöü"),
+        ] {
+            let parts = Name::new(name).parts;
+            assert_eq!((parts.0.as_str(), parts.1.as_str()), (head, tail));
+        }
+    }
 }

@@ -1,51 +1,67 @@
-//! The chart controls.
+//! The toolbar of a page, and the chart controls.
 
-use counter_core::time::Retention;
-use counter_core::{CounterName, Precisions, Stats, Timestamp};
+use counter_core::{CounterName, Stats, Timestamp};
 
 use crate::dashboard::chart::curve;
-use crate::dashboard::format::{instants, units};
-use crate::dashboard::view::chart::{ComparedPeriod, MAX_LINES};
-use crate::dashboard::view::range::{MAX_SPAN, NamedRange};
+use crate::dashboard::format::instants;
+use crate::dashboard::page::downloads::{CHART_CSV, CHART_SVG, TABLE_CSV};
+use crate::dashboard::view::chart::MAX_LINES;
+use crate::dashboard::view::period::{Compare, Period};
+use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::{Page, View};
 
-/// The chart controls.
+/// The toolbar of a page, and the chart controls.
 #[derive(Debug)]
 pub(crate) struct Controls {
     pub(crate) title: String,
-    /// The named ranges.
-    pub(crate) ranges: Vec<Chip>,
-    pub(crate) precisions: Vec<Chip>,
-    pub(crate) spans: Vec<Chip>,
-    pub(crate) moves: Moves,
+    pub(crate) period: Menu,
+    pub(crate) custom: CustomForm,
+    /// The URLs of the period before and the period after.
+    pub(crate) earlier: Option<String>,
+    pub(crate) later: Option<String>,
+    pub(crate) compare: Menu,
+    pub(crate) by: Vec<Chip>,
     pub(crate) lines: Lines,
     pub(crate) visitors: Visitors,
     pub(crate) forecast: Chip,
-    pub(crate) comparison: Comparison,
-    pub(crate) share: Option<Share>,
+    /// The comparison line: index, letter and name.
+    pub(crate) compared: Option<(usize, char, String)>,
+    /// The URLs of the chart as files.
+    pub(crate) chart_csv: String,
+    pub(crate) chart_svg: String,
+    pub(crate) table_csv: String,
+    /// The URL of this view with a custom period, without the ends.
+    pub(crate) zoom: String,
 }
 
 /// A choice, rendered as a link.
 #[derive(Debug)]
 pub(crate) struct Chip {
+    pub(crate) id: String,
     pub(crate) text: String,
     pub(crate) address: String,
     pub(crate) is_chosen: bool,
 }
 
-/// Steps back and forth in time, either by a named range or by half the chart length.
+/// A menu of choices.
 #[derive(Debug)]
-pub(crate) struct Moves {
-    pub(crate) earlier: Move,
-    pub(crate) later: Move,
-    pub(crate) now: Option<String>,
+pub(crate) struct Menu {
+    /// The current choice.
+    pub(crate) title: String,
+    pub(crate) choices: Vec<Chip>,
 }
 
-/// A step, with a URL if there is data to show.
+/// The form for a custom period.
 #[derive(Debug)]
-pub(crate) struct Move {
-    pub(crate) text: String,
-    pub(crate) address: Option<String>,
+pub(crate) struct CustomForm {
+    /// The other parameters.
+    pub(crate) fields: Vec<(&'static str, String)>,
+    /// The first and the final date, in the format of HTML forms.
+    pub(crate) first: String,
+    pub(crate) last: String,
+    /// The first and the final date to choose from.
+    pub(crate) oldest: String,
+    pub(crate) latest: String,
 }
 
 /// The chart lines, and the form to add a line.
@@ -72,137 +88,96 @@ pub(crate) struct LegendLine {
 pub(crate) struct Visitors {
     /// Shows or hides the line, if visitors are available for the chart precision.
     pub(crate) chip: Option<Chip>,
-    /// The available visitor precisions.
-    pub(crate) precisions: String,
     pub(crate) letter: char,
 }
 
-/// The comparison choices.
-#[derive(Debug)]
-pub(crate) struct Comparison {
-    pub(crate) choices: Vec<Chip>,
-    /// The comparison line: index, letter and name.
-    pub(crate) line: Option<(usize, char, String)>,
-    /// The final days of the chart and the comparison, in the format of HTML forms.
-    pub(crate) days: (String, String),
-    /// The fields to repeat in the form for custom days.
-    pub(crate) fields: Vec<(&'static str, String)>,
-}
-
-/// The form to create a link to the view.
-#[derive(Debug)]
-pub(crate) struct Share {
-    pub(crate) address: String,
-    pub(crate) fields: Vec<(&'static str, String)>,
-}
-
-/// Named earlier periods. Offsets above a day are multiples of a week, to start on the same weekday.
-const EARLIER_PERIODS: [(&str, u64); 4] = [
-    ("1 day earlier", 86_400),
-    ("1 week earlier", 7 * 86_400),
-    ("4 weeks earlier", 28 * 86_400),
-    ("52 weeks earlier", 364 * 86_400),
-];
-
 /// Returns the name of the comparison line.
 pub(crate) fn compared(view: &View) -> String {
-    format!("{} (comparison)", view.chart.counters[0])
+    let name = &view.chart.counters[0];
+    match view.chart.compare {
+        Compare::Year => format!("{name} (last year)"),
+        _ => format!("{name} (previous)"),
+    }
 }
 
 impl Controls {
     pub(crate) fn of(stats: &Stats, view: &View, now: Timestamp) -> Self {
-        let reach = stats.reach();
-        let named = view.chart.named(&reach.counts);
-        let range = |range: NamedRange| {
-            let set = |view: &mut View| {
-                (view.chart.precision, view.chart.span) = (range.precision, range.span);
-            };
-            Chip::new(range.name, named == Some(range), view.address_with(set))
+        let (zone, timeline) = (&view.site.zone, view.timeline(now));
+        let (range, chosen) = (timeline.buckets.range(), view.chart.period);
+        let period = |period: Period| {
+            let address = view.address_with(|view| (view.chart.period, view.chart.by) = (period, None));
+            Chip::new("period", period.title(zone), period == chosen, address)
         };
-        let precision = |retention| {
-            let address = view.address_with(|view| view.chart.set_precision(retention));
-            Chip::new(width(retention), retention == view.chart.precision, address)
+        let compare = |(compare, text): (Compare, &str)| {
+            let address = view.address_with(|view| view.chart.compare = compare);
+            Chip::new("compare", text, compare == view.chart.compare, address)
         };
-        let visitors = Visitors::of(&reach.visitors, view, now);
+        let compares = Compare::CHOICES.map(compare);
+        let title = compares.iter().find(|chip| chip.is_chosen).map(|chip| chip.text.clone());
+        let by = |by| {
+            let address = view.address_with(|view| view.chart.by = Some(by));
+            Chip::new("by", by.unit(), by == timeline.buckets.by, address)
+        };
+        let date = |at| instants::day(zone.local(at));
+        let (visitors, lines) = (Visitors::of(stats, view, &timeline), Lines::of(view));
+        let place = lines.all.len() + usize::from(visitors.chip.as_ref().is_some_and(|chip| chip.is_chosen));
+        let oldest = stats.reach().counts.iter().map(|part| part.oldest(now)).min().unwrap_or(now);
         Self {
-            title: format!("Hits per {}", units::unit(view.chart.precision.precision.as_seconds().into())),
-            ranges: NamedRange::all(&reach.counts).map(range).collect(),
-            precisions: reach.counts.iter().map(precision).collect(),
-            spans: spans(view, named),
-            moves: Moves::of(view, named, now),
-            lines: Lines::of(view),
+            title: format!("Hits per {}", timeline.buckets.by.unit()),
+            period: Menu {
+                title: chosen.title(zone),
+                choices: view.available_periods(now).into_iter().map(period).collect(),
+            },
+            custom: CustomForm {
+                fields: view.fields(&["period", "from", "to", "by", "page"]),
+                first: date(range.start),
+                last: date(range.end.minus(1)),
+                oldest: date(oldest),
+                latest: date(now),
+            },
+            earlier: earlier(view, &timeline, now),
+            later: later(view, &timeline, now),
+            compare: Menu { title: title.unwrap_or_default(), choices: compares.into() },
+            by: timeline.choices.iter().copied().map(by).collect(),
             forecast: Chip::new(
+                "forecast",
                 "Forecast",
                 view.chart.forecast,
                 view.address_with(|view| view.chart.forecast = !view.chart.forecast),
             ),
-            comparison: Comparison::of(view, &visitors, now),
+            compared: timeline.compared.map(|_| (place, curve::letter(place), compared(view))),
             visitors,
-            share: view.share().map(|address| Share { address, fields: view.fields(&[]) }),
+            lines,
+            chart_csv: view.download(CHART_CSV),
+            chart_svg: view.download(CHART_SVG),
+            table_csv: view.download(TABLE_CSV),
+            zoom: view.zoom(),
         }
     }
 }
 
 impl Chip {
-    fn new(text: impl Into<String>, is_chosen: bool, address: String) -> Self {
-        Self { text: text.into(), address, is_chosen }
+    fn new(group: &str, text: impl Into<String>, is_chosen: bool, address: String) -> Self {
+        let text = text.into();
+        let name: String =
+            text.to_lowercase().split(|c: char| !c.is_alphanumeric()).collect::<Vec<_>>().join("-");
+        Self { id: format!("{group}-{name}"), text, address, is_chosen }
     }
 }
 
-fn width(retention: Retention) -> String {
-    units::span(retention.precision.as_seconds().into())
+/// Returns the URL of the period before, if it is retained.
+fn earlier(view: &View, timeline: &Timeline, now: Timestamp) -> Option<String> {
+    let range =
+        view.chart.period.compared(Compare::Previous, &timeline.buckets.range(), &timeline.calendar)?;
+    let period = Period::of(&range, &timeline.calendar, now);
+    view.has(period, now).then(|| view.address_with(|view| view.chart.period = period))
 }
 
-/// Returns the available chart lengths for the precision.
-fn spans(view: &View, named: Option<NamedRange>) -> Vec<Chip> {
-    let retained = view.chart.precision;
-    let max = retained.samples.get().clamp(2, MAX_SPAN);
-    let mut spans: Vec<_> = [30, 60, 120, 240].into_iter().filter(|span| *span < max).chain([max]).collect();
-    if named.is_none() && !spans.contains(&view.chart.span) {
-        spans.push(view.chart.span);
-        spans.sort_unstable();
-    }
-    let chip = |span: u32| {
-        let length = u64::from(retained.precision.as_seconds()) * u64::from(span);
-        let address = view.address_with(|view| view.chart.span = span);
-        Chip::new(units::span(length), span == view.chart.span, address)
-    };
-    spans.into_iter().map(chip).collect()
-}
-
-impl Moves {
-    fn of(view: &View, named: Option<NamedRange>, now: Timestamp) -> Self {
-        let width = u64::from(view.chart.precision.precision.as_seconds());
-        let length = width * u64::from(view.chart.span);
-        let step = if named.is_some() { length } else { length / 2 };
-        let (range, oldest) = (view.range(now), view.oldest(now));
-        let latest = if view.uses_zone_days(now) {
-            view.site.zone.next_day(now)
-        } else {
-            view.chart.precision.precision.bucket(now).end()
-        };
-        let (earlier, later) = match named {
-            Some(range) => (format!("Previous {}", range.name), format!("Next {}", range.name)),
-            None => ("Earlier".to_owned(), "Later".to_owned()),
-        };
-        Self {
-            earlier: Move {
-                text: earlier,
-                address: (range.start >= oldest.plus(width)).then(|| {
-                    let end = range.end.minus(step).max(oldest.plus(length));
-                    view.address_with(|view| view.chart.to = Some(end))
-                }),
-            },
-            later: Move {
-                text: later,
-                address: (range.end < latest).then(|| {
-                    let later = Some(range.end.plus(step)).filter(|later| *later < latest);
-                    view.address_with(|view| view.chart.to = later)
-                }),
-            },
-            now: view.chart.to.is_some().then(|| view.address_with(|view| view.chart.to = None)),
-        }
-    }
+/// Returns the URL of the period after, if it has begun.
+fn later(view: &View, timeline: &Timeline, now: Timestamp) -> Option<String> {
+    let range = view.chart.period.next(&timeline.buckets.range(), &timeline.calendar);
+    let period = Period::of(&range, &timeline.calendar, now);
+    (range.start <= now).then(|| view.address_with(|view| view.chart.period = period))
 }
 
 impl Lines {
@@ -224,39 +199,13 @@ impl Lines {
 }
 
 impl Visitors {
-    fn of(reach: &Precisions, view: &View, now: Timestamp) -> Self {
-        let is_retained = reach.retention(view.buckets(now).read.precision).is_some();
+    fn of(stats: &Stats, view: &View, timeline: &Timeline) -> Self {
+        let reach = &stats.reach().visitors;
+        let is_retained = reach.retention(timeline.buckets.read.precision).is_some();
         let toggled = || view.address_with(|view| view.chart.uniques = !view.chart.uniques);
         Self {
-            chip: is_retained.then(|| Chip::new("Unique visitors", view.chart.uniques, toggled())),
-            precisions: reach.iter().map(width).collect::<Vec<_>>().join(", "),
+            chip: is_retained.then(|| Chip::new("show", "Visitors", view.chart.uniques, toggled())),
             letter: curve::letter(view.chart.counters.len()),
-        }
-    }
-}
-
-impl Comparison {
-    fn of(view: &View, visitors: &Visitors, now: Timestamp) -> Self {
-        let with = |other: Option<ComparedPeriod>| view.address_with(|view| view.chart.other = other);
-        let none = Chip::new("No comparison", view.chart.other.is_none(), with(None));
-        let length = u64::from(view.chart.precision.precision.as_seconds()) * u64::from(view.chart.span);
-        let previous = (format!("Previous {}", units::span(length)), length);
-        let longer_ago = EARLIER_PERIODS.into_iter().filter(|(_, ago)| *ago > length);
-        let all = std::iter::once(previous).chain(longer_ago.map(|(text, ago)| (text.to_owned(), ago)));
-        let (range, oldest) = (view.range(now), view.oldest(now));
-        let retained = all.filter(|(_, ago)| oldest.plus(*ago) <= range.start).map(|(text, ago)| {
-            let other = Some(ComparedPeriod::Ago(ago));
-            Chip::new(text, view.chart.other == other, with(other))
-        });
-        let has_visitors = visitors.chip.as_ref().is_some_and(|chip| chip.is_chosen);
-        let place = view.chart.counters.len() + usize::from(has_visitors);
-        let other = view.other(now);
-        let last_day = |end: Timestamp| instants::day(view.site.zone.local(end.minus(1)));
-        Self {
-            choices: std::iter::once(none).chain(retained).collect(),
-            line: other.as_ref().map(|_| (place, curve::letter(place), compared(view))),
-            days: (last_day(range.end), other.map(|other| last_day(other.end)).unwrap_or_default()),
-            fields: view.fields(&["to", "ago", "against"]),
         }
     }
 }

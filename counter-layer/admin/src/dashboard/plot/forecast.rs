@@ -5,20 +5,23 @@ use counter_core::{Error, ErrorKind, Stats, Timestamp};
 
 use crate::dashboard::chart::forecast::{ForecastPoint, ForecastView};
 use crate::dashboard::format::units;
+use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 
 /// Reads the forecast if requested. Buckets from `until` on are not yet known.
 pub(crate) async fn read(
     stats: &Stats,
     view: &View,
+    timeline: &Timeline,
     until: Timestamp,
 ) -> Result<Option<ForecastView>, Error> {
     let Some(counter) = view.chart.counters.first().filter(|_| view.chart.forecast) else { return Ok(None) };
-    if view.uses_zone_days(until) {
-        let words = "Forecasts are not available for days of a time zone; choose hours.".to_owned();
+    let Some(precision) = timeline.bucket_precision() else {
+        let words =
+            "Forecasts are only available for intervals that the store keeps; choose hours.".to_owned();
         return Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }));
-    }
-    let (precision, horizon) = (view.chart.precision.precision, view.horizon());
+    };
+    let horizon = (timeline.buckets.starts.len() / 4).clamp(6, 48);
     let mut forecast = Forecast::read(stats, counter, precision, horizon, until).await;
     if let Err(ForecastError::Horizon { max, .. }) = forecast {
         forecast = Forecast::read(stats, counter, precision, max, until).await;

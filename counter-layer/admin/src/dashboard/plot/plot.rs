@@ -4,18 +4,18 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::{CounterName, Error, Precision, Sample, Series, Timestamp};
-use futures_util::future::{try_join, try_join_all, try_join5};
+use futures_util::future::{try_join_all, try_join3};
 
 use super::controls;
 use super::forecast;
-use super::sums::{Compared, Sums};
-use super::visitors::{self, Extent, Visitors};
+use super::sums::{self, Sums, Totals};
+use super::visitors;
 use crate::api::parameter::LAG;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::{self, Chart};
 use crate::dashboard::chart::curve::{Line, Point};
 use crate::dashboard::chart::forecast::ForecastView;
-use crate::dashboard::reader::Reader;
+use crate::dashboard::panels::period_reader::PeriodReader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
 
@@ -30,6 +30,7 @@ const ARCHIVE_MARGIN_BUCKETS: u64 = 100;
 struct Known {
     since: Timestamp,
     until: Timestamp,
+    now: Timestamp,
     failing: bool,
 }
 
@@ -41,23 +42,27 @@ pub(crate) struct Plot {
     pub(crate) annotations: Vec<Annotation>,
     pub(crate) sums: Sums,
     pub(crate) forecast: Option<String>,
-    /// A sentence on the visitors of the whole period.
-    pub(crate) visitors_shown: Option<String>,
+    /// The values of the chart.
+    pub(crate) lines: Vec<Line>,
+    pub(crate) starts: Vec<Timestamp>,
 }
 
 /// The data read for a chart.
 struct ChartData<'a> {
     view: &'a View,
-    buckets: Buckets,
-    compared: Compared,
+    buckets: &'a Buckets,
+    compared: Option<&'a Buckets>,
     until: Timestamp,
+    now: Timestamp,
     failing: bool,
     series: Vec<Option<Series>>,
-    /// The series of the selected comparison, if any.
-    chosen: Vec<Option<Series>>,
+    /// The series of the compared period, if any.
+    compared_series: Vec<Option<Series>>,
+    totals: Totals,
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
-    visitors: Option<Visitors>,
+    /// The visitors of each bucket, if requested.
+    visitors: Option<Vec<Option<u64>>>,
     forecast: Option<ForecastView>,
     annotations: Vec<Annotation>,
 }
@@ -68,54 +73,44 @@ impl Plot {
     ///
     /// A bucket without a sample is 0 if any precision shows earlier counts, and unknown otherwise. While the
     /// store is failing, buckets after the latest flush are also unknown.
-    pub(crate) async fn read(
-        reader: &Reader<'_>,
-        view: &View,
-        extent: Extent,
-        now: Timestamp,
-    ) -> Result<Self, Error> {
-        let mut found = ChartData::read(reader, view, extent, now).await?;
+    pub(crate) async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let mut found = ChartData::read(period, view, now).await?;
         let since = found.since();
         let mut lines = found.lines(&since);
         let mut starts = found.buckets.starts.clone();
-        let latest = view.chart.precision.precision.bucket(now).end();
         if let Some(forecast) = &mut found.forecast {
-            add_forecast(forecast, found.buckets.end >= latest, &mut starts, &mut lines);
+            add_forecast(forecast, found.buckets.end > now, &mut starts, &mut lines);
         }
-        let forecast = found.forecast.as_ref();
-        let mut chart =
-            chart::draw(&starts, view.display_precision(now), &lines, forecast, &view.site.zone, now);
-        chart.annotate(&found.annotations, &starts, &view.site.zone, now);
+        let (forecast, zone) = (found.forecast.as_ref(), &view.site.zone);
+        let precision = period.timeline.display_precision(zone);
+        let mut chart = chart::draw(&starts, precision, &lines, forecast, zone, now);
+        chart.annotate(&found.annotations, &starts, zone, now);
         Ok(Self {
             chart,
             annotations: found.annotations,
-            sums: Sums::of(view, &found.compared, &found.series, &found.chosen, &since),
+            sums: Sums::of(view, period, &found.totals, &since, now),
             forecast: found.forecast.map(|forecast| forecast.words),
-            visitors_shown: found.visitors.and_then(|visitors| visitors.words),
+            lines,
+            starts,
         })
     }
 }
 
 impl<'a> ChartData<'a> {
-    async fn read(
-        reader: &Reader<'_>,
-        view: &'a View,
-        extent: Extent,
-        now: Timestamp,
-    ) -> Result<Self, Error> {
-        let stats = reader.stats;
-        let (buckets, compared) = (view.buckets(now), Compared::new(view, now));
+    async fn read(period: &'a PeriodReader<'_>, view: &'a View, now: Timestamp) -> Result<Self, Error> {
+        let (reader, stats) = (period.reader, period.reader.stats);
+        let (buckets, compared) = (&period.timeline.buckets, period.timeline.compared.as_ref());
         let range = buckets.range();
         let failing = stats.health().failing_for;
         let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
-        let read = async |reach: Retention, begin: Timestamp| {
+        let read = async |reach: Retention| {
             let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
-            let history_range = history_range(near, reach, begin, &range, now);
+            let history_range = history_range(near, reach, &range, now);
             let series = reader.series_many(&view.chart.counters, reach.precision, history_range).await?;
             Ok((reach.precision, series))
         };
-        let chosen = async {
-            match compared.chosen() {
+        let compared_series = async {
+            match compared {
                 Some(other) => {
                     reader.series_many(&view.chart.counters, other.read.precision, other.range()).await
                 }
@@ -124,12 +119,14 @@ impl<'a> ChartData<'a> {
         };
         let coarser =
             stats.reach().counts.iter().filter(|retention| retention.precision > buckets.read.precision);
-        let (((_, series), chosen), coarser, visitors, forecast, annotations) = try_join5(
-            try_join(read(buckets.read, compared.begin()), chosen),
-            try_join_all(coarser.map(|coarser| read(coarser, range.start))),
-            visitors::read(reader, view, &buckets, extent, now),
-            forecast::read(stats, view, until),
-            reader.annotations(&view.chart.counters, range.clone()),
+        let (((_, series), compared_series, totals), coarser, (visitors, forecast, annotations)) = try_join3(
+            try_join3(read(buckets.read), compared_series, sums::totals(period, view)),
+            try_join_all(coarser.map(read)),
+            try_join3(
+                visitors::read(reader, view, &period.timeline, now),
+                forecast::read(stats, view, &period.timeline, until),
+                reader.annotations(&view.chart.counters, range.clone()),
+            ),
         )
         .await?;
         let failing = failing.is_some();
@@ -138,9 +135,11 @@ impl<'a> ChartData<'a> {
             buckets,
             compared,
             until,
+            now,
             failing,
             series,
-            chosen,
+            compared_series,
+            totals,
             coarser,
             visitors,
             forecast,
@@ -157,8 +156,8 @@ impl<'a> ChartData<'a> {
         };
         let first_bucket = |series: &Option<Series>| first(series.as_ref()).map(|sample| whole(sample.start));
         let mut since: Vec<_> = self.series.iter().map(first_bucket).collect();
-        for (since, chosen) in since.iter_mut().zip(&self.chosen) {
-            *since = [*since, first_bucket(chosen)].into_iter().flatten().min();
+        for (since, other) in since.iter_mut().zip(&self.compared_series) {
+            *since = [*since, first_bucket(other)].into_iter().flatten().min();
         }
         for (precision, others) in &self.coarser {
             for (since, series) in since.iter_mut().zip(others) {
@@ -176,23 +175,25 @@ impl<'a> ChartData<'a> {
         let known = |since: &Option<Timestamp>| Known {
             since: since.unwrap_or(Timestamp::MAX),
             until: self.until,
+            now: self.now,
             failing: self.failing,
         };
-        let (buckets, counters) = (&self.buckets, &self.view.chart.counters);
+        let (buckets, counters) = (self.buckets, &self.view.chart.counters);
         let line = |((name, series), since): ((&CounterName, &Option<Series>), _)| Line {
             name: name.to_string(),
             points: known(since).points(buckets, buckets.counts(series.as_ref())),
+            is_compared: false,
         };
         let mut lines: Vec<_> = counters.iter().zip(&self.series).zip(since).map(line).collect();
         let Some((counter, since)) = counters.first().zip(since.first()) else { return lines };
         if let Some(visitors) = &self.visitors {
-            let points = known(since).points(buckets, visitors.buckets.clone());
-            lines.push(Line { name: format!("visitors of {counter}"), points });
+            let points = known(since).points(buckets, visitors.clone());
+            lines.push(Line { name: format!("visitors of {counter}"), points, is_compared: false });
         }
-        if let Some((other, series)) = self.compared.chosen().zip(self.chosen.first()) {
+        if let Some((other, series)) = self.compared.zip(self.compared_series.first()) {
             let mut points = known(since).points(other, other.counts(series.as_ref()));
             points.resize(buckets.starts.len(), Point::Unknown);
-            lines.push(Line { name: controls::compared(self.view), points });
+            lines.push(Line { name: controls::compared(self.view), points, is_compared: true });
         }
         lines
     }
@@ -217,7 +218,9 @@ impl Known {
     }
 
     fn point(self, bucket: &Range<Timestamp>, count: u64) -> Point {
-        if bucket.start < self.since || (self.failing && count == 0 && bucket.start >= self.until) {
+        if bucket.start > self.now {
+            Point::Future
+        } else if bucket.start < self.since || (self.failing && count == 0 && bucket.start >= self.until) {
             Point::Unknown
         } else if bucket.end > self.until {
             Point::Open(count)
@@ -233,15 +236,14 @@ impl Known {
 fn history_range(
     near: Retention,
     reach: Retention,
-    begin: Timestamp,
     range: &Range<Timestamp>,
     now: Timestamp,
 ) -> Range<Timestamp> {
     let (precision, width) = (near.precision, u64::from(near.precision.as_seconds()));
     let end = precision.bucket(range.end.minus(1)).end();
     let reasonable = near.oldest(now).max(end.minus(MAX_HISTORY_BUCKETS * width));
-    let from = match begin < reasonable {
-        true => reach.oldest(now).max(begin.minus(ARCHIVE_MARGIN_BUCKETS * width)),
+    let from = match range.start < reasonable {
+        true => reach.oldest(now).max(range.start.minus(ARCHIVE_MARGIN_BUCKETS * width)),
         false => reasonable,
     };
     from.min(range.start)..end
@@ -258,13 +260,14 @@ mod tests {
     #[test]
     fn buckets_are_zero_unknown_or_open_depending_on_the_known_range() {
         let unix = Timestamp::from_unix;
-        let known = |failing| Known { since: unix(600), until: unix(1200), failing };
+        let known = |failing| Known { since: unix(600), until: unix(1200), now: unix(1210), failing };
         for (start, count, well, failing) in [
             (540, 0, Point::Unknown, Point::Unknown),
             (600, 0, Point::Whole(0), Point::Whole(0)),
             (1140, 7, Point::Whole(7), Point::Whole(7)),
             (1200, 7, Point::Open(7), Point::Open(7)),
             (1200, 0, Point::Open(0), Point::Unknown),
+            (1260, 7, Point::Future, Point::Future),
         ] {
             assert_eq!(known(false).point(&(unix(start)..unix(start + 60)), count), well, "{start}");
             assert_eq!(

@@ -25,33 +25,18 @@ impl View {
         }
     }
 
-    /// Returns the query to share this view, without expiry and signature. All chart parameters are included,
-    /// so that the view will not change if the defaults change.
+    /// Returns the query to share this view, without expiry and signature. This includes the counters, so that the view
+    /// will not change if the defaults change.
     pub(crate) fn shared_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.chart.counters.iter().map(|counter| ("counter", &**counter)));
-        query.append_pair("precision", &self.chart.precision.precision.as_seconds().to_string());
-        query.append_pair("span", &self.chart.span.to_string());
-        query.extend_pairs(self.fields(&[
-            "counter",
-            "precision",
-            "span",
-            "forecast",
-            "q",
-            "sort",
-            "page",
-            "zone",
-        ]));
+        query.extend_pairs(self.fields(&["counter", "forecast", "q", "sort", "page", "zone"]));
         query.finish()
     }
 
-    /// Returns the URL of the page that creates a link, if the client has a session.
+    /// Returns the URL of the page that creates a link to this view, if the client has a session.
     pub(crate) fn share(&self) -> Option<String> {
-        let path = match self.page {
-            Page::Site => "/share",
-            Page::Counter => "/counter/share",
-        };
-        self.client.is_logged_in.then(|| format!("{}{path}", self.site.mount))
+        self.client.is_logged_in.then(|| self.path("/share"))
     }
 
     /// Returns the URL to poll the live parts.
@@ -77,6 +62,11 @@ impl View {
         self.site.has_alerts.then(|| format!("{}{ALERTS}{zone}", self.site.mount))
     }
 
+    /// Returns the URL of a file of this view.
+    pub(crate) fn download(&self, path: &str) -> String {
+        self.at(path)
+    }
+
     /// Returns the URL of this view relative to the router.
     pub(crate) fn below(&self) -> String {
         let address = self.address();
@@ -90,10 +80,22 @@ impl View {
         }
     }
 
+    /// Returns the URL of this view with a custom period, to which the script appends the ends.
+    pub(crate) fn zoom(&self) -> String {
+        let path = if self.page == Page::Site { "" } else { "/counter" };
+        self.with_fields(
+            path,
+            &[&self.fields(&["period", "from", "to", "by"])[..], &[("period", "custom".to_owned())]].concat(),
+        )
+    }
+
     fn at(&self, path: &str) -> String {
-        let fields = self.fields(&[]);
+        self.with_fields(path, &self.fields(&[]))
+    }
+
+    fn with_fields(&self, path: &str, fields: &[(&'static str, String)]) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(&fields);
+        query.extend_pairs(fields);
         let query = query.finish();
         let path =
             if path.is_empty() { self.site.first.clone() } else { format!("{}{path}", self.site.mount) };
@@ -106,7 +108,7 @@ impl View {
         if self.page == Page::Counter || !self.chart.shows_only_hits() {
             fields.extend(self.chart.counters.iter().map(|counter| ("counter", counter.to_string())));
         }
-        self.chart.write(&mut fields);
+        self.chart.write(&self.site.zone, &mut fields);
         self.table.write(&mut fields);
         fields.extend(self.utc.then(|| ("zone", "utc".to_owned())));
         fields.retain(|(name, _)| !without.contains(name));
@@ -166,13 +168,13 @@ mod tests {
     #[test]
     fn addresses_contain_only_non_default_values() {
         for address in [
-            "/admin/stats",
-            "/admin/stats?counter=hits&counter=%2Farticles%2F%7Bid%7D",
-            "/admin/stats?precision=3600&span=24&to=1795228800&uniques=1",
-            "/admin/stats?ago=604800",
-            "/admin/stats?to=1795228800&against=1792550400",
-            "/admin/stats?q=a%26b&sort=name&page=3&zone=utc",
-            "/admin/stats?uniques=1&forecast=1",
+            "/admin/stats?period=today",
+            "/admin/stats?counter=hits&counter=%2Farticles%2F%7Bid%7D&period=7d",
+            "/admin/stats?period=12mo&by=week&compare=year&uniques=1",
+            "/admin/stats?period=custom&from=2026-11-16&to=2026-11-20&by=300",
+            "/admin/stats?period=custom&from=1795228740&to=1795228800&compare=none",
+            "/admin/stats?period=1h&q=a%26b&sort=name&page=3&zone=utc",
+            "/admin/stats?period=30d&uniques=1&forecast=1",
         ] {
             let query = address.split_once('?').map_or("", |(_, query)| query);
             assert_eq!(of(query).address(), address);
@@ -184,8 +186,11 @@ mod tests {
         let (view, home) = (of(""), CounterName::new("/").expect("a name"));
         assert_eq!(view.toggled(&view.chart.counters[0]), None, "the only one");
         let address = view.toggled(&home).expect("there is room");
-        assert_eq!(address, "/admin/stats?counter=hits&counter=%2F");
-        assert_eq!(of("counter=hits&counter=%2F").toggled(&home).as_deref(), Some("/admin/stats"));
+        assert_eq!(address, "/admin/stats?counter=hits&counter=%2F&period=today");
+        assert_eq!(
+            of("counter=hits&counter=%2F").toggled(&home).as_deref(),
+            Some("/admin/stats?period=today")
+        );
         let many: String = (0..9).map(|n| format!("counter={n}&")).collect();
         assert_eq!(of(&many).chart.counters.len(), MAX_LINES);
         assert_eq!(of(&many).toggled(&home), None);

@@ -1,64 +1,88 @@
-//! The buckets of a chart: either the buckets of a precision, or the days of a time zone, which are sums of
-//! finer buckets.
+//! The buckets of a chart: either the buckets of a precision, or sums of finer buckets, such as the days of a
+//! time zone.
 
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{Precision, Series, Timestamp};
+use counter_core::{Precisions, Series, Timestamp};
 
+use super::by::By;
 use crate::zone::Zone;
 
 /// The consecutive buckets of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Buckets {
+    pub(crate) by: By,
     /// The precision to read, with the retention.
     pub(crate) read: Retention,
     pub(crate) starts: Vec<Timestamp>,
     pub(crate) end: Timestamp,
 }
 
-/// The maximum number of samples per counter for days of a time zone, so that six counters can be read in a
-/// single call, including the previous period.
-const MAX_SAMPLES: u32 = 24_000;
+/// The maximum number of buckets in a chart: two years of days, or a month of hours.
+pub(crate) const MAX_BUCKETS: usize = 750;
+
+/// The maximum number of samples per counter, so that six counters can be read in a single call, including the
+/// compared period.
+const MAX_SAMPLES: u64 = 24_000;
 
 impl Buckets {
-    /// Returns the buckets of a precision that start in a range.
-    pub(crate) fn of(read: Retention, range: Range<Timestamp>) -> Self {
-        Self { read, starts: read.precision.starts(range.clone()).collect(), end: range.end }
+    /// Returns the buckets of a precision that overlap a range.
+    pub(crate) fn of(read: Retention, range: &Range<Timestamp>) -> Self {
+        let (precision, last) = (read.precision, range.end.minus(1));
+        let (start, end) = (precision.bucket(range.start).start, precision.bucket(last).end());
+        let starts = precision.starts(start..end).collect();
+        Self { by: By::Width(precision.as_seconds()), read, starts, end }
     }
 
-    /// Returns days of a time zone, ending with the day of `to` or the current day. These are sums of the
-    /// coarsest precision that divides all days and has sufficient retention. Returns `None` if no precision
-    /// divides the days.
-    pub(crate) fn days(
-        zone: &Zone,
-        parts: &[Retention],
-        span: u32,
-        to: Option<Timestamp>,
+    /// Returns the days, weeks or months of a calendar in a range. If the range starts within a week or month, then
+    /// the first bucket is shorter. These are sums of the coarsest precision that divides all of them, preferably
+    /// one that is retained for the whole range.
+    pub(crate) fn of_calendar(
+        by: By,
+        calendar: &Zone,
+        range: &Range<Timestamp>,
+        retained: &Precisions,
         now: Timestamp,
     ) -> Option<Self> {
-        let latest = zone.next_day(now);
-        // When clocks change, `to` might be an hour from midnight.
-        let end = to.map_or(latest, |to| zone.day(to.plus(43_200))).min(latest);
-        let requested_start = end.minus(86_400 * u64::from(span));
-        let candidates = || parts.iter().copied().filter(|part| divides_days(part.precision, zone, now));
-        let sufficient = candidates().rfind(|part| part.oldest(now) <= requested_start);
-        let read = sufficient.or_else(|| candidates().min_by_key(|part| part.oldest(now)))?;
-        let span = span.min(MAX_SAMPLES / (86_400 / read.precision.as_seconds())) as usize;
-        let (oldest, mut end, mut starts) = (read.oldest(now), end, Vec::with_capacity(span));
-        let mut day = zone.day_before(end);
-        while starts.len() < span && day >= oldest && day < end {
-            starts.push(day);
-            day = zone.day_before(day);
+        let first = calendar.day(range.start);
+        let last = calendar.day(range.end.minus(1));
+        let end = calendar.next_day(last);
+        let next = |start: Timestamp| match by {
+            By::Week => calendar.plus_days(calendar.week(start), 7),
+            By::Month => calendar.plus_months(start, 1),
+            _ => calendar.next_day(start),
+        };
+        let mut starts = vec![first];
+        while let Some(start) = starts.last().map(|start| next(*start)).filter(|start| *start < end) {
+            if starts.len() >= MAX_BUCKETS {
+                return None;
+            }
+            starts.push(start);
         }
-        starts.reverse();
-        // If they were past retention, then we fill up with some later days.
-        end = end.max(if zone.day(oldest) == oldest { oldest } else { zone.next_day(oldest) });
-        while starts.len() < span && end < latest {
-            starts.push(end);
-            end = zone.next_day(end);
-        }
-        Some(Self { read, starts, end })
+        let length = end.as_unix().saturating_sub(first.as_unix());
+        let fits = |part: &Retention| {
+            let precision = part.precision;
+            let mut ends = starts.iter().copied().chain([end]);
+            length / u64::from(precision.as_seconds()) <= MAX_SAMPLES
+                && ends.all(|start| precision.bucket(start).start == start)
+        };
+        let fitting = || retained.iter().filter(fits);
+        let complete = fitting().filter(|part| part.oldest(now) <= first).last();
+        let read = complete.or_else(|| fitting().min_by_key(|part| part.oldest(now)))?;
+        Some(Self { by, read, starts, end })
+    }
+
+    /// Returns `true` if all buckets are retained.
+    pub(crate) fn is_complete(&self, now: Timestamp) -> bool {
+        self.starts.first().is_some_and(|first| self.read.oldest(now) <= *first)
+    }
+
+    /// Removes the buckets that are not retained any more.
+    pub(crate) fn retained(mut self, now: Timestamp) -> Self {
+        let oldest = self.read.oldest(now);
+        self.starts.retain(|start| *start >= oldest);
+        self
     }
 
     /// Returns the range covered by all buckets.
@@ -78,13 +102,6 @@ impl Buckets {
     }
 }
 
-/// Returns `true` if the days in a time zone always start with a bucket, at any time of the year.
-pub(crate) fn divides_days(precision: Precision, zone: &Zone, now: Timestamp) -> bool {
-    let quarters = (0..4).map(|quarter| zone.day(now.minus(quarter * 91 * 86_400)));
-    let mut days = quarters.flat_map(|day| [day, zone.day_before(day)]);
-    precision.as_seconds() < 86_400 && days.all(|day| precision.bucket(day).start == day)
-}
-
 fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
     let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
     if unknown.iter().any(|start| bucket.contains(start)) {
@@ -99,7 +116,7 @@ fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use counter_core::Sample;
+    use counter_core::{Precision, Sample};
 
     use super::*;
 
@@ -111,8 +128,11 @@ mod tests {
         Retention { precision: Precision::try_from(width).expect("not 0"), samples }
     }
 
-    fn days(zone: &str, parts: &[Retention], span: u32, to: Option<Timestamp>) -> Option<Buckets> {
-        Buckets::days(&Zone::new(zone).expect("a zone"), parts, span, to, NOW)
+    fn calendar(by: By, zone: &str, parts: &[Retention], days: i64) -> Option<Buckets> {
+        let zone = Zone::new(zone).expect("a zone");
+        let range = zone.plus_days(NOW, 1 - days)..zone.next_day(NOW);
+        let parts = Precisions::new(parts.iter().copied()).expect("a set");
+        Buckets::of_calendar(by, &zone, &range, &parts, NOW)
     }
 
     #[test]
@@ -123,54 +143,49 @@ mod tests {
             ("America/New_York", 3600),
             ("Asia/Kolkata", 900),
             ("Asia/Kathmandu", 900),
-            // Summer time only adds half an hour here.
-            ("Australia/Lord_Howe", 900),
         ] {
-            let read = days(zone, &parts, 30, None).expect("days").read;
+            let read = calendar(By::Day, zone, &parts, 30).expect("days").read;
             assert_eq!(read.precision.as_seconds(), width, "{zone}");
         }
         // Only minutes divide these days, but they are retained for just 3 days.
         let parts = [retained(60, 3), retained(3600, 400)];
-        let kathmandu = days("Asia/Kathmandu", &parts, 30, None).expect("days");
-        assert_eq!((kathmandu.read.precision.as_seconds(), kathmandu.starts.len()), (60, 3));
-        assert_eq!(days("Asia/Kathmandu", &[retained(3600, 400)], 30, None), None);
+        let kathmandu = calendar(By::Day, "Asia/Kathmandu", &parts, 10).expect("days");
+        assert_eq!((kathmandu.read.precision.as_seconds(), kathmandu.is_complete(NOW)), (60, false));
+        assert_eq!(kathmandu.retained(NOW).starts.len(), 3);
+        assert_eq!(calendar(By::Day, "Asia/Kathmandu", &[retained(3600, 400)], 30), None);
         // We need quarter hours here because hours were not retained.
         let parts = [retained(900, 300), retained(3600, 5)];
-        assert_eq!(days("Europe/Berlin", &parts, 30, None).expect("days").read.precision.as_seconds(), 900);
+        let read = calendar(By::Day, "Europe/Berlin", &parts, 30).expect("days").read;
+        assert_eq!(read.precision.as_seconds(), 900);
+        // Too many samples per counter.
+        assert_eq!(calendar(By::Day, "Europe/Berlin", &[retained(60, 400)], 400), None);
     }
 
     #[test]
-    fn days_end_at_the_requested_day_and_stay_within_retention() {
-        let parts = [retained(3600, 40)];
-        let all = |span, to| days("Europe/Berlin", &parts, span, to).expect("days");
-        let month = all(30, None);
-        assert_eq!((month.starts.len(), month.end), (30, Timestamp::from_unix(1_795_302_000)));
-        // 25 October, 27 days earlier, has 25 hours.
-        let lengths: Vec<_> =
-            month.bucket_ranges().map(|day| (day.end.as_unix() - day.start.as_unix()) / 3600).collect();
-        assert_eq!((lengths.iter().sum::<u64>(), lengths[2]), (30 * 24 + 1, 25));
-        assert!(month.starts.is_sorted() && month.range() == (month.starts[0]..month.end));
-        let before = all(5, Some(month.starts[20]));
-        assert_eq!(before.starts, month.starts[15..20]);
-        for close in [before.end.minus(3600), before.end.plus(3600)] {
-            assert_eq!(all(5, Some(close)), before, "an hour away");
-        }
-        let oldest = all(5, Some(Timestamp::MIN));
-        assert_eq!((oldest.starts.len(), oldest.range().start >= retained(3600, 40).oldest(NOW)), (5, true));
-        assert_eq!(all(5, Some(Timestamp::MAX)).end, month.end);
-        assert_eq!((all(750, None).starts.len(), all(750, Some(Timestamp::MIN)).starts.len()), (40, 40));
-        // Limited to the number of samples that can be read.
-        assert_eq!(days("Europe/Berlin", &[retained(60, 400)], 400, None).expect("days").starts.len(), 16);
+    fn weeks_start_on_monday_and_months_on_the_first() {
+        let starts = |by| {
+            let all = calendar(by, "Europe/Berlin", &[retained(3600, 400)], 60).expect("buckets");
+            let zone = Zone::new("Europe/Berlin").expect("a zone");
+            let date = |at: &Timestamp| crate::dashboard::format::instants::day(zone.local(*at));
+            all.starts.iter().map(date).collect::<Vec<_>>()
+        };
+        assert_eq!(starts(By::Month), ["2026-09-23", "2026-10-01", "2026-11-01"]);
+        let weeks = starts(By::Week);
+        assert_eq!(
+            (weeks.len(), &*weeks[0], &*weeks[1], &*weeks[8]),
+            (9, "2026-09-23", "2026-09-28", "2026-11-16")
+        );
     }
 
     #[test]
     fn the_count_of_a_day_is_the_sum_of_hours() {
-        let days = days("Europe/Berlin", &[retained(3600, 400)], 30, None).expect("days");
+        let days = calendar(By::Day, "Europe/Berlin", &[retained(3600, 400)], 30).expect("days");
+        // 25 October has 25 hours.
         let samples = days.read.precision.starts(days.starts[0].minus(7200)..days.end.plus(7200));
         let samples = samples.map(|start| Sample { start, count: 1 }).collect();
         let series = Series::new(days.read.precision, days.range(), samples);
         let counts = days.counts(Some(&series));
-        assert_eq!((counts[1], counts[2], counts[3]), (Some(24), Some(25), Some(24)));
+        assert_eq!((counts.len(), counts[1], counts[2], counts[3]), (30, Some(24), Some(25), Some(24)));
         assert_eq!(days.counts(None), vec![None; 30]);
     }
 }

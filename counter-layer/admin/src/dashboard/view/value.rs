@@ -17,11 +17,23 @@ pub(crate) struct WrongValue {
     allowed: &'static str,
 }
 
-/// Parses the end of a period, either in Unix seconds or as the final day.
-pub(crate) fn end(name: &'static str, text: &str, zone: &Zone) -> Result<Timestamp, WrongValue> {
+/// Parses an end of a period: Unix seconds, a local time, or a date. As the end, a date is included.
+pub(crate) fn instant(
+    name: &'static str,
+    text: &str,
+    zone: &Zone,
+    is_end: bool,
+) -> Result<Timestamp, WrongValue> {
     let seconds = text.parse().ok().filter(|seconds| *seconds <= Timestamp::MAX.as_unix());
-    let end = seconds.map(Timestamp::from_unix).or_else(|| Some(zone.at(instants::end_of_day(text)?)));
-    end.ok_or_else(|| WrongValue::new(name, text, "Unix seconds or a date such as 2026-11-20"))
+    let date = || instants::end_of_day(text).map(|end| if is_end { end } else { end.minus(86_400) });
+    let local = || instants::minute(text).or_else(date).map(|local| zone.at(local));
+    seconds.map(Timestamp::from_unix).or_else(local).ok_or_else(|| {
+        WrongValue::new(
+            name,
+            text,
+            "a date such as 2026-11-20, a time such as 2026-11-20T14:03, or Unix seconds",
+        )
+    })
 }
 
 /// Parses a positive integer.

@@ -1,5 +1,4 @@
 use counter_core::Precisions;
-use counter_core::time::Retention;
 
 use super::chart::ChartView;
 use super::client::Client;
@@ -27,9 +26,10 @@ pub(crate) struct Site {
     /// The path of the first page.
     pub(crate) first: String,
     pub(crate) zone: Zone,
-    /// The precisions that days of the time zone can be computed from. Empty if the site uses the days of the
-    /// store.
-    pub(super) parts: Vec<Retention>,
+    /// Determine when days start, preferred first: the time zone, and the days of the store.
+    pub(super) calendars: Vec<Zone>,
+    /// The readable precisions.
+    pub(super) reach: Precisions,
     /// True if the alerts page exists.
     pub(crate) has_alerts: bool,
 }
@@ -43,37 +43,33 @@ pub(crate) enum Page {
 
 impl Site {
     pub(crate) fn new(mount: &str, first: &str, reach: &Precisions, zone: &Zone) -> Self {
+        let start = reach.of_width(86_400).map_or(0, |days| days.precision.offset().cast_signed());
+        let stored = Zone::fixed(if start > 43_200 { 86_400 - start } else { -start });
         Self {
             mount: mount.to_owned(),
             first: first.to_owned(),
             zone: zone.clone(),
-            parts: if zone.is_utc() { Vec::new() } else { reach.iter().collect() },
+            calendars: (!zone.is_utc()).then(|| zone.clone()).into_iter().chain([stored]).collect(),
+            reach: reach.clone(),
             has_alerts: false,
         }
     }
 }
 
 impl View {
-    /// Parses a URL, given the readable precisions. Unknown names are ignored and lengths are limited,
-    /// so that saved URLs still work if the precisions change.
+    /// Parses a URL. Unknown names are ignored, so that saved URLs still work.
     ///
     /// # Errors
-    /// Fails if a number or a time can't be parsed, like the API. Empty values are treated as missing.
-    pub(crate) fn of(
-        site: Site,
-        client: Client,
-        page: Page,
-        query: &str,
-        reach: &Precisions,
-    ) -> Result<Self, WrongValue> {
-        let (mut chart, mut table, mut utc) = (ChartView::new(reach), TableView::default(), false);
+    /// Fails if a number, a time or a period can't be parsed, like the API. Empty values are treated as missing.
+    pub(crate) fn of(site: Site, client: Client, page: Page, query: &str) -> Result<Self, WrongValue> {
         let pairs = form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty());
-        for (name, value) in pairs {
-            chart.read(&name, &value, reach, &site.zone)?;
-            table.read(&name, &value)?;
-            utc = if name == "zone" { value == "utc" } else { utc };
+        let pairs: Vec<_> = pairs.collect();
+        let chart = ChartView::read(&pairs, &site.zone)?;
+        let mut table = TableView::default();
+        for (name, value) in &pairs {
+            table.read(name, value)?;
         }
-        chart.complete();
+        let utc = pairs.iter().rev().find(|(name, _)| name == "zone").is_some_and(|(_, zone)| zone == "utc");
         Ok(Self { site, client, page, chart, table, utc })
     }
 }
@@ -89,21 +85,7 @@ pub(super) mod tests {
     fn try_of(query: &str) -> Result<View, WrongValue> {
         let retained = Precisions::default();
         let site = Site::new("/admin/stats", "/admin/stats", &retained, &Zone::default());
-        View::of(site, Client::default(), Page::Site, query, &retained)
-    }
-
-    #[test]
-    fn precisions_are_addressed_by_width_for_any_offset() {
-        let retained = Precisions::default().utc_offset(3600);
-        let of = |query: &str| {
-            let site = Site::new("", "/", &retained, &Zone::default());
-            View::of(site, Client::default(), Page::Site, query, &retained).expect("allowed values")
-        };
-        for query in ["precision=86400", "precision=86400%4082800"] {
-            assert_eq!(of(query).chart.precision.precision.to_string(), "86400@82800");
-            assert_eq!(of(query).address(), "/?precision=86400");
-        }
-        assert_eq!(of("precision=86400%400").address(), "/");
+        View::of(site, Client::default(), Page::Site, query)
     }
 
     #[test]
@@ -112,23 +94,24 @@ pub(super) mod tests {
             "precision=7&uniques=yes&forecast=2&sort=size&zone=cet&theme=dark&%ff=%ff",
             "counter=&counter=%00",
             "&&==&?",
-            "page=&span=&to=&ago=&against=",
+            "page=&period=&by=&compare=&from=&to=",
         ] {
-            assert_eq!(of(query).address(), "/admin/stats", "{query}");
+            assert_eq!(of(query).address(), "/admin/stats?period=today", "{query}");
         }
     }
 
     #[test]
     fn invalid_numbers_and_times_are_rejected() {
         for (name, values) in [
-            ("span", ["x", "0", "-1", "4294967296", "1.5"]),
+            ("period", ["x", "0d", "-1d", "week", "1.5h"]),
             ("page", ["x", "0", "-3", "1e3", " 1"]),
-            ("ago", ["x", "0", "-1", "1d", "99999999999999999999"]),
-            ("to", ["x", "-1", "253402300800", "2026-13-01", "2026-11-20T00:00"]),
-            ("against", ["x", "-1", "253402300800", "2026-02-30", "yesterday"]),
+            ("by", ["x", "0", "-1", "1d", "99999999999999999999"]),
+            ("compare", ["x", "-1", "604800", "years", "2026-11-20"]),
+            ("period=custom&from=0&to", ["x", "-1", "253402300800", "2026-02-30", "0"]),
         ] {
             for value in values {
                 let wrong = try_of(&format!("counter=hits&{name}={value}")).expect_err(value).to_string();
+                let name = name.rsplit('&').next().unwrap_or_default();
                 assert!(wrong.contains(name) && wrong.contains(value), "{wrong}");
             }
         }

@@ -1,0 +1,112 @@
+//! The table and the chart of a view as files.
+
+use std::fmt::Write;
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router, routing::get};
+use counter_core::{Error, Timestamp};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+
+use super::routes::{Dashboard, Rejection, failure, rendered};
+use crate::dashboard::chart::canvas;
+use crate::dashboard::chart::chart::Chart;
+use crate::dashboard::format::instants;
+use crate::dashboard::panels::period_reader::PeriodReader;
+use crate::dashboard::panels::table::Table;
+use crate::dashboard::plot::plot::Plot;
+use crate::dashboard::view::client::Client;
+use crate::dashboard::view::view::{Page, View};
+use crate::mount::Mount;
+use crate::text::csv;
+
+/// The paths of the files.
+pub(crate) const TABLE_CSV: &str = "/pages.csv";
+pub(crate) const CHART_CSV: &str = "/chart.csv";
+pub(crate) const CHART_SVG: &str = "/chart.svg";
+
+/// The colors of the lines.
+const COLORS: [&str; 6] = ["#2563c9", "#b8500c", "#1a7f4b", "#7c3aed", "#c01c6f", "#0e7490"];
+
+/// A chart as an image of its own.
+#[derive(Debug, Template)]
+#[template(path = "pages/chart.svg")]
+struct Image {
+    chart: Chart,
+    title: String,
+}
+
+/// A file of a view.
+#[derive(Clone, Copy, Debug)]
+enum File {
+    TableCsv,
+    ChartCsv,
+    ChartSvg,
+}
+
+pub(super) fn routes() -> Router<Dashboard> {
+    let route =
+        |file: File| get(move |state, mount, query, client| download(file, state, mount, query, client));
+    Router::new()
+        .route(TABLE_CSV, route(File::TableCsv))
+        .route(CHART_CSV, route(File::ChartCsv))
+        .route(CHART_SVG, route(File::ChartSvg))
+}
+
+async fn download(
+    file: File,
+    State(dashboard): State<Dashboard>,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+) -> Result<Response, Rejection> {
+    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    let (reader, now) = (dashboard.reader(), Timestamp::now());
+    let period = PeriodReader::new(&reader, &view, now);
+    let (kind, name, text) = match file {
+        File::TableCsv => {
+            ("text/csv; charset=utf-8; header=present", "pages.csv", Table::csv(&period, &view).await)
+        }
+        File::ChartCsv => {
+            ("text/csv; charset=utf-8; header=present", "chart.csv", chart_csv(&period, &view, now).await)
+        }
+        File::ChartSvg => match Plot::read(&period, &view, now).await {
+            Ok(plot) => ("image/svg+xml", "chart.svg", Ok(rendered(&image(&view, plot))?)),
+            Err(error) => return Ok(failure(dashboard.stats(), &view, &error)),
+        },
+    };
+    Ok(match text {
+        Ok(text) => {
+            let headers = [
+                (CONTENT_TYPE, kind.to_owned()),
+                (CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+                (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+            ];
+            (headers, text).into_response()
+        }
+        Err(error) => failure(dashboard.stats(), &view, &error),
+    })
+}
+
+/// Returns the values of the chart, with an empty field if a value is unknown.
+async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<String, Error> {
+    let Plot { lines, starts, .. } = Plot::read(period, view, now).await?;
+    let names: Vec<_> = lines.iter().map(|line| csv::name(&line.name)).collect();
+    let mut text = format!("start,{}\r\n", names.join(","));
+    for (place, start) in starts.iter().enumerate() {
+        let values =
+            lines.iter().map(|line| csv::number(line.points.get(place).and_then(|point| point.count())));
+        let values = values.collect::<Vec<_>>().join(",");
+        write!(text, "{},{values}\r\n", instants::iso(*start)).expect("writing to a string never fails");
+    }
+    Ok(text)
+}
+
+fn image(view: &View, plot: Plot) -> Image {
+    let names: Vec<_> = view.chart.counters.iter().map(ToString::to_string).collect();
+    Image {
+        chart: plot.chart,
+        title: format!("{}, {}", names.join(", "), view.chart.period.title(&view.site.zone)),
+    }
+}

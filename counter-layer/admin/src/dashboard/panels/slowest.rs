@@ -1,0 +1,50 @@
+//! The pages with the highest mean response time.
+
+use counter_core::visits::{Distribution, Measure};
+use counter_core::{CounterName, Error};
+
+use super::panel::{Panel, PanelRow};
+use super::period_reader::PeriodReader;
+use super::table::Name;
+use crate::dashboard::format::units;
+use crate::kind::Kind;
+use crate::text::digits;
+
+/// The maximum number of pages.
+const MAX_PAGES: usize = 8;
+
+/// Reads the slowest pages of the period. Returns `None` if response times are not recorded.
+pub(crate) async fn panel(
+    period: &PeriodReader<'_>,
+    address: impl Fn(&CounterName) -> String,
+) -> Result<Option<Panel>, Error> {
+    let Some((precision, range)) = period.distribution_precision() else { return Ok(None) };
+    let is_page = |name: &CounterName| Kind::Page.has(name);
+    let found = period.reader.stats.slowest(precision, range, MAX_PAGES, Measure::Time, is_page).await;
+    let found = match found {
+        // The period has too many buckets for this number of counters.
+        Err(error) if matches!(error.kind(), counter_core::ErrorKind::TooManyBuckets { .. }) => {
+            return Ok(None);
+        }
+        found => found?,
+    };
+    let max = found.counters.first().and_then(|(_, times)| times.mean()).unwrap_or(1.0);
+    let row = |(counter, times): &(CounterName, Distribution)| {
+        let mean = times.mean()?;
+        Some(PanelRow {
+            name: Name::new(counter),
+            address: address(counter),
+            value: units::seconds(mean),
+            share: Some(format!("{} ×", digits::grouped(times.count()))),
+            percent: format!("{:.0}", mean / max * 100.0),
+        })
+    };
+    let rows: Vec<_> = found.counters.iter().filter_map(row).collect();
+    let note = Some("Mean time to response headers, and requests.".to_owned());
+    Ok((!rows.is_empty()).then(|| Panel {
+        id: "slowest".to_owned(),
+        title: "Slowest pages".to_owned(),
+        rows,
+        note,
+    }))
+}

@@ -1,0 +1,322 @@
+//! The period of a page, as named in the URL.
+
+use std::ops::Range;
+
+use counter_core::Timestamp;
+
+use super::value::{WrongValue, instant};
+use crate::dashboard::format::instants;
+use crate::zone::Zone;
+
+/// Seconds per day.
+pub(crate) const DAY: u64 = 86_400;
+
+/// The length of a year for comparisons: whole weeks, so that weekdays match.
+const YEAR_DAYS: i64 = 364;
+
+/// A period of time, relative to now or with fixed ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Period {
+    /// The last seconds up to now: a number of minutes or hours.
+    Last(u64),
+    Today,
+    Yesterday,
+    /// The last days including today.
+    Days(u32),
+    /// The last months including the current month.
+    Months(u32),
+    /// A fixed period.
+    Custom(Timestamp, Timestamp),
+}
+
+/// The period to compare with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Compare {
+    #[default]
+    Previous,
+    Year,
+    None,
+}
+
+/// The periods to choose from.
+pub(crate) const PERIODS: [Period; 7] = [
+    Period::Last(5 * 60),
+    Period::Last(3600),
+    Period::Today,
+    Period::Yesterday,
+    Period::Days(7),
+    Period::Days(30),
+    Period::Months(12),
+];
+
+/// The units of periods, with the largest number. A chart cannot show more, and retention is rarely longer.
+const UNITS: [(&str, u32); 4] = [("min", 1440), ("h", 744), ("d", 3660), ("mo", 120)];
+
+impl Period {
+    /// Parses the name of a period that is not custom.
+    pub(crate) fn parse(text: &str) -> Result<Self, WrongValue> {
+        const ALLOWED: &str = "today, yesterday, 1h, 7d, 30d, 12mo, or custom with from and to";
+        match text {
+            "today" => return Ok(Self::Today),
+            "yesterday" => return Ok(Self::Yesterday),
+            _ => {}
+        }
+        let start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(start);
+        let max = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, max)| *max);
+        let number = number.parse().ok().filter(|number| max.is_some_and(|max| (1..=max).contains(number)));
+        let number: u32 = number.ok_or_else(|| WrongValue::new("period", text, ALLOWED))?;
+        Ok(match unit {
+            "min" => Self::Last(60 * u64::from(number)),
+            "h" => Self::Last(3600 * u64::from(number)),
+            "d" => Self::Days(number),
+            _ => Self::Months(number),
+        })
+    }
+
+    /// Parses the ends of a custom period: dates, of which the final one is included, local times or Unix seconds.
+    pub(crate) fn custom(from: Option<&str>, to: Option<&str>, zone: &Zone) -> Result<Self, WrongValue> {
+        let end = |name, text: Option<&str>, is_end| instant(name, text.unwrap_or_default(), zone, is_end);
+        let (start, end) = (end("from", from, false)?, end("to", to, true)?);
+        if start >= end {
+            return Err(WrongValue::new("to", to.unwrap_or_default(), "after from"));
+        }
+        Ok(Self::Custom(start, end))
+    }
+
+    /// Appends the URL parameters.
+    pub(super) fn write(self, zone: &Zone, fields: &mut Vec<(&'static str, String)>) {
+        fields.push(("period", self.name()));
+        if let Self::Custom(from, to) = self {
+            let (first, last) = match self.dates(zone) {
+                Some(dates) => dates,
+                None => (from.to_string(), to.to_string()),
+            };
+            fields.extend([("from", first), ("to", last)]);
+        }
+    }
+
+    /// Returns the first and the final date if this is a custom period of whole days.
+    pub(crate) fn dates(self, zone: &Zone) -> Option<(String, String)> {
+        let Self::Custom(from, to) = self else { return None };
+        let is_day = |at| zone.day(at) == at;
+        let date = |at| instants::day(zone.local(at));
+        (is_day(from) && is_day(to)).then(|| (date(from), date(to.minus(1))))
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Last(seconds) if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+            Self::Last(seconds) => format!("{}min", seconds / 60),
+            Self::Today => "today".to_owned(),
+            Self::Yesterday => "yesterday".to_owned(),
+            Self::Days(days) => format!("{days}d"),
+            Self::Months(months) => format!("{months}mo"),
+            Self::Custom(..) => "custom".to_owned(),
+        }
+    }
+
+    /// Formats the period for the menu.
+    pub(crate) fn title(self, zone: &Zone) -> String {
+        match self {
+            Self::Last(3600) => "Last hour".to_owned(),
+            Self::Last(seconds) if seconds.is_multiple_of(3600) => format!("Last {} h", seconds / 3600),
+            Self::Last(seconds) => format!("Last {} min", seconds / 60),
+            Self::Today => "Today".to_owned(),
+            Self::Yesterday => "Yesterday".to_owned(),
+            Self::Days(1) => "1 day".to_owned(),
+            Self::Days(days) => format!("{days} days"),
+            Self::Months(1) => "1 month".to_owned(),
+            Self::Months(months) => format!("{months} months"),
+            Self::Custom(from, to) => match self.dates(zone) {
+                Some((first, last)) if first == last => first,
+                Some((first, last)) => format!("{first} to {last}"),
+                None => {
+                    let text = |at| instants::instant(zone.local(at), instants::Style::Full);
+                    format!("{} to {}", text(from), text(to))
+                }
+            },
+        }
+    }
+
+    /// Returns the range in a calendar, which may end in the future. The ends of `Last` and of custom times
+    /// are not aligned.
+    pub(super) fn range(self, calendar: &Zone, now: Timestamp) -> Range<Timestamp> {
+        let (today, tomorrow) = (calendar.day(now), calendar.next_day(now));
+        match self {
+            Self::Last(seconds) => now.plus(1).minus(seconds)..now.plus(1),
+            Self::Today => today..tomorrow,
+            Self::Yesterday => calendar.day_before(today)..today,
+            Self::Days(days) => calendar.plus_days(today, 1 - i64::from(days))..tomorrow,
+            Self::Months(months) => {
+                calendar.plus_months(now, 1 - i64::from(months))..calendar.plus_months(now, 1)
+            }
+            Self::Custom(from, to) => from.min(today)..to.min(tomorrow).max(from.min(today).plus(1)),
+        }
+    }
+
+    /// Returns the period that is compared, given the range.
+    pub(crate) fn compared(
+        self,
+        compare: Compare,
+        range: &Range<Timestamp>,
+        calendar: &Zone,
+    ) -> Option<Range<Timestamp>> {
+        let (start, end) = (range.start, range.end);
+        let is_days = calendar.day(start) == start && calendar.day(end) == end;
+        let days = |days: i64| calendar.plus_days(start, -days)..calendar.plus_days(end, -days);
+        let months = |months: i64| calendar.plus_months(start, -months)..calendar.plus_months(end, -months);
+        let length = end.as_unix() - start.as_unix();
+        // A day can be an hour longer or shorter.
+        let number = i64::try_from((length + DAY / 2) / DAY).unwrap_or(i64::MAX);
+        match (compare, self) {
+            (Compare::None, _) => None,
+            (Compare::Previous, Self::Months(number)) => Some(months(number.into())),
+            (Compare::Year, Self::Months(_)) => Some(months(12)),
+            (Compare::Previous, _) if is_days => Some(days(number)),
+            (Compare::Year, _) if is_days => Some(days(YEAR_DAYS)),
+            (Compare::Previous, _) => Some(start.minus(length)..start),
+            (Compare::Year, _) => {
+                let year = YEAR_DAYS.unsigned_abs() * DAY;
+                Some(start.minus(year)..end.minus(year))
+            }
+        }
+    }
+
+    /// Returns the period that follows.
+    pub(crate) fn next(self, range: &Range<Timestamp>, calendar: &Zone) -> Range<Timestamp> {
+        let (start, end) = (range.start, range.end);
+        let length = end.as_unix() - start.as_unix();
+        let days = i64::try_from((length + DAY / 2) / DAY).unwrap_or(i64::MAX);
+        match self {
+            Self::Months(months) => end..calendar.plus_months(end, months.into()),
+            _ if calendar.day(start) == start && calendar.day(end) == end => {
+                end..calendar.plus_days(end, days)
+            }
+            _ => end..end.plus(length),
+        }
+    }
+
+    /// Returns the shortest name of a range.
+    pub(crate) fn of(range: &Range<Timestamp>, calendar: &Zone, now: Timestamp) -> Self {
+        let named = PERIODS.into_iter().find(|period| period.range(calendar, now) == *range);
+        named.unwrap_or(Self::Custom(range.start, range.end))
+    }
+}
+
+impl Compare {
+    /// The names in URLs.
+    const NAMES: [(Self, &str); 3] =
+        [(Self::Previous, "previous"), (Self::Year, "year"), (Self::None, "none")];
+
+    pub(super) fn parse(text: &str) -> Result<Self, WrongValue> {
+        let named = Self::NAMES.iter().find(|(_, name)| *name == text);
+        let named = named.ok_or_else(|| WrongValue::new("compare", text, "previous, year or none"))?;
+        Ok(named.0)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(compare, _)| *compare == self).map_or("", |(_, name)| name)
+    }
+
+    /// The choices of the menu.
+    pub(crate) const CHOICES: [(Self, &str); 3] = [
+        (Self::Previous, "vs. previous period"),
+        (Self::Year, "vs. same period last year"),
+        (Self::None, "No comparison"),
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-21 02:39:10 in UTC, a Saturday.
+    const NOW: Timestamp = Timestamp::from_unix(1_795_228_750);
+
+    fn written(period: Period) -> String {
+        let mut fields = Vec::new();
+        period.write(&Zone::default(), &mut fields);
+        fields.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+    }
+
+    fn dates(range: &Range<Timestamp>) -> String {
+        format!("{} {}", instants::day(range.start), instants::day(range.end))
+    }
+
+    #[test]
+    fn periods_have_the_name_they_are_parsed_from() {
+        for name in ["today", "yesterday", "5min", "1h", "36h", "7d", "30d", "12mo"] {
+            let period = Period::parse(name).expect(name);
+            assert_eq!(written(period), format!("period={name}"));
+        }
+        for wrong in
+            ["", "d", "0d", "-1d", "7", "7w", "7 d", "4000d", "121mo", "99999999999d", "custom", "Today"]
+        {
+            assert!(Period::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn custom_periods_have_dates_or_seconds() {
+        let custom = |from, to| Period::custom(Some(from), Some(to), &Zone::default());
+        for (from, to, expected) in [
+            ("2026-11-16", "2026-11-22", "period=custom&from=2026-11-16&to=2026-11-22"),
+            ("2026-11-16", "2026-11-16", "period=custom&from=2026-11-16&to=2026-11-16"),
+            ("2026-11-16T10:00", "2026-11-16T12:00", "period=custom&from=1794823200&to=1794830400"),
+            ("1794823200", "2026-11-16", "period=custom&from=1794823200&to=1794873600"),
+        ] {
+            assert_eq!(custom(from, to).map(written), Ok(expected.to_owned()));
+        }
+        for (from, to) in
+            [("2026-11-17", "2026-11-16"), ("", "2026-11-16"), ("2026-11-16", ""), ("x", "y"), ("5", "5")]
+        {
+            assert!(custom(from, to).is_err(), "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn periods_end_with_the_current_day_or_month() {
+        for (name, range) in [
+            ("today", "2026-11-21 2026-11-22"),
+            ("yesterday", "2026-11-20 2026-11-21"),
+            ("7d", "2026-11-15 2026-11-22"),
+            ("30d", "2026-10-23 2026-11-22"),
+            ("12mo", "2025-12-01 2026-12-01"),
+        ] {
+            let period = Period::parse(name).expect(name);
+            let found = period.range(&Zone::default(), NOW);
+            assert_eq!(dates(&found), range, "{name}");
+            assert_eq!(Period::of(&found, &Zone::default(), NOW), period);
+        }
+    }
+
+    #[test]
+    fn comparisons_have_the_same_length_or_the_same_months() {
+        for (name, previous, year) in [
+            ("today", "2026-11-20 2026-11-21", "2025-11-22 2025-11-23"),
+            ("7d", "2026-11-08 2026-11-15", "2025-11-16 2025-11-23"),
+            ("12mo", "2024-12-01 2025-12-01", "2024-12-01 2025-12-01"),
+            ("1mo", "2026-10-01 2026-11-01", "2025-11-01 2025-12-01"),
+        ] {
+            let (calendar, period) = (Zone::default(), Period::parse(name).expect(name));
+            let range = period.range(&calendar, NOW);
+            let compared = |compare| period.compared(compare, &range, &calendar);
+            assert_eq!(compared(Compare::Previous).map(|range| dates(&range)).as_deref(), Some(previous));
+            assert_eq!(compared(Compare::Year).map(|range| dates(&range)).as_deref(), Some(year));
+            assert_eq!(compared(Compare::None), None);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "time-zone")]
+    fn days_are_compared_when_clocks_change() {
+        let berlin = Zone::new("Europe/Berlin").expect("a zone");
+        // 25 October 2026 has 25 hours.
+        let day = Period::custom(Some("2026-10-25"), Some("2026-10-25"), &berlin).expect("a day");
+        let range = day.range(&berlin, NOW);
+        assert_eq!(range.end.as_unix() - range.start.as_unix(), 25 * 3600);
+        let previous = day.compared(Compare::Previous, &range, &berlin).expect("a day");
+        assert_eq!((previous.end, previous.end.as_unix() - previous.start.as_unix()), (range.start, DAY));
+    }
+}
