@@ -24,6 +24,7 @@ mod slow_bodies;
 mod closures;
 mod proxied;
 mod dashboard;
+mod periods;
 mod measured;
 mod shared;
 mod years;

@@ -59,16 +59,35 @@
 //!
 //! # The dashboard
 //!
-//! The first page shows a summary of the site, a chart of up to six counters and of unique visitors, the
-//! pages with the most hits, a table of all pages, and a panel per facet. Counters also have separate pages.
-//! Today starts at midnight, either in UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in
-//! the [time zone](crate::guide#days-of-a-time-zone) of the site. You need to enable the
-//! [`Facet`](counter_layer::Facet)s for status and agent to see the shares of errors and bots.
+//! The first page shows the visitors, hits, errors, response times and bots of a period, a chart of up to six
+//! counters and of unique visitors, a table of all pages, and panels for labels, facets and slow pages.
+//! Counters also have separate pages. You need to enable the [`Facet`](counter_layer::Facet)s for status and
+//! agent to see the shares of errors and bots.
+//!
+//! Everything on a page is about one period, which is part of the address:
+//!
+//! | parameter | values |
+//! |---|---|
+//! | `period` | `today`, `yesterday`, a number with a unit such as `5min`, `1h`, `7d` or `12mo`, or `custom` |
+//! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
+//! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
+//! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
+//!
+//! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
+//! UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in the
+//! [time zone](crate::guide#days-of-a-time-zone) of the site. A period that has not ended is compared with the
+//! same elapsed part of the other period. The menu only lists periods that are retained: in order to show
+//! 12 months, you need to retain 365 days with [`Builder::precisions`](counter_core::Builder::precisions) or in an
+//! archive. If only a part of a period is retained, then the page shows this part and says so.
+//!
+//! The number of visitors is the union over the period. A visitor without a stable identity is counted once per
+//! epoch of the salt, which is a day by default. The table and the chart can be downloaded as CSV, the chart also
+//! as SVG.
 //!
 //! If [distributions](counter_core::guide::distributions) are enabled, a counter page also shows a chart of
 //! the median and of the 90 % and 99 % quantiles of the time to the response head, on a logarithmic axis, and
 //! a table of these quantiles for times and sizes. The error of a value is at most 5 %. The table also shows
-//! the change from the previous period, unless the change is within the errors of both values. For statuses,
+//! the change from the compared period, unless the change is within the errors of both values. For statuses,
 //! it shows the share of the requests in both periods. We use the precision closest to the chart.
 //!
 //! The pages work without scripts. If scripts are enabled, the pages will stay up to date and show times in
@@ -76,18 +95,9 @@
 //! whole view. The router serves all styles and scripts, and the content security policy blocks everything
 //! else.
 //!
-//! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. There are buttons for a day,
-//! a week, a month (30 days) and a year (365 days), which also choose a suitable precision: 5 minutes or an
-//! hour for a day, hours or days for a week, and days for a month or a year. A button is hidden if the
-//! retention is too short. In order to show a year, you need to retain at least 365 days with
-//! [`Builder::precisions`](counter_core::Builder::precisions) or in an archive.
-//!
-//! Below the chart are the sums of the lines, with the change from the previous period if the counter already
-//! existed. You can also compare to any period of the same length: this adds a line to the chart, and sums,
-//! visitors, percentiles and statuses will show the change. In the address, use `ago=604800` to compare to a
-//! period this number of seconds ago, which moves along with the chart. Alternatively, set `against` to the
-//! end of the period: like `to`, this can be in Unix seconds or a day to include, e.g. `2026-11-20`. The
-//! number of unique visitors only covers the part of the range for which visitors are retained.
+//! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest
+//! interval with at most 100 buckets. Drag on the chart to zoom. The legend contains the sums of the lines, with
+//! the change from the compared period if the counter already existed.
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
 //! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next

@@ -28,7 +28,7 @@ pub(crate) fn bdi(name: &str) -> askama::filters::Safe<String> {
 }
 
 /// Replaces characters that could end an isolate.
-fn without_controls(name: &str) -> String {
+pub(crate) fn without_controls(name: &str) -> String {
     let is_control = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     name.chars().map(|c| if is_control(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -14,7 +14,7 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::view::table::Sort;
 use crate::dashboard::view::view::View;
 use crate::kind::Kind;
-use crate::text::{csv, digits};
+use crate::text::{csv, digits, escape};
 use counter_layer::internal::HITS;
 
 /// The number of rows on a table page.
@@ -74,7 +74,7 @@ pub(crate) struct Row {
     pub(crate) lifetime: String,
 }
 
-/// A name that is elided in the middle if it is too long for a column.
+/// A name without direction controls, elided in the middle if it is too long for a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) whole: String,
@@ -270,10 +270,12 @@ impl Name {
     const TAIL: usize = 12;
 
     pub(crate) fn new(name: &str) -> Self {
+        let name = escape::without_controls(name);
         let count = name.chars().count();
         let start = name.char_indices().nth(count.saturating_sub(Self::TAIL)).map_or(0, |(start, _)| start);
         let (head, tail) = name.split_at(if count > 2 * Self::TAIL { start } else { name.len() });
-        Self { whole: name.to_owned(), parts: (head.to_owned(), tail.to_owned()) }
+        let parts = (head.to_owned(), tail.to_owned());
+        Self { whole: name, parts }
     }
 }
 

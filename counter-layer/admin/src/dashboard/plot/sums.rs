@@ -24,6 +24,8 @@ pub(crate) struct Sums {
     pub(crate) compared: Option<(Instant, Instant)>,
     /// True if only a part of the period is retained.
     pub(crate) is_partial: bool,
+    /// True if there are no hits in the period, although the counters existed.
+    pub(crate) is_quiet: bool,
 }
 
 /// An instant for humans and for the script.
@@ -105,6 +107,7 @@ impl Sums {
                 (instant(other.start), instant(last(other.end)))
             }),
             is_partial: !timeline.is_complete,
+            is_quiet: since.iter().any(Option::is_some) && totals.iter().all(|total| *total == Some(0)),
         }
     }
 }
