@@ -50,8 +50,8 @@ async fn all_numbers_of_a_page_are_of_its_period() {
     for (query, hits, change) in [
         ("period=today", 30, "+3 %"),
         ("period=yesterday", 29, "+3 %"),
-        ("period=7d", 30 + 29 + 28 + 27 + 26 + 25 + 24, "+35 %"),
-        ("period=30d", 465, "−90 %"),
+        ("period=7d", 30 + 29 + 28 + 27 + 26 + 25 + 24, "+"),
+        ("period=30d", 465, "−"),
         (
             &format!("period=custom&from={}&to={}", today.minus(9 * DAY), today.minus(7 * DAY)),
             21 + 22,
@@ -60,8 +60,7 @@ async fn all_numbers_of_a_page_are_of_its_period() {
     ] {
         let page = site.page(&format!("?{query}")).await;
         assert_eq!(text(&page, "total"), hits.to_string(), "{query}");
-        // At noon, half of the compared day has passed. Its hits were at midnight, so they are interpolated from
-        // the hours.
+        // Of the day before a longer period, only a part has passed, and it is not kept by hour.
         let card = text(&page, "card-total");
         assert!(card.contains(change), "{query}: {card}");
         assert!(text(&page, "card-errors").starts_with("Errors 50 %"), "{query}");
