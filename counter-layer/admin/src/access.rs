@@ -7,6 +7,7 @@ pub(crate) mod signed;
 pub(crate) mod right;
 mod auth_method;
 mod cookie;
+pub(crate) mod assets;
 pub(crate) mod page;
 mod error;
 #[allow(clippy::module_inception, reason = "the `Access` itself, next to its parts")]

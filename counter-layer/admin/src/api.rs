@@ -6,7 +6,6 @@ pub(crate) mod parameter;
 pub(crate) mod caching;
 mod schema;
 pub(crate) mod route;
-pub(crate) mod index;
 mod read;
 mod counters;
 #[cfg(feature = "hits")]
@@ -30,6 +29,7 @@ mod notes;
 mod export;
 mod openapi;
 mod explore;
+pub(crate) mod index;
 mod metrics;
 pub(crate) mod badge;
 pub(crate) mod explain;

@@ -170,9 +170,10 @@
 //!
 //! # Problems
 //!
-//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. An invalid
-//! parameter is a 400 with `parameter`, `value` and `allowed`, and an unknown counter is a 404. If the store
-//! can't be read, the response is a 503 with the `health` and the `ledger` of this process.
+//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. If the client
+//! accepts `text/html`, it receives a page with the same status instead. An invalid parameter is a 400 with
+//! `parameter`, `value` and `allowed`, and an unknown counter is a 404. If the store can't be read, the
+//! response is a 503 with the `health` and the `ledger` of this process.
 //!
 //! # Live events
 //!
@@ -205,9 +206,9 @@
 //! tenth of the time since the end of the range, up to one hour. Other responses must not be cached.
 
 mod status;
+mod text;
 mod problem;
 mod upload;
-mod text;
 mod zone;
 mod mount;
 #[cfg(feature = "hits")]

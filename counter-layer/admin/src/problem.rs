@@ -10,6 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::status::{Health, Ledger};
+use super::text::escape::isolated;
 
 /// An error response: a status, and a body that describes the problem.
 #[derive(Debug)]
@@ -17,6 +18,15 @@ pub(crate) struct Problem {
     status: StatusCode,
     retry_after: Option<u64>,
     details: Box<Details>,
+    /// The message for browsers, unless it is derived from the details.
+    message: Option<Message>,
+}
+
+/// Response extension: the title and the text of a page for browsers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) title: String,
+    pub(crate) text: String,
 }
 
 /// A problem as defined in RFC 9457. We don't define problem types, because the status and `parameter` are
@@ -65,7 +75,13 @@ impl Problem {
             health: None,
             ledger: None,
         };
-        Self { status, retry_after: None, details: Box::new(details) }
+        Self { status, retry_after: None, details: Box::new(details), message: None }
+    }
+
+    /// Sets the message for browsers.
+    fn message(mut self, title: &str, text: &str) -> Self {
+        self.message = Some(Message { title: title.to_owned(), text: text.to_owned() });
+        self
     }
 
     pub(crate) fn unauthorized(detail: &str) -> Self {
@@ -81,7 +97,10 @@ impl Problem {
     }
 
     pub(crate) fn cross_origin() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "cross-origin requests may not change anything")
+        Self::new(StatusCode::FORBIDDEN, "cross-origin requests may not change anything").message(
+            "Request rejected",
+            "A page of another site sent this request. Open the dashboard and try again.",
+        )
     }
 
     /// Too many failed logins; `wait` is in seconds. Also affects valid credentials, because these are not
@@ -104,12 +123,20 @@ impl Problem {
     /// The client tried to create a link or to revoke something, but does not have a token.
     pub(crate) fn token_required() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this requires the admin token or a session started with it")
+            .message(
+                "Admin token required",
+                "Sign in with the admin token to create or revoke links and to end sessions.",
+            )
     }
 
     pub(crate) fn not_revoked(error: &Error) -> Self {
-        tracing::warn!(%error, "cannot revoke sessions or links");
+        tracing::warn!(%error, cause = cause(error), "cannot revoke sessions or links");
         let detail = "the store cannot be written, so the revocation may not have been applied: try again, or change the token";
-        Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+        Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }.message(
+            "Revocation failed",
+            "The store cannot be written, so the revocation may not have been applied. Try again, or change the \
+             token.",
+        )
     }
 
     pub(crate) fn too_many_listeners(max: usize) -> Self {
@@ -119,6 +146,7 @@ impl Problem {
 
     pub(crate) fn unknown_path() -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown path")
+            .message("Page not found", "There is no page at this address.")
     }
 
     pub(crate) fn method_not_allowed() -> Self {
@@ -154,7 +182,17 @@ impl Problem {
     }
 
     pub(crate) fn invalid_link() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "this link is invalid or has expired")
+        Self::new(StatusCode::FORBIDDEN, "this link is invalid or has expired").message(
+            "Invalid link",
+            "This link has expired, was revoked, or is incomplete. Ask the sender for a new link.",
+        )
+    }
+
+    /// A shared view can't be read. Health and ledger should never be shared.
+    pub(crate) fn unreadable_view() -> Self {
+        let detail = "the data cannot be read; try again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            .message("Data unavailable", "The data of this view cannot be read. Try again later.")
     }
 
     /// Creates the problem for a failed read.
@@ -219,6 +257,7 @@ impl Problem {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
         problem.details.health = Some(stats.health().into());
         problem.details.ledger = Some(stats.ledger().into());
+        problem.message = Some(Message::of(error));
         problem
     }
 
@@ -254,7 +293,9 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let message = self.message.unwrap_or_else(|| self.details.message());
         let mut response = (self.status, Json(self.details)).into_response();
+        response.extensions_mut().insert(message);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after {
@@ -264,11 +305,95 @@ impl IntoResponse for Problem {
     }
 }
 
+impl Details {
+    fn message(&self) -> Message {
+        let (first, rest) = self.title.split_at(self.title.len().min(1));
+        let mut text = sentence(&self.detail);
+        if let Some(parameter) = &self.parameter {
+            text += &format!(" Parameter: {}.", isolated(parameter));
+        }
+        if let Some(value) = &self.value {
+            text += &format!(" Value: {}.", isolated(value));
+        }
+        if let Some(allowed) = &self.allowed {
+            text += &format!(" Allowed: {allowed}.");
+        }
+        Message { title: format!("{first}{}", rest.to_lowercase()), text }
+    }
+}
+
+impl Message {
+    /// Describes a failed read. The reason is only logged, because store errors can contain addresses.
+    pub(crate) fn of(error: &Error) -> Self {
+        let (title, text) = match error.kind() {
+            ErrorKind::TooManyBuckets { .. }
+            | ErrorKind::TooManyCounters { .. }
+            | ErrorKind::UnknownPrecision { .. }
+            | ErrorKind::EmptyRange => ("Data unavailable", sentence(&error.to_string())),
+            ErrorKind::Malformed { .. } => (
+                "Data unavailable",
+                "The store contains unexpected data. See the log for the key and the reason.".to_owned(),
+            ),
+            _ => (
+                "Store unavailable",
+                "The store cannot be read. Hits are still counted and kept until it is back. See the log for \
+                 the reason."
+                    .to_owned(),
+            ),
+        };
+        Self { title: title.to_owned(), text }
+    }
+}
+
+/// Turns the text of an error into a sentence.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+/// Returns the cause of a store error, to be logged.
+pub(crate) fn cause(error: &Error) -> String {
+    std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
+}
+
 /// Logs a store error. The rate is limited to once per second and message, because during an outage every
 /// request might fail.
 pub(crate) fn warn(stats: &Stats, error: &Error, message: &'static str) {
     if stats.admits_log_line(message) {
-        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-        tracing::warn!(%error, cause, "{message}");
+        tracing::warn!(%error, cause = cause(error), "{message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_describe_problems_in_sentences() {
+        let text = |problem: Problem| {
+            let message = problem.into_response().extensions().get::<Message>().cloned();
+            message.map(|message| format!("{}: {}", message.title, message.text))
+        };
+        for (problem, expected) in [
+            (Problem::unknown_path(), "Page not found: There is no page at this address."),
+            (Problem::unread_body(), "Bad request: The request body is incomplete."),
+            (
+                Problem::parameter("unknown precision", "precision", Some("7"), "60, 3600"),
+                "Bad request: Unknown precision. Parameter: \u{2068}precision\u{2069}. Value: \u{2068}7\u{2069}. \
+                 Allowed: 60, 3600.",
+            ),
+        ] {
+            assert_eq!(text(problem).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn pages_do_not_show_store_errors() {
+        let secret = "connection to 10.0.0.1 refused";
+        for kind in [ErrorKind::Unavailable, ErrorKind::Rejected, ErrorKind::Malformed { key: secret.into() }]
+        {
+            let Message { title, text } = Message::of(&Error::new(kind).caused_by(secret));
+            assert!(!text.contains(secret) && text.contains("See the log"), "{title}: {text}");
+        }
     }
 }

@@ -227,7 +227,7 @@ async fn empty_parameters_are_ignored_as_described() {
 }
 
 #[tokio::test]
-async fn all_routes_can_be_tried_on_a_page_without_script_and_style() {
+async fn all_routes_can_be_tried_on_a_page_without_script() {
     let (described, site) = (description().await, site());
     let page = super::site::fetch(&site.router, "explore").await;
     assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");

@@ -249,7 +249,7 @@ async fn the_pages_have_no_inline_code_and_a_strict_policy() {
         let policy = response.headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
         assert_eq!(
             policy,
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
              form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         );
         assert_eq!(response.headers[header::CACHE_CONTROL], "no-store", "{path}");

@@ -10,7 +10,7 @@ use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use super::site::encode;
+use super::site::{encode, site_without_redis};
 
 const TOKEN: &str = "a+token/with.signs=";
 
@@ -80,7 +80,7 @@ async fn the_login_page_leads_to_the_requested_page() {
     for (path, to) in [
         ("", ""),
         ("/", "/"),
-        ("/counter?counter=%2Fa%22b&precision=60", "/counter?counter=%2Fa%22b&amp;precision=60"),
+        ("/counter?counter=%2Fa%22b&precision=60", "/counter?counter=%2Fa%22b&#38;precision=60"),
         ("/?token=wrong&q=a", "/?q=a"),
         ("/api/ledger", "/api/ledger"),
         ("/nothing/<script>", "/nothing/&lt;script&gt;"),
@@ -109,6 +109,96 @@ async fn the_login_page_leads_to_the_requested_page() {
     let (pair, _) = cookie.split_once(';').expect("attributes");
     let request = Request::get("/admin/stats/").header(header::COOKIE, pair).body(Body::empty());
     assert_eq!(send(&router, request.expect("a request")).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn pages_without_access_have_the_style_and_the_icon_of_the_dashboard() {
+    let router = guarded(bearer());
+    for (path, status) in [("", StatusCode::UNAUTHORIZED), ("/shared?counter=hits", StatusCode::FORBIDDEN)] {
+        let page = open(&router, path).await;
+        assert_eq!(page.status, status);
+        assert!(!page.body.contains("<script"), "{}", page.body);
+        for (rel, kind) in [("stylesheet", "text/css; charset=utf-8"), ("icon", "image/svg+xml")] {
+            let link = page.body.split_once(&format!("<link rel=\"{rel}\" href=\"")).expect(rel).1;
+            let (address, _) = link.split_once('"').expect("an address");
+            let request = Request::get(address).body(Body::empty()).expect("a request");
+            let file = send(&router, request).await;
+            assert_eq!((file.status, file.header(header::CONTENT_TYPE)), (StatusCode::OK, kind), "{address}");
+            assert!(file.header(header::CACHE_CONTROL).ends_with("immutable"), "{address}");
+        }
+    }
+    for (method, path) in
+        [("POST", "/assets/0/style.css"), ("GET", "/assets/0/main.rs"), ("GET", "/assets/style.css")]
+    {
+        let request = Request::builder().method(method).uri(format!("/admin/stats{path}"));
+        let response = send(&router, request.body(Body::empty()).expect("a request")).await;
+        assert_eq!(response.status, StatusCode::UNAUTHORIZED, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn errors_are_pages_for_browsers_and_json_for_programs() {
+    let router = guarded(bearer());
+    for (method, path, status, title) in [
+        ("GET", "/nothing", StatusCode::NOT_FOUND, "Page not found"),
+        ("GET", "/counter/nothing?q=a", StatusCode::NOT_FOUND, "Page not found"),
+        ("GET", "/api/series?counter=a&precision=7", StatusCode::BAD_REQUEST, "Bad request"),
+        ("POST", "/api/ledger", StatusCode::FORBIDDEN, "Forbidden"),
+        ("GET", "/shared", StatusCode::FORBIDDEN, "Invalid link"),
+    ] {
+        for is_browser in [true, false] {
+            let request = Request::builder()
+                .method(method)
+                .uri(format!("/admin/stats{path}"))
+                .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
+                .header(header::ACCEPT, if is_browser { PAGE } else { "*/*" });
+            let response = send(&router, request.body(Body::empty()).expect("a request")).await;
+            assert_eq!(
+                (response.status, response.is_page()),
+                (status, is_browser),
+                "{path}: {}",
+                response.body
+            );
+            assert!(response.headers.contains_key(header::CONTENT_SECURITY_POLICY));
+            if is_browser {
+                let parts = [
+                    &format!("<h1>{title}</h1>"),
+                    "<a href=\"/admin/stats\">Go to the dashboard</a>",
+                    "style.css",
+                ];
+                for part in parts {
+                    assert!(response.body.contains(part), "{path}: {part} in {}", response.body);
+                }
+            } else {
+                assert_eq!(response.header(header::CONTENT_TYPE), "application/problem+json");
+                assert!(response.body.contains(&format!("\"status\":{}", status.as_u16())));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_api_index_is_a_page_for_browsers() {
+    let router = guarded(bearer().or(Access::open()));
+    let index = open(&router, "/api").await;
+    assert_eq!(
+        (index.status, index.header(header::LOCATION)),
+        (StatusCode::SEE_OTHER, "/admin/stats/api/explore")
+    );
+    let page = open(&router, "/api/explore").await;
+    assert!(page.is_page() && page.body.contains("<a href=\"/admin/stats\">Visits</a>"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_page_during_an_outage_does_not_show_the_store_error() {
+    let (_redis, site) = site_without_redis().await;
+    for path in ["", "/counter?counter=hits", "/api/series?counter=hits&precision=60"] {
+        let page = open(&site.router, path).await;
+        assert_eq!((page.status, page.is_page()), (StatusCode::SERVICE_UNAVAILABLE, true), "{path}");
+        let text = "<p>The store cannot be read. Hits are still counted and kept until it is back. See the log for \
+                    the reason.</p>";
+        assert!(page.body.contains(text), "{path}: {}", page.body);
+    }
 }
 
 #[tokio::test]

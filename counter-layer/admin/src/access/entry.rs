@@ -18,13 +18,13 @@ use super::access::{Access, LoginResult};
 use super::auth_method::AuthMethod;
 use super::headers::add_security_headers;
 use super::login::{LOGOUT, Revocation};
-use super::rejection::invalid_link;
+use super::rejection::problem_as_page;
 use super::right::{Right, Rights};
 use super::signed::link;
 use super::signed::secrets::{OpenSession, Secrets};
 use super::signed::session::{Claim, LoggedIn};
 use super::throttle::Credentials;
-use super::{cookie, origin, page};
+use super::{assets, cookie, origin, page};
 use crate::mount::{Mount, PublicPath};
 use crate::problem::Problem;
 use crate::upload::{Logins, Uploads};
@@ -90,15 +90,24 @@ impl Access {
 impl Guard {
     async fn respond(&self, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
+        if let Some(file) = assets::serve(&parts) {
+            return file;
+        }
         let mount = self.access.mount(&parts, self.public.as_ref());
         parts.extensions.insert(mount.clone());
+        let is_browser = page::accepts_html(&parts.headers);
+        let response = self.dispatch(parts, body, &mount, next).await;
+        if is_browser { problem_as_page(response, &mount) } else { response }
+    }
+
+    async fn dispatch(&self, mut parts: Parts, body: Body, mount: &Mount, next: Next) -> Response {
         if self.is_post(&parts, page::LOGIN) {
-            return self.log_in(&parts, &mount, body).await;
+            return self.log_in(&parts, mount, body).await;
         }
         if self.is_post(&parts, LOGOUT) {
-            return self.access.log_out(&parts, &mount).await;
+            return self.access.log_out(&parts, mount).await;
         }
-        match self.admit(&mut parts, &mount).await {
+        match self.admit(&mut parts, mount).await {
             Ok(session) => {
                 parts.extensions.insert(self.uploads.clone());
                 end_with_session(session, next.run(Request::from_parts(parts, body)).await)
@@ -126,7 +135,10 @@ impl Guard {
     async fn admit(&self, parts: &mut Parts, mount: &Mount) -> Result<Option<OpenSession>, Box<Response>> {
         let access = &self.access;
         if link::is_link_path(parts) {
-            return if access.is_linked(parts).await { Ok(None) } else { Err(Box::new(invalid_link(parts))) };
+            // We ignore other credentials, because otherwise a link could work for the owner but fail for
+            // everyone else.
+            let is_linked = access.is_linked(parts).await;
+            return if is_linked { Ok(None) } else { Err(Box::new(Problem::invalid_link().into_response())) };
         }
         // Check the link before the session: even if the client is logged in, we need to redirect, so that
         // the token is removed from the address.

@@ -9,9 +9,8 @@ use http::header::{
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Only allows scripts, styles and images that the router serves (the icon is embedded in the page), and
-/// prevents framing.
-const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+/// Only allows scripts, styles and images that the router serves, and prevents framing.
+const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Allows other sites to embed the response.

@@ -94,17 +94,18 @@ impl Access {
                 }
             }
         }
-        let next = Next::LogIn(mount, "");
+        let next = Next::LogIn("");
         let mut response = match unwritten {
             None => {
                 let words = "You are signed out.";
-                Html(page::write("Signed out", words, next)).into_response()
+                Html(page::write(mount, "Signed out", words, next)).into_response()
             }
             Some(error) => {
                 let words = "You are signed out in this browser and on this instance. The store cannot be \
                              written, so other instances accept your session until the store is available again.";
                 as_page(
                     parts,
+                    mount,
                     Problem::not_revoked(&error).into_response(),
                     "Signed out on this instance",
                     words,
@@ -137,14 +138,11 @@ impl Access {
             ),
         };
         if let Err(error) = revoked {
-            let words = "The store cannot be written, so the revocation may not have been applied. Try again, or change the \
-                         token.";
-            let problem = Problem::not_revoked(&error).into_response();
-            return as_page(parts, problem, "Revocation failed", words, Next::Back(mount));
+            return Problem::not_revoked(&error).into_response();
         }
         let is_out = matches!(revocation, Revocation::Sessions);
-        let next = if is_out { Next::LogIn(mount, "") } else { Next::Back(mount) };
-        let mut response = Html(page::write(title, words, next)).into_response();
+        let next = if is_out { Next::LogIn("") } else { Next::Back };
+        let mut response = Html(page::write(mount, title, words, next)).into_response();
         if is_out {
             self.remove_cookie(parts, &mut response);
         }

@@ -1,10 +1,11 @@
-//! Pages for clients that are not logged in. These need neither scripts nor styles.
+//! Pages with a message: the login page and error pages. These do not need scripts.
 
+use askama::Template;
 use http::HeaderMap;
 use http::header::ACCEPT;
 
+use super::assets;
 use crate::mount::Mount;
-use crate::text::escape::escape;
 
 /// The path to submit the login form to.
 pub(crate) const LOGIN: &str = "/login";
@@ -25,42 +26,40 @@ pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
 /// The form or link at the end of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next<'a> {
-    Empty,
     /// A login form, which redirects to this path below the router.
-    LogIn(&'a Mount, &'a str),
+    LogIn(&'a str),
     /// A link to the dashboard.
-    Back(&'a Mount),
+    Back,
+}
+
+/// A page with a message.
+#[derive(Debug, Template)]
+#[template(path = "pages/message.html")]
+struct MessagePage<'a> {
+    style: String,
+    icon: String,
+    title: &'a str,
+    text: &'a str,
+    next: Next<'a>,
+    login: String,
+    first: String,
 }
 
 /// Writes a page with a title and a text.
-pub(crate) fn write(title: &str, words: &str, next: Next<'_>) -> String {
-    let (title, words) = (escape(title), escape(words));
-    let next = match next {
-        Next::Empty => String::new(),
-        Next::LogIn(mount, to) => form(mount, to),
-        Next::Back(mount) => {
-            format!("<p><a href=\"{}\">Back to the dashboard</a></p>", escape(&mount.first()))
-        }
+pub(crate) fn write(mount: &Mount, title: &str, text: &str, next: Next<'_>) -> String {
+    let page = MessagePage {
+        style: mount.address(&assets::style()),
+        icon: mount.address(&assets::icon()),
+        title,
+        text,
+        next,
+        login: mount.address(LOGIN),
+        first: mount.first(),
     };
-    format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta name=\"color-scheme\" content=\"light dark\"><title>{title}</title>\
-         <link rel=\"icon\" href=\"data:,\"></head><body><main><h1>{title}</h1><p>{words}</p>{next}</main>\
-         </body></html>\n"
-    )
-}
-
-fn form(mount: &Mount, to: &str) -> String {
-    let (action, to) = (escape(&mount.address(LOGIN)), escape(to));
-    // Password managers expect a user name.
-    format!(
-        "<form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"{TO}\" value=\"{to}\">\
-         <input name=\"user\" autocomplete=\"username\" hidden>\
-         <p><label for=\"{TOKEN}\">Admin token</label> <input id=\"{TOKEN}\" name=\"{TOKEN}\" \
-         type=\"password\" autocomplete=\"current-password\" required></p>\
-         <p><button>Sign in</button></p></form>"
-    )
+    page.render().unwrap_or_else(|error| {
+        tracing::error!(%error, "failed to render a page");
+        title.to_owned()
+    })
 }
 
 /// Returns the path to redirect to, if it is a path below the router.

@@ -10,7 +10,7 @@ use super::access::Access;
 use super::page::{self, Next};
 use super::right::Right;
 use crate::mount::Mount;
-use crate::problem::Problem;
+use crate::problem::{Message, Problem};
 
 impl Access {
     pub(crate) fn out_of_scope(&self, right: Right) -> Response {
@@ -40,8 +40,8 @@ impl Access {
             None if self.has_secrets() => ("Sign in", "Reload this page to enter a name and a password."),
             None => ("No access", "You do not have access to the statistics of this site."),
         };
-        let next = if self.has_sessions() { Next::LogIn(mount, to) } else { Next::Empty };
-        as_page(parts, response, title, words, next)
+        let next = if self.has_sessions() { Next::LogIn(to) } else { Next::Back };
+        as_page(parts, mount, response, title, words, next)
     }
 
     fn problem(&self, wait: Option<u64>) -> Response {
@@ -63,25 +63,36 @@ impl Access {
     }
 }
 
-/// Responds to an invalid link. We ignore other credentials, because otherwise a link could work for the
-/// owner but fail for everyone else.
-pub(crate) fn invalid_link(parts: &Parts) -> Response {
-    let words = "This link has expired, was revoked, or is incomplete. Ask the sender for a new link.";
-    as_page(parts, Problem::invalid_link().into_response(), "Invalid link", words, Next::Empty)
-}
-
 /// Replaces the problem with a page if the client is a browser.
 pub(crate) fn as_page(
     parts: &Parts,
-    mut problem: Response,
+    mount: &Mount,
+    problem: Response,
     title: &str,
     words: &str,
     next: Next<'_>,
 ) -> Response {
-    if !page::accepts_html(&parts.headers) {
-        return problem;
+    match page::accepts_html(&parts.headers) {
+        true => with_page(problem, page::write(mount, title, words, next)),
+        false => problem,
     }
-    problem.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    problem.headers_mut().remove(CONTENT_LENGTH);
-    problem.map(|_| Body::from(page::write(title, words, next)))
+}
+
+/// Replaces a problem with a page for browsers. Other responses are returned unchanged.
+pub(crate) fn problem_as_page(response: Response, mount: &Mount) -> Response {
+    let is_problem =
+        response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
+    match response.extensions().get::<Message>().filter(|_| is_problem).cloned() {
+        Some(Message { title, text }) => {
+            let page = page::write(mount, &title, &text, Next::Back);
+            with_page(response, page)
+        }
+        None => response,
+    }
+}
+
+fn with_page(mut response: Response, page: String) -> Response {
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response.headers_mut().remove(CONTENT_LENGTH);
+    response.map(|_| Body::from(page))
 }

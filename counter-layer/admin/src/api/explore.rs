@@ -1,45 +1,66 @@
-//! A page to try the routes, generated from the descriptions. This needs neither scripts nor styles.
+//! A page to try the routes, generated from the descriptions. This does not need scripts.
 
-use std::fmt::Write;
-
+use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
+use http::StatusCode;
 
 use super::parameter::RequestParts;
 use super::route::{Catalog, Description, Route};
+use crate::access::assets;
+
+/// The page with a section for each route.
+#[derive(Debug, Template)]
+#[template(path = "pages/explore.html")]
+struct ExplorePage<'a> {
+    style: String,
+    icon: String,
+    first: String,
+    sections: Vec<Section<'a>>,
+}
+
+/// The description of a route.
+#[derive(Debug)]
+struct Section<'a> {
+    method: String,
+    path: &'a str,
+    summary: &'a str,
+    /// The names of the form fields, and whether they are required. We only create forms for `GET` routes, and
+    /// not for the dashboard.
+    form: Option<Vec<(&'a str, bool)>>,
+}
+
+/// The path of the page.
+pub(super) const PATH: &str = "/api/explore";
 
 pub(crate) fn route(catalog: &Catalog) -> Route {
-    Route::get("/api/explore", "A page to try these routes", catalog.clone(), explore)
-        .text("text/html", "The page")
+    Route::get(PATH, "A page to try these routes", catalog.clone(), explore).text("text/html", "The page")
 }
 
-async fn explore(RequestParts { state: catalog, .. }: RequestParts<Catalog, ()>) -> Response {
-    let mut page = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-                    <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"icon\" href=\"data:,\">\
-                    <title>Access counters: API</title></head><body><main><h1>Access counters: API</h1>\
-                    <p>Described by <a href=\"openapi.json\">OpenAPI</a>. Times are Unix seconds.</p>"
-        .to_owned();
-    for route in catalog.descriptions() {
-        section(&mut page, route).expect("writing to a string never fails");
+async fn explore(RequestParts { state: catalog, mount, first, .. }: RequestParts<Catalog, ()>) -> Response {
+    let page = ExplorePage {
+        style: format!("{mount}{}", assets::style()),
+        icon: format!("{mount}{}", assets::icon()),
+        first,
+        sections: catalog.descriptions().iter().map(Section::of).collect(),
+    };
+    match page.render() {
+        Ok(text) => Html(text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "failed to render a page");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
     }
-    page.push_str("</main></body></html>\n");
-    Html(page).into_response()
 }
 
-/// Appends the section of a route. It doesn't escape anything, because the page does not contain counter
-/// names.
-fn section(page: &mut String, route: &Description) -> std::fmt::Result {
-    let (method, path) = (route.method.to_uppercase(), route.path);
-    write!(page, "<h2><code>{method} {path}</code></h2><p>{}</p>", route.summary)?;
-    // We only create forms for GET routes, and not for the dashboard.
-    if route.method != "get" || path == "/" {
-        return Ok(());
+impl<'a> Section<'a> {
+    fn of(route: &'a Description) -> Self {
+        let parameters = route.parameters.iter().filter(|parameter| !parameter.is_header);
+        let fields = parameters.map(|parameter| (parameter.name, parameter.is_required()));
+        Self {
+            method: route.method.to_uppercase(),
+            path: route.path,
+            summary: route.summary,
+            form: (route.method == "get" && route.path != "/").then(|| fields.collect()),
+        }
     }
-    write!(page, "<form action=\"..{path}\">")?;
-    for parameter in route.parameters.iter().filter(|parameter| !parameter.is_header) {
-        let name = parameter.name;
-        let required = if parameter.is_required() { " required" } else { "" };
-        write!(page, "<label>{name} <input name=\"{name}\"{required}></label> ")?;
-    }
-    page.push_str("<button>Send</button></form>");
-    Ok(())
 }

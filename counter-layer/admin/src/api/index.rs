@@ -1,11 +1,14 @@
 use axum::Json;
+use axum::response::{IntoResponse, Redirect, Response};
 use counter_core::time::Retention;
 use counter_core::{Precisions, Stats};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::explore;
 use super::parameter::{ReadableRetention, RequestParts};
 use super::route::{Catalog, Route};
+use crate::access::page::accepts_html;
 
 /// The paths of the API, and the precisions that can be read.
 #[derive(Debug, Serialize, ToSchema)]
@@ -30,7 +33,7 @@ struct ReadablePrecision {
     reach: u32,
 }
 
-/// The path of the index, which lists neither this path nor the dashboard.
+/// The path of the index, which lists neither this path nor the dashboard. Browsers are redirected to a page.
 const PATH: &str = "/api";
 
 const SUMMARY: &str = "The API paths, and how far back you can read samples";
@@ -40,8 +43,11 @@ pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
 }
 
 async fn index(
-    RequestParts { state: (stats, catalog), mount, .. }: RequestParts<(Stats, Catalog), ()>,
-) -> Json<Index> {
+    RequestParts { state: (stats, catalog), mount, headers, .. }: RequestParts<(Stats, Catalog), ()>,
+) -> Response {
+    if accepts_html(&headers) {
+        return Redirect::to(&format!("{mount}{}", explore::PATH)).into_response();
+    }
     let routes = catalog.descriptions().iter();
     let paths = routes.filter(|route| route.method == "get" && !["/", PATH].contains(&route.path));
     let (stored, reach) = (stats.grid(), stats.reach());
@@ -50,6 +56,7 @@ async fn index(
         counts: readable(&stored.counts, &reach.counts),
         visitors: readable(&stored.visitors, &reach.visitors),
     })
+    .into_response()
 }
 
 fn readable(stored: &Precisions, reach: &Precisions) -> Vec<ReadablePrecision> {

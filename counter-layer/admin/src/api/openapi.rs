@@ -79,16 +79,15 @@ fn operation(route: &Description, grid: &Grid) -> Value {
     for (status, response_kind) in &route.responses {
         responses.insert((*status).to_owned(), response(response_kind));
     }
-    let problem = json!({"application/problem+json": {"schema": reference("Problem")}});
-    let error = |why: &str| json!({"description": why, "content": problem});
-    responses.insert("default".to_owned(), error("A problem"));
     // Browsers accept `text/html`, and will receive a page instead.
     let either = json!({
         "application/problem+json": {"schema": reference("Problem")},
         "text/html": {"schema": {"type": "string"}},
     });
+    let error = |why: &str| json!({"description": why, "content": either});
+    responses.insert("default".to_owned(), error("A problem"));
     for (status, why) in NO_ACCESS {
-        responses.insert(status.to_owned(), json!({"description": why, "content": either}));
+        responses.insert(status.to_owned(), error(why));
     }
     if !route.parameters.is_empty() {
         let why = "A parameter is invalid, e.g. the range is empty \

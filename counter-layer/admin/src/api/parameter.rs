@@ -48,6 +48,8 @@ pub(crate) struct RequestParts<S, P> {
     pub(crate) headers: HeaderMap,
     /// The path of the router, without a trailing slash.
     pub(crate) mount: String,
+    /// The path of the dashboard.
+    pub(crate) first: String,
 }
 
 /// Parameters that can be read from a request, if the route state is available.
@@ -168,8 +170,14 @@ where
         let query = parts.uri.query().unwrap_or_default();
         let values = Values::parse(query, &parts.headers, &P::describe())?;
         let parameters = P::read(&values, state)?;
-        let mount = parts.extensions.get::<Mount>().map(Mount::path).unwrap_or_default().to_owned();
-        Ok(Self { state: state.clone(), parameters, headers: parts.headers.clone(), mount })
+        let mount = parts.extensions.get::<Mount>();
+        Ok(Self {
+            state: state.clone(),
+            parameters,
+            headers: parts.headers.clone(),
+            mount: mount.map(Mount::path).unwrap_or_default().to_owned(),
+            first: mount.map(Mount::first).unwrap_or_default(),
+        })
     }
 }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod alert_routes;
 pub(crate) mod alerts;
-pub(crate) mod assets;
 pub(crate) mod downloads;
 pub(crate) mod frame;
 pub(crate) mod pages;

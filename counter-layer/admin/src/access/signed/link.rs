@@ -2,7 +2,7 @@
 //!
 //! A link contains the view and the expiry, and is signed with the token key, so all instances accept it
 //! without storing anything. The signature also covers the generation, so we can [revoke](super::revocation)
-//! all links. A link only opens the given page and the stylesheet.
+//! all links. A link only opens the given page.
 
 use counter_core::Timestamp;
 use hmac::{Hmac, Mac};
@@ -29,8 +29,6 @@ pub(crate) struct Link<'a> {
 
 /// The suffix of a shared path.
 pub(crate) const SHARED: &str = "/shared";
-/// The suffix of the stylesheet path, after [`SHARED`].
-pub(crate) const STYLE: &str = "/style.css";
 
 /// A prefix that is not used for other signatures.
 const LABEL: &[u8] = b"counter-layer admin link 1:";
@@ -68,26 +66,21 @@ impl Links {
 }
 
 impl<'a> Link<'a> {
-    /// Parses the link of a page request or a stylesheet request. Returns `None` if the link has expired.
+    /// Parses the link of a request. Returns `None` if the link has expired.
     pub(crate) fn read(parts: &'a Parts, now: Timestamp) -> Option<Self> {
         let (path, query) = (parts.uri.path(), parts.uri.query()?);
         let (query, signature) = query.rsplit_once(SIGNATURE_PARAMETER)?;
         let (_, until) = query.rsplit_once(UNTIL_PARAMETER)?;
         let is_number = !until.is_empty() && until.bytes().all(|byte| byte.is_ascii_digit());
         let until = Timestamp::from_unix(until.parse().ok().filter(|_| is_number)?);
-        let link = Self {
-            path: path.strip_suffix(STYLE).unwrap_or(path),
-            query,
-            signature: read_signature(signature)?,
-        };
+        let link = Self { path, query, signature: read_signature(signature)? };
         Some(link).filter(|_| now < until)
     }
 }
 
-/// Returns `true` if the path is for a shared page or the stylesheet.
+/// Returns `true` if the path is for a shared page.
 pub(crate) fn is_link_path(parts: &Parts) -> bool {
-    let path = parts.uri.path();
-    path.strip_suffix(STYLE).unwrap_or(path).ends_with(SHARED)
+    parts.uri.path().ends_with(SHARED)
 }
 
 /// Returns `true` for a read-only method. Links only allow read-only methods.
@@ -122,16 +115,8 @@ mod tests {
     #[test]
     fn a_link_is_valid_with_the_same_key_until_it_expires() {
         let link = link();
-        let (page, query) = link.split_once('?').expect("a query");
-        let style = format!("{page}/style.css?{query}");
-        for (key, address, now, is_open) in [
-            (1, &link, NOON.minus(1), true),
-            (1, &style, NOON.minus(1), true),
-            (1, &link, NOON, false),
-            (1, &style, NOON, false),
-            (2, &link, NOON.minus(1), false),
-        ] {
-            assert_eq!(opens(key, address, now), is_open, "{key}: {address} at {now}");
+        for (key, now, is_open) in [(1, NOON.minus(1), true), (1, NOON, false), (2, NOON.minus(1), false)] {
+            assert_eq!(opens(key, &link, now), is_open, "{key}: {link} at {now}");
         }
     }
 

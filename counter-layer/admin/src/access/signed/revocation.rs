@@ -13,6 +13,8 @@ use counter_core::{Error, ErrorKind, MemoryStore};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
+use crate::problem::cause;
+
 /// A random number, replaced in order to revoke all existing sessions or links. The initial generation is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Generation(u64);
@@ -279,7 +281,7 @@ impl Revocations {
             }
         };
         if let Some(error) = new_failure {
-            tracing::warn!(%error, "cannot read revoked sessions and links; using the cached state");
+            tracing::warn!(%error, cause = cause(&error), "cannot read revoked sessions and links; using the cached state");
         }
     }
 

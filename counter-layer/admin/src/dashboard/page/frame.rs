@@ -2,7 +2,7 @@
 
 use counter_core::{Stats, Timestamp};
 
-use super::assets;
+use crate::access::assets;
 use crate::dashboard::format::instants;
 use crate::dashboard::view::view::View;
 
@@ -10,6 +10,7 @@ use crate::dashboard::view::view::View;
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) style: String,
+    pub(crate) icon: String,
     pub(crate) script: String,
     pub(crate) site: String,
     pub(crate) address: String,
@@ -39,6 +40,7 @@ impl Frame {
     pub(crate) fn of(stats: &Stats, view: &View) -> Self {
         Self {
             style: format!("{}{}", view.site.mount, assets::style()),
+            icon: format!("{}{}", view.site.mount, assets::icon()),
             script: format!("{}{}", view.site.mount, assets::script()),
             site: view.site(),
             address: view.address(),

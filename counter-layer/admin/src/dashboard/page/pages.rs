@@ -5,6 +5,7 @@ use counter_core::{Error, Stats, Timestamp};
 use futures_util::future::{try_join, try_join4};
 
 use super::frame::{Frame, alignment};
+use crate::access::assets;
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
@@ -25,6 +26,7 @@ use crate::dashboard::plot::plot::Plot;
 use crate::dashboard::plot::sums::Sums;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::{Page, View};
+use crate::problem::Message;
 use crate::text::escape;
 
 /// The page of the whole site.
@@ -79,6 +81,7 @@ pub(crate) struct Share {
 #[template(path = "pages/shared.html")]
 pub(crate) struct Shared {
     style: String,
+    icon: String,
     title: String,
     unit: String,
     moving: Moving,
@@ -91,7 +94,7 @@ pub(crate) struct Shared {
 #[template(path = "pages/trouble.html")]
 pub(crate) struct FailurePage {
     frame: Frame,
-    title: &'static str,
+    title: String,
     text: String,
     status: Status,
 }
@@ -230,12 +233,7 @@ impl Share {
 }
 
 impl Shared {
-    pub(crate) async fn read(
-        stats: &Stats,
-        view: &View,
-        style: String,
-        now: Timestamp,
-    ) -> Result<Self, Error> {
+    pub(crate) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
         // Users with a link should not see notes and alerts.
         let none = Annotators::default();
         let reader = Reader::new(stats, &none);
@@ -250,7 +248,8 @@ impl Shared {
         let (moving, measured) = try_join(Moving::read_chart(&period, view, now), measured).await?;
         let names: Vec<_> = view.chart.counters.iter().map(ToString::to_string).collect();
         Ok(Self {
-            style,
+            style: format!("{}{}", view.site.mount, assets::style()),
+            icon: format!("{}{}", view.site.mount, assets::icon()),
             title: names.join(", "),
             unit: period.timeline.buckets.by.unit(),
             moving,
@@ -261,10 +260,10 @@ impl Shared {
 }
 
 impl FailurePage {
-    pub(crate) fn of(stats: &Stats, view: &View, title: &'static str, text: String) -> Self {
+    pub(crate) fn of(stats: &Stats, view: &View, title: &str, text: String) -> Self {
         Self {
             frame: Frame::of(stats, view),
-            title,
+            title: title.to_owned(),
             text,
             status: Status::of(&stats.ledger(), &stats.health()),
         }
@@ -272,7 +271,7 @@ impl FailurePage {
 
     /// Returns the page to show if the store can't be read.
     pub(crate) fn unreadable(stats: &Stats, view: &View, error: &Error) -> Self {
-        let (title, text) = ("Data unavailable", error.to_string());
+        let Message { title, text } = Message::of(error);
         let status = Status::unreadable(&stats.ledger(), &stats.health());
         Self { frame: Frame::of(stats, view), title, text, status }
     }

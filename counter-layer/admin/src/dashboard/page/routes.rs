@@ -9,10 +9,10 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::pages::{Counter, FailurePage, Moving, Parts, Share, Shared, Site};
-use super::{assets, downloads};
+use super::downloads;
 use crate::access::entry::Signer;
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
-use crate::access::signed::link::{SHARED, STYLE};
+use crate::access::signed::link::SHARED;
 use crate::api::caching::validate;
 use crate::api::route::Route;
 use crate::dashboard::annotations::Annotators;
@@ -152,9 +152,6 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
             &format!("/counter{SHARED}"),
             get(|state, mount, query, client| shared(Page::Counter, state, mount, query, client)),
         )
-        .route(&format!("{SHARED}{STYLE}"), get(assets::shared_style))
-        .route(&format!("/counter{SHARED}{STYLE}"), get(assets::shared_style))
-        .route("/assets/{hash}/{name}", get(assets::asset))
         .merge(downloads::routes())
         .with_state(dashboard.clone())
 }
@@ -358,15 +355,14 @@ async fn shared(
     RawQuery(query): RawQuery,
     client: Client,
 ) -> Result<Response, Rejection> {
-    let query = query.unwrap_or_default();
-    let view = dashboard.view(&mount, page, client, Some(&query))?;
-    let style = format!("{}{}{STYLE}?{query}", view.site.mount, view.shared_path());
-    Ok(match Shared::read(&dashboard.stats, &view, style, Timestamp::now()).await {
+    // The signed view may not be valid anymore after an update.
+    let view = dashboard.view(&mount, page, client, query.as_deref());
+    let view = view.map_err(|_| Problem::invalid_link())?;
+    Ok(match Shared::read(&dashboard.stats, &view, Timestamp::now()).await {
         Ok(page) => html(StatusCode::OK, &page),
-        // Health and ledger should never be shared.
         Err(error) => {
             warn(&dashboard.stats, &error, "failed to read a shared view");
-            (StatusCode::SERVICE_UNAVAILABLE, "Data unavailable. Try again.\n").into_response()
+            Problem::unreadable_view().into_response()
         }
     })
 }
