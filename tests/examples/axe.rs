@@ -61,10 +61,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     );
                 }
                 page.open("/counter/share?counter=%2Farticles&period=1min&by=second").await;
-                let link = page.text("#shared").await;
+                page.click("#create button").await;
+                page.until_text("#created-title", |title| title == "Link created").await;
+                findings
+                    .extend(try_page(&page, &axe).await.iter().map(|finding| format!("share: {finding}")));
+                let link = page.attribute("#links a", "href").await;
                 page.open(link.trim_start_matches("/admin/stats")).await;
                 findings
                     .extend(try_page(&page, &axe).await.iter().map(|finding| format!("shared: {finding}")));
+                page.open("/nothing").await;
+                findings.extend(
+                    try_page(&page, &axe).await.iter().map(|finding| format!("not found: {finding}")),
+                );
                 page.open("").await;
                 page.click(".logout button").await;
                 page.until_text("h1", |title| title == "Signed out").await;
@@ -82,7 +90,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             },
         )
         .await;
-        println!("{name}: {} violations on {} pages", findings.len(), PAGES.len() + 3);
+        println!("{name}: {} violations on {} pages", findings.len(), PAGES.len() + 5);
         findings.iter().for_each(|finding| println!("{finding}"));
         violations += findings.len();
     }

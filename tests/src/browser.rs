@@ -227,6 +227,12 @@ impl Page {
         until(&format!("the text of {css} matches"), LIMIT, is_match).await;
     }
 
+    /// Returns the value of an attribute.
+    pub async fn attribute(&self, css: &str, name: &str) -> String {
+        let value = self.element(css).await.attr(name).await.expect("the element can be read");
+        value.unwrap_or_else(|| panic!("{css} has no {name}"))
+    }
+
     /// Clicks on an element.
     pub async fn click(&self, css: &str) {
         self.element(css).await.click().await.expect("the element can be clicked");

@@ -276,15 +276,19 @@
 //!
 //! # A link to one view
 //!
-//! If you are signed in with a [token](crate::Access::bearer), you can share the current view: use the form
-//! below the chart to create a link that is valid for 1 to 366 days. Anyone with the link can see this chart
-//! with current data, and on a counter page also times and statuses. It can't be used to see different
-//! counters or a different period, or to call the API. It does not need cookies or scripts.
+//! If you are signed in with a [token](crate::Access::bearer), you can share the current view: the page
+//! `/share` creates a link that is valid for 1 to 366 days. Anyone with the link can see this chart with
+//! current data, and on a counter page also times and statuses. It can't be used to see different counters or
+//! a different period, or to call the API. It does not need cookies or scripts.
 //!
-//! The whole link, including the expiry, is signed with a key derived from the token. Modified, expired or
-//! revoked links are rejected with a 403. Links are not stored, so you can't revoke them individually: to
-//! revoke all links, use a button on the dashboard or change the token. Note that servers and proxies might
-//! log addresses. A shared page does not link to other sites, and will not send a `Referer` to these.
+//! The page shows the URL with the host of your request. The scheme is `https` under the same conditions as for
+//! a [secure cookie](crate::Access::secure_cookie); with scripts, the browser fills in the origin.
+//!
+//! The whole link, including a random id and the expiry, is signed with a key derived from the token.
+//! Modified, expired or revoked links are rejected with a 403. The page lists up to 100 active links, with a
+//! button to revoke each of them. To revoke all links, use another button or change the token. Note that
+//! servers and proxies might log addresses. A shared page does not link to other sites, and will not send a
+//! `Referer` to these.
 //!
 //! # Sessions
 //!
@@ -296,6 +300,7 @@
 //! |---|---|---|
 //! | Sign out | `POST /logout` | this session |
 //! | Sign out everywhere | `POST /logout/everywhere` | all sessions of the token |
+//! | Revoke | `POST /share/revoke` with the field `link` | a link of the token |
 //! | Revoke all share links | `POST /links/revoke` | all links of the token |
 //!
 //! You can also do this with the token:
@@ -309,7 +314,7 @@
 //! warning. If a logout can't be written, it is only valid on this instance, and will be written when the
 //! store is available again. The other buttons fail with a 503 in this case, and the revocation may or may
 //! not have been applied. Up to 500 logouts are listed individually; a further logout will end all sessions
-//! of the token.
+//! of the token. The same applies to 500 revoked links that have not expired.
 //!
 //! Clients with a session or a link can check guesses of the token against the signature. Therefore, the key
 //! is derived by Argon2id with 19 MiB of memory, so that a guess takes about 50 ms, and a token must have at

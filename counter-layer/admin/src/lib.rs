@@ -163,7 +163,7 @@
 //! session ends, its live events end as well.
 //!
 //! A session can create a [link](crate::guide#a-link-to-one-view) to the current view. The link is signed
-//! with a key derived from the token. Anyone with the link can see this view until it expires.
+//! with a key derived from the token. Anyone with the link can see this view until it expires or is revoked.
 //!
 //! We limit the rate of guesses, both per peer and in total. Behind a proxy you need to set
 //! [`Access::clients`] for this, because otherwise all clients will be treated as the same peer.
@@ -242,6 +242,7 @@ use counter_layer::Rules;
 use dashboard::annotations::Annotators;
 use dashboard::page::alert_routes::alert_pages;
 use dashboard::page::routes::{Dashboard, first_page, pages};
+use dashboard::page::share::share_pages;
 use problem::Problem;
 
 /// Creates a router with a single route, which explains how rules classify a request.
@@ -296,7 +297,7 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
     let site = Dashboard::new(stats, options.zone.clone(), annotators);
-    let mut other_pages = pages(&site);
+    let mut other_pages = pages(&site).merge(share_pages(&site));
     if let Some(alerts) = &options.alerts {
         other_pages = other_pages.merge(alert_pages(&site, alerts));
     }

@@ -5,11 +5,15 @@ use std::num::NonZeroU32;
 use axum::Router;
 use axum::body::Body;
 use counter_admin::Access;
-use counter_core::{Counters, MemoryStore, Timestamp};
+use counter_core::{Counters, MemoryStore, Store, Timestamp};
+use counter_layer::{Forwarded, Identity};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
-use tests::noon_offset;
+use tests::{RedisServer, noon_offset, until};
 use tower::ServiceExt;
+
+use super::site::LIMIT;
+use crate::support::store;
 
 /// The admin router of a site with a token, and a session.
 struct Site {
@@ -32,7 +36,12 @@ impl Site {
         Self::with("a-token-for-tests", store).await
     }
 
-    async fn with(token: &str, store: MemoryStore) -> Self {
+    async fn with(token: &str, store: impl Store) -> Self {
+        let access = Access::bearer(token).expect("a token").may_forget();
+        Self::of(token, store, access).await
+    }
+
+    async fn of(token: &str, store: impl Store, access: Access) -> Self {
         let counters = Counters::builder(store).utc_offset(noon_offset()).build();
         let mut counters = counters.expect("whole hours");
         let recorder = counters.recorder();
@@ -41,7 +50,6 @@ impl Site {
             recorder.record_at(recorder.counter(name), None, Timestamp::now(), count);
         }
         counters.flush().await.expect("memory takes all");
-        let access = Access::bearer(token).expect("a token").may_forget();
         let router = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access));
         let mut site = Self { router, session: String::new() };
         let login = site.fetch(Method::GET, &format!("/admin/stats?token={token}"), &[]).await;
@@ -51,11 +59,15 @@ impl Site {
     }
 
     async fn fetch(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> ResponseText {
+        self.send(method, path, headers, "").await
+    }
+
+    async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], form: &str) -> ResponseText {
         let mut request = Request::builder().method(method).uri(path).header("accept", "text/html");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::empty()).expect("a path");
+        let request = request.body(Body::from(form.to_owned())).expect("a path");
         let (head, body) = self.router.clone().oneshot(request).await.expect("an answer").into_parts();
         let body = body.collect().await.expect("a body in memory").to_bytes();
         ResponseText {
@@ -73,12 +85,32 @@ impl Site {
         self.fetch(Method::GET, path, &[("cookie", &self.session)]).await
     }
 
-    /// Returns the link to a view from the share page.
-    async fn link(&self, view: &str) -> String {
-        let page = self.in_session(&format!("/admin/stats{view}")).await;
-        assert_eq!(page.status, StatusCode::OK, "{}", page.body);
-        attribute(&page.body, "id=\"shared\" href")
+    /// Submits a form in the session.
+    async fn submit(&self, path: &str, form: &str) -> ResponseText {
+        let headers = [("cookie", self.session.as_str())];
+        self.send(Method::POST, &format!("/admin/stats{path}"), &headers, form).await
     }
+
+    /// Creates a link to a view with the form of the share page. Returns the page that shows the link.
+    async fn share(&self, view: &str, headers: &[(&str, &str)]) -> ResponseText {
+        let (path, query) = view.split_once('?').unwrap_or((view, ""));
+        let created = self.send(Method::POST, &format!("/admin/stats{path}"), headers, query).await;
+        assert_eq!(created.status, StatusCode::SEE_OTHER, "{}", created.body);
+        let page = created.headers[header::LOCATION].to_str().expect("text");
+        self.fetch(Method::GET, page, headers).await
+    }
+
+    /// Creates a link to a view, and returns it without the origin.
+    async fn link(&self, view: &str) -> String {
+        let page = self.share(view, &[("cookie", &self.session)]).await;
+        attribute(&page.body, "id=\"shared\" value")
+    }
+}
+
+/// Returns the id of a link.
+fn id_of(link: &str) -> &str {
+    let (_, id) = link.split_once("&link=").expect("an id");
+    &id[..16]
 }
 
 fn attribute(page: &str, name: &str) -> String {
@@ -94,7 +126,7 @@ async fn a_share_link_shows_only_the_view() {
         ("/share?counter=%2F&precision=60&uniques=1&ago=3600&q=secret&sort=uniques", "<h1><bdi>/</bdi></h1>"),
     ] {
         let link = site.link(view).await;
-        assert!(!link.contains("secret") && link.contains("&until="), "{link}");
+        assert!(!link.contains("secret") && !link.contains("token"), "{link}");
         let page = site.get(&link).await;
         assert_eq!(page.status, StatusCode::OK, "{link}: {}", page.body);
         for part in [title, "id=\"plot\"", "id=\"twin\"", "<td>77 so far</td>", "noindex"] {
@@ -127,12 +159,13 @@ async fn a_modified_expired_or_foreign_share_link_is_rejected() {
         link.replace("&until=", "&counter=%2Fsecret&until="),
         link.replace("&until=", "&until=9"),
         link.replace("span=", "span=1"),
+        link.replace(id_of(&link), "0123456789abcdef"),
         format!("{link}&counter=%2Fsecret"),
         format!("{path}?counter=%2Fsecret&{query}"),
         format!("/admin/stats/shared?{query}"),
         link[..link.len() - 1].to_owned(),
         path.to_owned(),
-        format!("{path}?counter=%2F&until=1&signature={}", "0".repeat(64)),
+        format!("{path}?counter=%2F&link=0123456789abcdef&until=1&signature={}", "0".repeat(64)),
     ];
     for changed in &changed {
         // The link is rejected even with a valid session.
@@ -188,13 +221,14 @@ async fn a_share_link_does_not_open_other_routes() {
 async fn creating_a_share_link_needs_a_token_or_a_session() {
     let site = Site::new("a-token-for-tests").await;
     for path in ["/admin/stats/share", "/admin/stats/counter/share?counter=%2F"] {
-        assert_eq!(site.get(path).await.status, StatusCode::UNAUTHORIZED);
-        let by_token = site.fetch(Method::GET, path, &[("authorization", "Bearer a-token-for-tests")]).await;
-        assert_eq!(by_token.status, StatusCode::OK, "{}", by_token.body);
-        assert_eq!(site.get(&attribute(&by_token.body, "id=\"shared\" href")).await.status, StatusCode::OK);
+        for method in [Method::GET, Method::POST] {
+            assert_eq!(site.fetch(method, path, &[]).await.status, StatusCode::UNAUTHORIZED);
+        }
+        let view = path.strip_prefix("/admin/stats").expect("a prefix");
+        let by_token = site.share(view, &[("authorization", "Bearer a-token-for-tests")]).await;
+        assert_eq!(site.get(&attribute(&by_token.body, "id=\"shared\" value")).await.status, StatusCode::OK);
     }
-    let page = site.in_session("/admin/stats").await.body;
-    assert_eq!(attribute(&page, "method=\"get\" action"), "/admin/stats/share");
+    assert!(site.in_session("/admin/stats").await.body.contains("\"/admin/stats/share"));
     for (requested, days) in [("", 7), ("days=", 7), ("days=1", 1), ("days=366", 366)] {
         let before = Timestamp::now().as_unix();
         let link = site.link(&format!("/share?{requested}")).await;
@@ -205,16 +239,176 @@ async fn creating_a_share_link_needs_a_token_or_a_session() {
             "{requested}: {link}"
         );
     }
-    for wrong in ["days=0", "days=367", "days=x", "span=x", "to=-1"] {
-        let response = site.in_session(&format!("/admin/stats/share?{wrong}")).await;
-        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{wrong}: {}", response.body);
+    for wrong in ["days=0", "days=367", "days=x"] {
+        let shown = site.in_session(&format!("/admin/stats/share?{wrong}")).await;
+        for response in [shown, site.submit("/share", wrong).await] {
+            assert_eq!(response.status, StatusCode::BAD_REQUEST, "{wrong}: {}", response.body);
+        }
     }
     // Links cannot be signed if no token is configured.
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let open = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
     let open = Site { router: open, session: String::new() };
     assert!(!open.get("/admin/stats").await.body.contains("Share this view"));
-    assert_eq!(open.get("/admin/stats/share").await.status, StatusCode::FORBIDDEN);
+    for path in ["/admin/stats/share", "/admin/stats/share/revoke"] {
+        assert_eq!(open.fetch(Method::POST, path, &[]).await.status, StatusCode::FORBIDDEN);
+    }
+    let response = open.get("/admin/stats/share").await;
+    assert_eq!(response.status, StatusCode::FORBIDDEN);
+    assert!(response.body.contains("<h1>Admin token required</h1>"), "{}", response.body);
+}
+
+#[tokio::test]
+async fn a_share_form_repeats_the_view_and_does_not_create_a_link() {
+    let site = Site::new("a-token-for-tests").await;
+    let page = site.in_session("/admin/stats/counter/share?counter=%2F&zone=utc&days=3").await.body;
+    for part in [
+        "<form method=\"post\" action=\"/admin/stats/counter/share\"",
+        "<input type=\"hidden\" name=\"counter\" value=\"/\">",
+        "<input type=\"hidden\" name=\"zone\" value=\"utc\">",
+        "name=\"days\" value=\"3\"",
+        "No active links",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!page.contains("id=\"shared\""), "{page}");
+}
+
+#[tokio::test]
+async fn a_share_page_lists_active_links() {
+    let site = Site::new("a-token-for-tests").await;
+    let [first, second] =
+        [site.link("/share?days=1").await, site.link("/counter/share?counter=%2F&counter=hits").await];
+    // The page of any view lists all links, newest first.
+    let page = site.in_session("/admin/stats/share?counter=%2Fsecret").await.body;
+    let list = page.split_once("id=\"links\"").expect("a list").1;
+    let listed: Vec<_> = list.split("<li>").skip(1).collect();
+    assert_eq!(listed.len(), 2, "{page}");
+    for (row, link, shown) in [
+        (listed[0], &second, "<bdi>/</bdi>, <bdi>Hits</bdi>, last "),
+        (listed[1], &first, "<bdi>Hits</bdi>, last "),
+    ] {
+        assert_eq!(&attribute(row, "<a href"), link);
+        let action = "action=\"/admin/stats/share/revoke\"";
+        for part in
+            [shown, action, &format!("value=\"{}\"", id_of(link)), "Created <time", "valid until <time"]
+        {
+            assert!(row.contains(part), "{part} in {row}");
+        }
+    }
+    assert!(page.contains("action=\"/admin/stats/links/revoke\""), "{page}");
+    // A reload does not create another link.
+    let shown = site.share("/share", &[("cookie", &site.session)]).await.body;
+    let again = site.in_session(&format!("/admin/stats/share?created={}", id_of(&first))).await.body;
+    assert_eq!(attribute(&again, "id=\"shared\" value"), first);
+    assert_eq!((shown.matches("<li>").count(), again.matches("<li>").count()), (3, 3));
+}
+
+#[tokio::test]
+async fn a_share_link_contains_the_origin_that_the_client_used() {
+    let trusting = |access: Access| {
+        access.clients(Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1)).forwarded_prefix()
+    };
+    let proxied = [
+        ("x-forwarded-for", "192.0.2.1"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-prefix", "/visits"),
+        ("x-forwarded-host", "other.example"),
+    ];
+    let bearer = || Access::bearer("a-token-for-tests").expect("a token");
+    for (access, host, expected) in [
+        (bearer(), "stats.example:8080", "http://stats.example:8080/admin/stats/shared?"),
+        (bearer().secure_cookie(), "stats.example", "https://stats.example/admin/stats/shared?"),
+        (trusting(bearer()), "stats.example", "https://stats.example/visits/admin/stats/shared?"),
+        (bearer(), "user@stats.example", "/admin/stats/shared?"),
+    ] {
+        let site = Site::of("a-token-for-tests", MemoryStore::new(), access.clone()).await;
+        let headers =
+            [&proxied[..], &[("host", host), ("authorization", "Bearer a-token-for-tests")]].concat();
+        // The test does not have a proxy that removes the prefix from the redirect.
+        let created = site.send(Method::POST, "/admin/stats/share", &headers, "").await;
+        let page = created.headers[header::LOCATION].to_str().expect("text");
+        let page = page.strip_prefix("/visits").unwrap_or(page);
+        let page = site.fetch(Method::GET, page, &headers).await;
+        let url = attribute(&page.body, "id=\"shared\" value");
+        assert!(url.starts_with(expected), "{access:?}: {url}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_share_link_can_be_revoked_on_all_instances() {
+    let store = MemoryStore::new();
+    let [one, other] = [Site::over(store.clone()).await, Site::over(store.clone()).await];
+    let [revoked, kept] = [one.link("/share").await, one.link("/share").await];
+    assert_eq!(other.get(&revoked).await.status, StatusCode::OK);
+    let form = format!("link={}&to=%2Fshare%3Fcounter%3Da", id_of(&revoked));
+    let response = other.submit("/share/revoke", &form).await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER, "{}", response.body);
+    assert_eq!(response.headers[header::LOCATION], "/admin/stats/share?counter=a");
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    for site in [&one, &other, &Site::over(store).await] {
+        assert_eq!(site.get(&revoked).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(site.get(&kept).await.status, StatusCode::OK);
+        let page = site.in_session("/admin/stats/share").await.body;
+        assert!(!page.contains(id_of(&revoked)) && page.contains(id_of(&kept)), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn revoking_a_share_link_needs_a_session_of_the_same_origin() {
+    let site = Site::new("a-token-for-tests").await;
+    let link = site.link("/share").await;
+    let form = format!("link={}", id_of(&link));
+    for path in ["/admin/stats/share/revoke", "/admin/stats/share"] {
+        let foreign =
+            [("cookie", &*site.session), ("host", "stats.example"), ("origin", "http://other.example")];
+        let response = site.send(Method::POST, path, &foreign, &form).await;
+        assert_eq!(response.status, StatusCode::FORBIDDEN, "{}", response.body);
+        assert_eq!(site.send(Method::POST, path, &[], &form).await.status, StatusCode::UNAUTHORIZED);
+    }
+    for wrong in ["", "link=", "link=1", "link=x"] {
+        assert_eq!(site.submit("/share/revoke", wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+    assert_eq!(site.get(&link).await.status, StatusCode::OK);
+    let elsewhere = site.submit("/share/revoke", &format!("{form}&to=https%3A%2F%2Fother.example")).await;
+    assert_eq!(elsewhere.headers[header::LOCATION], "/admin/stats/share");
+    assert_eq!(site.get(&link).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn further_share_links_are_rejected_instead_of_forgetting_active_links() {
+    let site = Site::new("a-token-for-tests").await;
+    let first = site.link("/share").await;
+    for _ in 1..100 {
+        assert_eq!(site.submit("/share", "").await.status, StatusCode::SEE_OTHER);
+    }
+    let response = site.submit("/share", "").await;
+    assert_eq!(response.status, StatusCode::CONFLICT, "{}", response.body);
+    assert!(response.body.contains("There are already 100 active links."), "{}", response.body);
+    site.submit("/share/revoke", &format!("link={}", id_of(&first))).await;
+    assert_eq!(site.submit("/share", "").await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn share_links_stay_valid_or_revoked_during_an_outage() {
+    let mut redis = RedisServer::start();
+    let site = Site::with("a-token-for-tests", store(&redis.url()).await).await;
+    let [revoked, kept] = [site.link("/share").await, site.link("/share").await];
+    site.submit("/share/revoke", &format!("link={}", id_of(&revoked))).await;
+    redis.stop();
+    assert_eq!(site.get(&revoked).await.status, StatusCode::FORBIDDEN);
+    // The link is accepted, but the data can't be read.
+    let page = site.get(&kept).await;
+    assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{}", page.body);
+    assert!(page.body.contains("The data of this view cannot be read."), "{}", page.body);
+    for (path, form) in [("/share", String::new()), ("/share/revoke", format!("link={}", id_of(&kept)))] {
+        let response = site.submit(path, &form).await;
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{}", response.body);
+        assert!(response.body.contains("The store cannot be written"), "{}", response.body);
+    }
+    redis.restart();
+    until("the store is back", LIMIT, async || site.get(&kept).await.status == StatusCode::OK).await;
+    assert_eq!(site.get(&revoked).await.status, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,8 +439,8 @@ async fn a_share_link_is_signed_with_the_token_of_the_session() {
     let both = counter_admin::router(counters.stats(), access(first).or(access(second)));
     let both = Site { router: Router::new().nest("/admin/stats", both), session: String::new() };
     let credentials = format!("Bearer {second}");
-    let page = both.fetch(Method::GET, "/admin/stats/share", &[("authorization", &credentials)]).await;
-    let link = attribute(&page.body, "id=\"shared\" href");
+    let page = both.share("/share", &[("authorization", &credentials)]).await;
+    let link = attribute(&page.body, "id=\"shared\" value");
     for (token, status) in [(first, StatusCode::FORBIDDEN), (second, StatusCode::OK)] {
         let router =
             Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), access(token)));

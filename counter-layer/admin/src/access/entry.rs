@@ -52,9 +52,14 @@ struct Entry {
     wait: Option<u64>,
 }
 
-/// Request extension: the client may create links, which will be signed with the given secrets.
+/// Request extension: the client may create and revoke links.
 #[derive(Clone)]
-pub(crate) struct Signer(pub(crate) Arc<Secrets>);
+pub(crate) struct Signer {
+    /// The secrets to sign links with.
+    pub(crate) secrets: Arc<Secrets>,
+    /// The origin at which the client reached the router, if it is known.
+    pub(crate) origin: Option<String>,
+}
 /// Request extension: revocations by other instances can't be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RevocationsUnknown;
@@ -166,8 +171,9 @@ impl Guard {
                     None => Problem::token_required().into_response(),
                 }));
             }
+            // The token itself is enough to create and revoke links.
             let right = Right::of(parts);
-            if !entry.rights.has(right) {
+            if !link::is_change(parts) && !entry.rights.has(right) {
                 return Err(Box::new(access.out_of_scope(right)));
             }
         }
@@ -178,7 +184,8 @@ impl Guard {
             parts.extensions.insert(RevocationsUnknown);
         }
         if let Some(secrets) = entry.secrets {
-            parts.extensions.insert(Signer(secrets));
+            let origin = origin::of(parts, access.is_cookie_secure(parts));
+            parts.extensions.insert(Signer { secrets, origin });
         }
         if entry.rights.has(Right::Silence) {
             parts.extensions.insert(MaySilence);

@@ -1,7 +1,8 @@
-//! Cross-origin checks.
+//! The origin of a request, and cross-origin checks.
 
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::request::Parts;
+use http::uri::Authority;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -12,13 +13,28 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// the client address. We compare origins instead of sites, so a different host in the same domain is
 /// cross-origin.
 pub(crate) fn is_cross_origin(parts: &Parts) -> bool {
-    let text = |name| Some(parts.headers.get(name)?.to_str().unwrap_or_default());
-    if let Some(site) = text(FETCH_SITE) {
+    if let Some(site) = text(parts, FETCH_SITE) {
         return !matches!(site, "same-origin" | "none");
     }
-    let Some(origin) = text(ORIGIN) else { return false };
-    let host = parts.uri.authority().map(http::uri::Authority::as_str).or_else(|| text(HOST));
-    origin.split_once("://").map(|(_, host)| host) != host
+    let Some(origin) = text(parts, ORIGIN) else { return false };
+    origin.split_once("://").map(|(_, host)| host) != host(parts)
+}
+
+/// Returns the origin at which the client reached the router, or `None` if the request does not have a valid
+/// host.
+pub(crate) fn of(parts: &Parts, is_https: bool) -> Option<String> {
+    let host = host(parts)?;
+    let is_valid = host.parse().is_ok_and(|host: Authority| !host.as_str().contains('@'));
+    is_valid.then(|| format!("{}://{host}", if is_https { "https" } else { "http" }))
+}
+
+/// Returns the host and the port from the address of the request or the `Host` header.
+fn host(parts: &Parts) -> Option<&str> {
+    parts.uri.authority().map(Authority::as_str).or_else(|| text(parts, HOST))
+}
+
+fn text(parts: &Parts, name: HeaderName) -> Option<&str> {
+    Some(parts.headers.get(name)?.to_str().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -51,5 +67,20 @@ mod tests {
         }
         let request = Request::post("https://a/logout").header("origin", "https://a");
         assert!(!is_cross_origin(&request.body(()).expect("a request").into_parts().0), "as HTTP/2 has it");
+    }
+
+    #[test]
+    fn the_origin_has_a_valid_host() {
+        for (address, host, expected) in [
+            ("/share", "a:1", Some("https://a:1")),
+            ("https://b/share", "a", Some("https://b")),
+            ("/share", "[::1]:3000", Some("https://[::1]:3000")),
+            ("/share", "user@a", None),
+            ("/share", "a/b", None),
+            ("/share", "", None),
+        ] {
+            let request = Request::get(address).header("host", host).body(()).expect("a request");
+            assert_eq!(of(&request.into_parts().0, true).as_deref(), expected, "{address} at {host}");
+        }
     }
 }

@@ -6,3 +6,4 @@ pub(crate) mod downloads;
 pub(crate) mod frame;
 pub(crate) mod pages;
 pub(crate) mod routes;
+pub(crate) mod share;

@@ -307,3 +307,20 @@
     run(moving);
   }
 })();
+
+// The page that creates share links: a button copies the link.
+(() => {
+  const [link, copy, copied] = ["shared", "copy", "copied"].map((id) => document.getElementById(id));
+  if (!link) return;
+  // Only the browser knows the origin if a proxy does not report it.
+  const { pathname, search } = new URL(link.value, location.href);
+  link.value = location.origin + pathname + search;
+  copy.hidden = false;
+  link.addEventListener("focus", () => link.select());
+  copy.addEventListener("click", async () => {
+    link.select();
+    // Without TLS, browsers don't provide a clipboard.
+    const isCopied = await (navigator.clipboard?.writeText(link.value).then(() => true, () => false) ?? document.execCommand("copy"));
+    copied.textContent = isCopied ? "Copied" : "Press Ctrl+C to copy";
+  });
+})();

@@ -1,8 +1,8 @@
 //! Links that share a view of the dashboard with clients that don't have access.
 //!
-//! A link contains the view and the expiry, and is signed with the token key, so all instances accept it
-//! without storing anything. The signature also covers the generation, so we can [revoke](super::revocation)
-//! all links. A link only opens the given page.
+//! A link contains the view, a random id and the expiry, and is signed with the token key, so all instances
+//! accept it, even if the store is unavailable. The signature also covers the generation, so we can
+//! [revoke](super::revocation) all links, and single links by id. A link only opens the given page.
 
 use counter_core::Timestamp;
 use hmac::{Hmac, Mac};
@@ -11,6 +11,7 @@ use http::request::Parts;
 use sha2::Sha256;
 
 use super::key::TokenKey;
+use super::link_list::LinkId;
 use super::revocation::Generation;
 use super::session::{read_signature, write_signature};
 
@@ -24,15 +25,21 @@ pub(crate) struct Link<'a> {
     path: &'a str,
     /// The signed part of the query.
     query: &'a str,
+    id: LinkId,
     signature: [u8; 32],
 }
 
 /// The suffix of a shared path.
 pub(crate) const SHARED: &str = "/shared";
+/// The suffix of the path to create links to a page.
+pub(crate) const SHARE: &str = "/share";
+/// The path to revoke a link.
+pub(crate) const REVOKE_LINK: &str = "/share/revoke";
 
 /// A prefix that is not used for other signatures.
 const LABEL: &[u8] = b"counter-layer admin link 1:";
 
+const ID_PARAMETER: &str = "&link=";
 const UNTIL_PARAMETER: &str = "&until=";
 const SIGNATURE_PARAMETER: &str = "&signature=";
 
@@ -42,8 +49,15 @@ impl Links {
     }
 
     /// Returns the query of a link to this path and query, which will be valid until `until`.
-    pub(crate) fn sign(&self, path: &str, query: &str, until: Timestamp, generation: Generation) -> String {
-        let query = format!("{query}{UNTIL_PARAMETER}{until}");
+    pub(crate) fn sign(
+        &self,
+        path: &str,
+        query: &str,
+        id: LinkId,
+        until: Timestamp,
+        generation: Generation,
+    ) -> String {
+        let query = format!("{query}{ID_PARAMETER}{id}{UNTIL_PARAMETER}{until}");
         let signature = write_signature(self.hmac(path, &query, generation));
         format!("{query}{SIGNATURE_PARAMETER}{signature}")
     }
@@ -68,19 +82,35 @@ impl Links {
 impl<'a> Link<'a> {
     /// Parses the link of a request. Returns `None` if the link has expired.
     pub(crate) fn read(parts: &'a Parts, now: Timestamp) -> Option<Self> {
-        let (path, query) = (parts.uri.path(), parts.uri.query()?);
-        let (query, signature) = query.rsplit_once(SIGNATURE_PARAMETER)?;
-        let (_, until) = query.rsplit_once(UNTIL_PARAMETER)?;
+        let (query, signature) = parts.uri.query()?.rsplit_once(SIGNATURE_PARAMETER)?;
+        let (view, until) = query.rsplit_once(UNTIL_PARAMETER)?;
+        let (_, id) = view.rsplit_once(ID_PARAMETER)?;
         let is_number = !until.is_empty() && until.bytes().all(|byte| byte.is_ascii_digit());
         let until = Timestamp::from_unix(until.parse().ok().filter(|_| is_number)?);
-        let link = Self { path, query, signature: read_signature(signature)? };
+        let link = Self {
+            path: parts.uri.path(),
+            query,
+            id: LinkId::parse(id)?,
+            signature: read_signature(signature)?,
+        };
         Some(link).filter(|_| now < until)
+    }
+
+    pub(crate) const fn id(&self) -> LinkId {
+        self.id
     }
 }
 
 /// Returns `true` if the path is for a shared page.
 pub(crate) fn is_link_path(parts: &Parts) -> bool {
     parts.uri.path().ends_with(SHARED)
+}
+
+/// Returns `true` if the request creates or revokes a link.
+pub(crate) fn is_change(parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    let is_share = path.strip_prefix("/counter").unwrap_or(path) == SHARE;
+    parts.method == Method::POST && (is_share || path == REVOKE_LINK)
 }
 
 /// Returns `true` for a read-only method. Links only allow read-only methods.
@@ -98,6 +128,8 @@ mod tests {
 
     const FIRST: Generation = Generation::FIRST;
 
+    const ID: &str = "000000000000abcd";
+
     fn links(key: u8) -> Links {
         Links::new(TokenKey::from_bytes(&[key; 32]))
     }
@@ -108,7 +140,8 @@ mod tests {
     }
 
     fn link() -> String {
-        let signed = links(1).sign("/counter/shared", "counter=%2F&span=7", NOON, FIRST);
+        let id = LinkId::parse(ID).expect("an id");
+        let signed = links(1).sign("/counter/shared", "counter=%2F&span=7", id, NOON, FIRST);
         format!("/counter/shared?{signed}")
     }
 
@@ -158,6 +191,8 @@ mod tests {
             format!("{link}0"),
             link.replace("until=1795262400", "until=9999999999"),
             link.replace("&until=1795262400", ""),
+            link.replace(&format!("&link={ID}"), ""),
+            link.replace(ID, "000000000000abce"),
             link.replace("%2F", "/"),
         ] {
             assert!(!known(&changed), "{changed}");
@@ -166,6 +201,6 @@ mod tests {
         let session =
             sessions.start(now, std::time::Duration::from_secs(60), FIRST).expect("there is randomness");
         let signature = session.rsplit('.').next().expect("a signature");
-        assert!(!known(&format!("{page}?counter=%2F&until=1795262400&signature={signature}")));
+        assert!(!known(&format!("{page}?counter=%2F&link={ID}&until=1795262400&signature={signature}")));
     }
 }

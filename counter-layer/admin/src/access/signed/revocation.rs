@@ -1,18 +1,20 @@
 //! Revocation of sessions and links that have not expired yet.
 //!
 //! All sessions of a token share a generation, and so do all links. The signature covers the generation, so a
-//! new generation invalidates all older sessions or links without comparing clocks. Individual logouts are
-//! listed. The store has a document for each token, and instances refresh this document every few seconds.
+//! new generation invalidates all older sessions or links without comparing clocks. Individual logouts and
+//! revoked links are listed, and so are the links that have been created. The store has a document for each
+//! token, and instances refresh this document every few seconds.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use counter_core::document::{Document, DocumentStore};
 use counter_core::internal::change_document;
-use counter_core::{Error, ErrorKind, MemoryStore};
+use counter_core::{Error, ErrorKind, MemoryStore, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
+use super::link_list::{CreatedLink, LinkId, LinkList};
 use crate::problem::cause;
 
 /// A random number, replaced in order to revoke all existing sessions or links. The initial generation is 0.
@@ -23,13 +25,16 @@ pub(crate) struct Generation(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionId(pub(crate) u64);
 
-/// The stored revocations of a token.
+/// The stored revocations of a token, and the created links.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Revoked {
     pub(crate) sessions: Generation,
     pub(crate) links: Generation,
     /// Logged out sessions of the current generation.
     logged_out: Vec<SessionId>,
+    /// Links of the current generation.
+    pub(crate) created: LinkList,
     /// The number of changes. If this decreases, the store went back to an older document.
     changes: u64,
 }
@@ -111,6 +116,19 @@ impl Revoked {
         }
     }
 
+    /// Starts a new generation of links.
+    fn end_links(&mut self, next: Generation) {
+        self.links = next;
+        self.created = LinkList::default();
+    }
+
+    /// Revokes a link, or starts a new generation if too many links have been revoked.
+    fn revoke_link(&mut self, link: LinkId, now: Timestamp, next: Generation) {
+        if !self.created.revoke(link, now) {
+            self.end_links(next);
+        }
+    }
+
     fn decode(content: &[u8], name: &str) -> Result<Self, Error> {
         if content.is_empty() {
             return Ok(Self::default());
@@ -164,7 +182,7 @@ impl Revocations {
     /// will end on other instances when the store is available again.
     pub(crate) async fn log_out(&self, session: SessionId) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
-        let written = self.change(|revoked| revoked.log_out(session, next)).await;
+        let written = self.change(|revoked, _| revoked.log_out(session, next)).await;
         if written.is_err() {
             let known = &mut *self.known();
             Arc::make_mut(&mut known.revoked).log_out(session, next);
@@ -181,7 +199,7 @@ impl Revocations {
     /// Fails if the store can't be written. The change may or may not have been applied.
     pub(crate) async fn end_sessions(&self) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
-        self.change(|revoked| revoked.end_sessions(next)).await
+        self.change(|revoked, _| revoked.end_sessions(next)).await
     }
 
     /// Revokes all links.
@@ -190,7 +208,24 @@ impl Revocations {
     /// Fails if the store can't be written. The change may or may not have been applied.
     pub(crate) async fn end_links(&self) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
-        self.change(|revoked| revoked.links = next).await
+        self.change(|revoked, _| revoked.end_links(next)).await
+    }
+
+    /// Lists a new link. Returns `false` if there are too many active links.
+    ///
+    /// # Errors
+    /// Fails if the store can't be written. In this case, the link may or may not be listed.
+    pub(crate) async fn add_link(&self, link: &CreatedLink) -> Result<bool, Error> {
+        self.change(|revoked, now| revoked.created.add(link, now)).await
+    }
+
+    /// Revokes a link.
+    ///
+    /// # Errors
+    /// Fails if the store can't be written. The change may or may not have been applied.
+    pub(crate) async fn revoke_link(&self, link: LinkId) -> Result<(), Error> {
+        let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
+        self.change(|revoked, now| revoked.revoke_link(link, now, next)).await
     }
 
     /// Returns revocations that are at most this old, or the cached revocations if the store does not
@@ -232,7 +267,8 @@ impl Revocations {
             return Ok(());
         }
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
-        self.replace(|revoked| unwritten.iter().for_each(|session| revoked.log_out(*session, next))).await?;
+        self.replace(|revoked, _| unwritten.iter().for_each(|session| revoked.log_out(*session, next)))
+            .await?;
         self.known().unwritten.retain(|session| !unwritten.contains(session));
         Ok(())
     }
@@ -247,24 +283,34 @@ impl Revocations {
     }
 
     /// Changes the document. Retries if other instances change it concurrently.
-    async fn change(&self, change: impl Fn(&mut Revoked) + Send) -> Result<(), Error> {
+    ///
+    /// The change receives the time of the store clock or of this process, whichever is earlier, so that a
+    /// wrong clock does not remove anything.
+    async fn change<T: Send>(
+        &self,
+        change: impl Fn(&mut Revoked, Timestamp) -> T + Send,
+    ) -> Result<T, Error> {
         let changed = timeout(CHANGE_TIMEOUT, self.replace(change)).await;
         changed.unwrap_or_else(|late| Err(Error::new(ErrorKind::Unavailable).caused_by(late)))
     }
 
-    async fn replace(&self, change: impl Fn(&mut Revoked) + Send) -> Result<(), Error> {
+    async fn replace<T: Send>(
+        &self,
+        change: impl Fn(&mut Revoked, Timestamp) -> T + Send,
+    ) -> Result<T, Error> {
         let replaced = change_document(&*self.documents, &self.name, move |document| {
-            let (mut revoked, _) = self.latest(&document?)?;
-            change(&mut revoked);
+            let (document, now) = (document?, Timestamp::now());
+            let (mut revoked, _) = self.latest(&document)?;
+            let outcome = change(&mut revoked, document.now.map_or(now, |store| store.min(now)));
             revoked.changes += 1;
             let content = revoked.encode();
-            Ok((revoked, Some(content)))
+            Ok(((revoked, outcome), Some(content)))
         });
-        let revoked = replaced.await?.ok_or_else(|| {
+        let (revoked, outcome) = replaced.await?.ok_or_else(|| {
             Error::new(ErrorKind::Unavailable).caused_by("too many concurrent changes by other instances")
         })?;
         self.remember(Ok(revoked));
-        Ok(())
+        Ok(outcome)
     }
 
     fn remember(&self, read: Result<Revoked, Error>) {
@@ -292,6 +338,10 @@ impl Revocations {
 
 #[cfg(test)]
 mod tests {
+    use super::super::link_list::MAX_LINKS;
+    use super::super::link_list::tests::sample;
+    use counter_core::stores::StoreFuture;
+
     use super::*;
 
     #[test]
@@ -304,6 +354,38 @@ mod tests {
         assert_eq!((revoked.sessions, revoked.logged_out.len()), (Generation::FIRST, MAX_LOGGED_OUT));
         revoked.log_out(SessionId(u64::MAX), next);
         assert_eq!((revoked.sessions, revoked.logged_out.len()), (next, 0));
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_ahead_does_not_remove_links() {
+        #[derive(Debug)]
+        struct Late(MemoryStore);
+        impl DocumentStore for Late {
+            fn read<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Document> {
+                Box::pin(async move {
+                    let mut document = DocumentStore::read(&self.0, name).await?;
+                    document.now = Some(Timestamp::from_unix(5));
+                    Ok(document)
+                })
+            }
+            fn read_newer<'a>(&'a self, name: &'a str, _: u64) -> StoreFuture<'a, Document> {
+                self.read(name)
+            }
+            fn replace<'a>(
+                &'a self,
+                name: &'a str,
+                version: u64,
+                content: &'a [u8],
+            ) -> StoreFuture<'a, Option<u64>> {
+                DocumentStore::replace(&self.0, name, version, content)
+            }
+        }
+        // The links have expired by the clock of this process, but not by the clock of the store.
+        let revocations = Revocations::new(Arc::new(Late(MemoryStore::new())), "test".to_owned());
+        for id in 0..MAX_LINKS {
+            assert!(revocations.add_link(&sample(id, 20)).await.expect("memory"));
+        }
+        assert!(!revocations.add_link(&sample(MAX_LINKS, 20)).await.expect("memory"));
     }
 
     #[tokio::test]
@@ -331,6 +413,10 @@ mod tests {
         let session = SessionId(7);
         one.log_out(session).await.expect("memory");
         assert!(other.read().await.is_logged_out(session));
+        let link = sample(3, u64::MAX);
+        assert!(one.add_link(&link).await.expect("memory"));
+        other.revoke_link(link.id).await.expect("memory");
+        assert!(one.read().await.created.is_revoked(link.id));
         other.end_links().await.expect("memory");
         one.end_sessions().await.expect("memory");
         assert_eq!(one.read().await, other.read().await);

@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::document::DocumentStore;
-use counter_core::{Error, Timestamp};
+use counter_core::{Error, ErrorKind, Timestamp};
 use hmac::Mac;
 use subtle::ConstantTimeEq;
 use tokio::time::sleep;
 
 use super::key::TokenKey;
 use super::link::{Link, Links};
+use super::link_list::{CreatedLink, LinkId};
 use super::revocation::{REFRESH_INTERVAL, Revocations};
 use super::session::{Claim, Sessions};
 
@@ -26,6 +27,12 @@ pub(crate) struct OpenSession {
     pub(crate) secrets: Arc<Secrets>,
     cookie: String,
     end: Timestamp,
+}
+
+/// A link that is active, with the address relative to the router.
+pub(crate) struct ActiveLink {
+    pub(crate) address: String,
+    pub(crate) link: CreatedLink,
 }
 
 /// The minimum number of characters in a token.
@@ -95,15 +102,53 @@ impl Secrets {
         self.revocations.end_sessions().await
     }
 
-    /// Returns the query of a link to this path and query, which will be valid until `until`.
-    pub(crate) async fn sign_link(&self, path: &str, query: &str, until: Timestamp) -> String {
-        let generation = self.revocations.read().await.links;
-        self.links.sign(path, query, until, generation)
+    /// Creates a link to this path and query. Returns `None` if there are too many active links.
+    ///
+    /// # Errors
+    /// Fails if the store can't be written.
+    pub(crate) async fn create_link(
+        &self,
+        path: &str,
+        query: &str,
+        lifetime: Duration,
+    ) -> Result<Option<LinkId>, Error> {
+        let Some(id) = LinkId::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
+        let created = Timestamp::now();
+        let link = CreatedLink {
+            id,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            created: created.as_unix(),
+            until: created.plus(lifetime.as_secs()).as_unix(),
+        };
+        Ok(self.revocations.add_link(&link).await?.then_some(id))
+    }
+
+    /// Returns the active links, newest first.
+    pub(crate) async fn active_links(&self, now: Timestamp) -> Vec<ActiveLink> {
+        let revoked = self.revocations.read().await;
+        let active = revoked.created.active(now).cloned().map(|link| {
+            let until = Timestamp::from_unix(link.until);
+            let query = self.links.sign(&link.path, &link.query, link.id, until, revoked.links);
+            ActiveLink { address: format!("{}?{query}", link.path), link }
+        });
+        active.collect()
     }
 
     /// Returns `true` if the link was signed with this token and has not been revoked.
     pub(crate) async fn opens(&self, link: &Link<'_>) -> bool {
-        self.revocations.pass(|revoked| self.links.signed(link, revoked.links)).await
+        let is_valid = |generation| self.links.signed(link, generation);
+        self.revocations
+            .pass(|revoked| is_valid(revoked.links) && !revoked.created.is_revoked(link.id()))
+            .await
+    }
+
+    /// Revokes a link.
+    ///
+    /// # Errors
+    /// Fails if the store can't be written.
+    pub(crate) async fn revoke_link(&self, link: LinkId) -> Result<(), Error> {
+        self.revocations.revoke_link(link).await
     }
 
     /// Revokes all links.

@@ -67,15 +67,6 @@ pub(crate) struct Parts {
     pub(crate) moving: Moving,
 }
 
-/// The page that shows a link to a view.
-#[derive(Debug, Template)]
-#[template(path = "pages/share.html")]
-pub(crate) struct Share {
-    frame: Frame,
-    link: String,
-    until: String,
-}
-
 /// A shared view: a chart and distributions, but no navigation.
 #[derive(Debug, Template)]
 #[template(path = "pages/shared.html")]
@@ -222,13 +213,6 @@ impl Moving {
             zone: view.site.zone.name().to_owned(),
             label,
         }
-    }
-}
-
-impl Share {
-    pub(crate) fn of(stats: &Stats, view: &View, link: String, until: Timestamp) -> Self {
-        let until = instants::instant(view.site.zone.local(until), Style::FullOfYear);
-        Self { frame: Frame::of(stats, view), link, until: format!("{until} {}", view.site.zone.name()) }
     }
 }
 

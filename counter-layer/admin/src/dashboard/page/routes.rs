@@ -8,9 +8,8 @@ use counter_core::{Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::pages::{Counter, FailurePage, Moving, Parts, Share, Shared, Site};
 use super::downloads;
-use crate::access::entry::Signer;
+use super::pages::{Counter, FailurePage, Moving, Parts, Shared, Site};
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::SHARED;
 use crate::api::caching::validate;
@@ -101,7 +100,7 @@ impl Dashboard {
     }
 
     /// Returns the error page for a URL with an invalid value.
-    fn reject(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Rejection {
+    pub(crate) fn reject(&self, mount: &Mount, client: Client, wrong: &WrongValue) -> Rejection {
         let view = self.first_view(mount, client);
         let page = FailurePage::of(&self.stats, &view, "Invalid address", wrong.to_string());
         Rejection::from(html(StatusCode::BAD_REQUEST, &page))
@@ -135,16 +134,6 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
             "/counter/parts",
             get(|state, mount, query, client, headers| {
                 parts(Page::Counter, state, mount, query, client, headers)
-            }),
-        )
-        .route(
-            "/share",
-            get(|state, mount, query, client, signer| share(Page::Site, state, mount, query, client, signer)),
-        )
-        .route(
-            "/counter/share",
-            get(|state, mount, query, client, signer| {
-                share(Page::Counter, state, mount, query, client, signer)
             }),
         )
         .route(SHARED, get(|state, mount, query, client| shared(Page::Site, state, mount, query, client)))
@@ -307,43 +296,6 @@ pub(crate) fn see_other(mount: &Mount, to: &str) -> Response {
     match HeaderValue::try_from(mount.address(to)) {
         Ok(address) => (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response(),
         Err(_) => StatusCode::NO_CONTENT.into_response(),
-    }
-}
-
-/// The allowed lifetimes of a link in days.
-const LINK_DAYS: std::ops::RangeInclusive<u64> = 1..=366;
-
-/// The lifetime in days if the form does not specify a value.
-const DEFAULT_LINK_DAYS: u64 = 7;
-
-/// Responds with a link to a view. Requires a token in order to sign the link.
-async fn share(
-    page: Page,
-    State(dashboard): State<Dashboard>,
-    Extension(mount): Extension<Mount>,
-    RawQuery(query): RawQuery,
-    client: Client,
-    signer: Option<Extension<Signer>>,
-) -> Result<Response, Rejection> {
-    let Some(Extension(Signer(secrets))) = signer else { return Err(Problem::token_required().into()) };
-    let query = query.unwrap_or_default();
-    let view = dashboard.view(&mount, page, client, Some(&query))?;
-    let days = days(&query).map_err(|wrong| dashboard.reject(&mount, client, &wrong))?;
-    let until = Timestamp::now().plus(days * 86_400);
-    let signed = secrets.sign_link(&view.shared_path(), &view.shared_query(), until).await;
-    let link = format!("{}{}?{signed}", view.site.mount, view.shared_path());
-    Ok(html(StatusCode::OK, &Share::of(&dashboard.stats, &view, link, until)))
-}
-
-/// Parses the lifetime of a link.
-fn days(query: &str) -> Result<u64, WrongValue> {
-    let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
-    match days.filter(|(_, days)| !days.is_empty()) {
-        None => Ok(DEFAULT_LINK_DAYS),
-        Some((_, text)) => {
-            let days = text.parse().ok().filter(|days| LINK_DAYS.contains(days));
-            days.ok_or_else(|| WrongValue::new("days", &text, "a number of days from 1 to 366"))
-        }
     }
 }
 

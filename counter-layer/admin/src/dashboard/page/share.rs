@@ -1,0 +1,310 @@
+//! The page that creates, lists and revokes links to a view.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use counter_core::{Stats, Timestamp};
+use counter_layer::internal::HITS;
+use http::StatusCode;
+
+use super::frame::Frame;
+use super::pages::FailurePage;
+use super::routes::{Dashboard, Rejection, html, see_other};
+use crate::access::entry::Signer;
+use crate::access::login::REVOKE_LINKS;
+use crate::access::page::below;
+use crate::access::signed::link::{REVOKE_LINK, SHARE, SHARED};
+use crate::access::signed::link_list::{LinkId, MAX_LINKS};
+use crate::access::signed::secrets::ActiveLink;
+use crate::dashboard::format::instants::{self, Style};
+use crate::dashboard::format::units;
+use crate::dashboard::view::client::Client;
+use crate::dashboard::view::value::WrongValue;
+use crate::dashboard::view::view::{Page, View};
+use crate::mount::Mount;
+use crate::problem::{Problem, warn};
+use crate::text::escape;
+use crate::upload::{MAX_FORM_BYTES, Upload};
+
+type SharedDashboard = State<Dashboard>;
+
+/// The page with the form and the active links.
+#[derive(Debug, Template)]
+#[template(path = "pages/share.html")]
+struct SharePage {
+    frame: Frame,
+    /// The URL of the view.
+    back: String,
+    shown: Shown,
+    /// The URL that creates a link.
+    create: String,
+    fields: Vec<(&'static str, String)>,
+    days: u64,
+    /// The link that was just created.
+    created: Option<Row>,
+    links: Vec<Row>,
+    revoke: String,
+    revoke_all: String,
+    /// The page to return to, relative to the router.
+    to: String,
+    /// The format name of instants, for the script.
+    style: &'static str,
+}
+
+/// A link on the page.
+#[derive(Clone, Debug)]
+struct Row {
+    id: String,
+    /// The path and query.
+    address: String,
+    /// The whole URL, if the origin is known.
+    url: String,
+    /// `None` if the view is not valid anymore.
+    shown: Option<Shown>,
+    created: Instant,
+    until: Instant,
+}
+
+/// A description of a view.
+#[derive(Clone, Debug)]
+struct Shown {
+    names: Vec<String>,
+    period: String,
+}
+
+/// An instant for machines and for humans.
+#[derive(Clone, Debug)]
+struct Instant {
+    iso: String,
+    text: String,
+}
+
+/// The allowed lifetimes of a link in days.
+const DAYS: std::ops::RangeInclusive<u64> = 1..=366;
+
+/// The lifetime in days if the form does not specify a value.
+const DEFAULT_DAYS: u64 = 7;
+
+/// The query parameter with the id of the link that was just created.
+const CREATED: &str = "created";
+
+/// Returns the pages to share a view, which need a token to sign links.
+pub(crate) fn share_pages(dashboard: &Dashboard) -> Router {
+    Router::new()
+        .route(
+            SHARE,
+            get(|state, mount, query, client, signer| form(Page::Site, state, mount, query, client, signer))
+                .post(|state, mount, client, signer, upload| {
+                    create(Page::Site, state, mount, client, signer, upload)
+                }),
+        )
+        .route(
+            &format!("/counter{SHARE}"),
+            get(|state, mount, query, client, signer| {
+                form(Page::Counter, state, mount, query, client, signer)
+            })
+            .post(|state, mount, client, signer, upload| {
+                create(Page::Counter, state, mount, client, signer, upload)
+            }),
+        )
+        .route(REVOKE_LINK, post(revoke))
+        .with_state(dashboard.clone())
+}
+
+async fn form(
+    page: Page,
+    State(dashboard): SharedDashboard,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+    signer: Option<Extension<Signer>>,
+) -> Result<Response, Rejection> {
+    let Some(Extension(signer)) = signer else { return Err(Problem::token_required().into()) };
+    let (query, now) = (query.unwrap_or_default(), Timestamp::now());
+    let view = dashboard.view(&mount, page, client, Some(&query))?;
+    let days = days(&query).map_err(|wrong| dashboard.reject(&mount, client, &wrong))?;
+    let links = signer.secrets.active_links(now).await;
+    let row = |link: &ActiveLink| {
+        let page = if link.link.path == SHARED { Page::Site } else { Page::Counter };
+        let shown = dashboard.view(&mount, page, client, Some(&link.link.query)).ok();
+        Row::of(link, shown.map(|view| Shown::of(&view, now)), &mount, &signer, &view)
+    };
+    let links: Vec<_> = links.iter().map(row).collect();
+    let created = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == CREATED);
+    let created = created.and_then(|(_, id)| links.iter().find(|link| link.id == id)).cloned();
+    let mut page = SharePage::of(dashboard.stats(), &view, days, now);
+    (page.created, page.links) = (created, links);
+    Ok(html(StatusCode::OK, &page))
+}
+
+/// Creates a link and redirects to the page that shows it.
+async fn create(
+    page: Page,
+    State(dashboard): SharedDashboard,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+    signer: Option<Extension<Signer>>,
+    form: Upload,
+) -> Result<Response, Rejection> {
+    let Some(Extension(signer)) = signer else { return Err(Problem::token_required().into()) };
+    let form = form.read(MAX_FORM_BYTES).await?;
+    let query = String::from_utf8_lossy(&form);
+    let view = dashboard.view(&mount, page, client, Some(&query))?;
+    let days = days(&query).map_err(|wrong| dashboard.reject(&mount, client, &wrong))?;
+    let lifetime = Duration::from_secs(days * 86_400);
+    let failed = |status, text: &str| {
+        let page = FailurePage::of(dashboard.stats(), &view, "Link not created", text.to_owned());
+        html(status, &page)
+    };
+    Ok(match signer.secrets.create_link(&view.shared_path(), &view.shared_query(), lifetime).await {
+        Ok(Some(id)) => see_other(&mount, &address(&view, Some(id))),
+        Ok(None) => {
+            let text = format!("There are already {MAX_LINKS} active links. Revoke a link first.");
+            failed(StatusCode::CONFLICT, &text)
+        }
+        Err(error) => {
+            warn(dashboard.stats(), &error, "cannot create a link");
+            let text = "The store cannot be written. Try again. See the log for the reason.";
+            failed(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    })
+}
+
+/// Revokes a link and redirects back to the page.
+async fn revoke(
+    State(dashboard): SharedDashboard,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+    signer: Option<Extension<Signer>>,
+    form: Upload,
+) -> Result<Response, Rejection> {
+    let Some(Extension(signer)) = signer else { return Err(Problem::token_required().into()) };
+    let form = form.read(MAX_FORM_BYTES).await?;
+    let field = |name| {
+        let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
+        fields.next().map(|(_, value)| value).unwrap_or_default()
+    };
+    let failed = |status, text: &str| {
+        let view = dashboard.first_view(&mount, client);
+        html(status, &FailurePage::of(dashboard.stats(), &view, "Link not revoked", text.to_owned()))
+    };
+    let Some(id) = LinkId::parse(&field("link")) else {
+        return Ok(failed(StatusCode::BAD_REQUEST, "This is not the id of a link."));
+    };
+    Ok(match signer.secrets.revoke_link(id).await {
+        Ok(()) => {
+            let to = field("to");
+            see_other(&mount, below(&to).filter(|to| !to.is_empty()).unwrap_or(SHARE))
+        }
+        Err(error) => {
+            warn(dashboard.stats(), &error, "cannot revoke a link");
+            let text = "The store cannot be written, so the link may still work. Try again. See the log for the \
+                        reason.";
+            failed(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    })
+}
+
+/// Returns the path and query of the page for a view, relative to the router.
+fn address(view: &View, created: Option<LinkId>) -> String {
+    let path = match view.page {
+        Page::Site => "",
+        Page::Counter => "/counter",
+    };
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(view.fields(&[]));
+    query.extend_pairs(created.map(|id| (CREATED, id.to_string())));
+    match query.finish() {
+        query if query.is_empty() => format!("{path}{SHARE}"),
+        query => format!("{path}{SHARE}?{query}"),
+    }
+}
+
+/// Parses the lifetime of a link.
+fn days(query: &str) -> Result<u64, WrongValue> {
+    let days = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "days");
+    match days.filter(|(_, days)| !days.is_empty()) {
+        None => Ok(DEFAULT_DAYS),
+        Some((_, text)) => {
+            let days = text.parse().ok().filter(|days| DAYS.contains(days));
+            days.ok_or_else(|| WrongValue::new("days", &text, "a number of days from 1 to 366"))
+        }
+    }
+}
+
+impl SharePage {
+    /// Returns the page without links.
+    fn of(stats: &Stats, view: &View, days: u64, now: Timestamp) -> Self {
+        let mount = &view.site.mount;
+        let to = address(view, None);
+        let mut toggled = view.clone();
+        toggled.utc = !toggled.utc;
+        Self {
+            frame: Frame {
+                address: format!("{mount}{to}"),
+                toggled_zone: format!("{mount}{}", address(&toggled, None)),
+                // This page has a button to revoke all links.
+                revocations: None,
+                ..Frame::of(stats, view)
+            },
+            back: view.address(),
+            shown: Shown::of(view, now),
+            create: match view.page {
+                Page::Site => format!("{mount}{SHARE}"),
+                Page::Counter => format!("{mount}/counter{SHARE}"),
+            },
+            fields: view.fields(&[]),
+            days,
+            created: None,
+            links: Vec::new(),
+            revoke: format!("{mount}{REVOKE_LINK}"),
+            revoke_all: format!("{mount}{REVOKE_LINKS}"),
+            to,
+            style: Style::FullOfYear.name(),
+        }
+    }
+}
+
+impl Row {
+    fn of(link: &ActiveLink, shown: Option<Shown>, mount: &Mount, signer: &Signer, view: &View) -> Self {
+        let address = mount.address(&link.address);
+        let instant = |at| Instant::of(Timestamp::from_unix(at), view);
+        Self {
+            id: link.link.id.to_string(),
+            url: format!("{}{address}", signer.origin.as_deref().unwrap_or_default()),
+            address,
+            shown,
+            created: instant(link.link.created),
+            until: instant(link.link.until),
+        }
+    }
+}
+
+impl Shown {
+    fn of(view: &View, now: Timestamp) -> Self {
+        let name = |name: &str| if name == HITS { "Hits".to_owned() } else { name.to_owned() };
+        let range = view.range(now);
+        let period = if now < range.end {
+            format!("last {}", view.length(now))
+        } else {
+            let [from, to] = [range.start, range.end]
+                .map(|at| instants::instant(view.site.zone.local(at), Style::FullOfYear));
+            format!("{from} to {to} {}", view.site.zone.name())
+        };
+        let unit = units::unit(u64::from(view.chart.precision.precision.as_seconds()));
+        Self {
+            names: view.chart.counters.iter().map(|counter| name(counter)).collect(),
+            period: format!("{period}, per {unit}"),
+        }
+    }
+}
+
+impl Instant {
+    fn of(at: Timestamp, view: &View) -> Self {
+        Self { iso: instants::iso(at), text: instants::instant(view.site.zone.local(at), Style::FullOfYear) }
+    }
+}
