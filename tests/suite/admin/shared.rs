@@ -122,8 +122,8 @@ fn attribute(page: &str, name: &str) -> String {
 async fn a_share_link_shows_only_the_view() {
     let site = Site::new("a-token-for-tests").await;
     for (view, title) in [
-        ("/counter/share?counter=%2F&precision=3600&span=24&days=3", "<h1><bdi>/</bdi></h1>"),
-        ("/share?counter=%2F&precision=60&uniques=1&ago=3600&q=secret&sort=uniques", "<h1><bdi>/</bdi></h1>"),
+        ("/counter/share?counter=%2F&period=24h&days=3", "<h1><bdi>/</bdi></h1>"),
+        ("/share?counter=%2F&period=1h&uniques=1&q=secret&sort=uniques", "<h1><bdi>/</bdi></h1>"),
     ] {
         let link = site.link(view).await;
         assert!(!link.contains("secret") && !link.contains("token"), "{link}");
@@ -152,13 +152,13 @@ async fn a_share_link_shows_only_the_view() {
 #[tokio::test]
 async fn a_modified_expired_or_foreign_share_link_is_rejected() {
     let (site, other) = (Site::new("a-token-for-tests").await, Site::new("another-token-for-tests").await);
-    let link = site.link("/counter/share?counter=%2F&precision=3600").await;
+    let link = site.link("/counter/share?counter=%2F&period=24h").await;
     let (path, query) = link.split_once('?').expect("a query");
     let changed = [
         link.replace("counter=%2F", "counter=%2Fsecret"),
         link.replace("&until=", "&counter=%2Fsecret&until="),
         link.replace("&until=", "&until=9"),
-        link.replace("span=", "span=1"),
+        link.replace("period=", "period=1"),
         link.replace(id_of(&link), "0123456789abcdef"),
         format!("{link}&counter=%2Fsecret"),
         format!("{path}?counter=%2Fsecret&{query}"),
@@ -188,7 +188,7 @@ async fn a_modified_expired_or_foreign_share_link_is_rejected() {
 #[tokio::test]
 async fn a_share_link_does_not_open_other_routes() {
     let site = Site::new("a-token-for-tests").await;
-    let link = site.link("/counter/share?counter=%2F&precision=3600").await;
+    let link = site.link("/counter/share?counter=%2F&period=24h").await;
     let (_, query) = link.split_once('?').expect("a query");
     for path in [
         "",
@@ -285,8 +285,8 @@ async fn a_share_page_lists_active_links() {
     let listed: Vec<_> = list.split("<li>").skip(1).collect();
     assert_eq!(listed.len(), 2, "{page}");
     for (row, link, shown) in [
-        (listed[0], &second, "<bdi>/</bdi>, <bdi>Hits</bdi>, last "),
-        (listed[1], &first, "<bdi>Hits</bdi>, last "),
+        (listed[0], &second, "<bdi>/</bdi>, <bdi>Hits</bdi>, Today, per hour"),
+        (listed[1], &first, "<bdi>Hits</bdi>, Today, per hour"),
     ] {
         assert_eq!(&attribute(row, "<a href"), link);
         let action = "action=\"/admin/stats/share/revoke\"";
@@ -415,7 +415,7 @@ async fn share_links_stay_valid_or_revoked_during_an_outage() {
 async fn revoked_share_links_are_rejected_on_all_instances_but_new_ones_work() {
     let store = MemoryStore::new();
     let [one, other] = [Site::over(store.clone()).await, Site::over(store).await];
-    let link = one.link("/counter/share?counter=%2F&precision=3600").await;
+    let link = one.link("/counter/share?counter=%2F&period=24h").await;
     assert_eq!(
         (one.get(&link).await.status, other.get(&link).await.status),
         (StatusCode::OK, StatusCode::OK)
@@ -423,7 +423,7 @@ async fn revoked_share_links_are_rejected_on_all_instances_but_new_ones_work() {
     let revoked = other.fetch(Method::POST, "/admin/stats/links/revoke", &[("cookie", &other.session)]).await;
     assert_eq!(revoked.status, StatusCode::OK, "{}", revoked.body);
     tokio::time::advance(std::time::Duration::from_secs(5)).await;
-    let next = other.link("/counter/share?counter=%2F&precision=3600").await;
+    let next = other.link("/counter/share?counter=%2F&period=24h").await;
     for site in [&one, &other] {
         assert_eq!(site.get(&link).await.status, StatusCode::FORBIDDEN);
         assert_eq!(site.get(&next).await.status, StatusCode::OK);

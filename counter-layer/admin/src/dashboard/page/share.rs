@@ -21,7 +21,6 @@ use crate::access::signed::link::{REVOKE_LINK, SHARE, SHARED};
 use crate::access::signed::link_list::{LinkId, MAX_LINKS};
 use crate::access::signed::secrets::ActiveLink;
 use crate::dashboard::format::instants::{self, Style};
-use crate::dashboard::format::units;
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::value::WrongValue;
 use crate::dashboard::view::view::{Page, View};
@@ -287,15 +286,7 @@ impl Row {
 impl Shown {
     fn of(view: &View, now: Timestamp) -> Self {
         let name = |name: &str| if name == HITS { "Hits".to_owned() } else { name.to_owned() };
-        let range = view.range(now);
-        let period = if now < range.end {
-            format!("last {}", view.length(now))
-        } else {
-            let [from, to] = [range.start, range.end]
-                .map(|at| instants::instant(view.site.zone.local(at), Style::FullOfYear));
-            format!("{from} to {to} {}", view.site.zone.name())
-        };
-        let unit = units::unit(u64::from(view.chart.precision.precision.as_seconds()));
+        let (period, unit) = (view.chart.period.title(&view.site.zone), view.timeline(now).buckets.by.unit());
         Self {
             names: view.chart.counters.iter().map(|counter| name(counter)).collect(),
             period: format!("{period}, per {unit}"),
