@@ -1,18 +1,19 @@
-//! Alerts in the JSON API and on the alerts page, and the permission to silence rules.
+//! Alerts in the JSON API and on the dashboard, and the permission to silence rules.
+
+mod table;
 
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use counter_admin::Access;
 use counter_alert::{AlertRule, Severity, Watch};
 use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
-use http::{Method, Request, StatusCode, header};
+use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
 use tokio::net::TcpListener;
 
-use super::site::{ResponseText, Site, encode, fetch, request, response, send};
+use super::site::{ResponseText, Site, encode, fetch, request, send};
 use crate::support::{name, precision, store};
 
 const TOKEN: &str = "a-long-random-token";
@@ -60,14 +61,6 @@ impl Watched {
 
 async fn post(router: &Router, path: &str) -> ResponseText {
     request(router, Method::POST, &format!("/admin/stats/api/alerts/{path}"), None).await
-}
-
-async fn post_form(router: &Router, path: &str, form: &str, credentials: (&str, &str)) -> ResponseText {
-    let request = Request::post(format!("/admin/stats/alerts/{path}"))
-        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-        .header(credentials.0, credentials.1)
-        .header("sec-fetch-site", "same-origin");
-    response(router, request.body(Body::from(form.to_owned())).expect("an address")).await
 }
 
 fn open_access() -> Access {
@@ -221,69 +214,6 @@ async fn silencing_needs_the_permission_and_the_error_names_the_scope() {
         Some(("authorization", &credentials)),
     );
     assert_eq!(reply.await.status, StatusCode::FORBIDDEN, "the permission to silence includes nothing else");
-}
-
-#[tokio::test]
-async fn the_alerts_page_explains_raised_rules_and_the_forms_match_the_api() {
-    let mut watched =
-        Watched::over(MemoryStore::new(), Access::bearer(TOKEN).expect("a token").may_silence()).await;
-    watched.raise().await;
-    let router = watched.site.router.clone();
-    let login = send(&router, &format!("/admin/stats/alerts?token={TOKEN}"), None).await;
-    assert_eq!(login.headers[header::LOCATION], "/admin/stats/alerts");
-    let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
-    let cookie = cookie.split(';').next().expect("a session").to_owned();
-    let credentials = ("cookie", &*cookie);
-    let page = send(&router, "/admin/stats/alerts", Some(credentials)).await;
-    for part in [
-        "One alert is raised.",
-        "busy &#38; loud",
-        "/ has 11 hits, above 10",
-        "Per hour: raised when true 2 times in a row, resolved when false.",
-        "<td class=\"number\">11 hits</td><td class=\"number\">10 hits</td>",
-        "href=\"/admin/stats/counter?counter=%2F\"",
-        "no data yet",
-    ] {
-        assert!(page.body.contains(part), "{part} in {}", page.body);
-    }
-    assert!(
-        page.body.find("loud</bdi> <span").expect("a rule")
-            < page.body.find("errors</bdi> <span").expect("a rule")
-    );
-    // An unchanged page should not be sent again.
-    let request = Request::get("/admin/stats/alerts").header("cookie", credentials.1);
-    let request = request.header(header::IF_NONE_MATCH, &page.headers[header::ETAG]);
-    let same = response(&router, request.body(Body::empty()).expect("an address")).await;
-    assert_eq!((same.status, &*same.body), (StatusCode::NOT_MODIFIED, ""));
-
-    let rule = encode("busy & loud");
-    let sent = post_form(&router, "silence", &format!("rule={rule}&seconds=3600"), credentials).await;
-    assert_eq!(
-        (sent.status, &sent.headers[header::LOCATION]),
-        (StatusCode::SEE_OTHER, &"/admin/stats/alerts".parse().expect("text"))
-    );
-    let page = send(&router, "/admin/stats/alerts", Some(credentials)).await.body;
-    assert!(page.contains("muted until") && page.contains("Unmute"), "{page}");
-    assert_eq!(
-        post_form(&router, "silence", &format!("rule={rule}&seconds=0"), credentials).await.status,
-        303
-    );
-    let page = send(&router, "/admin/stats/alerts", Some(credentials)).await.body;
-    assert!(!page.contains("muted until"), "{page}");
-    assert_eq!(post_form(&router, "test", "", credentials).await.status, 303);
-    watched.watch.check_once(watched.judged).await.expect("memory answers");
-    let page = send(&router, "/admin/stats/alerts", Some(credentials)).await.body;
-    assert!(page.contains("message delivery works</bdi></td><td>sent <time"), "{page}");
-    for (form, status) in [("rule=calm&seconds=60", 404), ("rule=errors&seconds=x", 400), ("", 400)] {
-        assert_eq!(post_form(&router, "silence", form, credentials).await.status, status, "{form}");
-    }
-    // A page on a different site can also submit the form, with the visitor's session.
-    for path in ["silence", "test"] {
-        let request = Request::post(format!("/admin/stats/alerts/{path}")).header("cookie", credentials.1);
-        let request =
-            request.header("sec-fetch-site", "cross-site").body(Body::from("rule=errors&seconds=60"));
-        assert_eq!(response(&router, request.expect("an address")).await.status, StatusCode::FORBIDDEN);
-    }
 }
 
 #[tokio::test]

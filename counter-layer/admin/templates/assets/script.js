@@ -153,7 +153,13 @@
         lines.setAttribute("aria-label", fresh.getAttribute("aria-label"));
         lines.replaceChildren(...fresh.childNodes);
         current.querySelector(".counts").replaceChildren(...next.querySelector(".counts").childNodes);
-      } else if (!current.contains(document.activeElement) && current.innerHTML !== next.innerHTML) {
+        continue;
+      }
+      for (const { id } of current.querySelectorAll("details[open]")) {
+        const same = page.getElementById(id);
+        if (same) same.open = true;
+      }
+      if (!current.contains(document.activeElement) && current.innerHTML !== next.innerHTML) {
         current.className = next.className;
         current.replaceChildren(...next.childNodes);
       }
@@ -289,6 +295,12 @@
       byId("more").open = false;
       byId("note-details").open = true;
       byId("note-text").focus();
+    }
+  });
+  // The server does not know the time zone of the viewer.
+  document.addEventListener("formdata", ({ target, formData }) => {
+    for (const { name, value } of target.querySelectorAll("[data-instant]")) {
+      if (value && !utc()) formData.set(name, Date.parse(value) / 1000);
     }
   });
   addEventListener("popstate", () => go(location.pathname + location.search, false));

@@ -5,21 +5,24 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use counter_alert::{Alerts, SilenceError};
+use counter_core::Timestamp;
 use http::{HeaderMap, StatusCode};
 
-use super::alerts::AlertsPage;
+use super::alerts::{AlertsPage, path};
 use super::pages::FailurePage;
 use super::routes::{Dashboard, Rejection, failure, html, rendered, see_other};
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
 use crate::api::caching::validate;
 use crate::api::parameter::Seconds;
+use crate::dashboard::format::instants;
 use crate::dashboard::view::addresses::ALERTS;
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::view::Page;
 use crate::mount::Mount;
 use crate::text::escape::isolated;
 use crate::upload::{MAX_FORM_BYTES, Upload};
+use crate::zone::Zone;
 
 type AlertState = State<(Dashboard, Alerts)>;
 
@@ -46,9 +49,11 @@ async fn page(
     Ok(validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", rendered(&page)?))
 }
 
+/// Mutes a rule, and redirects back to the page.
 async fn silence(
     State((dashboard, alerts)): AlertState,
     Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
     client: Client,
     form: Upload,
 ) -> Result<Response, Rejection> {
@@ -57,14 +62,19 @@ async fn silence(
         let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
         fields.next().map(|(_, value)| value).unwrap_or_default()
     };
-    let (rule, view) = (field("rule"), dashboard.first_view(&mount, client));
-    let Some(seconds) = Seconds::parse(&field("seconds")) else {
-        let text = "This is not a valid mute duration.".to_owned();
+    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    let rule = field("rule");
+    let duration = match &*field("until") {
+        "" => Seconds::parse(&field("seconds")),
+        until => mute_duration(until, &view.site.zone, Timestamp::now()),
+    };
+    let Some(duration) = duration else {
+        let text = "Choose a time within the next 30 days.".to_owned();
         let page = FailurePage::of(dashboard.stats(), &view, "Rule not muted", text);
         return Ok(html(StatusCode::BAD_REQUEST, &page));
     };
-    Ok(match alerts::silence(&alerts, &rule, &seconds).await {
-        Ok(_) => see_other(&mount, ALERTS),
+    Ok(match alerts::silence(&alerts, &rule, &duration).await {
+        Ok(_) => see_other(&mount, &path(view.utc)),
         Err(SilenceError::Store(error)) => failure(dashboard.stats(), &view, &error),
         Err(_) => {
             let text = format!("There is no rule named {}.", isolated(&rule));
@@ -73,13 +83,27 @@ async fn silence(
     })
 }
 
+/// Returns how long to mute a rule until a time, which must be in the future. The time is local like
+/// `2026-11-26T14:00`, or in Unix seconds if the script has converted it from the zone of the viewer.
+fn mute_duration(until: &str, zone: &Zone, now: Timestamp) -> Option<Seconds> {
+    let until = match until.parse() {
+        Ok(unix) => Timestamp::from_unix(unix),
+        Err(_) => zone.at(instants::minute(until)?),
+    };
+    let seconds = until.as_unix().checked_sub(now.as_unix()).filter(|seconds| *seconds > 0)?;
+    Seconds::parse(&seconds.to_string())
+}
+
+/// Sends a test message, and redirects back to the page.
 async fn test(
     State((dashboard, alerts)): AlertState,
     Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
     client: Client,
-) -> Response {
-    match alerts.test().await {
-        Ok(_) => see_other(&mount, ALERTS),
-        Err(error) => failure(dashboard.stats(), &dashboard.first_view(&mount, client), &error),
-    }
+) -> Result<Response, Rejection> {
+    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    Ok(match alerts.test().await {
+        Ok(_) => see_other(&mount, &path(view.utc)),
+        Err(error) => failure(dashboard.stats(), &view, &error),
+    })
 }

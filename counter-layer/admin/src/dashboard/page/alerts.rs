@@ -1,7 +1,9 @@
-//! The alerts page: rules and states, the history, and forms for changes.
+//! The alerts page: the rules with their states, the history, and forms to mute rules.
 
 use askama::Template;
-use counter_alert::{AlertKind, AlertsStatus, Arrival, Explanation, HistoryEntry, RuleStatus, Unit};
+use counter_alert::{
+    AlertKind, AlertsStatus, Arrival, Explanation, HistoryEntry, RuleStatus, Severity, Unit,
+};
 use counter_core::{Stats, Timestamp};
 
 use super::frame::Frame;
@@ -12,65 +14,89 @@ use crate::dashboard::view::addresses::ALERTS;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 use crate::text::escape;
+use crate::zone::Zone;
 
 /// The alerts page.
 #[derive(Debug, Template)]
 #[template(path = "pages/alerts.html")]
 pub(crate) struct AlertsPage {
     frame: Frame,
-    /// A sentence about the raised alerts.
+    /// The number of firing and muted rules in words.
     summary: String,
-    is_raised: bool,
-    /// Raised rules, followed by muted rules, followed by all other rules.
+    /// True if any rule is firing and not muted.
+    is_loud: bool,
+    /// Firing rules first, then muted rules, then all others.
     rules: Vec<Rule>,
     /// A hint if rules are omitted.
-    more_rules: Option<String>,
+    more_rules: Option<Omitted>,
     history: Vec<Message>,
     /// A hint if messages are omitted.
-    more_history: Option<String>,
+    more_history: Option<Omitted>,
     /// The forms, if this client may mute rules.
     forms: Option<Forms>,
     /// The format name of instants, for the script.
     style: &'static str,
 }
 
-/// The page forms, with all rule names.
+/// The URLs of the forms.
 #[derive(Debug)]
 struct Forms {
     silence: String,
     test: String,
-    names: Vec<String>,
 }
 
-/// A rule on the page.
+/// The rows that exceed the limit of the page, with a URL to get all rows.
+#[derive(Debug)]
+struct Omitted {
+    text: String,
+    address: String,
+}
+
+/// A row of the rules table.
 #[derive(Debug)]
 struct Rule {
+    /// The position in the configured order, which identifies the row while the page is open.
+    number: usize,
     name: String,
-    severity: String,
+    /// The page of the first counter, if any.
+    address: Option<String>,
+    /// The condition in one line.
     condition: String,
-    /// A sentence on when the rule is raised and resolved.
-    when: String,
-    state: &'static str,
-    since: Option<Instant>,
-    silenced: Option<Instant>,
+    /// The badges: both firing and muted, or one.
+    states: Vec<State>,
+    muted_until: Option<Instant>,
+    /// Why the rule is firing.
     reason: Option<String>,
-    /// The latest value, if not already included in `buckets`.
-    last: Option<String>,
-    last_start: Option<Instant>,
-    /// The buckets that raised the rule. Empty if the rule is not raised.
-    buckets: Vec<Bucket>,
-    /// True if any bucket has values from a model.
+    value: String,
+    /// The start of the latest interval with a value, if newer intervals have no data.
+    outdated: Option<Instant>,
+    threshold: String,
+    since: Option<Instant>,
+    last_sent: Option<Instant>,
+    severity: Severity,
+    /// A sentence on when the rule fires and is resolved.
+    evaluation: String,
+    /// The intervals behind the state, newest first.
+    values: Vec<Value>,
+    /// True if any value is compared with a model.
     has_model: bool,
-    /// The counters of this rule, as names and URLs.
+    /// All counters of the rule as names and URLs.
     counters: Vec<(String, String)>,
 }
 
-/// A bucket that contributed to the decision.
+/// The state of a rule or the event of a message, as a class and a word.
 #[derive(Debug)]
-struct Bucket {
+struct State {
+    class: &'static str,
+    text: &'static str,
+}
+
+/// The value of a rule in an interval.
+#[derive(Debug)]
+struct Value {
     start: Instant,
     value: String,
-    bound: String,
+    threshold: String,
     expected: String,
     band: String,
     model: String,
@@ -82,10 +108,10 @@ struct Bucket {
 struct Message {
     at: Instant,
     rule: String,
-    kind: &'static str,
+    event: State,
     reason: String,
-    arrival: &'static str,
-    arrived: Option<Instant>,
+    delivery: &'static str,
+    delivered: Option<Instant>,
 }
 
 /// An instant for machines and for humans.
@@ -95,31 +121,40 @@ struct Instant {
     text: String,
 }
 
-/// The durations offered for muting a rule.
-pub(crate) const MUTE_DURATIONS: [(u64, &str); 4] =
-    [(3600, "1 hour"), (86_400, "1 day"), (7 * 86_400, "1 week"), (30 * 86_400, "30 days")];
+/// Formats the times on the page, with the year if any time is not in the current year.
+#[derive(Debug)]
+struct Times<'a> {
+    zone: &'a Zone,
+    style: Style,
+}
+
+/// The durations to mute a rule for, in seconds.
+pub(crate) const MUTE_DURATIONS: [u64; 3] = [3600, 8 * 3600, 86_400];
 
 /// The maximum number of rules and messages on the page.
 const MAX_ROWS: usize = 100;
 
+const FIRING: State = State { class: "firing", text: "Firing" };
+const MUTED: State = State { class: "muted", text: "Muted" };
+const OK: State = State { class: "ok", text: "OK" };
+const NO_DATA: State = State { class: "unknown", text: "No data" };
+const RESOLVED: State = State { class: "ok", text: "Resolved" };
+const TEST: State = State { class: "unknown", text: "Test" };
+
 impl AlertsPage {
     pub(crate) fn of(stats: &Stats, view: &View, known: &AlertsStatus, may_silence: bool) -> Self {
-        let mut rules: Vec<_> = known.rules.iter().collect();
-        rules.sort_by_key(|rule| (rule.raised.is_none(), rule.silenced.is_none()));
-        let raised: Vec<_> = rules.iter().filter(|rule| rule.raised.is_some()).collect();
-        let summary = match raised.len() {
-            0 => "No alert is raised.".to_owned(),
-            1 => "One alert is raised.".to_owned(),
-            more => format!("{} alerts are raised.", digits::grouped(more as u64)),
-        };
-        let address =
-            |utc: bool| format!("{}{ALERTS}{}", view.site.mount, if utc { "?zone=utc" } else { "" });
-        let forms = may_silence.then(|| Forms {
-            silence: format!("{}{SILENCE_FORM}", view.site.mount),
-            test: format!("{}{TEST_FORM}", view.site.mount),
-            names: known.rules.iter().map(|rule| rule.name.clone()).collect(),
+        let mut rules: Vec<_> = known.rules.iter().enumerate().collect();
+        rules.sort_by_key(|(_, rule)| (rule.raised.is_none(), rule.silenced.is_none()));
+        let forms = may_silence.then(|| {
+            let address = |path| format!("{}{path}{}", view.site.mount, zone(view.utc));
+            Forms { silence: address(SILENCE_FORM), test: address(TEST_FORM) }
         });
-        let style = Style::FullOfYear;
+        let times = Times::of(known, &view.site.zone);
+        let address = |utc: bool| format!("{}{}", view.site.mount, path(utc));
+        let omitted = |all: usize, noun: &str, path: &str| {
+            let text = format!("{MAX_ROWS} of {} {noun} are shown.", digits::grouped(all as u64));
+            (all > MAX_ROWS).then(|| Omitted { text, address: format!("{}{path}", view.site.mount) })
+        };
         Self {
             frame: Frame {
                 address: address(view.utc),
@@ -128,111 +163,210 @@ impl AlertsPage {
                 alerts: None,
                 ..Frame::of(stats, view)
             },
-            summary,
-            is_raised: !raised.is_empty(),
-            more_rules: omitted_hint(rules.len(), "rules", "api/alerts"),
-            rules: rules.into_iter().take(MAX_ROWS).map(|rule| Rule::of(rule, view)).collect(),
-            more_history: omitted_hint(known.history.len(), "messages", "api/alerts/history"),
-            history: known.history.iter().take(MAX_ROWS).map(|entry| Message::of(entry, view)).collect(),
+            summary: summary(&known.rules),
+            is_loud: known.rules.iter().any(|rule| rule.raised.is_some() && rule.silenced.is_none()),
+            more_rules: omitted(rules.len(), "rules", "/api/alerts"),
+            rules: rules
+                .into_iter()
+                .take(MAX_ROWS)
+                .map(|(number, rule)| Rule::of(number, rule, &known.history, view, &times))
+                .collect(),
+            more_history: omitted(known.history.len(), "messages", "/api/alerts/history"),
+            history: known.history.iter().take(MAX_ROWS).map(|entry| Message::of(entry, &times)).collect(),
             forms,
-            style: style.name(),
+            style: times.style.name(),
         }
     }
 }
 
-/// Returns a hint if the table can't show all rows.
-fn omitted_hint(all: usize, noun: &str, path: &str) -> Option<String> {
-    let more = all.checked_sub(MAX_ROWS + 1)? as u64 + 1;
-    Some(format!("{} more {noun} in {path}.", digits::grouped(more)))
+/// Returns the path of the page, which keeps the zone of the times on the page.
+pub(crate) fn path(utc: bool) -> String {
+    format!("{ALERTS}{}", zone(utc))
+}
+
+const fn zone(utc: bool) -> &'static str {
+    if utc { "?zone=utc" } else { "" }
+}
+
+/// Returns the number of firing and muted rules in words.
+fn summary(rules: &[RuleStatus]) -> String {
+    let count = |predicate: fn(&&RuleStatus) -> bool| match rules.iter().filter(predicate).count() {
+        0 => None,
+        1 => Some("1 rule is".to_owned()),
+        all => Some(format!("{} rules are", digits::grouped(all as u64))),
+    };
+    let firing = count(|rule| rule.raised.is_some()).unwrap_or_else(|| "No rule is".to_owned());
+    match count(|rule| rule.silenced.is_some()) {
+        None => format!("{firing} firing."),
+        Some(muted) => format!("{firing} firing. {muted} muted."),
+    }
 }
 
 impl Rule {
-    fn of(rule: &RuleStatus, view: &View) -> Self {
-        let unit = rule.unit;
-        let raised = rule.raised.is_some();
-        let buckets = if raised { &rule.buckets[..] } else { &[] };
-        let width = rule.precision.map(|precision| units::unit(u64::from(precision.as_seconds())));
-        let in_a_row = |after: u32| match after {
-            1 => String::new(),
-            after => format!(" {after} times in a row"),
-        };
-        let by = width.map_or_else(|| "This process".to_owned(), |width| format!("Per {width}"));
-        let when = format!(
-            "{by}: raised when true{}, resolved when false{}.",
-            in_a_row(rule.raise_after),
-            in_a_row(rule.resolve_after)
-        );
-        // Values that are already in the table don't need to be repeated here.
-        let is_unlisted = |last: &&Explanation| buckets.iter().all(|of| of.start != last.start);
-        let (evaluated, last) = (rule.last.is_some(), rule.last.as_ref().filter(is_unlisted));
+    fn of(
+        number: usize,
+        rule: &RuleStatus,
+        history: &[HistoryEntry],
+        view: &View,
+        times: &Times<'_>,
+    ) -> Self {
+        let is_firing = rule.raised.is_some();
+        let last = rule.last.as_ref();
+        let mut values: Vec<_> = if is_firing { rule.buckets.iter().collect() } else { Vec::new() };
+        values.extend(last.filter(|last| values.iter().all(|value| value.start != last.start)));
+        let resolved = rule.decision.as_ref().filter(|decision| decision.kind == AlertKind::Resolved);
+        let resolved = resolved.map(|decision| Timestamp::from_unix(decision.start));
+        let amount =
+            |of: fn(&Explanation) -> f64| last.map_or_else(unknown, |last| amount(rule.unit, of(last)));
+        let mut states: Vec<_> = is_firing.then_some(FIRING).into_iter().collect();
+        states.extend(rule.silenced.map(|_| MUTED));
+        if states.is_empty() {
+            states.push(if last.is_some() { OK } else { NO_DATA });
+        }
+        let counters: Vec<_> =
+            rule.counters.iter().map(|name| (name.to_string(), view.counter(name))).collect();
         Self {
+            number,
             name: rule.name.clone(),
-            severity: rule.severity.to_string(),
-            condition: rule.condition.clone(),
-            when,
-            state: match (raised, evaluated) {
-                (true, _) => "raised",
-                (false, true) => "ok",
-                (false, false) => "no data yet",
-            },
-            since: rule.raised.map(|at| Instant::of(at, view)),
-            silenced: rule.silenced.map(|at| Instant::of(at, view)),
+            address: counters.first().map(|(_, address)| address.clone()),
+            condition: condition(rule),
+            states,
+            muted_until: rule.silenced.map(|at| times.instant(at)),
             reason: rule.reason().map(str::to_owned),
-            last: last.map(|last| format!("{}, threshold {}", unit.text(last.value), unit.text(last.bound))),
-            last_start: last.map(|last| Instant::of(Timestamp::from_unix(last.start), view)),
-            has_model: buckets
+            value: amount(|last| last.value),
+            outdated: last.filter(|last| is_outdated(rule, last)).map(|last| times.unix(last.start)),
+            threshold: amount(|last| last.bound),
+            since: rule.raised.or(resolved).map(|at| times.instant(at)),
+            last_sent: last_sent(&rule.name, history).map(|at| times.unix(at)),
+            severity: rule.severity,
+            evaluation: evaluation(rule),
+            has_model: values
                 .iter()
                 .any(|of| of.expected.is_some() || of.band.is_some() || of.model.is_some()),
-            buckets: buckets.iter().map(|of| Bucket::of(of, unit, view)).collect(),
-            counters: rule.counters.iter().map(|name| (name.to_string(), view.counter(name))).collect(),
+            values: values.into_iter().rev().map(|of| Value::of(of, rule.unit, times)).collect(),
+            counters,
         }
     }
 }
 
-impl Bucket {
-    fn of(of: &Explanation, unit: Unit, view: &View) -> Self {
-        let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| unit.text(value));
+fn unknown() -> String {
+    "–".to_owned()
+}
+
+/// Formats a value or a threshold.
+fn amount(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Seconds if value > 0.0 => units::seconds(value),
+        Unit::Seconds => "0 s".to_owned(),
+        Unit::Bytes => units::bytes(value),
+        Unit::Hits if value >= 1000.0 => format!("{} hits", digits::group_digits(&format!("{value:.0}"))),
+        _ => unit.text(value),
+    }
+}
+
+/// Returns the condition and for how long it must be met, e.g. `status:5xx are more than 5 % of hits for
+/// 2 min`.
+fn condition(rule: &RuleStatus) -> String {
+    let (condition, times) = (&rule.condition, rule.raise_after);
+    let in_a_row = if times == 1 { String::new() } else { format!(", {times} times in a row") };
+    let Some(precision) = rule.precision else { return format!("{condition}{in_a_row}") };
+    let width = u64::from(precision.as_seconds());
+    match rule.unit {
+        // A number of hits depends on the length of the interval.
+        Unit::Hits => format!("{condition} in {}{in_a_row}", units::span(width)),
+        _ => format!("{condition} for {}", units::span(width * u64::from(times))),
+    }
+}
+
+/// Returns a sentence on when the rule fires and is resolved.
+fn evaluation(rule: &RuleStatus) -> String {
+    let (evaluated, noun) = match rule.precision {
+        Some(precision) => (format!("per {}", units::unit(precision.as_seconds().into())), "interval"),
+        None => ("for this process".to_owned(), "check"),
+    };
+    let after = |times: u32| match times {
+        1 => format!("1 {noun}"),
+        times => format!("{times} {noun}s in a row"),
+    };
+    let (fires, resolves) = (after(rule.raise_after), after(rule.resolve_after));
+    format!("Evaluated {evaluated}. Fires after {fires}, is resolved after {resolves}.")
+}
+
+/// Returns `true` if intervals after this one were evaluated, but have no data.
+fn is_outdated(rule: &RuleStatus, last: &Explanation) -> bool {
+    let end = rule.precision.map(|precision| last.start.saturating_add(precision.as_seconds().into()));
+    end.zip(rule.judged).is_some_and(|(end, evaluated)| end < evaluated.as_unix())
+}
+
+/// Returns the time of the latest delivery for a rule, from a history with the most recent message first.
+fn last_sent(rule: &str, history: &[HistoryEntry]) -> Option<u64> {
+    let is_of_rule = |entry: &&HistoryEntry| entry.alert.rule == rule && entry.alert.kind != AlertKind::Test;
+    let delivered = |entry: &HistoryEntry| match entry.arrival {
+        Arrival::Arrived(at) => Some(at),
+        _ => None,
+    };
+    history.iter().filter(is_of_rule).filter_map(delivered).max()
+}
+
+impl Value {
+    fn of(of: &Explanation, unit: Unit, times: &Times<'_>) -> Self {
+        let text = |value: Option<f64>| value.map_or_else(unknown, |value| amount(unit, value));
         Self {
-            start: Instant::of(Timestamp::from_unix(of.start), view),
-            value: unit.text(of.value),
-            bound: unit.text(of.bound),
+            start: times.unix(of.start),
+            value: amount(unit, of.value),
+            threshold: amount(unit, of.bound),
             expected: text(of.expected),
-            band: of.band.map_or_else(
-                || "–".to_owned(),
-                |(low, high)| format!("{} to {}", unit.text(low), unit.text(high)),
-            ),
-            model: of.model.clone().unwrap_or_else(|| "–".to_owned()),
+            band: of.band.map_or_else(unknown, |(low, high)| {
+                format!("{} to {}", amount(unit, low), amount(unit, high))
+            }),
+            model: of.model.clone().unwrap_or_else(unknown),
             error: text(of.error),
         }
     }
 }
 
 impl Message {
-    fn of(entry: &HistoryEntry, view: &View) -> Self {
-        let instant = |at| Instant::of(Timestamp::from_unix(at), view);
-        let (arrival, arrived) = match entry.arrival {
-            Arrival::Arrived(at) => ("sent", Some(instant(at))),
-            Arrival::Silenced => ("not sent: muted", None),
-            Arrival::Lost => ("lost: delivery failed", None),
-            _ => ("pending", None),
+    fn of(entry: &HistoryEntry, times: &Times<'_>) -> Self {
+        let (delivery, delivered) = match entry.arrival {
+            Arrival::Arrived(at) => ("Delivered", Some(times.unix(at))),
+            Arrival::Silenced => ("Not sent: muted", None),
+            Arrival::Lost => ("Not delivered", None),
+            _ => ("Pending", None),
         };
         Self {
-            at: instant(entry.at),
+            at: times.unix(entry.at),
             rule: entry.alert.rule.clone(),
-            kind: match entry.alert.kind {
-                AlertKind::Raised => "raised",
-                AlertKind::Resolved => "resolved",
-                _ => "test",
+            event: match entry.alert.kind {
+                AlertKind::Raised => FIRING,
+                AlertKind::Resolved => RESOLVED,
+                _ => TEST,
             },
             reason: entry.alert.reason.clone(),
-            arrival,
-            arrived,
+            delivery,
+            delivered,
         }
     }
 }
 
-impl Instant {
-    fn of(at: Timestamp, view: &View) -> Self {
-        Self { iso: instants::iso(at), text: instants::instant(view.site.zone.local(at), Style::FullOfYear) }
+impl<'a> Times<'a> {
+    fn of(known: &AlertsStatus, zone: &'a Zone) -> Self {
+        let of_rule = |rule: &RuleStatus| {
+            let decided = rule.decision.as_ref().map(|decision| Timestamp::from_unix(decision.start));
+            [rule.raised, rule.silenced, decided]
+        };
+        let of_rules = known.rules.iter().flat_map(of_rule).flatten();
+        let of_history = known.history.iter().map(|entry| Timestamp::from_unix(entry.at));
+        let year = |at| instants::year(zone.local(at));
+        let this_year = year(Timestamp::now());
+        let has_other_year = of_rules.chain(of_history).any(|at| year(at) != this_year);
+        Self { zone, style: if has_other_year { Style::FullOfYear } else { Style::Full } }
+    }
+
+    fn instant(&self, at: Timestamp) -> Instant {
+        Instant { iso: instants::iso(at), text: instants::instant(self.zone.local(at), self.style) }
+    }
+
+    fn unix(&self, at: u64) -> Instant {
+        self.instant(Timestamp::from_unix(at))
     }
 }
