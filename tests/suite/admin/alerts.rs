@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
 use tokio::net::TcpListener;
 
-use super::site::{ResponseText, Site, encode, fetch, request, send};
+use super::site::{ResponseText, Site, encode, fetch, request, send, share};
 use crate::support::{name, precision, store};
 
 const TOKEN: &str = "a-long-random-token";
@@ -304,12 +304,12 @@ async fn charts_of_a_counter_show_the_alerts_of_rules_for_this_counter() {
     post(&router, "test").await;
     watched.site.record("/other", watched.judged, 1).await;
     let end = watched.judged.minus(Watch::LATENESS.as_secs());
-    let time = format!("precision=3600&span=2&to={end}");
+    let time = format!("period=custom&from={}&to={end}&by=hour", end.minus(7200));
     // The rule is raised by the second of two hours.
     for path in ["/counter?counter=%2F&", "/counter/parts?counter=%2F&", "?counter=hits&counter=%2F&"] {
         let page = page(&router, &format!("{path}{time}")).await;
         assert_eq!(page.matches("<path class=\"annotation raised\" d=\"M750 0V220\"").count(), 1, "{page}");
-        let reply = "<td class=\"told\">busy &#38; loud raised: / has 11 hits, above 10</td>";
+        let reply = "<td class=\"events\">busy &#38; loud raised: / has 11 hits, above 10</td>";
         assert!(page.contains(reply) && !page.contains("message delivery works"), "{page}");
     }
     for path in ["/counter?counter=%2Fother&", "?"] {
@@ -317,7 +317,7 @@ async fn charts_of_a_counter_show_the_alerts_of_rules_for_this_counter() {
     }
     // The rule is resolved by the next hour, because it does not have hits.
     watched.watch.check_once(watched.judged.plus(3600)).await.expect("memory answers");
-    let time = format!("precision=3600&span=2&to={}", end.plus(3600));
+    let time = format!("period=custom&from={}&to={}&by=hour", end.minus(3600), end.plus(3600));
     let page = page(&router, &format!("/counter?counter=%2F&{time}")).await;
     assert!(page.contains("<path class=\"annotation raised\" d=\"M250 0V220\""), "{page}");
     assert!(page.contains("<path class=\"annotation resolved\" d=\"M750 0V220\""), "{page}");
@@ -332,17 +332,15 @@ async fn a_share_link_does_not_show_alerts() {
     let login = send(&router, &format!("/admin/stats?token={TOKEN}"), None).await;
     let cookie = login.headers[header::SET_COOKIE].to_str().expect("text");
     let credentials = ("cookie", cookie.split(';').next().expect("a session"));
-    let view = "counter=%2F&precision=3600&span=5";
+    let view = "counter=%2F&period=5h";
     assert!(
         send(&router, &format!("/admin/stats/counter?{view}"), Some(credentials))
             .await
             .body
             .contains("annotation raised")
     );
-    let share = send(&router, &format!("/admin/stats/counter/share?{view}"), Some(credentials)).await.body;
-    let link = share.split("id=\"shared\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
-    let shared =
-        page(&router, &link.expect("a link").replace("/admin/stats", "").replace("&#38;", "&")).await;
+    let link = share(&router, &format!("/counter/share?{view}"), credentials.1).await;
+    let shared = page(&router, &link.replace("/admin/stats", "")).await;
     assert!(shared.contains("<h1><bdi>/</bdi></h1>") && !shared.contains("annotation raised"), "{shared}");
     assert!(!shared.contains("alerts"), "{shared}");
 }
@@ -354,7 +352,7 @@ async fn an_unreadable_alert_state_is_reported_and_the_rest_is_shown() {
     watched.raise().await;
     redis.command(&["HSET", "access:document:alerts", "content", "no JSON"]);
     let router = &watched.site.router;
-    for path in ["?counter=%2F&precision=3600", "/counter?counter=%2F&precision=3600"] {
+    for path in ["?counter=%2F&period=24h", "/counter?counter=%2F&period=24h"] {
         let page = page(router, path).await;
         assert!(page.contains("Some stored data cannot be read") && page.contains("id=\"lines\""), "{page}");
     }
@@ -375,8 +373,8 @@ async fn pages_with_alerts_need_few_round_trips() {
     watched.raise().await;
     for (path, max) in [
         ("/alerts", 2),
-        ("?precision=3600&span=120&uniques=1", 3),
-        ("/counter?counter=%2F&precision=3600&span=120", 3),
+        ("?period=120h&by=hour&uniques=1", 3),
+        ("/counter?counter=%2F&period=120h&by=hour", 3),
     ] {
         let mut fewest = u64::MAX;
         for pause in [200, 800, 3000] {

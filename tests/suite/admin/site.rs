@@ -15,7 +15,7 @@ use counter_core::visits::Distribution;
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
 use counter_layer::AccessCounterLayer;
 use counter_log::LogCounter;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tests::{RedisServer, noon_offset, until};
@@ -163,6 +163,20 @@ pub(crate) async fn response(router: &Router, request: Request) -> ResponseText 
         conforms::check(described, &method, &path, (head.status, &head.headers, &body));
     }
     ResponseText { status: head.status, headers: head.headers, body }
+}
+
+/// Creates a link to a view such as `/share?period=7d` in a session, and returns the link.
+pub(crate) async fn share(router: &Router, view: &str, cookie: &str) -> String {
+    let (path, form) = view.split_once('?').unwrap_or((view, ""));
+    let request = Request::post(format!("/admin/stats{path}")).header(header::COOKIE, cookie);
+    let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request = request.body(Body::from(form.to_owned())).expect("a path and headers");
+    let created = response(router, request).await;
+    assert_eq!(created.status, StatusCode::SEE_OTHER, "{}", created.body);
+    let page = created.headers[header::LOCATION].to_str().expect("text");
+    let page = send(router, page, Some(("cookie", cookie))).await.body;
+    let (_, link) = page.split_once("id=\"shared\" value=\"").unwrap_or_else(|| panic!("a link in {page}"));
+    link.split_once('"').expect("its end").0.replace("&#38;", "&")
 }
 
 /// Percent-encodes everything except letters and digits.
