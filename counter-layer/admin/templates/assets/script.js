@@ -104,10 +104,14 @@
     selection.setAttribute("width", from === to ? 0 : (Math.abs(to - from) + 1) * width);
   };
   document.addEventListener("pointerdown", (event) => {
-    if (!event.target.closest?.("#lines")) return;
+    const lines = event.target.closest?.("#lines");
+    if (!lines) return;
     const place = placeAt(event.clientX);
     select(place);
-    if (event.pointerType !== "touch" && event.button === 0 && byId("zoom")) dragged = place;
+    if (event.pointerType === "touch" || event.button !== 0 || !byId("zoom")) return;
+    dragged = place;
+    // The drag can end outside of the window.
+    lines.setPointerCapture(event.pointerId);
   });
   document.addEventListener("pointermove", (event) => {
     if (dragged === null && !event.target.closest?.("#lines")) return;
@@ -122,7 +126,8 @@
     dragged = null;
     if (ends[0] === ends[1]) return;
     const unix = (row) => Date.parse(startOf(row)) / 1000;
-    const width = unix(all[1]) - unix(all[0]);
+    // The first bucket can be shorter than the others.
+    const width = unix(all.at(-1)) - unix(all.at(-2));
     const to = all[ends[1] + 1] ? unix(all[ends[1] + 1]) : unix(all[ends[1]]) + width;
     go(`${byId("zoom").dataset.zoom}&from=${unix(all[ends[0]])}&to=${to}`, true);
   });
@@ -172,18 +177,16 @@
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     return { response, page };
   };
-  const setLive = (text, on) => {
+  const setLive = (text, state = "") => {
     const live = byId("live");
     if (live.textContent !== text) live.textContent = text;
-    live.classList.toggle("on", on);
+    live.className = `live ${state}`;
   };
 
   // Polls every second while the page changes, and less often otherwise.
   let moving = 0, failed = 0, rowsAt = Date.now(), updated = Date.now(), pause = POLL_INTERVAL, tag = null;
-  const age = () => {
-    const seconds = Math.round((Date.now() - updated) / 1000);
-    return seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
-  };
+  // This does not change every second, because screen readers would repeat it.
+  const since = (state) => `${state} since ${write(updated, "m")}`;
   // A late response for a previous address must not overwrite the current page.
   const refresh = async (generation) => {
     const withRows = Date.now() - rowsAt >= TABLE_INTERVAL;
@@ -196,39 +199,43 @@
       // Numbers that were read before the store became unreachable are dimmed.
       byId("main").classList.toggle("stale", response.status === 503);
       if (!same && !response.ok) throw new Error(response.status);
+      // This is an error page, and the store is back.
+      if (failed && !byId("plot") && page.querySelector("#plot")) return go(address, false);
       pause = same ? Math.min(pause + POLL_INTERVAL, MAX_POLL_INTERVAL) : POLL_INTERVAL;
       if (withRows) rowsAt = Date.now();
       else tag = response.headers.get("etag");
       failed = 0;
       updated = Date.now();
-      setLive("Live", true);
+      setLive("Live", "on");
     } catch (error) {
       if (generation !== moving) return;
       failed += 1;
       pause = Math.min(POLL_INTERVAL * 2 ** Math.max(0, failed - TOLERATED_FAILURES), 30_000);
       // An error response is shown immediately, but a failed connection might be a short network outage.
       const isTolerated = !Number(error.message) && failed < TOLERATED_FAILURES;
-      if (error.message === "401") setLive("Session expired. Sign in again.", false);
-      else if (error.message === "503") setLive(`Store unreachable, updated ${age()} ago`, false);
-      else setLive(isTolerated ? "Live" : `Disconnected, updated ${age()} ago`, isTolerated);
+      if (error.message === "401") setLive("Session expired. Sign in again.");
+      else if (error.message === "503") setLive(since("Store unreachable"), "away");
+      else if (!isTolerated) setLive(since("Disconnected"));
     }
   };
   const run = async (generation) => {
     [pause, tag] = [POLL_INTERVAL, null];
     while (generation === moving) {
       await new Promise((resume) => setTimeout(resume, pause));
-      if (generation === moving && !document.hidden) await refresh(generation);
+      if (generation === moving && !document.hidden && dragged === null) await refresh(generation);
     }
   };
-  document.addEventListener("visibilitychange", () => setLive(document.hidden ? "Paused" : "Live", !document.hidden));
 
   // --- addresses
 
   const PARTS = ["main", ".heading", ".tools", "#more > .sheet"];
+  // The timer of the search.
+  let typed = 0;
   // Opens a view. With `replace`, the view replaces the current one in the history.
   const go = async (address, push, replace) => {
     const generation = ++moving;
-    const focus = document.activeElement?.id;
+    clearTimeout(typed);
+    const focus = document.activeElement?.id, menu = document.activeElement?.closest(".menu")?.id;
     const opened = [...document.querySelectorAll("details[open]:not(.menu)")].map((details) => details.id);
     try {
       const { response, page } = await read(address);
@@ -251,7 +258,9 @@
       nameZone();
       dressChart();
       if (!samePage) scrollTo(0, 0);
-      (byId(focus) ?? byId("main")).focus({ preventScroll: true });
+      byId(new URL(address, location).hash.slice(1))?.scrollIntoView();
+      // A menu is closed now.
+      ((menu ? byId(menu)?.querySelector("summary") : byId(focus)) ?? byId("main")).focus({ preventScroll: true });
       if (focus === "q" && byId("q")) {
         // The user might have typed more in the meantime.
         byId("q").value = value;
@@ -280,13 +289,19 @@
     submit(event.target, false);
   });
   // Search while typing.
-  let typed = 0;
   document.addEventListener("input", (event) => {
     if (event.target.id !== "q") return;
     clearTimeout(typed);
     typed = setTimeout(() => { if (byId("q")) submit(byId("q").form, true); }, 250);
   });
-  // Menus close after a click elsewhere.
+  // Menus close with Escape, or after a click elsewhere.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of document.querySelectorAll(".menu[open]")) {
+      if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+      menu.open = false;
+    }
+  });
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll(".menu[open]")) {
       if (!menu.contains(event.target)) menu.open = false;
@@ -307,7 +322,6 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
     if (event.target.id === "lines") moveInChart(event);
-    if (event.key === "Escape") for (const menu of document.querySelectorAll(".menu[open]")) menu.open = false;
     if (event.key.toLowerCase() === "u") byId("zone").click();
   });
 
@@ -315,7 +329,8 @@
   nameZone();
   dressChart();
   if (document.querySelector("[data-part]")) {
-    setLive("Live", true);
+    setLive("Live", "on");
+    document.addEventListener("visibilitychange", () => setLive(...(document.hidden ? ["Paused"] : ["Live", "on"])));
     run(moving);
   }
 })();

@@ -142,7 +142,7 @@ impl Summary {
             ..own("total", "Hits", totals[0].map(digits::grouped))
         };
         let share = totals[0].zip(totals[1]).and_then(|(total, hits)| numbers::share(total, hits));
-        let share = own("share", "Share of all hits", share);
+        let share = own("part", "Share of all hits", share);
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
         let cards = [visitors, Some(hits), Some(share), time, Some(lifetime)];
         Ok(Self { cards: cards.into_iter().flatten().collect(), compared: compared(period, view) })
