@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use fantoccini::actions::{InputSource, MouseActions, PointerAction, TouchActions};
 use fantoccini::elements::Element;
 use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder, Locator};
@@ -28,6 +29,9 @@ const LIMIT: Duration = crate::until::LIMIT;
 
 /// Number of ports to try before we give up.
 const MAX_PORT_ATTEMPTS: usize = 5;
+
+/// A window that is narrower is emulated as a phone.
+const PHONE_WIDTH: u32 = 500;
 
 /// User agent of the visitor.
 const USER_AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -178,7 +182,7 @@ fn capabilities(settings: BrowserSettings, profile: &str) -> Map<String, Value> 
     if !settings.script {
         chrome["prefs"] = json!({"profile.managed_default_content_settings.javascript": 2});
     }
-    if width < 500 {
+    if width < PHONE_WIDTH {
         chrome["mobileEmulation"] =
             json!({"deviceMetrics": {"width": width, "height": height, "pixelRatio": 2.0}});
     }
@@ -199,6 +203,11 @@ impl Page {
         until("the visits are counted", LIMIT, is_counted).await;
         let address = format!("http://{}/admin/stats{path}", self.site);
         self.client.goto(&address).await.expect("it opens");
+    }
+
+    /// Opens any URL.
+    pub async fn open_url(&self, url: &str) {
+        self.client.goto(url).await.expect("it opens");
     }
 
     /// Sends a request to the site as a visitor.
@@ -236,6 +245,43 @@ impl Page {
     /// Clicks on an element.
     pub async fn click(&self, css: &str) {
         self.element(css).await.click().await.expect("the element can be clicked");
+    }
+
+    /// Opens a menu, and follows a link in it by keyboard.
+    pub async fn choose(&self, menu: &str, css: &str) {
+        self.press(&format!("{menu} > summary"), Key::Enter).await;
+        self.press(css, Key::Enter).await;
+    }
+
+    /// Drags the mouse between two points of an element: fractions of its width.
+    pub async fn drag(&self, css: &str, from: f64, to: f64) {
+        let mouse = MouseActions::new("mouse".to_owned())
+            .then(self.point(css, from).await)
+            .then(PointerAction::Down { button: 0 })
+            .then(self.point(css, to).await)
+            .then(PointerAction::Up { button: 0 });
+        self.client.perform_actions(mouse).await.expect("the mouse moves");
+    }
+
+    /// Taps on a point of an element: a fraction of its width.
+    pub async fn tap(&self, css: &str, at: f64) {
+        let finger = TouchActions::new("finger".to_owned())
+            .then(self.point(css, at).await)
+            .then(PointerAction::Down { button: 0 })
+            .then(PointerAction::Up { button: 0 });
+        self.client.perform_actions(finger).await.expect("the finger taps");
+    }
+
+    /// Returns a move to the middle of an element's height, after scrolling there.
+    async fn point(&self, css: &str, at: f64) -> PointerAction {
+        let script = format!(
+            "const element = document.querySelector('{css}'); element.scrollIntoView({{ block: 'center' }});
+             const box = element.getBoundingClientRect();
+             return [box.left + {at} * box.width, box.top + box.height / 2]"
+        );
+        let point = self.run(&script).await;
+        let [x, y] = [0, 1].map(|place| point[place].as_f64().expect("a coordinate"));
+        PointerAction::MoveTo { duration: None, x, y }
     }
 
     /// Presses a key in an element.
@@ -277,8 +323,12 @@ impl Page {
 
     async fn prefer(&self, scheme: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.driver("goog/cdp/execute", json!({"cmd": "Emulation.setEmulatedMedia", "params": features}))
-            .await;
+        self.cdp("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Calls a method of the Chrome DevTools Protocol.
+    async fn cdp(&self, method: &str, params: Value) {
+        self.driver("goog/cdp/execute", json!({"cmd": method, "params": params})).await;
     }
 
     /// Takes the errors and policy violations from the browser log.
@@ -309,6 +359,22 @@ impl Page {
             [0, 1].map(|place| u32::try_from(size[place].as_u64().expect("pixels")).expect("few"));
         self.client.set_window_size(width, height).await.expect("it grows");
         self.element(css).await.screenshot().await.expect("the browser takes a screenshot")
+    }
+
+    /// Returns a screenshot of the whole page as PNG bytes.
+    pub async fn full_screenshot(&self) -> Vec<u8> {
+        let script = "return [innerWidth, innerHeight, document.documentElement.scrollHeight]";
+        let size = self.run(script).await;
+        let emulate = async |height: &Value| {
+            let is_phone = size[0].as_u64() < Some(PHONE_WIDTH.into());
+            let metrics =
+                json!({"width": size[0], "height": height, "deviceScaleFactor": 1, "mobile": is_phone});
+            self.cdp("Emulation.setDeviceMetricsOverride", metrics).await;
+        };
+        emulate(&size[2]).await;
+        let bytes = self.client.screenshot().await.expect("the browser takes a screenshot");
+        emulate(&size[1]).await;
+        bytes
     }
 
     async fn driver(&self, path: &'static str, body: Value) -> Value {

@@ -1,0 +1,63 @@
+//! The page while the store is away.
+
+use axum::Router;
+use counter_admin::Access;
+use counter_core::Timestamp;
+use serde_json::json;
+use tests::browser::{BrowserSettings, browse_at};
+use tests::{RedisServer, until};
+
+use super::LIMIT;
+use super::checks::ACCESSIBILITY_SCRIPT;
+use crate::admin::site::Site;
+use crate::support::store;
+
+/// Serves a dashboard and returns the link.
+async fn serve(router: Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}/admin/stats?token=a-token-for-tests")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_are_dimmed_while_the_store_is_away() {
+    let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let access = Access::bearer("a-token-for-tests").expect("a token");
+    let mut site = Site::with(store(&redis.url()).await, access);
+    for counter in ["hits", "/"] {
+        site.record(counter, Timestamp::now(), 8).await;
+    }
+    let link = serve(site.router).await;
+    browse_at(link, BrowserSettings::default(), |page| async move {
+        page.open("?period=7d").await;
+        page.until_text("#live", |live| live == "Live").await;
+        let look = "const of = (css) => getComputedStyle(document.querySelector(css));
+            return [document.getElementById('main').className, of('#total').color, of('#lines > svg').opacity]";
+        let before = page.run(look).await;
+        assert_eq!(before[0], "");
+
+        redis.stop();
+        page.until_text("#live", |live| live.starts_with("Store unreachable since ")).await;
+        page.until_text("#status", |status| status.starts_with("The store cannot be read.")).await;
+        let dimmed = page.run(look).await;
+        assert_eq!(dimmed[0], "stale");
+        assert!(dimmed[1] != before[1] && dimmed[2] != before[2], "{before} {dimmed}");
+        assert_eq!(page.text("#total").await, "8", "the last known number");
+        assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]));
+        page.save_screenshot("store-away").await;
+        // A page that is opened now has no numbers.
+        page.choose("#period-menu", "#period-30-days").await;
+        page.until_text("h1", |title| title == "Data unavailable").await;
+        page.until_text("#live", |live| live.starts_with("Store unreachable since ")).await;
+
+        redis.restart();
+        page.until_text("h1", |title| title == "Visits").await;
+        page.until_text("#live", |live| live == "Live").await;
+        assert!(page.text("#period-menu > summary").await.starts_with("30 days"));
+        assert_eq!((page.text("#total").await, page.run(look).await), ("8".to_owned(), before));
+        // The browser logs the status of failed requests.
+        until("it has complained", LIMIT, async || !page.console_errors().await.is_empty()).await;
+    })
+    .await;
+}

@@ -1,0 +1,92 @@
+//! The table of pages: live numbers, search, and URLs that restore a view.
+
+use tests::browser::{BrowserSettings, Key, browse};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_link_opens_the_dashboard_and_the_numbers_update_live() {
+    browse(BrowserSettings::default(), |page| async move {
+        page.open("").await;
+        page.until_text("#total", |total| total == "8").await;
+        for _ in 0..5 {
+            page.visit("/articles").await;
+        }
+        page.until_text("#total", |total| total == "13").await;
+        page.until_text("#visitors", |visitors| visitors == "1").await;
+        page.until_text("#live", |live| live == "Live").await;
+        // The table is also updated, and so is the closed table below the chart.
+        page.until_text("#rows", |rows| rows.contains("/articles 1 6 ")).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_while_typing_keeps_the_text_and_the_focus() {
+    browse(BrowserSettings::default(), |page| async move {
+        page.open("?period=7d").await;
+        page.choose("#period-menu", "#period-30-days").await;
+        page.until_text("#period-menu > summary", |shown| shown.starts_with("30 days")).await;
+        let field = "const field = document.getElementById('q');
+            return [field === document.activeElement, field.value, field.selectionStart]";
+        for (typed, text, found) in [("art", "art", "1–2 of 2"), ("icles/", "articles/", "1–1 of 1")] {
+            page.write("#q", typed).await;
+            page.until_text(".pages span", |shown| shown == found).await;
+            assert_eq!(page.run(field).await, serde_json::json!([true, text, text.len()]));
+        }
+        assert!(page.address().await.ends_with("?period=30d&q=articles%2F"), "{}", page.address().await);
+        page.press("#rows a", Key::Enter).await;
+        page.until_text("h1", |title| title.starts_with("/articles/")).await;
+        page.run("history.back()").await;
+        page.until_text(".pages span", |shown| shown == "1–1 of 1").await;
+        assert_eq!(page.run("return document.getElementById('q').value").await, "articles/");
+        // Each letter replaces the page in the history.
+        page.run("history.back()").await;
+        page.until_text("#period-menu > summary", |shown| shown.starts_with("7 days")).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_url_restores_the_view() {
+    browse(BrowserSettings::default(), |page| async move {
+        let state = "?counter=hits&counter=%2F&period=24h&uniques=1&q=art&sort=name&zone=utc";
+        page.open(state).await;
+        page.until_text("#chart-title", |title| title == "Hits per hour").await;
+        let legend = page.text(".legend ul").await;
+        for line in ["A hits", "B /", "C visitors of hits", "D hits (previous)"] {
+            assert!(legend.contains(line), "{legend}");
+        }
+        assert_eq!(page.text("#zone-name").await, "UTC");
+        assert_eq!(page.run("return document.getElementById('q').value").await, "art");
+        assert_eq!(page.run("return document.querySelectorAll('#twin tr').length").await, 24);
+        assert_eq!(page.run("return document.querySelectorAll('#rows tr').length").await, 2);
+        page.click("#rows a").await;
+        page.until_text("h1", |title| title.starts_with("/articles")).await;
+        let address = page.address().await;
+        assert!(
+            address.contains("/counter?counter=%2Farticles") && address.contains("period=24h"),
+            "{address}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_dashboard_works_without_javascript() {
+    browse(BrowserSettings { script: false, ..BrowserSettings::default() }, |page| async move {
+        page.open("").await;
+        assert_eq!(page.text("#zone-name").await, "UTC");
+        assert!(page.text("#status").await.starts_with("Counting normally"));
+        page.choose("#period-menu", "#period-last-hour").await;
+        page.until_text("#chart-title", |title| title == "Hits per minute").await;
+        page.write("#q", &format!("articles{}", char::from(Key::Enter))).await;
+        page.until_text(".pages span", |shown| shown == "1–2 of 2").await;
+        assert!(page.address().await.contains("period=1h&q=articles"), "{}", page.address().await);
+        page.click(".toggle").await;
+        page.until_text(".legend ul", |legend| legend.contains("B /articles")).await;
+        page.click("#twin-details summary").await;
+        page.until_text("#twin tr", |row| row.contains("so far")).await;
+        page.choose("#more", "form[action$='/logout'] button").await;
+        page.until_text("h1", |title| title == "Signed out").await;
+    })
+    .await;
+}
