@@ -21,18 +21,19 @@ axe.run(document, { resultTypes: ["violations"] }).then(
   (error) => done([`axe: ${error}`]));
 "#;
 
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "",
     "?period=1min&by=second&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
-    "?precision=3600&uniques=1&q=nothing+like+it",
+    "?period=24h&uniques=1&q=nothing+like+it",
     "?period=30d&uniques=1",
     "/counter?counter=%2Farticles&period=2min&by=second&forecast=1",
-    "/counter?counter=%2Farticles&period=1min&by=second&ago=30&uniques=1",
+    "/counter?counter=%2Farticles&period=yesterday&by=hour&compare=none&uniques=1",
     "/counter/share?counter=%2Farticles&period=1min&by=second",
     "/counter?counter=%2Fnothing",
     "/alerts",
     "/api/explore",
     "?counter=%2Farticles&sort=uniques&zone=utc",
+    "?period=custom&from=2026-01-01&to=2026-01-31",
 ];
 
 #[tokio::main]
@@ -74,7 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     try_page(&page, &axe).await.iter().map(|finding| format!("not found: {finding}")),
                 );
                 page.open("").await;
-                page.click(".logout button").await;
+                page.choose("#more", "form[action$='/logout'] button").await;
                 page.until_text("h1", |title| title == "Signed out").await;
                 findings.extend(
                     try_page(&page, &axe).await.iter().map(|finding| format!("logged out: {finding}")),

@@ -21,11 +21,11 @@ use tower::ServiceExt;
 const PAGES: [(&str, &str); 4] = [
     ("first page", "/"),
     ("by visitors", "/?sort=uniques"),
-    ("with forecast", "/?precision=3600&forecast=1"),
+    ("with forecast", "/?period=24h&forecast=1"),
     ("what moves", "/parts"),
 ];
 
-const YEAR_PAGES: [(&str, &str); 7] = [
+const YEAR_PAGES: [(&str, &str); 8] = [
     ("first page", "/"),
     ("what moves", "/parts"),
     ("a year", "/?period=365d"),
@@ -36,6 +36,7 @@ const YEAR_PAGES: [(&str, &str); 7] = [
         "/?period=365d&counter=hits&counter=/page/1&counter=/page/2&counter=/page/3&counter=/page/4&counter=/page/5",
     ),
     ("two years", "/?period=750d"),
+    ("12 months", "/?period=12mo"),
 ];
 
 /// Number of days in total, and with visitors.
