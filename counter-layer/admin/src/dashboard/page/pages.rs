@@ -10,7 +10,6 @@ use crate::dashboard::annotations::Annotators;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::chart::{bands, canvas};
-use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
 use crate::dashboard::panels::note_forms::NoteForms;
