@@ -6,7 +6,7 @@ use example_app::ADMIN;
 pub(super) fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_demo: bool) -> String {
     let site = format!("http://{address}");
     // With one-second buckets, the charts will show data immediately.
-    let parameters = if is_demo { "precision=1&span=120" } else { "" };
+    let parameters = if is_demo { "period=2min&by=second" } else { "" };
     let mut lines = Vec::new();
     match token {
         Some(token) => {

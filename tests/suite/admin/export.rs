@@ -10,7 +10,7 @@ use tests::RedisServer;
 use tokio::task::block_in_place;
 use tower::ServiceExt;
 
-use super::site::{Site, encode, fetch, site, site_without_redis};
+use super::site::{Site, encode, fetch, send, site, site_without_redis};
 use crate::support::{precision, store};
 
 /// Names that can break other CSV writers.
@@ -148,4 +148,59 @@ async fn export_errors_are_reported_before_the_first_line() {
         assert_eq!(response.headers[header::CONTENT_TYPE], "application/problem+json");
         assert_eq!(response.json()["parameter"], parameter, "{question}");
     }
+}
+
+#[tokio::test]
+async fn the_table_of_a_view_is_a_file_with_all_pages() {
+    let mut site = site();
+    let start = precision(3600).bucket(Timestamp::now()).start.minus(3 * 3600);
+    for number in 0..12 {
+        site.record(&format!("/{number:02}"), start.minus(3600), 2).await;
+        site.record(&format!("/{number:02}"), start.plus(3600), 30 + number).await;
+    }
+    site.record(NAMES[0], start, 7).await;
+    site.record("status:2xx", start, 7).await;
+    let period = format!("period=custom&from={start}&to={}", start.plus(7200));
+    let file = send(&site.router, &format!("/admin/stats/pages.csv?{period}"), None).await;
+    assert_eq!(file.status, StatusCode::OK, "{}", file.body);
+    assert_eq!(file.headers[header::CONTENT_TYPE], "text/csv; charset=utf-8; header=present");
+    assert_eq!(file.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"pages.csv\"");
+    let rows = table(&file.body);
+    assert_eq!(rows[0], ["page", "visitors", "hits", "hits_before", "hits_all_time"]);
+    assert_eq!((rows.len(), &rows[1][..]), (14, &["/11", "0", "41", "2", "43"].map(str::to_owned)[..]));
+    assert_eq!(rows[13], ["'=1+1", "0", "7", "0", "7"]);
+    let path = format!("/admin/stats/pages.csv?{period}&q=%2F0&sort=name&page=2");
+    let rows = table(&send(&site.router, &path, None).await.body);
+    assert_eq!((rows.len(), rows[1][0].as_str()), (11, "/00"));
+}
+
+#[tokio::test]
+async fn the_chart_of_a_view_is_a_file() {
+    let mut site = site();
+    let start = precision(3600).bucket(Timestamp::now()).start.minus(3 * 3600);
+    for name in [NAMES[3], "<script>"] {
+        for (hour, count) in [(0, 1), (1, 20), (2, 300)] {
+            site.record(name, start.plus(3600 * hour).minus(3600), count).await;
+        }
+    }
+    let (from, to) = (start, start.plus(7200));
+    let counters = format!("counter={}&counter=%3Cscript%3E", encode(NAMES[3]));
+    let view = format!("{counters}&period=custom&from={from}&to={to}&by=hour");
+    let file = send(&site.router, &format!("/admin/stats/chart.csv?{view}"), None).await;
+    assert_eq!(file.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"chart.csv\"");
+    let rows = table(&file.body);
+    assert_eq!(rows[0], ["start", NAMES[3], "<script>", "say \"no\" (previous)"]);
+    let time = |at: Timestamp| jiff::Timestamp::from_second(at.as_unix() as i64).expect("a time").to_string();
+    // Before the first hit, the counter is unknown.
+    assert_eq!(
+        rows[1..],
+        [
+            [&time(start), "20", "20", ""].map(str::to_owned),
+            [&time(start.plus(3600)), "300", "300", "1"].map(str::to_owned),
+        ]
+    );
+    let image = send(&site.router, &format!("/admin/stats/chart.svg?{view}"), None).await;
+    assert_eq!(image.headers[header::CONTENT_TYPE], "image/svg+xml");
+    assert!(image.body.starts_with("<svg ") && image.body.contains("&#60;script&#62;"), "{}", image.body);
+    assert!(!image.body.contains("<script") && image.body.contains("stroke-dasharray"), "{}", image.body);
 }

@@ -3,7 +3,7 @@
 use counter_core::Timestamp;
 use http::StatusCode;
 
-use super::site::{fetch, site, site_at_noon};
+use super::site::{fetch, send, site, site_at_noon};
 
 #[tokio::test]
 async fn a_forecast_has_a_band_and_reports_past_errors() {
@@ -53,5 +53,19 @@ async fn a_forecast_without_enough_history_reports_the_reason() {
             (rejected.status, &rejected.json()["parameter"]),
             (StatusCode::BAD_REQUEST, &"horizon".into())
         );
+    }
+}
+
+#[tokio::test]
+async fn a_page_forecasts_only_intervals_of_the_store() {
+    let mut site = site_at_noon();
+    for day in 0..30 {
+        site.record("hits", Timestamp::now().minus(day * 86_400), 20).await;
+    }
+    for (by, is_available) in [("day", true), ("week", false)] {
+        let path = format!("/admin/stats?period=30d&by={by}&forecast=1");
+        let page = send(&site.router, &path, None).await.body;
+        let words = ["Forecast from 29 complete values", "Forecasts are only available for intervals that"];
+        assert_eq!(words.map(|words| page.contains(words)), [is_available, !is_available], "{page}");
     }
 }

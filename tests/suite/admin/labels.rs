@@ -105,6 +105,7 @@ async fn the_overview_with_all_labels_needs_at_most_five_round_trips() {
             proxy.reply_when_idle(Duration::from_millis(pause));
             let before = proxy.round_trips();
             let page = send(&site.router, "/admin/stats", None).await.body;
+            assert!(page.contains("<summary class=\"button\">Today</summary>"), "{page}");
             assert_eq!(page.matches("id=\"label-").count(), 16, "eight panels with their titles: {page}");
             fewest = fewest.min(proxy.round_trips() - before);
             if fewest <= 5 {

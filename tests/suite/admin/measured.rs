@@ -6,11 +6,11 @@ use std::time::Duration;
 use counter_admin::Access;
 use counter_core::time::Retention;
 use counter_core::visits::{Bin, Distribution, Measured};
-use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
+use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
 use http::StatusCode;
-use tests::{FaultProxy, RedisServer};
+use tests::{FaultProxy, RedisServer, noon_offset};
 
-use super::site::{Site, send, site};
+use super::site::{Site, card, send, site, text};
 use crate::support::{precision, store};
 
 /// Records requests of `/` with these times, statuses and counts, and flushes.
@@ -32,41 +32,38 @@ async fn page(site: &Site, path: &str) -> String {
     response.body
 }
 
-/// Returns the start of the hour before the previous hour.
-fn hour() -> (Precision, Timestamp) {
-    let hour = precision(3600);
-    (hour, hour.bucket(Timestamp::now()).start.minus(7200))
+/// Returns the start of an hour that ended two hours ago, or a little earlier.
+fn hour() -> Timestamp {
+    precision(3600).bucket(Timestamp::now()).start.minus(3 * 3600)
+}
+
+/// Returns the path of a counter page for these hours.
+fn hours(from: Timestamp, to: Timestamp) -> String {
+    format!("/counter?counter=%2F&period=custom&from={from}&to={to}&by=hour")
 }
 
 fn keep(width: u32, samples: u32) -> Retention {
     Retention { precision: precision(width), samples: NonZeroU32::new(samples).expect("not 0") }
 }
 
-/// Returns the content of the element with this id, but strips the tags.
-fn text(page: &str, id: &str, end: &str) -> String {
-    let (_, from) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("#{id} in {page}"));
-    let (inside, _) = from.split_once(end).expect("its end");
-    let texts = inside.split('<').filter_map(|part| Some(part.split_once('>')?.1));
-    texts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
-}
-
 #[tokio::test]
 async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
     let mut site = site();
-    let (_, start) = hour();
+    let start = hour();
     // In the latest two hours, half of the requests take twice as long, and 404 increases to a quarter.
     measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
     measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 45), (100, 404, 25)]).await;
-    let page = page(&site, &format!("/counter?counter=%2F&period=2h&to={}", start.plus(10_800))).await;
+    let page = page(&site, &hours(start.plus(3600), start.plus(10_800))).await;
     let table = text(&page, "measured", "</tbody>");
     for part in [
-        "per hour, vs. the previous 2 h. Percentiles are accurate to ± 5 %.",
+        "per hour, vs. the compared period. Percentiles are accurate to ± 5 %.",
         "Time to response headers 38.8 ms +100 % 101 ms +419 % 101 ms about the same 100",
         "Response size 40.7 kB +100 %",
     ] {
         assert!(table.contains(part), "{part} in {table}");
     }
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 75 75 % 90 % 404 Not Found 25 25 % 10 %");
+    assert_eq!(card(&page, "p90"), "p90 response 101 ms +419 %");
     let twin = text(&page, "bands-twin", "</tbody>");
     assert!(twin.contains("38.8 ms 101 ms 101 ms 100"), "{twin}");
     assert!(page.contains("class=\"bands\"") && page.contains("class=\"high\" d=\"M"), "{page}");
@@ -75,12 +72,13 @@ async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
 #[tokio::test]
 async fn a_new_counter_is_not_compared_with_an_earlier_time() {
     let mut site = site();
-    let (_, start) = hour();
+    let start = hour();
     measure(&mut site, start, &[(20, 200, 9)]).await;
-    let page = page(&site, &format!("/counter?counter=%2F&period=2h&to={}", start.plus(3600))).await;
+    let page = page(&site, &hours(start.minus(3600), start.plus(3600))).await;
     let table = text(&page, "measured", "</tbody>");
     assert!(!table.contains("vs.") && !table.contains("about the same"), "{table}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 %");
+    assert_eq!(card(&page, "p90"), "p90 response 19.4 ms");
 }
 
 #[tokio::test]
@@ -88,13 +86,20 @@ async fn a_chart_uses_percentiles_of_the_nearest_retained_precision() {
     let mut site = site();
     let now = Timestamp::now();
     measure(&mut site, now, &[(20, 200, 9)]).await;
-    for (chart, width) in
-        [(1, "minute"), (5, "minute"), (60, "minute"), (300, "hour"), (18_000, "day"), (86_400, "day")]
-    {
-        let page = page(&site, &format!("/counter?counter=%2F&precision={chart}")).await;
+    for (chart, width) in [
+        ("period=2min&by=second", "minute"),
+        ("period=5min&by=5", "minute"),
+        ("period=1h&by=minute", "minute"),
+        ("period=10h&by=300", "hour"),
+        ("period=24h&by=hour", "hour"),
+        ("period=7d&by=day", "day"),
+        ("period=30d&by=week", "day"),
+    ] {
+        let page = page(&site, &format!("/counter?counter=%2F&{chart}")).await;
         let table = text(&page, "measured", "</tbody>");
         assert!(table.contains(&format!("per {width}")), "{chart}: {table}");
         assert!(table.contains("19.4 ms 19.4 ms 19.4 ms 9"), "{chart}: {table}");
+        assert_eq!(card(&page, "p90"), "p90 response 19.4 ms", "{chart}");
     }
 }
 
@@ -106,7 +111,9 @@ async fn a_long_range_uses_percentiles_of_a_longer_retained_precision() {
     let mut site = Site::of(counters.build().expect("a grid"), Access::open());
     let day = precision(86_400).bucket(Timestamp::now()).start.minus(20 * 86_400);
     measure(&mut site, day, &[(20, 200, 9)]).await;
-    let table = text(&page(&site, "/counter?counter=%2F&period=720h").await, "measured", "</tbody>");
+    let page = page(&site, "/counter?counter=%2F&period=720h&by=hour").await;
+    assert!(page.contains("Hits per hour"), "{page}");
+    let table = text(&page, "measured", "</tbody>");
     assert!(table.contains("per day") && table.contains("19.4 ms 9"), "{table}");
 }
 
@@ -118,11 +125,12 @@ async fn without_measurements_the_page_has_no_distributions() {
     measure(&mut without_distributions, Timestamp::now(), &[(20, 200, 9)]).await;
     let mut without_measurements = retained;
     without_measurements.record("/", Timestamp::now(), 9).await;
-    for site in [without_distributions, without_measurements] {
+    for (site, p90) in [(without_distributions, None), (without_measurements, Some("p90 response –"))] {
         let page = page(&site, "/counter?counter=%2F").await;
         for word in ["Response times and sizes", "id=\"statuses\"", "Percentiles"] {
             assert!(!page.contains(word), "{word} in {page}");
         }
+        assert_eq!(page.contains("card-p90").then(|| card(&page, "p90")).as_deref(), p90);
     }
 }
 
@@ -130,12 +138,12 @@ async fn without_measurements_the_page_has_no_distributions() {
 async fn an_unreadable_bucket_is_reported_and_the_rest_is_shown() {
     let server = RedisServer::start();
     let mut site = Site::open(store(&server.url()).await);
-    let (_, start) = hour();
+    let start = hour();
     measure(&mut site, start, &[(20, 200, 9)]).await;
     measure(&mut site, start.plus(3600), &[(20, 404, 9)]).await;
     let key = format!("access:bins:3600:/:{start}");
     server.command(&["SET", &key, "a text"]);
-    let page = page(&site, &format!("/counter?counter=%2F&period=4h&to={}", start.plus(7200))).await;
+    let page = page(&site, &hours(start.minus(7200), start.plus(7200))).await;
     assert!(text(&page, "unread", "</div>").contains(&key), "{page}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "404 Not Found 9 100 %");
 }
@@ -146,11 +154,11 @@ async fn a_full_counter_page_needs_two_round_trips() {
     let proxy = FaultProxy::start(redis.address()).await;
     let counters = Counters::builder(store(&proxy.url()).await).distributions(Distribution::precisions());
     let mut site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
-    let (_, start) = hour();
-    measure(&mut site, start, &[(20, 200, 9)]).await;
-    for path in
-        ["/counter?counter=%2F&period=120h&uniques=1", "/counter?counter=%2F&period=24h&uniques=1&forecast=1"]
-    {
+    measure(&mut site, hour(), &[(20, 200, 9)]).await;
+    for path in [
+        "/counter?counter=%2F&period=120h&by=hour&uniques=1",
+        "/counter?counter=%2F&period=24h&uniques=1&forecast=1",
+    ] {
         let mut fewest = u64::MAX;
         for pause in [200, 800, 3000] {
             proxy.reply_when_idle(Duration::from_millis(pause));
@@ -166,16 +174,43 @@ async fn a_full_counter_page_needs_two_round_trips() {
 }
 
 #[tokio::test]
-async fn percentiles_and_statuses_are_compared_with_an_earlier_time() {
-    let mut site = site();
-    let (_, start) = hour();
-    measure(&mut site, start.minus(36_000), &[(20, 200, 50), (20, 404, 50)]).await;
-    measure(&mut site, start, &[(40, 200, 90), (40, 404, 10)]).await;
-    let path = format!("/counter?counter=%2F&period=1h&to={}&ago=36000", start.plus(3600));
-    let page = page(&site, &path).await;
-    let table = text(&page, "measured", "</tbody>");
-    for part in ["vs. the comparison period.", "headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 100"] {
+async fn percentiles_and_statuses_are_compared_with_the_same_period_last_year() {
+    let [counts, distributions] = [vec![keep(3600, 9600), keep(86_400, 400)], vec![keep(86_400, 400)]]
+        .map(|retention| Precisions::new(retention).expect("a set"));
+    let counters = Counters::builder(MemoryStore::new()).precisions(counts).distributions(distributions);
+    let mut site = Site::of(counters.build().expect("a grid"), Access::open());
+    let day = precision(86_400).bucket(Timestamp::now()).start.minus(86_400);
+    measure(&mut site, day.minus(364 * 86_400), &[(20, 200, 50), (20, 404, 50)]).await;
+    measure(&mut site, day, &[(40, 200, 90), (40, 404, 10)]).await;
+    let path = format!("/counter?counter=%2F&period=custom&from={day}&to={}", day.plus(86_400));
+    let last_year = page(&site, &format!("{path}&compare=year")).await;
+    let table = text(&last_year, "measured", "</tbody>");
+    for part in ["vs. the compared period.", "headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 100"] {
         assert!(table.contains(part), "{part} in {table}");
     }
-    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 90 90 % 50 % 404 Not Found 10 10 % 50 %");
+    let statuses = "200 OK 90 90 % 50 % 404 Not Found 10 10 % 50 %";
+    assert_eq!(text(&last_year, "statuses", "</tbody>"), statuses);
+    assert_eq!(card(&last_year, "p90"), "p90 response 38.8 ms +100 %");
+    assert!(last_year.contains("<bdi>/ (last year)</bdi>"), "{last_year}");
+    for compare in ["previous", "none"] {
+        let page = page(&site, &format!("{path}&compare={compare}")).await;
+        assert!(!text(&page, "measured", "</tbody>").contains('+'), "{compare}: {page}");
+        assert_eq!(card(&page, "p90"), "p90 response 38.8 ms", "{compare}");
+    }
+}
+
+#[tokio::test]
+async fn percentiles_of_a_running_period_are_compared_up_to_the_same_time() {
+    let counters = Counters::builder(MemoryStore::new()).distributions(Distribution::precisions());
+    let counters = counters.utc_offset(noon_offset()).build().expect("the offset is one of whole hours");
+    let mut site = Site::of(counters, Access::open());
+    let noon = hour().plus(3 * 3600);
+    measure(&mut site, noon.minus(3600), &[(40, 200, 9)]).await;
+    measure(&mut site, noon.minus(86_400 + 3600), &[(20, 200, 9)]).await;
+    measure(&mut site, noon.minus(86_400 - 7200), &[(4000, 503, 9)]).await;
+    let page = page(&site, "/counter?counter=%2F&period=today").await;
+    let table = text(&page, "measured", "</tbody>");
+    assert!(table.contains("headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 9"), "{table}");
+    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 % 100 %");
+    assert_eq!(card(&page, "p90"), "p90 response 38.8 ms +100 %");
 }

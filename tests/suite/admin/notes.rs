@@ -212,7 +212,9 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
     {
         assert_eq!(add(&site.router, &question).await.status, StatusCode::CREATED);
     }
-    let time = format!("counter=%2F&period=2h&to={}", start.plus(7200));
+    let hours =
+        |from: Timestamp, to: Timestamp| format!("counter=%2F&period=custom&from={from}&to={to}&by=hour");
+    let time = hours(start, start.plus(7200));
     for path in [format!("/counter?{time}"), format!("/counter/parts?{time}"), format!("/parts?{time}")] {
         let page = page(&site.router, &path).await;
         // Two notes in the first of two hours, and one in the second. The marks are in the middle of these
@@ -236,15 +238,15 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
             "</time> <bdi>&lt;b&gt;1.4</bdi>",
             "</time> <bdi>rolled back</bdi>",
             "<li value=\"3\">",
-            "<th scope=\"col\" class=\"told\">Notes and alerts</th>",
-            "<td class=\"told\">&#60;b&#62;1.4; rolled back</td>",
-            "<td class=\"told\">1.5</td>",
+            "<th scope=\"col\" class=\"events\">Notes and alerts</th>",
+            "<td class=\"events\">&#60;b&#62;1.4; rolled back</td>",
+            "<td class=\"events\">1.5</td>",
         ] {
             assert_eq!(page.matches(part).count(), 1, "{part} in {page}");
         }
         assert!(!page.contains("afterwards") && !page.contains("<b>"), "{page}");
     }
-    let before = page(&site.router, "/counter?counter=%2F&period=2h&to=3600").await;
+    let before = page(&site.router, &format!("/counter?{}", hours(start.minus(7200), start))).await;
     assert!(!before.contains("class=\"annotation note") && !before.contains("Notes and alerts"), "{before}");
 }
 
@@ -252,11 +254,12 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
 async fn page_forms_add_and_remove_notes_and_lead_back_to_the_page() {
     let site = site(open_access());
     let router = &site.router;
-    let whole = page(router, "?span=30&zone=utc").await;
-    assert!(whole.contains("name=\"to\" value=\"?span=30&#38;zone=utc\""), "{whole}");
-    let added = send_form(router, "/notes", "to=%3Fspan%3D30&text=Version+1.4&at=2026-11-21T02%3A39").await;
+    let whole = page(router, "?period=30d&zone=utc").await;
+    assert!(whole.contains("name=\"to\" value=\"?period=30d&#38;zone=utc\""), "{whole}");
+    let form = "to=%3Fperiod%3D30d&text=Version+1.4&at=2026-11-21T02%3A39";
+    let added = send_form(router, "/notes", form).await;
     assert_eq!(added.status, StatusCode::SEE_OTHER, "{}", added.body);
-    assert_eq!(added.headers[header::LOCATION], "/admin/stats?span=30");
+    assert_eq!(added.headers[header::LOCATION], "/admin/stats?period=30d");
     let noted = list(router, "").await;
     assert_eq!((&noted[0]["text"], &noted[0]["at"]), (&json!("Version 1.4"), &json!(1_795_228_740)));
     let outside = send_form(router, "/notes", "to=https%3A%2F%2Fother.example%2F&text=now").await;
@@ -300,7 +303,7 @@ async fn notes_are_visible_on_all_instances() {
     tokio::join!(adds("one", one.router.clone()), adds("other", other.router.clone()));
     for site in [&one, &other] {
         assert_eq!(list(&site.router, "").await.len(), 15);
-        assert_eq!(page(&site.router, "/parts?span=30").await.matches("</time> <bdi>of other").count(), 5);
+        assert_eq!(page(&site.router, "/parts?period=1h").await.matches("</time> <bdi>of other").count(), 5);
     }
     let removed = request(&other.router, Method::DELETE, &format!("{NOTES}?id=one-3"), None).await;
     assert_eq!(removed.status, StatusCode::NO_CONTENT);
@@ -358,7 +361,7 @@ async fn a_counter_page_with_notes_needs_two_round_trips() {
     for pause in [200, 800, 3000] {
         proxy.reply_when_idle(Duration::from_millis(pause));
         let before = proxy.round_trips();
-        let path = "/counter?counter=%2F&period=120h&uniques=1";
+        let path = "/counter?counter=%2F&period=120h&by=hour&uniques=1";
         assert!(page(&site.router, path).await.contains("Version 1.4"));
         fewest = fewest.min(proxy.round_trips() - before);
         if fewest <= 2 {

@@ -8,7 +8,7 @@ use counter_core::time::Retention;
 use counter_core::{Counters, MemoryStore, Precisions, Timestamp};
 use http::StatusCode;
 
-use super::site::{fetch, send};
+use super::site::{fetch, send, site_at_noon};
 use crate::support::precision;
 
 /// Creates a site with this retention and some counters.
@@ -107,12 +107,17 @@ async fn a_day_of_seconds_can_be_viewed_at_any_time() {
         for chosen in ["", "counter=hits&counter=%2Fa&counter=%2Fb&counter=%2Fc&", &six] {
             for ago in [0, 1000, 80_000, 86_390] {
                 for page in ["", "/parts", "/counter", "/counter/parts"] {
+                    let (from, to) = (now.minus(ago + 500), now.minus(ago));
                     let path = format!(
-                        "/admin/stats{page}?{chosen}precision=1&span=500&to={}&forecast=1",
-                        now.minus(ago)
+                        "/admin/stats{page}?{chosen}period=custom&from={from}&to={to}&by=second&forecast=1"
                     );
                     let response = send(&router, &path, None).await;
                     assert_eq!(response.status, StatusCode::OK, "{path} of {retention:?}: {}", response.body);
+                    // The oldest seconds are past retention.
+                    if ago < 86_390 {
+                        let label = "per second, 500 values";
+                        assert!(response.body.contains(label), "{path} of {retention:?}: {}", response.body);
+                    }
                 }
             }
         }
@@ -153,4 +158,64 @@ async fn the_overview_is_the_same_with_a_trailing_slash() {
         );
     }
     assert_eq!(send(&router, "/admin/stats/x/", None).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_page_without_a_period_shows_today_or_else_the_last_week() {
+    let mut site = site_at_noon();
+    let today = Timestamp::now();
+    for (counter, at) in [("/today", today), ("/before", today.minus(86_400)), ("hits", today)] {
+        site.record(counter, at, 1).await;
+    }
+    for (page, period) in [
+        ("", "Today"),
+        ("/counter?counter=%2Ftoday", "Today"),
+        ("/counter?counter=%2Fbefore", "7 days"),
+        ("/counter?counter=%2Fbefore&period=today", "Today"),
+        ("?period=", "Today"),
+    ] {
+        let response = send(&site.router, &format!("/admin/stats{page}"), None).await.body;
+        let button = format!("<summary class=\"button\">{period}</summary>");
+        assert!(response.contains(&button), "{page}: {response}");
+    }
+    // There is neither a day nor a week.
+    let router = self::site(&[(60, 120)], &["hits"]).await;
+    let page = send(&router, "/admin/stats", None).await;
+    assert!(page.body.contains("Older data of this period is past retention"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn intervals_divide_a_day_and_are_retained() {
+    let router =
+        site(&[(60, 20_160), (420, 20_000), (18_000, 500), (3600, 9600), (86_400, 400)], &["hits"]).await;
+    for (period, intervals) in [
+        ("5min", &["minute"][..]),
+        ("1h", &["minute"]),
+        ("12h", &["minute", "hour"]),
+        ("yesterday", &["hour"]),
+        ("4mo", &["day", "week", "month"]),
+    ] {
+        let page = send(&router, &format!("/admin/stats?period={period}"), None).await.body;
+        let by = page
+            .split_once("aria-label=\"Interval\"")
+            .expect("links")
+            .1
+            .split_once("</nav>")
+            .expect("its end")
+            .0;
+        let shown: Vec<_> =
+            by.split("id=\"by-").skip(1).filter_map(|link| Some(link.split_once('"')?.0)).collect();
+        assert_eq!(shown, intervals, "{period}");
+    }
+}
+
+#[tokio::test]
+async fn a_custom_period_can_be_a_part_of_today() {
+    let router = site(&[(60, 120), (86_400, 120)], &["hits"]).await;
+    let minute = precision(60).bucket(Timestamp::now()).end();
+    for path in ["", "/parts"] {
+        let path = format!("/admin/stats{path}?period=custom&from={}&to={minute}", minute.minus(600));
+        let page = send(&router, &path, None).await.body;
+        assert!(page.contains("hits\u{2069} per minute, 10 values"), "{page}");
+    }
 }

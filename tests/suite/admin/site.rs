@@ -179,6 +179,19 @@ pub(crate) async fn share(router: &Router, view: &str, cookie: &str) -> String {
     link.split_once('"').expect("its end").0.replace("&#38;", "&")
 }
 
+/// Returns the text of the element with this id up to this end tag.
+pub(crate) fn text(page: &str, id: &str, end: &str) -> String {
+    let (_, from) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("#{id} in {page}"));
+    let (inside, _) = from.split_once(end).expect("its end");
+    let texts = inside.split('<').filter_map(|part| Some(part.split_once('>')?.1));
+    texts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the text of a card: title, number, change and note.
+pub(crate) fn card(page: &str, id: &str) -> String {
+    text(page, &format!("card-{id}"), "</li>")
+}
+
 /// Percent-encodes everything except letters and digits.
 pub(crate) fn encode(text: &str) -> String {
     let encoded = text.bytes().map(|byte| match byte {

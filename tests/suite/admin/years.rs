@@ -19,17 +19,17 @@ use tests::noon_offset;
 use tokio::net::TcpListener;
 use tower::ServiceExt;
 
-use super::site::{check, fetch, send};
+use super::site::{card, check, fetch, send, text};
 use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::support::precision;
 
 const DAY: u64 = 86_400;
 
-/// The retention of an archive, and the oldest day that was read.
+/// The retention of an archive, and the reads that need it, with the start of the range.
 #[derive(Clone, Debug)]
 struct Far {
     grid: Arc<Grid>,
-    oldest: Arc<Mutex<Option<Timestamp>>>,
+    reads: Arc<Mutex<Vec<(Precision, Timestamp)>>>,
 }
 
 impl Hooks for Far {
@@ -38,9 +38,9 @@ impl Hooks for Far {
     }
 
     fn read(&self, precision: Precision, range: &Range<Timestamp>) -> impl Future<Output = ()> + Send {
-        if precision == day() {
-            let mut oldest = self.oldest.lock().expect("no panic");
-            *oldest = Some(oldest.map_or(range.start, |oldest| oldest.min(range.start)));
+        let is_archived = self.grid.counts.retention(precision).is_some();
+        if is_archived && range.start < keep(precision.as_seconds(), 120).oldest(Timestamp::now()) {
+            self.reads.lock().expect("no panic").push((precision, range.start));
         }
         ready(())
     }
@@ -48,12 +48,12 @@ impl Hooks for Far {
 
 impl Far {
     fn new() -> Self {
-        Self { grid: Arc::new(years()), oldest: Arc::default() }
+        Self { grid: Arc::new(years()), reads: Arc::default() }
     }
 
-    /// Returns the oldest day that was read since the previous call.
-    fn oldest_days(&self) -> Option<Timestamp> {
-        self.oldest.lock().expect("no panic").take()
+    /// Returns the reads from the archive since the previous call.
+    fn reads(&self) -> Vec<(Precision, Timestamp)> {
+        std::mem::take(&mut self.reads.lock().expect("no panic"))
     }
 }
 
@@ -151,20 +151,26 @@ fn days_ago(days: u64) -> Timestamp {
     day().bucket(Timestamp::now()).start.minus(days * DAY)
 }
 
-/// Returns the text of the element with this id.
-fn text<'a>(page: &'a str, id: &str) -> &'a str {
+/// Returns the HTML that starts with the element with this id.
+fn html<'a>(page: &'a str, id: &str) -> &'a str {
     let (_, from) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("#{id} in {page}"));
     from.split_once("</div>\n").map_or(from, |(text, _)| text)
 }
 
+/// Returns the text of an element that has no such element inside, except at its end.
+fn shown(page: &str, id: &str) -> String {
+    let end = if id == "total" { "</strong>" } else { "</span>" };
+    text(page, id, end)
+}
+
 /// Returns the target of a link.
 fn link(page: &str, id: &str) -> String {
-    let from = text(page, id).split_once("href=\"/admin/stats").expect("a link").1;
+    let from = html(page, id).split_once("href=\"/admin/stats").expect("a link").1;
     from.split_once('"').expect("its end").0.replace("&#38;", "&")
 }
 
 #[tokio::test]
-async fn links_lead_to_the_latest_year_and_all_years_before() {
+async fn links_lead_to_periods_and_all_years_before() {
     let site = Site::filled(|recorder| {
         record(recorder, days_ago(3), 1111);
         record(recorder, days_ago(400), 2222);
@@ -173,62 +179,85 @@ async fn links_lead_to_the_latest_year_and_all_years_before() {
     })
     .await;
     let first = site.page("").await;
-    for (range, address) in [
-        ("r-day", "?period=24h"),
-        ("r-week", "?period=168h"),
-        ("r-month", "?period=30d"),
-        ("r-year", "?period=365d"),
+    for (choice, address) in [
+        ("period-last-5-min", "?period=5min"),
+        ("period-last-hour", "?period=1h"),
+        ("period-today", "?period=today"),
+        ("period-yesterday", "?period=yesterday"),
+        ("period-7-days", "?period=7d"),
+        ("period-30-days", "?period=30d"),
+        ("period-12-months", "?period=12mo"),
     ] {
-        assert_eq!(link(&first, range), address);
+        assert_eq!(link(&first, choice), address);
         let view = site.page(address).await;
-        let chip = text(&view, range).split_once("</a>").expect("its end").0;
-        assert!(chip.contains("aria-current=\"true\""), "{range}: {chip}");
+        let chip = html(&view, choice).split_once("</a>").expect("its end").0;
+        assert!(chip.contains("aria-current=\"true\""), "{choice}: {chip}");
     }
-    let mut address = link(&first, "r-year");
+    let mut address = "?period=12mo&by=day".to_owned();
     let mut totals = Vec::new();
-    // Ten years, and the remaining ten days.
-    for year in 0..=10 {
+    // Ten years, except for the days before the last whole year.
+    for year in 0..10 {
         let page = site.page(&address).await;
-        assert_eq!(page.matches("<tr><th scope=\"row\"><time").count(), 365, "year {year}");
-        totals.push(["1,111", "2,222", "3,333", "4,444"].map(|total| text(&page, "sums").contains(total)));
-        let is_oldest = page.contains("<span class=\"chip off\">← Previous year</span>");
-        assert_eq!(is_oldest, year == 10, "year {year}");
+        let days = page.matches("<tr><th scope=\"row\"><time").count();
+        assert!((365..=366).contains(&days), "year {year}: {days}");
+        totals.push(["1,111", "2,222", "3,333", "4,444"].map(|total| shown(&page, "sum-0").contains(total)));
+        let is_oldest = !page.contains("id=\"earlier\"");
+        assert_eq!(is_oldest, year == 9, "year {year}");
         if !is_oldest {
             address = link(&page, "earlier");
         }
     }
-    for (year, total) in [(0, 0), (1, 1), (2, 2), (9, 3), (10, 3)] {
+    for (year, total) in [(0, 0), (1, 1), (2, 2), (9, 3)] {
         let expected = std::array::from_fn(|place| place == total);
         assert_eq!(totals[year], expected, "year {year}");
     }
     // Dates in a different year include the year.
-    let then = site.page(&format!("?period=30d&to={}", days_ago(790))).await;
-    let table = text(&then, "twin");
+    let then = site.page(&format!("?period=custom&from={}&to={}", days_ago(820), days_ago(790))).await;
+    let table = html(&then, "twin");
     assert!(table.contains("data-f=\"fy\"") || table.contains("data-f=\"dy\""), "{table}");
     assert!(table.contains("<td>3,333</td>"), "{table}");
+}
+
+#[tokio::test]
+async fn the_retained_part_of_a_longer_period_is_shown() {
+    let site = Site::filled(|recorder| {
+        record(recorder, days_ago(3), 1111);
+        record(recorder, days_ago(3600), 4444);
+    })
+    .await;
+    let page = site.page(&format!("?period=custom&from=0&to={}", days_ago(0).plus(DAY))).await;
+    assert!(page.contains("Hits per month") && page.contains("Older data of this period is past"), "{page}");
+    assert_eq!((shown(&page, "sum-0"), shown(&page, "total")), ("5,555".to_owned(), "5,555".to_owned()));
 }
 
 #[tokio::test]
 async fn a_year_is_compared_with_the_previous_year_until_the_same_time() {
     let site = Site::filled(|recorder| {
         for ago in 0..365 {
-            record(recorder, days_ago(ago), if ago == 0 { 5 } else { 10 });
+            record(recorder, days_ago(ago), 10);
             record(recorder, days_ago(ago + 365), 5);
         }
+        // It is noon, so this is not yet part of the comparison.
+        record(recorder, days_ago(365).plus(18 * 3600), 700);
     })
     .await;
     let page = site.page("?period=365d").await;
-    let sums = text(&page, "sums");
-    for part in ["3,645", "+100 %", "now (365 days) vs. the previous 365 days, same elapsed part"] {
-        assert!(sums.contains(part), "{part} in {sums}");
-    }
+    assert_eq!(shown(&page, "sum-0"), "3,650 +100 %");
+    assert_eq!(card(&page, "total"), "Hits 3,650 +100 % 0.0 per second");
+    let period = html(&page, "sums");
+    assert!(period.contains("to now vs. ") && period.contains("same elapsed part"), "{period}");
     let before = site.page(&link(&page, "earlier")).await;
-    let sums = text(&before, "sums");
-    assert!(sums.contains("1,825") && !sums.contains("to now"), "{sums}");
     // The year before that is unknown.
-    assert!(!sums.contains('%'), "{sums}");
+    assert_eq!(shown(&before, "sum-0"), "2,525");
+    let period = html(&before, "sums");
+    assert!(!period.contains("to now") && !period.contains("elapsed"), "{period}");
     // The live parts also have the comparison.
-    assert!(text(&site.page("/parts?period=365d").await, "sums").contains("+100 %"));
+    assert_eq!(shown(&site.page("/parts?period=365d").await, "sum-0"), "3,650 +100 %");
+    for (compare, sum) in [("year", "3,650 +100 %"), ("none", "3,650")] {
+        let page = site.page(&format!("?period=365d&compare={compare}")).await;
+        assert_eq!(shown(&page, "sum-0"), sum, "{compare}");
+        assert_eq!(page.contains("<bdi>hits (last year)</bdi>"), compare == "year", "{page}");
+    }
 }
 
 #[tokio::test]
@@ -245,11 +274,15 @@ async fn visitors_of_a_year_have_a_separate_line_and_number() {
     })
     .await;
     let page = site.page("?period=365d&uniques=1").await;
-    let words = text(&page, "visitors-shown");
-    assert!(words.contains("unique visitors of hits (± 0.8 %) in this period"), "{words}");
-    assert!(words.contains("is counted once per day"), "{words}");
+    assert_eq!(card(&page, "visitors"), "Visitors 301 −39 %");
+    let words = html(&page, "card-visitors");
+    assert!(words.contains("title=\"± 0.8 %. ") && words.contains("is counted once per day"), "{words}");
+    assert!(page.contains("visitors of <bdi>hits</bdi>"), "{page}");
     let before = site.page(&link(&page, "earlier")).await;
-    assert!(text(&before, "visitors-shown").contains("unique visitors of hits"), "{before}");
+    assert_eq!(card(&before, "visitors"), "Visitors 501");
+    // A day is one epoch, so there is nothing to explain.
+    let words = site.page("?period=today").await;
+    assert!(!html(&words, "card-visitors").contains("is counted once per day"), "{words}");
 }
 
 #[tokio::test]
@@ -258,17 +291,23 @@ async fn visitors_before_the_retention_are_reported_as_missing() {
     let visitors = Precisions::new([keep(86_400, 100)]).expect("a set");
     let site = Counters::builder(MemoryStore::new()).precisions(retained).visitor_precisions(visitors);
     let mut site = site.build().expect("a grid");
+    record(&site.recorder(), days_ago(200), 5);
     record(&site.recorder(), days_ago(1), 7);
     site.flush().await.expect("memory takes all");
     let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
-    let view = page(&router, "?period=365d&uniques=1").await;
-    assert!(
-        text(&view, "visitors-shown").contains("in the last 100 days, older data is past retention."),
-        "{view}"
-    );
-    let to = days_ago(200);
-    let view = page(&router, &format!("?period=365d&uniques=1&to={to}")).await;
-    assert!(text(&view, "visitors-shown").contains("are past retention"), "{view}");
+    let view = page(&router, "?period=365d&by=day&compare=none&uniques=1").await;
+    assert_eq!(card(&view, "visitors"), "Visitors – Not kept for this period");
+    // The latest 100 days are known.
+    let days = html(&view, "twin").split_once("</tbody>").expect("its end").0;
+    let known =
+        days.split("</tr>").map(|row| row.matches("<td>").count() - row.matches("<td>–</td>").count());
+    assert_eq!(known.filter(|known| *known == 2).count(), 100, "{days}");
+    assert!(days.contains("<td>5</td><td>–</td>") && days.contains("<td>7</td><td>0</td>"), "{days}");
+    let view = page(&router, "?period=30d&uniques=1").await;
+    assert_eq!(card(&view, "visitors"), "Visitors 0");
+    let (from, to) = (days_ago(300), days_ago(200));
+    let view = page(&router, &format!("?period=custom&from={from}&to={to}&uniques=1")).await;
+    assert_eq!(card(&view, "visitors"), "Visitors – Not kept for this period");
 }
 
 #[tokio::test]
@@ -285,11 +324,18 @@ async fn too_many_visitor_buckets_for_a_read_are_not_an_error() {
     }
     site.flush().await.expect("memory takes all");
     let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
-    for path in ["", "?sort=uniques", "?uniques=1&span=750", "/counter?counter=%2F1&uniques=1", "/parts"] {
+    for path in
+        ["", "?period=750min&by=minute&uniques=1", "/counter?counter=%2F1&uniques=1", "/parts?period=today"]
+    {
         page(&router, path).await;
     }
-    let view = page(&router, "").await;
-    assert!(view.contains("Visitors are shown for 6 counters only: too much data today"), "{view}");
+    for (path, note) in [
+        ("?period=today", "Visitors of this period are shown for 6 counters only."),
+        ("?period=today&sort=uniques", "sorting by visitors supports at most 6 counters."),
+    ] {
+        let view = page(&router, path).await;
+        assert!(view.contains(note), "{view}");
+    }
 }
 
 #[tokio::test]
@@ -299,10 +345,18 @@ async fn current_ranges_do_not_read_from_the_archive() {
         record(recorder, days_ago(900), 9);
     })
     .await;
-    let retained = days_ago(119);
-    for path in ["", "/parts", "?period=60d", "/parts?period=24h", "/counter?counter=hits"] {
+    for path in [
+        "",
+        "/parts",
+        "?period=yesterday",
+        "?period=7d",
+        "/parts?period=30d",
+        "?period=60d",
+        "/parts?period=24h",
+        "/counter?counter=hits",
+    ] {
         site.page(path).await;
-        assert!(site.far.oldest_days() >= Some(retained), "{path:?}");
+        assert_eq!(site.far.reads(), [], "{path:?}");
     }
     for question in [
         "series?counter=hits&precision=86400",
@@ -310,11 +364,11 @@ async fn current_ranges_do_not_read_from_the_archive() {
         "top?precision=86400&kind=all",
     ] {
         assert_eq!(fetch(&site.router, question).await.status, StatusCode::OK);
-        assert!(site.far.oldest_days() >= Some(retained), "{question}");
+        assert_eq!(site.far.reads(), [], "{question}");
     }
     // The archive is read only if the requested range needs it.
     site.page("/parts?period=365d").await;
-    assert!(site.far.oldest_days() < Some(days_ago(365)));
+    assert!(site.far.reads().contains(&(day(), days_ago(364))));
 }
 
 #[tokio::test]
@@ -333,7 +387,7 @@ async fn live_events_do_not_read_from_the_archive() {
         events += &String::from_utf8(event.into_data().expect("a text").into()).expect("a text");
     }
     assert!(events.contains("\"count\":3") && !events.contains("\"count\":9"), "{events}");
-    assert!(site.far.oldest_days() >= Some(days_ago(119)));
+    assert_eq!(site.far.reads(), []);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 use tests::{FaultProxy, RedisServer, noon_offset};
 
-use super::site::send;
+use super::site::{card, send, text};
 use crate::support::{precision, store};
 
 /// A site that retains hours for 450 days, quarter hours for 120 days, and days.
@@ -74,6 +74,11 @@ fn last_day_of(hours: i64) -> Zoned {
     panic!("no day of {hours} hours in a year");
 }
 
+/// Returns the sum of the first line.
+fn shown_total(page: &str) -> String {
+    text(page, "sum-0", "</span>")
+}
+
 /// Returns the cells of the chart table, latest day first. Rows begin with the date.
 fn rows(page: &str) -> Vec<Vec<String>> {
     let (_, table) = page.split_once("id=\"twin\"").expect("a table");
@@ -81,7 +86,7 @@ fn rows(page: &str) -> Vec<Vec<String>> {
     let rows = table.split("<tr>").skip(1).map(|row| {
         let cells = row
             .split(['<', '>'])
-            .filter(|text| text.starts_with(|letter: char| letter.is_numeric() || letter == 'u'));
+            .filter(|text| text.starts_with(|letter: char| letter.is_numeric() || letter == '–'));
         cells.map(str::to_owned).collect()
     });
     rows.collect()
@@ -92,46 +97,38 @@ async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
     let mut site = Site::new("Europe/Berlin");
     for hours in [23, 25] {
         let day = last_day_of(hours);
+        let date = |day: &Zoned, days: i64| {
+            day.checked_add(days.days()).expect("a day").strftime("%Y-%m-%d").to_string()
+        };
         let (from, to) = (unix(&day).minus(24 * 3600), unix(&day).plus(3600 * (hours as u64 + 24)));
         for hour in 0..(to.as_unix() - from.as_unix()) / 3600 {
             // One visitor an hour. The same visitors return in the same hours of the next day.
             site.record(from.plus(3600 * hour), Some(hour % 24));
         }
-        let path = format!("period=3d&to={to}&uniques=1");
+        let around = [-1, 0, 1].map(|days| day.checked_add(days.days()).expect("a day"));
+        let dates = |days: i64| format!("from={}&to={}", date(&around[0], days), date(&around[2], days));
+        let path = format!("period=custom&{}&by=day&uniques=1&compare=none", dates(0));
         for path in [format!("?{path}"), format!("/parts?{path}"), format!("/counter?counter=hits&{path}")] {
             let page = site.page(&path).await;
-            let date = |day: &Zoned| day.strftime("%-d %b").to_string();
-            let expected =
-                [(1, 24, 24), (0, hours, hours.min(24)), (-1, 24, 24)].map(|(days, hits, visitors)| {
-                    let day = day.checked_add(days.days()).expect("a day");
-                    let date = if day.year() == Zoned::now().year() {
-                        date(&day)
-                    } else {
-                        day.strftime("%-d %b %Y").to_string()
-                    };
-                    vec![date, hits.to_string(), visitors.to_string()]
-                });
-            assert_eq!(rows(&page), expected, "{path}");
-            assert!(page.contains("(3 days)"), "{path}: {page}");
+            let is_of_this_year = around[0].year() == Zoned::now().year();
+            let format = if is_of_this_year { "%-d %b" } else { "%-d %b %Y" };
+            let row = |day: &Zoned, hits: i64| {
+                vec![day.strftime(format).to_string(), hits.to_string(), hits.min(24).to_string()]
+            };
+            let [before, day, after] = &around;
+            assert_eq!(rows(&page), [row(after, 24), row(day, hours), row(before, 24)], "{path}");
+            assert_eq!(shown_total(&page), (hours + 48).to_string(), "{path}");
         }
-        // The previous chart ends at the start of this chart.
         let page = site.page(&format!("?{path}")).await;
-        assert!(page.contains("Days are in Europe/Berlin, as sums of 1 h intervals."), "{page}");
-        let earlier =
-            page.split_once("id=\"earlier\"").expect("a link").1.split_once("to=").expect("an end").1;
-        let earlier = earlier.split(|letter: char| !letter.is_numeric()).next().expect("a number");
-        let end = |page: &str| {
-            page.split_once("type=\"date\" name=\"to\" value=\"").expect("a day").1[..10].to_owned()
-        };
-        let before = site.page(&format!("?period=3d&to={earlier}")).await;
-        let expected = day.checked_sub(1.day()).expect("a day").strftime("%Y-%m-%d").to_string();
-        assert!(
-            [expected.clone(), day.strftime("%Y-%m-%d").to_string()].contains(&end(&before)),
-            "{earlier}: {expected}"
-        );
-        // The form names the last day.
-        let named = format!("?period=1d&to={}", day.strftime("%Y-%m-%d"));
-        assert_eq!(rows(&site.page(&named).await)[0][1], hours.to_string());
+        assert!(page.contains("<p>Days are in Europe/Berlin. "), "{page}");
+        assert!(card(&page, "visitors").starts_with("Visitors 24"), "{page}");
+        // The previous chart ends at the start of this chart.
+        let earlier = page.split_once("id=\"earlier\"").expect("a link").1;
+        assert!(earlier.contains(&dates(-3).replace('&', "&#38;")), "{earlier}");
+        // The hours of a day have their real number, too. An hour of the compared day may be missing.
+        let hourly = format!("?period=custom&from={0}&to={0}", date(&day, 0));
+        let page = site.page(&hourly).await;
+        assert_eq!((rows(&page).len(), shown_total(&page)), (hours as usize, hours.to_string()));
     }
 }
 
@@ -148,22 +145,52 @@ async fn a_zone_with_a_fractional_hour_offset_uses_quarter_hours() {
     site.record(unix(&day).minus(1), None);
     site.record(unix(&day), None);
     site.record(unix(&day).plus(86_399), None);
-    let page = site.page(&format!("?period=2d&to={}", unix(&day).plus(86_400))).await;
+    let (from, to) = (unix(&day).minus(86_400), unix(&day).plus(86_400));
+    let page = site.page(&format!("?period=custom&from={from}&to={to}&by=day&compare=none")).await;
     assert_eq!(rows(&page).iter().map(|row| row[1].clone()).collect::<Vec<_>>(), ["2", "1"]);
-    assert!(page.contains("as sums of 15 min intervals"), "{page}");
+    assert!(page.contains("<p>Days are in Asia/Kolkata. "), "{page}");
+    // Hours of the store start in the middle of hours in this zone.
+    let intervals = ["by-15-min", "by-hour", "by-day"].map(|id| page.contains(&format!("id=\"{id}\"")));
+    assert_eq!(intervals, [true, false, true], "{page}");
 }
 
 #[tokio::test]
 async fn a_short_or_unaligned_retention_is_reported() {
-    // With five days of hours, there are at most five days.
+    // With five days of hours, there are at most five days in this zone.
     let mut site = Site::over(MemoryStore::new(), "Europe/Berlin", &[(3600, 5), (86_400, 120)]);
-    let page = site.page("?period=30d").await;
-    assert!((4..=5).contains(&rows(&page).len()), "{page}");
-    // Retained buckets don't align with the days of this zone, so the stored days are used.
-    let mut site = Site::over(MemoryStore::new(), "Asia/Kolkata", &[(3600, 5), (86_400, 120)]);
-    let page = site.page("?period=30d").await;
-    assert_eq!(rows(&page).len(), 30, "{page}");
-    assert!(page.contains("Days in Asia/Kolkata are not available"), "{page}");
+    let page = site.page("?period=4d&by=day").await;
+    assert_eq!(rows(&page).len(), 4, "{page}");
+    assert!(page.contains("<p>Days are in Europe/Berlin. "), "{page}");
+    // The stored days are used for longer periods, and if retained buckets don't align with the days of the zone.
+    for (zone, period) in [("Europe/Berlin", "30d"), ("Asia/Kolkata", "30d"), ("Asia/Kolkata", "4d")] {
+        let mut site = Site::over(MemoryStore::new(), zone, &[(3600, 5), (86_400, 120)]);
+        let page = site.page(&format!("?period={period}&by=day")).await;
+        assert_eq!(format!("{}d", rows(&page).len()), period, "{page}");
+        assert!(page.contains(&format!("Days in {zone} are not available")), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn weeks_and_months_are_those_of_the_zone() {
+    let mut site = Site::new("Europe/Berlin");
+    let zone = TimeZone::get("Europe/Berlin").expect("a zone");
+    let month = Zoned::now().with_time_zone(zone).first_of_month().expect("a day");
+    let month = month.checked_sub(2.months()).and_then(|day| day.start_of_day()).expect("a month");
+    // In UTC, these are in the month before.
+    site.record(unix(&month), None);
+    site.record(unix(&month).plus(1800), None);
+    site.record(unix(&month).minus(1), None);
+    let page = site.page("?period=4mo&by=month&compare=none").await;
+    let counts: Vec<_> = rows(&page).iter().map(|row| row[1].clone()).collect();
+    assert_eq!(counts[1..], ["0", "2", "1"], "{page}");
+    let monday = month.checked_add(((8 - i64::from(month.weekday().to_monday_one_offset())) % 7).days());
+    let monday = monday.expect("a day");
+    site.record(unix(&monday), None);
+    site.record(unix(&monday).minus(1), None);
+    let page = site.page("?period=4mo&by=week&compare=none").await;
+    let week = monday.strftime("%-d %b").to_string();
+    let row = rows(&page).into_iter().find(|row| row[0].starts_with(&week));
+    assert_eq!(row.expect("a week")[1], if monday == month { "3" } else { "1" }, "{page}");
 }
 
 #[tokio::test]
@@ -179,15 +206,13 @@ async fn today_and_yesterday_start_at_midnight_in_the_zone() {
         site.record(at, Some(at.as_unix()));
     }
     let page = site.page("/counter?counter=hits").await;
-    let card = |id: &str| {
-        let (_, rest) = page.split_once(&format!("id=\"{id}\">")).expect("a number");
-        rest.split_once("</dl>").expect("its end").0.to_owned()
-    };
     // The comparison with yesterday is only up to noon.
-    assert!(card("total").starts_with("3<") && card("total").contains("+200 %"), "{page}");
-    assert!(page.contains("<dd class=\"big\">2</dd><dd>of this counter"), "{page}");
-    let days = page.split_once("id=\"days\"").expect("a table").1;
-    assert!(days.contains("3 so far") && days.contains(">2<"), "{days}");
+    assert_eq!(card(&page, "total"), "Hits 3 +200 %", "{page}");
+    assert_eq!(card(&page, "visitors"), "Visitors 2 +100 %", "{page}");
+    let page = site.page("/counter?counter=hits&period=yesterday").await;
+    assert_eq!(card(&page, "total"), "Hits 2", "{page}");
+    let page = site.page("/counter?counter=hits&period=2d&by=day&compare=none").await;
+    assert_eq!(rows(&page).iter().map(|row| row[1].clone()).collect::<Vec<_>>(), ["3 so far", "2"]);
 }
 
 #[tokio::test]
@@ -197,8 +222,8 @@ async fn a_page_with_days_of_a_zone_needs_two_round_trips() {
     let retained = [(3600, 120), (86_400, 120)];
     let mut site = Site::over(store(&proxy.url()).await, "Europe/Berlin", &retained);
     site.record(Timestamp::now(), Some(1));
-    site.page("").await;
-    let path = "/counter?counter=hits&period=30d&uniques=1&ago=2592000";
+    assert!(site.page("?period=30d").await.contains("Days are in Europe/Berlin."));
+    let path = "/counter?counter=hits&period=30d&uniques=1&compare=previous";
     let mut fewest = u64::MAX;
     for pause in [200, 800, 3000] {
         proxy.reply_when_idle(Duration::from_millis(pause));

@@ -163,7 +163,7 @@ async fn a_link_works_with_any_valid_token_and_configured_tokens_are_not_printed
         process.terminate();
         assert!(process.wait(LIMIT).await.success(), "{process}");
         let words = process.to_string();
-        assert!(words.contains("/admin/stats?precision=1"), "{words}");
+        assert!(words.contains("/admin/stats?period=2min&by=second"), "{words}");
         assert!(!words.contains("a+b") && !words.contains("a%2B"), "{words}");
     }
 }

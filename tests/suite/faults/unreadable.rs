@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tests::RedisServer;
 
-use crate::admin::site::{ResponseText, fetch, send};
+use crate::admin::site::{ResponseText, card, fetch, send};
 use crate::support::{name, precision, store};
 
 /// A site on Redis with hits for `hits`, `/a` and `/b`.
@@ -23,12 +23,12 @@ struct Site {
 /// Pages which either list the counters or show a counter other than `/a`.
 const PAGES: [&str; 10] = [
     "",
-    "?counter=%2Fa&counter=%2Fb&uniques=1&forecast=1&precision=3600",
+    "?counter=%2Fa&counter=%2Fb&uniques=1&forecast=1&period=5d&by=hour",
     "?sort=lifetime",
     "?sort=uniques",
     "?sort=change",
     "/parts",
-    "/counter?counter=%2Fa&uniques=1&forecast=1&precision=3600",
+    "/counter?counter=%2Fa&uniques=1&forecast=1&period=5d&by=hour",
     "/counter?counter=%2Fb",
     "/counter/parts?counter=%2Fa",
     "/metrics",
@@ -91,6 +91,15 @@ impl Site {
     async fn top(&self, width: u32) -> Value {
         self.json(&format!("top?kind=all&precision={width}")).await["top"].clone()
     }
+}
+
+/// Returns the text of a row in the table of pages: visitors, hits, change, share and all hits.
+fn row_of(page: &str, counter: &str) -> String {
+    let rows = page.split_once("id=\"rows\"").expect("a table").1;
+    let rows = rows.split_once("</tbody>").expect("its end").0;
+    let row = rows.split("</tr>").find(|row| row.contains(&format!("<span>{counter}</span>")));
+    let texts = row.expect("a row").split('<').filter_map(|part| Some(part.split_once('>')?.1));
+    texts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test]
@@ -165,8 +174,16 @@ async fn a_non_numeric_field_affects_only_its_bucket() {
         // Small numbers of buckets are read individually.
         let from = format!("series?counter=%2Fa&precision=86400&from={day}");
         assert_eq!(site.json(&from).await["unreadable"]["buckets"], json!([day.parse::<u64>().ok()]));
-        let page = site.page("").await;
-        assert!(page.contains("unknown") && page.contains("access:count:86400:/a"), "{junk:?}: {page}");
+        let page = site.page("?period=7d").await;
+        assert!(page.contains("access:count:86400:/a"), "{junk:?}: {page}");
+        for (counter, row) in [("/a", "/a 1 – – – 2 +"), ("/b", "/b 1 3 – 60 % 3 +")] {
+            assert_eq!(row_of(&page, counter), row, "{junk:?}: {page}");
+        }
+        let page = site.page("/counter?counter=%2Fa&period=7d").await;
+        let shown = [("total", "Hits –"), ("share", "Share of all hits –"), ("lifetime", "Hits, all time 2")];
+        for (id, shown) in shown {
+            assert_eq!(card(&page, id), shown, "{junk:?}: {page}");
+        }
         let badge = site.page("/sparkline.svg?counter=%2Fa&precision=86400").await;
         assert!(badge.contains("<svg"), "{badge}");
     }

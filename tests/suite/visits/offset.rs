@@ -343,15 +343,17 @@ async fn the_admin_pages_find_precisions_by_width_and_show_local_days() {
     }
     let answer = get(&router, "/api/series?counter=hits&precision=86400@82800").await;
     assert!(answer.contains("300, 3600@1800, 18000@16200, 86400@66600"), "{answer}");
-    let page = get(&router, "?counter=hits&precision=86400").await;
-    assert!(page.contains("Hits today</dt><dd class=\"big\" id=\"total\">1,234<"), "{page}");
+    for (period, total) in [("today", "1,234"), ("yesterday", "4,321"), ("7d", "5,555")] {
+        let page = get(&router, &format!("?counter=hits&period={period}")).await;
+        assert!(page.contains(&format!("<strong id=\"total\">{total}</strong>")), "{period}: {page}");
+    }
+    let page = get(&router, "").await;
     assert!(page.contains("days start at 18:30 UTC"), "{page}");
     assert!(!page.contains("Days and intervals are in UTC"), "{page}");
-    let page = get(&router, "/counter?counter=hits").await;
-    assert!(
-        page.contains("Day starting") && page.contains("T18:30:00Z\"") && page.contains(">4,321<"),
-        "{page}"
-    );
+    let page = get(&router, "/counter?counter=hits&period=7d").await;
+    let days = page.split_once("id=\"twin\"").expect("a table").1;
+    assert!(days.contains("T18:30:00Z\"") && days.contains(">4,321<"), "{page}");
+    assert!(days.contains(">1,234 so far<"), "{page}");
 }
 
 async fn get(router: &Router, path: &str) -> String {

@@ -14,7 +14,7 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::plot::sums::{Instant, length};
 use crate::dashboard::reader::Reader;
-use crate::dashboard::view::buckets::{Buckets, MAX_BUCKETS};
+use crate::dashboard::view::buckets::MAX_BUCKETS;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
@@ -71,6 +71,31 @@ pub(crate) struct Status {
     pub(crate) before: Option<String>,
 }
 
+/// The retained distributions of a period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Retained {
+    pub(super) precision: Precision,
+    /// The part of the period that is retained.
+    pub(super) range: Range<Timestamp>,
+    /// The compared period, up to the same elapsed time, if it is retained.
+    compared: Option<Range<Timestamp>>,
+}
+
+impl Retained {
+    /// Returns `None` if distributions of this period are not retained.
+    pub(super) fn of(reader: &Reader<'_>, timeline: &Timeline, now: Timestamp) -> Option<Self> {
+        let (read, range) = (timeline.buckets.read.precision, timeline.buckets.range());
+        let retained = fitting(reader.stats.reach().distributions.as_ref()?, read, &range, now)?;
+        let (precision, oldest) = (retained.precision, retained.oldest(now));
+        let range = precision.bucket(range.start).start.max(oldest)..range.end;
+        // When buckets are longer than in the chart, they could be part of both periods.
+        let is_before = |other: &Range<Timestamp>| precision.bucket(other.end.minus(1)).end() <= range.start;
+        let compared = timeline.elapsed(now).map(|other| precision.bucket(other.start).start..other.end);
+        let compared = compared.filter(|other| is_before(other) && oldest <= other.start);
+        (!range.is_empty()).then_some(Self { precision, range, compared })
+    }
+}
+
 /// Reads the distributions of the first counter of a view in a single round trip. Returns `None` if the
 /// distributions are not retained, or if they are empty.
 pub(crate) async fn read(
@@ -78,24 +103,12 @@ pub(crate) async fn read(
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let (timeline, counter) = (view.timeline(now), view.chart.counters.first());
-    let (buckets, range) = (&timeline.buckets, timeline.buckets.range());
-    let retained = reader.stats.reach().distributions.as_ref();
-    let retained = retained.and_then(|retention| fitting(retention, buckets.read.precision, &range, now));
-    let Some((counter, retained)) = counter.zip(retained) else { return Ok(None) };
-    let precision = retained.precision;
-    let range = precision.bucket(range.start).start.max(retained.oldest(now))..range.end;
-    if range.is_empty() {
-        return Ok(None);
-    }
-    let before = timeline.compared.as_ref().map(Buckets::range);
-    let before = before.map(|other| precision.bucket(other.start).start..other.end);
-    // When buckets are longer than in the chart, they could be part of both periods.
-    let before = before.filter(|before| before.end <= range.start && retained.oldest(now) <= before.start);
+    let found = view.chart.counters.first().zip(Retained::of(reader, &view.timeline(now), now));
+    let Some((counter, Retained { precision, range, compared })) = found else { return Ok(None) };
     let read =
         async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
     let (all, others) = try_join(read(range.clone()), async {
-        match before.clone() {
+        match compared {
             Some(before) => read(before).await,
             None => Ok(Vec::new()),
         }
@@ -106,7 +119,7 @@ pub(crate) async fn read(
     if now_merged.iter().all(|of| of.count() == 0) {
         return Ok(None);
     }
-    let compared = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
+    let pairs = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
     let style = instants::Style::of(precision).with_date();
     let local = view.site.zone.local(range.start);
     let style = if instants::year(local) == instants::year(view.site.zone.local(now)) {
@@ -122,8 +135,8 @@ pub(crate) async fn read(
         is_compared,
         error: numbers::percentile_error(),
         bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, view, now)),
-        rows: compared().filter_map(|(of, before)| Row::of(of, before)).collect(),
-        statuses: compared().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
+        rows: pairs().filter_map(|(of, before)| Row::of(of, before)).collect(),
+        statuses: pairs().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
     }))
 }
 
@@ -135,17 +148,15 @@ pub(super) async fn percentile(
     counter: &CounterName,
     now: Timestamp,
 ) -> Result<Option<(String, Option<Change>)>, Error> {
-    let (read, range) = (timeline.buckets.read.precision, timeline.buckets.range());
-    let retained = reader.stats.reach().distributions.as_ref();
-    let Some(retained) = retained.and_then(|retained| fitting(retained, read, &range, now)) else {
+    let Some(Retained { precision, range, compared }) = Retained::of(reader, timeline, now) else {
         return Ok(None);
     };
     let quantile = async |range: Range<Timestamp>| {
-        let all = reader.distributions(counter, retained.precision, range, &[Measure::Time]).await?;
+        let all = reader.distributions(counter, precision, range, &[Measure::Time]).await?;
         Ok::<_, Error>(all.first().and_then(|all| all.merged().quantile(0.9)))
     };
     let before = async {
-        match timeline.elapsed(now).filter(|before| retained.oldest(now) <= before.start) {
+        match compared {
             Some(before) => quantile(before).await,
             None => Ok(None),
         }
@@ -158,7 +169,7 @@ pub(super) async fn percentile(
 /// Returns the best distribution precision for a chart of this precision: the same precision, or else the
 /// coarsest precision that divides it, or else a coarser precision. Prefers precisions that are retained for
 /// the whole range.
-pub(super) fn fitting(
+fn fitting(
     retained: &Precisions,
     chart: Precision,
     range: &Range<Timestamp>,

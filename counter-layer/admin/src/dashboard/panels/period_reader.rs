@@ -6,7 +6,7 @@ use counter_core::visits::Uniques;
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 use futures_util::future::try_join_all;
 
-use super::measured;
+use super::measured::Retained;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::cover::{Cover, Part};
 use crate::dashboard::view::timeline::Timeline;
@@ -32,9 +32,15 @@ pub(crate) struct PeriodReader<'a> {
 
 impl<'a> PeriodReader<'a> {
     pub(crate) fn new(reader: &'a Reader<'a>, view: &View, now: Timestamp) -> Self {
-        let (timeline, retained) = (view.timeline(now), &reader.stats.reach().counts);
-        let period = Cover::new(retained, timeline.buckets.range(), now);
-        let compared = timeline.elapsed(now).map(|range| Cover::new(retained, range, now));
+        let (timeline, stats) = (view.timeline(now), reader.stats);
+        // Numbers of recent days should not depend on the archive, even if its buckets would fit better.
+        let cover = |range: Range<Timestamp>| {
+            let is_recent = stats.grid().counts.iter().any(|part| part.oldest(now) <= range.start);
+            let grid = if is_recent { stats.grid() } else { stats.reach() };
+            Cover::new(&grid.counts, range, now)
+        };
+        let period = cover(timeline.buckets.range());
+        let compared = timeline.elapsed(now).map(cover);
         Self { reader, timeline, now, period, compared }
     }
 
@@ -127,12 +133,8 @@ impl<'a> PeriodReader<'a> {
 
     /// Returns the best distribution precision for the period, and the part of the period that is retained.
     pub(crate) fn distribution_precision(&self) -> Option<(Precision, Range<Timestamp>)> {
-        let (read, range) = (self.timeline.buckets.read.precision, self.timeline.buckets.range());
-        let retained = self.reader.stats.reach().distributions.as_ref()?;
-        let retained = measured::fitting(retained, read, &range, self.now)?;
-        let precision = retained.precision;
-        let range = precision.bucket(range.start).start.max(retained.oldest(self.now))..range.end;
-        (!range.is_empty()).then_some((precision, range))
+        let retained = Retained::of(self.reader, &self.timeline, self.now)?;
+        Some((retained.precision, retained.range))
     }
 
     fn retained(&self) -> &Precisions {

@@ -151,7 +151,10 @@ impl Period {
             Self::Months(months) => {
                 calendar.plus_months(now, 1 - i64::from(months))..calendar.plus_months(now, 1)
             }
-            Self::Custom(from, to) => from.min(today)..to.min(tomorrow).max(from.min(today).plus(1)),
+            Self::Custom(from, to) => {
+                let start = if from <= now { from } else { today };
+                start..to.min(tomorrow).max(start.plus(1))
+            }
         }
     }
 
@@ -288,6 +291,21 @@ mod tests {
             let found = period.range(&Zone::default(), NOW);
             assert_eq!(dates(&found), range, "{name}");
             assert_eq!(Period::of(&found, &Zone::default(), NOW), period);
+        }
+    }
+
+    #[test]
+    fn custom_periods_can_start_today_but_not_in_the_future() {
+        let midnight = NOW.minus(NOW.as_unix() % DAY);
+        let (tomorrow, later) = (midnight.plus(DAY), midnight.plus(9 * DAY));
+        for (from, to, expected) in [
+            (NOW.minus(600), NOW.minus(300), NOW.minus(600)..NOW.minus(300)),
+            (NOW.minus(600), later, NOW.minus(600)..tomorrow),
+            (NOW, later, NOW..tomorrow),
+            (NOW.plus(1), NOW.plus(600), midnight..NOW.plus(600)),
+            (tomorrow, later, midnight..tomorrow),
+        ] {
+            assert_eq!(Period::Custom(from, to).range(&Zone::default(), NOW), expected);
         }
     }
 

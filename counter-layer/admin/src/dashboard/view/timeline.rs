@@ -114,9 +114,9 @@ fn day() -> Precision {
 /// Returns the buckets that fit a range, shortest first.
 fn candidates(calendar: &Zone, range: &Range<Timestamp>, reach: &Precisions, now: Timestamp) -> Vec<Buckets> {
     let is_days = calendar.day(range.start) == range.start && calendar.day(range.end) == range.end;
+    let length = range.end.as_unix() - range.start.as_unix();
     let of_width = |read: Retention| {
         let width = u64::from(read.precision.as_seconds());
-        let length = range.end.as_unix() - range.start.as_unix();
         let number = usize::try_from(length / width).unwrap_or(usize::MAX);
         // Other periods than days can be extended to whole buckets.
         let is_whole = |at: Timestamp| read.precision.bucket(at).start == at;
@@ -125,8 +125,9 @@ fn candidates(calendar: &Zone, range: &Range<Timestamp>, reach: &Precisions, now
         (fits && is_short).then(|| Buckets::of(read, &rolling(read.precision, range, number)))
     };
     let widths = reach.iter().filter_map(of_width);
-    let units = [By::Day, By::Week, By::Month];
-    let units = units.into_iter().filter_map(|by| Buckets::of_calendar(by, calendar, range, reach, now));
+    // A few hours should not become two days because midnight is in between.
+    let units = [By::Day, By::Week, By::Month].into_iter().filter(|_| length >= DAY);
+    let units = units.filter_map(|by| Buckets::of_calendar(by, calendar, range, reach, now));
     widths.chain(units).filter(|buckets| buckets.starts.len() > 1).collect()
 }
 
@@ -234,6 +235,7 @@ mod tests {
             (&years, "period=12mo&by=day", "day", 365),
             (&years, "period=custom&from=2026-11-01&to=2026-11-02", "hour", 48),
             (&years, "period=custom&from=2026-11-20T10:00&to=2026-11-20T11:30", "minute", 90),
+            (&years, "period=custom&from=2026-11-20T12:00&to=2026-11-21T01:00&by=day", "hour", 13),
         ] {
             assert_eq!(shown(retained, query), (by.to_owned(), number), "{query}");
         }
