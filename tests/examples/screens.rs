@@ -15,10 +15,9 @@ use counter_admin::{Access, Options};
 use counter_alert::note::{Note, Notes};
 use counter_alert::{AlertRule, Watch};
 use counter_core::stores::Namespace;
-use counter_core::visits::Distribution;
+use counter_core::visits::{Distribution, Read};
 use counter_core::{
-    CounterName, Counters, MemoryStore, Precision, Precisions, Read, Recorder, RedisStore, Stats, Store,
-    Timestamp,
+    CounterName, Counters, MemoryStore, Precision, Precisions, Recorder, RedisStore, Stats, Store, Timestamp,
 };
 use tests::browser::{BrowserSettings, Page, browse_at};
 use tests::{RedisServer, noon_offset, until};
