@@ -178,7 +178,9 @@ async fn serve_site(stats: &Stats, options: Options) -> Result<String> {
         notes.add(&Note::new(now.minus(3600 * hours), text)?).await?;
     }
     let access = Access::bearer("a-token-for-tests")?.may_note().may_silence();
-    let admin: Router = counter_admin::router_with(stats.clone(), access, options.notes(notes));
+    // A time zone where it is noon. The signs of these names are reversed.
+    let options = options.notes(notes).time_zone(&format!("Etc/GMT{:+}", -noon_offset() / 3600))?;
+    let admin: Router = counter_admin::router_with(stats.clone(), access, options);
     Ok(serve(admin).await?.0)
 }
 

@@ -325,23 +325,21 @@ impl Details {
 impl Message {
     /// Describes a failed read. The reason is only logged, because store errors can contain addresses.
     pub(crate) fn of(error: &Error) -> Self {
-        let (title, text) = match error.kind() {
+        let text = match error.kind() {
             ErrorKind::TooManyBuckets { .. }
             | ErrorKind::TooManyCounters { .. }
             | ErrorKind::UnknownPrecision { .. }
-            | ErrorKind::EmptyRange => ("Data unavailable", sentence(&error.to_string())),
-            ErrorKind::Malformed { .. } => (
-                "Data unavailable",
-                "The store contains unexpected data. See the log for the key and the reason.".to_owned(),
-            ),
-            _ => (
-                "Store unavailable",
+            | ErrorKind::EmptyRange => sentence(&error.to_string()),
+            ErrorKind::Malformed { .. } => {
+                "The store contains unexpected data. See the log for the key and the reason.".to_owned()
+            }
+            _ => {
                 "The store cannot be read. Hits are still counted and kept until it is back. See the log for \
-                 the reason."
-                    .to_owned(),
-            ),
+                  the reason."
+                    .to_owned()
+            }
         };
-        Self { title: title.to_owned(), text }
+        Self { title: "Data unavailable".to_owned(), text }
     }
 }
 

@@ -151,31 +151,7 @@ async fn export_errors_are_reported_before_the_first_line() {
 }
 
 #[tokio::test]
-async fn the_table_of_a_view_is_a_file_with_all_pages() {
-    let mut site = site();
-    let start = precision(3600).bucket(Timestamp::now()).start.minus(3 * 3600);
-    for number in 0..12 {
-        site.record(&format!("/{number:02}"), start.minus(3600), 2).await;
-        site.record(&format!("/{number:02}"), start.plus(3600), 30 + number).await;
-    }
-    site.record(NAMES[0], start, 7).await;
-    site.record("status:2xx", start, 7).await;
-    let period = format!("period=custom&from={start}&to={}", start.plus(7200));
-    let file = send(&site.router, &format!("/admin/stats/pages.csv?{period}"), None).await;
-    assert_eq!(file.status, StatusCode::OK, "{}", file.body);
-    assert_eq!(file.headers[header::CONTENT_TYPE], "text/csv; charset=utf-8; header=present");
-    assert_eq!(file.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"pages.csv\"");
-    let rows = table(&file.body);
-    assert_eq!(rows[0], ["page", "visitors", "hits", "hits_before", "hits_all_time"]);
-    assert_eq!((rows.len(), &rows[1][..]), (14, &["/11", "0", "41", "2", "43"].map(str::to_owned)[..]));
-    assert_eq!(rows[13], ["'=1+1", "0", "7", "0", "7"]);
-    let path = format!("/admin/stats/pages.csv?{period}&q=%2F0&sort=name&page=2");
-    let rows = table(&send(&site.router, &path, None).await.body);
-    assert_eq!((rows.len(), rows[1][0].as_str()), (11, "/00"));
-}
-
-#[tokio::test]
-async fn the_chart_of_a_view_is_a_file() {
+async fn names_are_escaped_in_files_of_a_chart() {
     let mut site = site();
     let start = precision(3600).bucket(Timestamp::now()).start.minus(3 * 3600);
     for name in [NAMES[3], "<script>"] {

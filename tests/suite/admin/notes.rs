@@ -13,7 +13,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
 
-use super::site::{ResponseText, Site, fetch, request, response, send};
+use super::site::{ResponseText, Site, fetch, request, response, send, share};
 use crate::support::{precision, store};
 
 const TOKEN: &str = "a-long-random-token";
@@ -320,9 +320,7 @@ async fn a_share_link_does_not_show_notes() {
     let cookie = login.headers[header::SET_COOKIE].to_str().expect("text").split(';').next().expect("one");
     let seen = send(&site.router, "/admin/stats", Some(("cookie", cookie))).await.body;
     assert!(seen.contains("for the office alone"), "{seen}");
-    let page = send(&site.router, "/admin/stats/share", Some(("cookie", cookie))).await.body;
-    let (_, link) = page.split_once("id=\"shared\" href=\"").expect("a link");
-    let link = link.split_once('"').expect("its end").0.replace("&#38;", "&");
+    let link = share(&site.router, "/share", cookie).await;
     let shared = send(&site.router, &link, None).await;
     assert_eq!(shared.status, StatusCode::OK, "{}", shared.body);
     assert!(shared.body.contains("id=\"plot\"") && !shared.body.contains("office"), "{}", shared.body);

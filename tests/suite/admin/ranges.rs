@@ -161,7 +161,7 @@ async fn the_overview_is_the_same_with_a_trailing_slash() {
 }
 
 #[tokio::test]
-async fn a_page_without_a_period_shows_today_or_else_the_last_week() {
+async fn a_counter_without_hits_today_is_shown_for_the_last_week() {
     let mut site = site_at_noon();
     let today = Timestamp::now();
     for (counter, at) in [("/today", today), ("/before", today.minus(86_400)), ("hits", today)] {

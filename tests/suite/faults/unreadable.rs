@@ -180,7 +180,7 @@ async fn a_non_numeric_field_affects_only_its_bucket() {
             assert_eq!(row_of(&page, counter), row, "{junk:?}: {page}");
         }
         let page = site.page("/counter?counter=%2Fa&period=7d").await;
-        let shown = [("total", "Hits –"), ("share", "Share of all hits –"), ("lifetime", "Hits, all time 2")];
+        let shown = [("total", "Hits –"), ("part", "Share of all hits –"), ("lifetime", "Hits, all time 2")];
         for (id, shown) in shown {
             assert_eq!(card(&page, id), shown, "{junk:?}: {page}");
         }

@@ -24,8 +24,8 @@ struct Section<'a> {
     method: String,
     path: &'a str,
     summary: &'a str,
-    /// The names of the form fields, and whether they are required. We only create forms for `GET` routes, and
-    /// not for the dashboard.
+    /// The names of the form fields, and whether they are required. We only create forms for `GET` routes that
+    /// do not respond with a page of the dashboard or with this page.
     form: Option<Vec<(&'a str, bool)>>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Section<'a> {
             method: route.method.to_uppercase(),
             path: route.path,
             summary: route.summary,
-            form: (route.method == "get" && route.path != "/").then(|| fields.collect()),
+            form: (route.method == "get" && !["/", "/api"].contains(&route.path)).then(|| fields.collect()),
         }
     }
 }

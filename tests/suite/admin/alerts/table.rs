@@ -41,7 +41,8 @@ async fn the_alerts_page_shows_firing_rules_first_with_values_and_thresholds() {
     assert!(fresh.find("errors") < fresh.find("loud"), "{fresh}");
 
     watched.raise().await;
-    let firing = text(&page(&router, "/alerts").await);
+    let firing_page = page(&router, "/alerts").await;
+    let firing = text(&firing_page);
     let row =
         format!("Firing busy &amp; loud {condition} / has 11 hits, above 10 11 hits 10 hits AT AT Mute");
     assert!(firing.contains(&row) && firing.find("loud") < firing.find("errors"), "{firing}");
@@ -49,7 +50,9 @@ async fn the_alerts_page_shows_firing_rules_first_with_values_and_thresholds() {
     assert!(firing.contains(message), "{firing}");
 
     post(&router, &format!("silence?rule={}&seconds=86400", encode("busy & loud"))).await;
-    let muted = text(&page(&router, "/alerts").await);
+    let muted = page(&router, "/alerts").await;
+    assert!(firing_page.contains("class=\"status loud\"") && muted.contains("class=\"status muted\""));
+    let muted = text(&muted);
     assert!(muted.contains("1 rule is firing. 1 rule is muted."), "{muted}");
     assert!(muted.contains("Firing Muted until AT busy &amp; loud"), "{muted}");
 

@@ -68,7 +68,12 @@ async fn the_chart_is_near_the_top_on_a_phone() {
         let phone =
             BrowserSettings { demo: true, script, width: 390, height: 844, ..BrowserSettings::default() };
         browse(phone, |page| async move {
-            for state in ["", "?period=7d", "/counter?counter=%2Farticles%2F%7Bid%7D"] {
+            for state in [
+                "",
+                "?period=7d&compare=year",
+                "?period=custom&from=2026-01-01&to=2026-01-31",
+                "/counter?counter=%2Farticles%2F%7Bid%7D",
+            ] {
                 page.open(state).await;
                 let top =
                     page.run("return document.getElementById('lines').getBoundingClientRect().top").await;

@@ -23,6 +23,8 @@ pub(crate) struct AlertsPage {
     frame: Frame,
     /// The number of firing and muted rules in words.
     summary: String,
+    /// True if any rule is firing.
+    is_firing: bool,
     /// True if any rule is firing and not muted.
     is_loud: bool,
     /// Firing rules first, then muted rules, then all others.
@@ -164,6 +166,7 @@ impl AlertsPage {
                 ..Frame::of(stats, view)
             },
             summary: summary(&known.rules),
+            is_firing: known.rules.iter().any(|rule| rule.raised.is_some()),
             is_loud: known.rules.iter().any(|rule| rule.raised.is_some() && rule.silenced.is_none()),
             more_rules: omitted(rules.len(), "rules", "/api/alerts"),
             rules: rules

@@ -112,6 +112,11 @@ pub(crate) struct Moving {
 }
 
 impl Site {
+    /// Returns `true` if there are no hits in the period.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.moving.sums.hits == Some(0)
+    }
+
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
@@ -143,6 +148,11 @@ impl Site {
 }
 
 impl Counter {
+    /// Returns `true` if there are no hits in the period.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.moving.sums.hits == Some(0)
+    }
+
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);

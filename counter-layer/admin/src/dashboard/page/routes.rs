@@ -4,7 +4,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use counter_alert::note::Notes;
-use counter_core::{Error, ErrorKind, Stats, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
@@ -153,21 +153,15 @@ async fn site(
 ) -> Result<Response, Rejection> {
     let stats = &dashboard.stats;
     let mut view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
-    let (reader, now) = (dashboard.reader(), Timestamp::now());
-    if let Err(error) = choose_period(&reader, &mut view, query.as_deref(), now).await {
-        return Ok(failure(stats, &view, &error));
+    let now = Timestamp::now();
+    let may_change = choose_period(&mut view, query.as_deref(), now);
+    check_counters(stats, &view).await?;
+    let mut page = Site::read(dashboard.reader(), &view, now).await;
+    if may_change && page.as_ref().is_ok_and(Site::is_empty) {
+        view.chart.period = LAST_WEEK;
+        page = Site::read(dashboard.reader(), &view, now).await;
     }
-    // The chart always has `hits`, but any other counter might not exist.
-    if let [counter] = &*view.chart.counters
-        && **counter == *HITS
-    {
-        return Ok(respond(stats, &view, Site::read(reader, &view, now).await));
-    }
-    Ok(match unknown_counter(stats, &view).await {
-        Ok(Some(page)) => page,
-        Ok(None) => respond(stats, &view, Site::read(reader, &view, now).await),
-        Err(error) => failure(stats, &view, &error),
-    })
+    Ok(respond(stats, &view, page))
 }
 
 async fn counter(
@@ -178,52 +172,54 @@ async fn counter(
 ) -> Result<Response, Rejection> {
     let stats = &dashboard.stats;
     let mut view = dashboard.view(&mount, Page::Counter, client, query.as_deref())?;
-    let (reader, now) = (dashboard.reader(), Timestamp::now());
-    if let Err(error) = choose_period(&reader, &mut view, query.as_deref(), now).await {
-        return Ok(failure(stats, &view, &error));
+    let now = Timestamp::now();
+    let may_change = choose_period(&mut view, query.as_deref(), now);
+    check_counters(stats, &view).await?;
+    let mut page = Counter::read(dashboard.reader(), &view, now).await;
+    if may_change && page.as_ref().is_ok_and(Counter::is_empty) {
+        view.chart.period = LAST_WEEK;
+        page = Counter::read(dashboard.reader(), &view, now).await;
     }
-    Ok(match unknown_counter(stats, &view).await {
-        Ok(Some(page)) => page,
-        Ok(None) => respond(stats, &view, Counter::read(reader, &view, now).await),
-        Err(error) => failure(stats, &view, &error),
-    })
+    Ok(respond(stats, &view, page))
 }
 
-/// Returns an error page if a counter of the chart does not exist.
-async fn unknown_counter(stats: &Stats, view: &View) -> Result<Option<Response>, Error> {
-    let contained = stats.contains_counters(&view.chart.counters).await?;
-    // We can't say that a counter is unknown when the list was not readable.
-    let unknown = view
-        .chart
-        .counters
-        .iter()
-        .zip(contained)
-        .find(|(name, contained)| matches!(contained, Ok(false)) && ***name != *HITS);
-    Ok(unknown.map(|(name, _)| {
-        let text = format!("There is no counter named {}.", isolated(name));
-        html(StatusCode::NOT_FOUND, &FailurePage::of(stats, view, "No such counter", text))
-    }))
-}
-
-/// Chooses the period of a URL without one: today if it has hits, and otherwise the last week.
-async fn choose_period(
-    reader: &Reader<'_>,
-    view: &mut View,
-    query: Option<&str>,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    if pairs.any(|(name, value)| name == "period" && !value.is_empty()) || !view.has(Period::Days(7), now) {
+/// Rejects the request if a counter of the chart does not exist.
+async fn check_counters(stats: &Stats, view: &View) -> Result<(), Rejection> {
+    let counters = &view.chart.counters;
+    // `hits` always exists.
+    if counters.iter().all(|name| **name == *HITS) {
         return Ok(());
     }
-    if view.has(Period::Today, now) {
-        let today = PeriodReader::new(reader, view, now).totals(&view.chart.counters[..1]).await?;
-        if today.iter().all(|hits| *hits != Some(0)) {
-            return Ok(());
+    let contained = stats.contains_counters(counters).await.map_err(|error| failure(stats, view, &error))?;
+    // We can't say that a counter is unknown when the list was not readable.
+    let is_unknown =
+        |(name, contained): &(&CounterName, _)| matches!(contained, Ok(false)) && ***name != *HITS;
+    match counters.iter().zip(contained).find(is_unknown) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let text = format!("There is no counter named {}.", isolated(name));
+            let page = FailurePage::of(stats, view, "No such counter", text);
+            Err(html(StatusCode::NOT_FOUND, &page).into())
         }
     }
-    view.chart.period = Period::Days(7);
-    Ok(())
+}
+
+/// The period of a URL without one if today has no hits.
+const LAST_WEEK: Period = Period::Days(7);
+
+/// Chooses the period of a URL without one: today, or the last week if today is not retained. Returns `true` if this
+/// should be changed to the last week if today has no hits. We only see this after the page was read because this saves
+/// a round trip if there are any.
+fn choose_period(view: &mut View, query: Option<&str>, now: Timestamp) -> bool {
+    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    if pairs.any(|(name, value)| name == "period" && !value.is_empty()) || !view.has(LAST_WEEK, now) {
+        return false;
+    }
+    let has_today = view.has(Period::Today, now);
+    if !has_today {
+        view.chart.period = LAST_WEEK;
+    }
+    has_today
 }
 
 /// Responds with the live parts of a page, or with 304 if these are unchanged.

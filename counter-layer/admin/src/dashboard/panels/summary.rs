@@ -142,8 +142,10 @@ impl Summary {
             ..own("total", "Hits", totals[0].map(digits::grouped))
         };
         let share = totals[0].zip(totals[1]).and_then(|(total, hits)| numbers::share(total, hits));
-        let share = own("part", "Share of all hits", share);
+        // These have no series of their own.
+        let share = Card { is_chosen: false, ..own("part", "Share of all hits", share) };
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
+        let lifetime = Card { is_chosen: false, ..lifetime };
         let cards = [visitors, Some(hits), Some(share), time, Some(lifetime)];
         Ok(Self { cards: cards.into_iter().flatten().collect(), compared: compared(period, view) })
     }

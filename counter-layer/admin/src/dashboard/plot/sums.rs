@@ -22,6 +22,8 @@ pub(crate) struct Sums {
     pub(crate) lines: Vec<Sum>,
     /// The start and the end of the comparison.
     pub(crate) compared: Option<(Instant, Instant)>,
+    /// The total of the first line.
+    pub(crate) hits: Option<u64>,
     /// True if only a part of the period is retained.
     pub(crate) is_partial: bool,
     /// True if there are no hits in the period, although the counters existed.
@@ -106,6 +108,7 @@ impl Sums {
                 let other = other.range();
                 (instant(other.start), instant(last(other.end)))
             }),
+            hits: totals.first().copied().flatten(),
             is_partial: !timeline.is_complete,
             is_quiet: since.iter().any(Option::is_some) && totals.iter().all(|total| *total == Some(0)),
         }
