@@ -91,7 +91,7 @@ fn generate_visits(recorder: &Recorder, now: Timestamp) -> Result<(), Box<dyn Er
         let visits = (36.0 + 180.0 * daylight) * newsletter * (0.94 + 0.12 * random.fraction());
         // Requests are faster after the cache is introduced.
         let slowness = if ago < 7.0 { 0.4 } else { 1.0 };
-        for _ in 0..visits.round() as u32 {
+        for _ in (0..u32::MAX).take_while(|number| f64::from(*number) + 0.5 < visits) {
             record_visit(recorder, &mut random, articles, at, slowness)?;
         }
     }

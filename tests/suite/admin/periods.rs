@@ -69,7 +69,7 @@ async fn all_numbers_of_a_page_are_of_its_period() {
         assert!(text(&page, "statuses").starts_with(&format!("2xx {hits} 50.0 %")), "{query}");
         let own = site.page(&format!("/counter?counter=%2Fa&{query}")).await;
         assert_eq!(
-            (text(&own, "total"), text(&own, "share")),
+            (text(&own, "total"), text(&own, "part")),
             (hits.to_string(), "100 %".to_owned()),
             "{query}"
         );

@@ -126,7 +126,7 @@ async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
         let earlier = page.split_once("id=\"earlier\"").expect("a link").1;
         assert!(earlier.contains(&dates(-3).replace('&', "&#38;")), "{earlier}");
         // The form names days, and a chart by hour has as many hours.
-        let hourly = format!("?period=custom&from={0}&to={0}&compare=none", date(&day, 0));
+        let hourly = format!("?period=custom&from={0}&to={0}&by=hour&compare=none", date(&day, 0));
         let page = site.page(&hourly).await;
         assert_eq!((rows(&page).len(), shown_total(&page)), (hours as usize, hours.to_string()));
     }
