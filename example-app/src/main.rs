@@ -9,7 +9,7 @@ mod serve;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[cfg(feature = "kafka")]
 use commands::consume;
@@ -21,7 +21,7 @@ use serve::site::serve;
 
 /// A small site with a forum that counts visits, views and likes.
 #[derive(Debug, Parser)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = STORES)]
 struct Settings {
     #[command(subcommand)]
     command: Option<Command>,
@@ -38,9 +38,22 @@ enum Command {
     Consume(consume::Settings),
 }
 
+/// Examples of store URLs, for the help.
+const STORES: &str = "\
+Stores:
+  sqlite:counts.db                  a file, which is created
+  redis://127.0.0.1:6379            Redis, the same as --redis; redis-cluster:// for a cluster
+  postgres://user@127.0.0.1/site    PostgreSQL
+  mysql://user@127.0.0.1/site       MariaDB
+  memory:                           lost on exit";
+
+/// Length of the longest name of an environment variable.
+const VARIABLE_WIDTH: usize = "COUNTER_ARCHIVE_INTERVAL".len();
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let mut settings = Settings::parse();
+    let matches = with_variables(Settings::command()).get_matches();
+    let mut settings = Settings::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outputs = Lines::to(stdout()).and_then(|output| Ok((output, Lines::to(stderr())?)));
     let Ok(((output, _output_guard), (mut log, _log_guard))) = outputs else {
         return ExitCode::FAILURE;
@@ -60,4 +73,15 @@ async fn main() -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     let _ = writeln!(log, "example-app: {}", error_chain(&*error));
     ExitCode::FAILURE
+}
+
+/// Lists the environment variables in a separate column of the help, instead of at the end of the lines.
+fn with_variables(command: clap::Command) -> clap::Command {
+    let with_variable = |arg: Arg| {
+        let Some(help) = arg.get_help().filter(|_| arg.get_help_heading().is_some()) else { return arg };
+        let variable = arg.get_env().unwrap_or_default().to_string_lossy();
+        let help = format!("{variable:<VARIABLE_WIDTH$} {help}");
+        arg.help(help).hide_env(true)
+    };
+    command.mut_args(with_variable).mut_subcommands(with_variables)
 }

@@ -22,48 +22,40 @@ use super::target::Target;
 use crate::flags::clock;
 
 /// Count records of Kafka topics. Each record is only counted once.
-///
-/// A record is a JSON object such as {"counter":"signups","at":1763700000,"n":3,"visitor":"ann"}, where n and
-/// visitor are optional, or a request such as
-/// {"path":"/articles/7","method":"GET","status":200,"at":1763700000,"address":
-/// "192.0.2.1","user_agent":"curl/8","time":0.012,"body":0.02,"size":512}, where only path and at are
-/// required. Rules apply to requests.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// Initial brokers, e.g. kafka-1:9092,kafka-2:9092.
+    /// Brokers, e.g. kafka-1:9092,kafka-2:9092.
     #[arg(long, value_name = "BROKERS")]
     kafka: String,
-    /// Topic to count. Can be repeated.
-    #[arg(long = "topic", required = true, value_name = "T")]
+    /// Topic to count, can be repeated.
+    #[arg(long = "topic", required = true, value_name = "TOPIC")]
     topics: Vec<String>,
-    /// Consumer group. Partitions are distributed among the members of the group.
-    #[arg(long, value_name = "G")]
+    /// Consumer group that shares the partitions.
+    #[arg(long)]
     group: String,
-    #[command(flatten)]
-    target: Target,
-    /// Where to start in a topic that has not been counted before.
+    /// Where to start in a new topic.
     #[arg(long, value_enum, default_value_t = Begin::Earliest)]
     from: Begin,
-    /// Exit when all partitions of this member have been read to the end.
+    /// Exit at the end of all partitions.
     #[arg(long)]
     until_end: bool,
-    /// Cluster name, to be used instead of the cluster id of the brokers. You must choose a new name if a
-    /// topic is deleted and created again.
+    /// Cluster name, instead of the cluster id.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Id that allows this member to keep the partitions across a restart. It must be unique within the
-    /// group.
+    /// Unique id to keep the partitions across a restart.
     #[arg(long, value_name = "ID")]
     instance_id: Option<String>,
-    /// Seconds after which the partitions of an unresponsive member are reassigned.
-    #[arg(long, default_value = "6", value_parser = clock::seconds, value_name = "S")]
+    /// Time until partitions are taken from an unresponsive member.
+    #[arg(long, default_value = "6", value_parser = clock::seconds, value_name = "SECONDS")]
     session_timeout: Duration,
     /// Maximum number of records between commits.
-    #[arg(long, default_value_t = NonZeroU32::MAX, hide_default_value = true, value_name = "N")]
+    #[arg(long, default_value_t = NonZeroU32::MAX, hide_default_value = true, value_name = "NUMBER")]
     commit_records: NonZeroU32,
-    /// Additional librdkafka setting, e.g. security.protocol=ssl. Can be repeated.
+    /// Setting of librdkafka, can be repeated.
     #[arg(long = "set", value_parser = setting, value_name = "NAME=VALUE")]
     set: Vec<(String, String)>,
+    #[command(flatten)]
+    target: Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

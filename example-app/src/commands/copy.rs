@@ -11,12 +11,13 @@ use crate::flags::{grid, store};
 
 /// Options that are shared by `dump` and `restore`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
     #[command(flatten)]
     store: store::Settings,
     #[command(flatten)]
     grid: grid::Settings,
-    /// Also copy distributions. Use this if the site runs with --distributions.
+    /// Copy distributions, too.
     #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
     distributions: bool,
 }

@@ -17,11 +17,10 @@ use super::copy::{StoreArgs, is_compressed};
 use super::progress;
 use crate::retry::Retry;
 
-/// Write the counts, visitors, lifetime totals and unique counters of a store as JSON lines. Use `restore` to
-/// add them to any store.
+/// Write all counts of a store to a file.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// File to write, or `-` for the standard output. It will be compressed if the name ends in .gz.
+    /// File to write, compressed if the name ends in .gz, or - for the standard output.
     #[arg(default_value = "-", value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]

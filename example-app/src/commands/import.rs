@@ -24,31 +24,26 @@ use super::summary::Summary;
 use super::target::Target;
 use crate::flags::store::error_chain;
 
-/// Count the requests in access logs. Each line is only counted once, even if you import the same file again.
-///
-/// The store keeps 120 days. Older requests are only added to the lifetime totals. This is also true if the
-/// site has an archive, because the archive is a copy of the store.
+/// Count the requests in access logs. Each line is only counted once.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// Files to count. They can be compressed with gzip. Use `-` for the standard input, which also requires
-    /// --name.
+    /// Files, which may be compressed, or - for the standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Log format: common, combined, vhost_combined, main, w3c, caddy, nginx, or a pattern in the syntax of
-    /// Apache's LogFormat. By default, it is detected from the first lines.
-    #[arg(long, value_name = "F")]
+    /// Name or pattern of the format, if it is not detected.
+    #[arg(long)]
     format: Option<Format>,
-    /// Keep running, and count new lines as they are added. This also works across log rotation.
+    /// Keep running, and count new lines.
     #[arg(long)]
     follow: bool,
-    /// Number of trusted proxies that have appended to X-Forwarded-For in the log.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    /// Proxies that have appended to X-Forwarded-For.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     trust_hops: usize,
-    #[command(flatten)]
-    target: Target,
-    /// Name for these logs, e.g. the server name. You need a different name for each server. Default: log.
+    /// Name of the server that wrote the logs.
     #[arg(long)]
     name: Option<String>,
+    #[command(flatten)]
+    target: Target,
 }
 
 /// Default name for logs.

@@ -18,10 +18,10 @@ use super::copy::{StoreArgs, is_compressed};
 use super::progress;
 use crate::retry::Retry;
 
-/// Add a dump to a store. Each part is only added once, even if you restore the same dump again.
+/// Add a dump to a store. Each part is only added once.
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
-    /// File to read, or `-` for the standard input. It will be decompressed if the name ends in .gz.
+    /// File to read, compressed if the name ends in .gz, or - for the standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]

@@ -12,25 +12,26 @@ use crate::flags::{grid, labels, store};
 
 /// Options that are shared by `import` and `consume`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Counting")]
 pub(crate) struct Target {
     /// JSON file with rules that map paths to counters.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Path template to use as a counter, e.g. /articles/{id}. Can be repeated.
+    /// Path template, e.g. /articles/{id}, can be repeated.
     #[arg(long = "route", value_name = "TEMPLATE")]
     routes: Vec<String>,
-    #[command(flatten)]
-    store: store::Settings,
-    #[command(flatten)]
-    grid: grid::Settings,
-    /// Also record distributions. Use this if the site runs with --distributions.
+    /// Record distributions, like on the site.
     #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
     distributions: bool,
     #[command(flatten)]
     labels: labels::Labels,
-    /// Secret for hashing visitors. It must be the same as on the site.
-    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
+    /// Secret to hash visitors, like on the site.
+    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true, value_name = "DIGITS")]
     pub(crate) secret: Option<Secret>,
+    #[command(flatten)]
+    store: store::Settings,
+    #[command(flatten)]
+    grid: grid::Settings,
 }
 
 impl Target {

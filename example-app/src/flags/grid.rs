@@ -16,19 +16,15 @@ use crate::retry::Retry;
 /// Bucket options, which are the same for all commands.
 #[derive(Debug, Args)]
 #[group(skip)]
+#[command(next_help_heading = "Store")]
 pub(crate) struct Settings {
-    /// UTC offset of the site, e.g. +01:00 or -05:30. Days start at midnight with this offset. It does not
-    /// follow daylight saving time, see --time-zone. Default: the offset of the store, or +00:00 for a new
-    /// store.
-    #[arg(long, env = "COUNTER_UTC_OFFSET", value_parser = clock::utc_offset, allow_hyphen_values = true)]
+    /// UTC offset of days, e.g. +01:00 or -05:30.
+    #[arg(long, env = "COUNTER_UTC_OFFSET", value_name = "OFFSET", value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: Option<i32>,
-    /// Time zone of the dashboard, e.g. Europe/Berlin. Days will follow daylight saving time. This keeps
-    /// hours for as long as days. You should also set --utc-offset to the standard time of the zone, because
-    /// the ids of visitors change at midnight of --utc-offset.
+    /// Time zone of the dashboard, e.g. Europe/Berlin.
     #[arg(long, env = "COUNTER_TIME_ZONE", value_name = "ZONE")]
     pub(crate) time_zone: Option<String>,
-    /// Change the buckets of a store that was created with a different --utc-offset or --time-zone. Counts in
-    /// other buckets will not be shown any more. Without this option, such a store is rejected.
+    /// Change the buckets, and hide older counts.
     #[arg(long)]
     change_grid: bool,
 }

@@ -6,12 +6,12 @@ use counter_layer::{AccessCounterLayer, Label};
 
 /// Options for labels.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
-    /// Count requests by referring site, campaign, device, browser and language.
+    /// Count referrers, campaigns, devices, browsers, languages.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
-    /// Host of this site. Links from this host and from subdomains are not counted as referrers. Can be
-    /// repeated.
+    /// Host that is not a referrer, can be repeated.
     #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
     own_hosts: Vec<String>,
 }

@@ -22,16 +22,13 @@ const IN_MEMORY: &str = "in memory, and will be lost on exit";
 /// Store options.
 #[derive(Debug, Args)]
 #[group(skip)]
+#[command(next_help_heading = "Store")]
 pub(crate) struct Settings {
-    /// Store for the counts: a SQLite file such as sqlite:counts.db, redis://127.0.0.1:6379,
-    /// redis-cluster://127.0.0.1:7000, postgres://user@127.0.0.1/site, mysql://user@127.0.0.1/site, or
-    /// memory: (or sqlite::memory:) for counts that are lost on exit. Default: sqlite:access-counter.db, a
-    /// file in the working directory.
-    #[arg(long, visible_alias = "redis", env = "COUNTER_STORE", hide_env_values = true, value_name = "URL")]
-    store: Option<String>,
-    /// Prefix for Redis keys, so that sites can share a server. Default: access:. SQL stores do not support
-    /// this, so you need a separate file or database per site.
-    #[arg(long, env = "COUNTER_NAMESPACE")]
+    /// Store URL.
+    #[arg(long, alias = "redis", env = "COUNTER_STORE", hide_env_values = true, value_name = "URL", default_value = DEFAULT_STORE)]
+    store: String,
+    /// Prefix for Redis keys (default: access:).
+    #[arg(long, env = "COUNTER_NAMESPACE", value_name = "PREFIX")]
     namespace: Option<Namespace>,
 }
 
@@ -56,7 +53,7 @@ impl Settings {
     /// Returns an error if the URL is invalid, or if the database does not exist. If Redis is unavailable,
     /// this will wait for it.
     pub(crate) async fn open(&self) -> Result<Opened, Box<dyn Error>> {
-        let address = self.store.as_deref().unwrap_or(DEFAULT_STORE);
+        let address = &*self.store;
         let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
         if self.namespace.is_some() && (scheme == "memory" || is_sql(scheme)) {
             return Err(format!(

@@ -5,23 +5,24 @@ use example_app::ADMIN;
 /// Returns the startup message with all URLs. The token is only included if it was generated.
 pub(super) fn announcement(address: SocketAddr, place: &str, token: Option<&str>, is_demo: bool) -> String {
     let site = format!("http://{address}");
-    // With one-second buckets, the charts will show data immediately.
-    let parameters = if is_demo { "period=2min&by=second" } else { "" };
     let mut lines = Vec::new();
     match token {
         Some(token) => {
             let query_token: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
-            let separator = if is_demo { "&" } else { "" };
             lines.push(format!("Dashboard (token: {token}):\n"));
-            lines.push(format!("  {site}{ADMIN}?token={query_token}{separator}{parameters}\n"));
+            lines.push(format!("  {site}{ADMIN}?token={query_token}\n"));
         }
         None => {
-            let query = if is_demo { "?" } else { "" };
             lines.push(
                 "Dashboard (to sign in, append the configured token as the `token` parameter):\n".to_owned(),
             );
-            lines.push(format!("  {site}{ADMIN}{query}{parameters}\n"));
+            lines.push(format!("  {site}{ADMIN}\n"));
         }
+    }
+    if is_demo {
+        lines.push(
+            "Demo: all visitors are simulated. A new store gets a history of ninety days.\n".to_owned(),
+        );
     }
     lines.push(format!("Site (counts are stored {place}; press Ctrl-C to stop):\n"));
     lines.push(format!("  {site}/"));

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use counter_admin::{Access, AccessError};
+use counter_alert::note::Notes;
 use counter_core::archive::Archive;
+use counter_core::time::Grid;
 use counter_core::visits::{Distribution, Measure};
-use counter_core::{Counters, Recorder, Secret};
+use counter_core::{AnyStore, Counters, Recorder, Secret};
 use counter_layer::{AccessCounterLayer, Address, Delivery, Facet, Forwarded, Identity};
+use example_app::demo::History;
 
 use super::server::Timeouts;
 use super::watch;
@@ -19,70 +22,108 @@ use crate::flags::{clock, grid, labels, store};
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Settings {
-    /// Listen address. With port 0, the system will choose a free port.
-    #[arg(long, env = "COUNTER_LISTEN", default_value = "127.0.0.1:3000")]
-    pub(super) listen: SocketAddr,
     #[command(flatten)]
     pub(super) store: store::Settings,
-    /// SQLite file for the forum, e.g. sqlite:forum.db. It will be created if it does not exist. By default,
-    /// the forum uses the same file as the counts, or memory if the counts are not in a file. You should set
-    /// this if the counts are in Redis, because Redis only stores copies of the forum counts.
-    #[arg(long, env = "COUNTER_DATABASE")]
-    pub(super) database: Option<String>,
-    /// Local time of day at which the forum counts are recalculated.
-    #[arg(long, env = "COUNTER_RECOUNT_AT", default_value = "04:00", value_parser = clock::time_of_day)]
-    pub(super) recount_at: u32,
-    /// Token for the admin pages, at least 16 characters. By default, a random token is generated and
-    /// printed.
-    #[arg(long, env = "COUNTER_ADMIN_TOKEN", hide_env_values = true)]
-    pub(super) admin_token: Option<String>,
-    /// Only send the session cookie of the admin pages over HTTPS. This is always the case if a trusted proxy
-    /// sends X-Forwarded-Proto: https.
-    #[arg(long, env = "COUNTER_SECURE_COOKIE")]
-    pub(super) secure_cookie: bool,
-    /// Secret for hashing visitors: 32 hexadecimal digits, e.g. from `openssl rand -hex 16`. It must be the
-    /// same on all instances that share a store. By default, each instance uses a random secret, so rate
-    /// limits apply per instance. The secret is never stored or shown.
-    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true)]
-    pub(super) secret: Option<String>,
-    /// Seconds between writes to the store.
-    #[arg(long, env = "COUNTER_FLUSH_INTERVAL", default_value = "1", value_parser = clock::seconds)]
-    pub(super) flush_interval: Duration,
-    /// Directory for counts that are not in the store yet, so that they survive a crash. It will be created
-    /// if it does not exist, and can be shared by multiple instances.
-    #[arg(long, env = "COUNTER_SPOOL")]
-    pub(super) spool: Option<PathBuf>,
-    /// Database in which hours and days are kept for years, even if they expire in the store:
-    /// sqlite:archive.db, postgres://user@127.0.0.1/archive or mysql://user@127.0.0.1/archive. Tables will be
-    /// created.
-    #[arg(long, env = "COUNTER_ARCHIVE", hide_env_values = true, value_name = "URL")]
-    pub(super) archive: Option<String>,
-    /// Seconds between copies to the archive. Hours and days are copied at least two minutes after they end.
-    #[arg(long, env = "COUNTER_ARCHIVE_INTERVAL", default_value = "30", value_parser = clock::seconds)]
-    pub(super) archive_interval: Duration,
-    /// Record distributions of response times, body sizes and status codes.
-    #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
-    pub(super) distributions: bool,
-    #[command(flatten)]
-    pub(super) labels: labels::Labels,
-    #[command(flatten)]
-    pub(super) watch: watch::Settings,
-    /// Number of trusted proxies in front of this server that append to X-Forwarded-For.
-    #[arg(long, env = "COUNTER_TRUST_HOPS", default_value_t = 0)]
-    pub(super) trust_hops: usize,
     #[command(flatten)]
     pub(super) grid: grid::Settings,
-    /// Maximum number of seconds that a response will wait for its hit to be stored. By default, responses do
-    /// not wait.
-    #[arg(long, env = "COUNTER_CONFIRM", value_parser = clock::seconds)]
-    pub(super) confirm: Option<Duration>,
-    /// Seconds to wait for a request head, for a request body, and for the next request on a connection.
-    #[arg(long, env = "COUNTER_REQUEST_TIMEOUT", default_value = "30", value_parser = clock::seconds)]
+    #[command(flatten)]
+    pub(super) writes: Writes,
+    #[command(flatten)]
+    pub(super) server: Server,
+    #[command(flatten)]
+    pub(super) counting: Counting,
+    #[command(flatten)]
+    pub(super) dashboard: Dashboard,
+    #[command(flatten)]
+    pub(super) watch: watch::Settings,
+    #[command(flatten)]
+    pub(super) forum: Forum,
+    #[command(flatten)]
+    pub(super) demo: Demo,
+}
+
+/// Options for writing to the store.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Store")]
+pub(super) struct Writes {
+    /// Time between writes to the store.
+    #[arg(long, env = "COUNTER_FLUSH_INTERVAL", value_name = "SECONDS", default_value = "1", value_parser = clock::seconds)]
+    flush_interval: Duration,
+    /// Let responses wait until their hit is stored.
+    #[arg(long, env = "COUNTER_CONFIRM", value_name = "SECONDS", value_parser = clock::seconds)]
+    confirm: Option<Duration>,
+    /// Directory for unsent counts, to survive a crash.
+    #[arg(long, env = "COUNTER_SPOOL", value_name = "DIRECTORY")]
+    spool: Option<PathBuf>,
+    /// Database that keeps hours and days for years.
+    #[arg(long, env = "COUNTER_ARCHIVE", hide_env_values = true, value_name = "URL")]
+    pub(super) archive: Option<String>,
+    /// Time between copies to the archive.
+    #[arg(long, env = "COUNTER_ARCHIVE_INTERVAL", value_name = "SECONDS", default_value = "30", value_parser = clock::seconds)]
+    pub(super) archive_interval: Duration,
+}
+
+/// Options of the HTTP server.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub(super) struct Server {
+    /// Address to listen on.
+    #[arg(long, env = "COUNTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
+    pub(super) listen: SocketAddr,
+    /// Proxies that set X-Forwarded-For.
+    #[arg(long, env = "COUNTER_TRUST_HOPS", value_name = "NUMBER", default_value_t = 0)]
+    trust_hops: usize,
+    /// Time to wait for a request.
+    #[arg(long, env = "COUNTER_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "30", value_parser = clock::seconds)]
     pub(super) request_timeout: Duration,
-    /// Seconds to wait for requests in flight during shutdown.
-    #[arg(long, env = "COUNTER_DRAIN_TIMEOUT", default_value = "10", value_parser = clock::seconds)]
-    pub(super) drain_timeout: Duration,
-    /// Simulate visitors, bots and broken links. A simulated day takes four minutes.
+    /// Time to finish requests on shutdown.
+    #[arg(long, env = "COUNTER_DRAIN_TIMEOUT", value_name = "SECONDS", default_value = "10", value_parser = clock::seconds)]
+    drain_timeout: Duration,
+}
+
+/// Options that select what is counted.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Counting")]
+pub(super) struct Counting {
+    #[command(flatten)]
+    labels: labels::Labels,
+    /// Record response times, sizes and status codes.
+    #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
+    distributions: bool,
+    /// Secret to hash visitors, 32 hexadecimal digits.
+    #[arg(long, env = "COUNTER_SECRET", hide_env_values = true, value_name = "DIGITS")]
+    pub(super) secret: Option<String>,
+}
+
+/// Options of the admin pages.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Dashboard")]
+pub(super) struct Dashboard {
+    /// Token to sign in, at least 16 characters.
+    #[arg(long, env = "COUNTER_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(super) admin_token: Option<String>,
+    /// Only send the session cookie over HTTPS.
+    #[arg(long, env = "COUNTER_SECURE_COOKIE")]
+    secure_cookie: bool,
+}
+
+/// Options of the forum.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Forum")]
+pub(super) struct Forum {
+    /// SQLite file for the forum, e.g. sqlite:forum.db.
+    #[arg(long, env = "COUNTER_DATABASE", value_name = "URL")]
+    pub(super) database: Option<String>,
+    /// Local time of day to recount the forum.
+    #[arg(long, env = "COUNTER_RECOUNT_AT", value_name = "TIME", default_value = "04:00", value_parser = clock::time_of_day)]
+    pub(super) recount_at: u32,
+}
+
+/// Options of the demo.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Demo")]
+pub(super) struct Demo {
+    /// Record a history, and simulate visitors.
     #[arg(long, env = "COUNTER_DEMO_TRAFFIC")]
     pub(super) demo_traffic: bool,
 }
@@ -104,20 +145,48 @@ impl Settings {
             Some(archive) => Counters::builder(archive.clone()),
             None => Counters::builder(opened.store.clone()),
         };
-        counters = counters.flush_interval(self.flush_interval);
+        counters = counters.flush_interval(self.writes.flush_interval);
         if let Some(secret) = secret {
             counters = counters.secret(secret);
         }
-        if self.distributions {
+        if self.counting.distributions {
             counters = counters.distributions(Distribution::precisions());
         }
-        if let Some(folder) = &self.spool {
+        if let Some(folder) = &self.writes.spool {
             if opened.is_in_memory {
                 return Err("--spool requires a store that is not in memory".into());
             }
             counters = counters.spool(folder);
         }
         self.grid.build_with_timeout(counters).await
+    }
+
+    /// Builds the history of the demo for a store with this grid, or returns `None` if there should not be a
+    /// demo.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a setting is invalid.
+    pub(super) fn history(
+        &self,
+        store: &AnyStore,
+        grid: &Grid,
+        notes: Notes,
+        utc_offset: i32,
+    ) -> Result<Option<History>, Box<dyn Error>> {
+        if !self.demo.demo_traffic {
+            return Ok(None);
+        }
+        // With separate counters, the dashboard does not show the history as requests of this process.
+        let mut counters = Counters::builder(store.clone())
+            .precisions(grid.counts.clone())
+            .visitor_precisions(grid.visitors.clone());
+        if let Some(distributions) = &grid.distributions {
+            counters = counters.distributions(distributions.clone());
+        }
+        let counters = counters.build()?;
+        let layer = self.layer(counters.recorder())?;
+        Ok(Some(History::new(counters, layer, notes, utc_offset)))
     }
 
     /// Returns the access rules for the admin pages.
@@ -128,7 +197,7 @@ impl Settings {
     pub(super) fn access(&self, token: &str) -> Result<Access, AccessError> {
         let access = Access::bearer(token)?.clients(self.client());
         let access = access.may_record().may_repair().may_silence().may_note();
-        Ok(if self.secure_cookie { access.secure_cookie() } else { access })
+        Ok(if self.dashboard.secure_cookie { access.secure_cookie() } else { access })
     }
 
     /// Builds the layer that counts requests.
@@ -137,7 +206,7 @@ impl Settings {
     ///
     /// Returns an error if the proxy or label settings are invalid.
     pub(super) fn layer(&self, recorder: Recorder) -> Result<AccessCounterLayer, Box<dyn Error>> {
-        let delivery = match self.confirm {
+        let delivery = match self.writes.confirm {
             Some(timeout) => Delivery::BeforeResponse { timeout },
             None => Delivery::Background,
         };
@@ -145,8 +214,8 @@ impl Settings {
             .identity(self.client())?
             .facets([Facet::Status, Facet::Agent])
             .delivery(delivery);
-        let layer = self.labels.apply(layer)?;
-        if !self.distributions {
+        let layer = self.counting.labels.apply(layer)?;
+        if !self.counting.distributions {
             return Ok(layer);
         }
         Ok(layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]))
@@ -154,11 +223,11 @@ impl Settings {
 
     /// Returns how to determine client addresses.
     pub(super) fn client(&self) -> Address {
-        Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(self.trust_hops)
+        Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(self.server.trust_hops)
     }
 
     /// Returns the client timeouts.
     pub(super) const fn timeouts(&self) -> Timeouts {
-        Timeouts { head: self.request_timeout, drain: self.drain_timeout }
+        Timeouts { head: self.server.request_timeout, drain: self.server.drain_timeout }
     }
 }

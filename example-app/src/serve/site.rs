@@ -12,6 +12,7 @@ use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};
 use counter_layer::{Address, LimitKey, OnStoreError, ProblemRejection, WindowLimitLayer};
 use counter_log::LogCounter;
+use example_app::demo::History;
 use example_app::forum::Forum;
 use example_app::{app, demo};
 use tokio::net::TcpListener;
@@ -38,6 +39,8 @@ struct Site {
     live: oneshot::Sender<()>,
     /// Describes the store in the startup message.
     place: String,
+    /// The history of the demo.
+    history: Option<History>,
 }
 
 /// Number of texts that one visitor may add to the forum within a minute.
@@ -51,21 +54,21 @@ const MAX_TEXTS_PER_MINUTE: u32 = 5;
 /// stored in time.
 pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), Box<dyn Error>> {
     // A configured token is a secret and must not be printed.
-    let configured_token = settings.admin_token.clone();
+    let configured_token = settings.dashboard.admin_token.clone();
     let token = configured_token.clone().map_or_else(random_token, Ok)?;
-    let Site { router, counters, parts, live, place } = assemble(&settings, &token).await?;
+    let Site { router, counters, parts, live, place, history } = assemble(&settings, &token).await?;
 
-    let listener = TcpListener::bind(settings.listen).await?;
+    let listener = TcpListener::bind(settings.server.listen).await?;
     let address = listener.local_addr()?;
     let printed_token = configured_token.is_none().then_some(&*token);
-    output.write_all(announcement(address, &place, printed_token, settings.demo_traffic).as_bytes())?;
+    output.write_all(announcement(address, &place, printed_token, history.is_some()).as_bytes())?;
     tracing::info!(%address, "listening");
 
     // The server must be stopped before the counters, so that the final requests are counted.
     let upkeep = counters.spawn();
     let mut parts = parts.start();
     // A request that is aborted by the shutdown still counts.
-    let visits = settings.demo_traffic.then(|| tokio::spawn(demo::visit(address)));
+    let demo = history.map(|history| tokio::spawn(demo::run(history, address)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     // A task should never end before it is stopped. If this happens, we exit with an error so that the
     // program will be restarted, instead of serving without counting.
@@ -77,7 +80,7 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
             name = parts.ended() => ended = Some(name),
         }
         drop(live);
-        visits.inspect(JoinHandle::abort);
+        demo.inspect(JoinHandle::abort);
     };
     serve_until(listener, router, settings.timeouts(), stop).await?;
     let (counted, stopped) = tokio::join!(upkeep.stop(), parts.stop());
@@ -93,7 +96,7 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
 /// Connects to the stores and builds the site.
 async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Error>> {
     let opened = settings.store.open().await?;
-    let (archive, place) = match &settings.archive {
+    let (archive, place) = match &settings.writes.archive {
         Some(address) => {
             let (far, far_place) = opened.archive(address).await?;
             let archive = Archive::new(opened.store.clone(), far);
@@ -102,10 +105,10 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
         }
         None => (None, opened.place.clone()),
     };
-    let configured_secret = settings.secret.as_deref().map(str::parse::<Secret>).transpose()?;
+    let configured_secret = settings.counting.secret.as_deref().map(str::parse::<Secret>).transpose()?;
     let secret = configured_secret.clone().unwrap_or_else(Secret::process_local);
     // The forum and the counts can share a file: the table names differ, and both wait for write locks.
-    let database = settings.database.as_ref().or(opened.file.as_ref());
+    let database = settings.forum.database.as_ref().or(opened.file.as_ref());
     let forum = Forum::open(database.map(|file| &**file), opened.store.clone()).await?.secret(&secret);
     let counters = settings.counters(&opened, archive.as_ref(), configured_secret).await?;
     let (store, stats) = (opened.store, counters.stats());
@@ -118,11 +121,13 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     let (layer, feed) = forum.with_feed(layer);
     let local_offset = local_offset(settings.grid.time_zone.as_deref(), utc_offset)?;
     let watch = settings.watch.watch(stats.clone(), &store, local_offset)?;
+    let notes = Notes::new(store.clone());
+    let history = settings.history(&store, stats.grid(), notes.clone(), utc_offset)?;
     let (live, live_ended) = oneshot::channel::<()>();
     let mut options = Options::new()
         .live_until(async { drop(live_ended.await) })
         .hits(counters.sources(), log_counter)
-        .notes(Notes::new(store.clone()));
+        .notes(notes);
     if let Some(zone) = &settings.grid.time_zone {
         options = options.time_zone(zone)?;
     }
@@ -134,9 +139,9 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     }
     let admin = counter_admin::router_with(stats.clone(), access, options);
     let limit = limit(store, &secret, settings.client())?;
-    let router = app(layer, forum.clone(), limit, settings.request_timeout, admin);
+    let router = app(layer, forum.clone(), limit, settings.server.request_timeout, admin);
 
-    let (recount_at, archive_interval) = (settings.recount_at, settings.archive_interval);
+    let (recount_at, archive_interval) = (settings.forum.recount_at, settings.writes.archive_interval);
     let mut parts = Parts::new();
     parts.add("the forum feed", |stopped| async { Ok(feed.run(stopped).await?) });
     parts.add("the forum recount", |stopped| recount(forum, recount_at, utc_offset, stopped));
@@ -146,7 +151,7 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     if let Some(watch) = watch {
         parts.add("the alert watch", |stopped| run(watch, stopped));
     }
-    Ok(Site { router, counters, parts, live, place })
+    Ok(Site { router, counters, parts, live, place, history })
 }
 
 /// Recalculates the forum counts every night.

@@ -13,26 +13,31 @@ use serde_json::json;
 /// Options for alerts and reports.
 #[derive(Debug, Args)]
 #[group(skip)]
+#[command(next_help_heading = "Alerts")]
 pub(crate) struct Settings {
-    /// Send alerts about errors, unusual traffic, slow responses, an unavailable store and new referrers.
-    /// They are logged, or sent to --webhook if it is set.
+    /// Send alerts about errors, traffic and the store.
     #[arg(long, env = "COUNTER_ALERTS")]
     alerts: bool,
-    /// JSON file with alert rules, to be used instead of the default rules of --alerts.
+    /// JSON file with rules, instead of the default rules.
     #[arg(long, env = "COUNTER_ALERT_RULES", value_name = "FILE")]
     alert_rules: Option<PathBuf>,
-    /// Send a daily or weekly report.
-    #[arg(long, env = "COUNTER_REPORT", value_name = "PERIOD")]
+    /// Send reports, daily or weekly.
+    #[arg(long, env = "COUNTER_REPORT", value_name = "PERIOD", hide_possible_values = true)]
     report: Option<Period>,
-    /// URL for alerts and reports, e.g. https://chat.example.com/hooks/x1y2z3.
+    /// Where to send alerts and reports.
     #[arg(long, env = "COUNTER_WEBHOOK", hide_env_values = true, value_name = "URL")]
     webhook: Option<String>,
-    /// Secret to sign webhook messages based on Standard Webhooks: `whsec_`, followed by the output of
-    /// `openssl rand -base64 32`.
-    #[arg(long, env = "COUNTER_WEBHOOK_SECRET", hide_env_values = true)]
+    /// Secret to sign messages, starting with whsec_.
+    #[arg(long, env = "COUNTER_WEBHOOK_SECRET", hide_env_values = true, value_name = "SECRET")]
     webhook_secret: Option<String>,
-    /// Format of webhook messages.
-    #[arg(long, env = "COUNTER_WEBHOOK_BODY", value_name = "FORM", default_value = "json")]
+    /// json, text, slack or discord.
+    #[arg(
+        long,
+        env = "COUNTER_WEBHOOK_BODY",
+        value_name = "FORMAT",
+        default_value = "json",
+        hide_possible_values = true
+    )]
     webhook_body: Body,
 }
 

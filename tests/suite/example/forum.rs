@@ -10,11 +10,15 @@ use tests::http::{Response, get, post};
 use tests::{RedisServer, until};
 use tokio::task::block_in_place;
 
+use super::demo::noon;
 use super::program::Site;
 use crate::support::{BOT, BROWSER};
 
-/// Timeout of all steps, except for those that wait for locks of a dead process.
+/// Timeout of all steps, except for those that wait for locks of a dead process, or for demo visitors.
 const LIMIT: Duration = tests::LIMIT;
+
+/// Timeout to wait for a kind of demo visitor. A member acts twice a minute on average.
+const DEMO_LIMIT: Duration = Duration::from_secs(600);
 
 #[tokio::test]
 async fn views_and_readers_of_a_post_are_counted_with_the_requests() {
@@ -201,19 +205,19 @@ async fn pages_work_without_redis_and_a_recount_corrects_counts_and_copies() {
 
 #[tokio::test]
 async fn demo_traffic_uses_the_forum() {
-    let site = Site::start(&["--demo-traffic"]).await;
+    let site = Site::start(&["--demo-traffic", "--utc-offset", &noon()]).await;
     let moves = async |path: &str, words: &[&str]| {
         let page = view_as_bot(&site, path).await;
         let count = |text: String| page.matches(&text).count();
         words.iter().any(|word| count(format!("{word}: ")) > count(format!("{word}: 0.")))
     };
-    until("posts are viewed", LIMIT, async || moves("/posts", &["Views"]).await).await;
+    until("posts are viewed", DEMO_LIMIT, async || moves("/posts", &["Views"]).await).await;
     let deed = async || {
         moves("/posts", &["Likes", "Comments"]).await
             || moves("/members", &["Followers"]).await
             || moves("/groups/1", &["Members"]).await
     };
-    until("members do something", LIMIT, deed).await;
+    until("members do something", DEMO_LIMIT, deed).await;
 }
 
 const OTHER_BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:141.0) Gecko/20100101 Firefox/141.0";

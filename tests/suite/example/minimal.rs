@@ -1,10 +1,11 @@
-//! The program from the README.
+//! The small example programs: the one from the README, and one without a framework.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
+use serde_json::Value;
 use tests::http::get;
-use tests::{LIMIT, Process, RedisServer, process};
+use tests::{LIMIT, Process, RedisServer, process, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -64,4 +65,33 @@ async fn an_open_dashboard_does_not_block_the_shutdown() {
     assert!(service.wait(LIMIT).await.success(), "{service}");
     browser.read_to_end(&mut response).await.expect("the response ends");
     assert!(response.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&response));
+}
+
+#[tokio::test]
+async fn pages_on_hyper_and_the_admin_router_share_a_port() {
+    let mut service = Process::start(
+        Command::new(process::hyper().await)
+            .env("ADMIN_TOKEN", "a-long-random-token")
+            .env("LISTEN", "127.0.0.1:0"),
+    );
+    let address = service.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
+    for (path, status) in [("/articles/1", 200), ("/articles/2", 200), ("/admin/statistics", 404), ("/", 404)]
+    {
+        assert_eq!(get(address, path, &[]).await.status, status, "{path}");
+    }
+    let token = [("Authorization", "Bearer a-long-random-token")];
+    let asked = get(address, "/admin/stats/", &[("Accept", "text/html")]).await;
+    assert!(asked.status == 401 && asked.body.contains("action=\"/admin/stats/login\""), "{}", asked.body);
+    for path in ["/admin/stats", "/admin/stats/"] {
+        let page = get(address, path, &token).await;
+        assert!(page.status == 200 && page.body.contains("href=\"/admin/stats/assets/"), "{}", page.body);
+    }
+    until("the hits are flushed", LIMIT, async || {
+        let top = get(address, "/admin/stats/api/top?precision=86400", &token).await;
+        let top: Value = serde_json::from_str(&top.body).expect("JSON");
+        top["top"] == serde_json::json!([{"counter": "/articles/{id}", "count": 2}])
+    })
+    .await;
+    service.terminate();
+    assert!(service.wait(LIMIT).await.success(), "{service}");
 }

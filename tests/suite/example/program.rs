@@ -122,15 +122,6 @@ async fn visitors_behind_a_trusted_proxy_are_distinguished() {
 }
 
 #[tokio::test]
-async fn flags_can_be_set_by_environment_variables() {
-    let mut command = example_command().await;
-    command.envs([("COUNTER_LISTEN", "127.0.0.1:0"), ("COUNTER_ADMIN_TOKEN", "from-the-environment")]);
-    let (_process, address) = start(&mut command).await;
-    let credentials = [("Authorization", "Bearer from-the-environment")];
-    assert_eq!(get(address, "/admin/stats", &credentials).await.status, 200);
-}
-
-#[tokio::test]
 async fn the_admin_pages_need_the_token() {
     let site = Site::start(&[]).await;
     for path in ["/admin/stats", "/admin/stats/api/ledger"] {
@@ -163,7 +154,7 @@ async fn a_link_works_with_any_valid_token_and_configured_tokens_are_not_printed
         process.terminate();
         assert!(process.wait(LIMIT).await.success(), "{process}");
         let words = process.to_string();
-        assert!(words.contains("/admin/stats?period=2min&by=second"), "{words}");
+        assert!(words.contains("/admin/stats\n"), "{words}");
         assert!(!words.contains("a+b") && !words.contains("a%2B"), "{words}");
     }
 }
@@ -194,24 +185,6 @@ async fn the_startup_lines_name_all_pages() {
         let response = get(site.address, question, &[AUTHORIZATION]).await;
         assert!([200, 404].contains(&response.status), "{question}: {}", response.body);
     }
-}
-
-#[tokio::test]
-async fn demo_traffic_includes_people_and_bots() {
-    let site = Site::start(&["--flush-interval", "0.05", "--demo-traffic"]).await;
-    let total = async |counter: &str| {
-        let response = site.admin(&format!("total?counter={counter}&precision=86400")).await;
-        let response: Value = serde_json::from_str(&response.body).expect("the admin pages speak JSON");
-        response["total"].as_u64().unwrap_or_default()
-    };
-    until("there are some of all kinds", LIMIT, async || {
-        total("hits").await > 20 && total("agent:bot").await > 0 && total("status:4xx").await > 0
-    })
-    .await;
-    until("there are several people", LIMIT, async || {
-        site.fetch("uniques?counter=hits&precision=86400").await["uniques"].as_u64() > Some(5)
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -387,27 +360,6 @@ async fn a_day_starts_at_midnight_of_the_configured_offset() {
         let start = response["samples"][0]["start"].as_u64().or(response["from"].as_u64()).expect("a start");
         assert_eq!(start % 86_400, 5 * 3600 + 1800, "{response}");
     }
-}
-
-#[tokio::test]
-async fn an_invalid_offset_is_rejected_with_an_explanation() {
-    for text in ["1", "+25:00", "-5:30", "CET"] {
-        // We can't listen on this address, so the program always ends.
-        let arguments = ["--listen", "192.0.2.1:1", "--utc-offset", text];
-        let output = example_command().await.args(arguments).output().expect("it starts");
-        let words = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && words.contains("such as +01:00 or -05:30"), "{text}: {words}");
-    }
-}
-
-#[tokio::test]
-async fn an_invalid_secret_is_rejected_and_not_printed() {
-    let arguments = ["--listen", "192.0.2.1:1", "--secret", "half-of-a-secret"];
-    let output = example_command().await.args(arguments).output().expect("it starts");
-    let words =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(!output.status.success() && words.contains("32 hexadecimal digits"), "{words}");
-    assert!(!words.contains("half-of-a-secret"), "{words}");
 }
 
 /// A running example with the test token.
