@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn traffic_rises_by_day_and_falls_at_night_and_on_weekends() {
-        let hour = |hour| hits(END.minus((36 - hour) * 3600)..END.minus((35 - hour) * 3600));
+        let hour = |hour: u64| hits(END.minus((36 - hour) * 3600)..END.minus((35 - hour) * 3600));
         assert!(hour(13) > 3.0 * hour(1), "{} {}", hour(13), hour(1));
         // Last Sunday, and the Tuesday after it.
         assert!(day(3) < 0.85 * day(1), "{} {}", day(3), day(1));
