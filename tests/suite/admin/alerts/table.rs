@@ -117,7 +117,7 @@ async fn the_alerts_page_explains_raised_rules_and_the_forms_match_the_api() {
     let page = send(&router, "/admin/stats/alerts", Some(credentials)).await;
     for part in [
         "1 rule is firing.",
-        "<a href=\"/admin/stats/counter?counter=%2F\"><bdi>busy &amp; loud</bdi></a>",
+        "<a href=\"/admin/stats/counter?counter=%2F&#38;period=today\"><bdi>busy &amp; loud</bdi></a>",
         "/ has 11 hits, above 10",
         "Evaluated per hour. Fires after 2 intervals in a row, is resolved after 1 interval.",
         "<td class=\"number\">11 hits</td><td class=\"number\">10 hits</td>",

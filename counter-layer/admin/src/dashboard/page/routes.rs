@@ -23,6 +23,7 @@ use crate::dashboard::view::client::Client;
 use crate::dashboard::view::period::Period;
 use crate::dashboard::view::value::WrongValue;
 use crate::dashboard::view::view::{self, Page, View};
+use crate::kind::Kind;
 use crate::mount::Mount;
 use crate::problem::{Problem, warn};
 use crate::text::escape::isolated;
@@ -186,14 +187,15 @@ async fn counter(
 /// Rejects the request if a counter of the chart does not exist.
 async fn check_counters(stats: &Stats, view: &View) -> Result<(), Rejection> {
     let counters = &view.chart.counters;
-    // `hits` always exists.
-    if counters.iter().all(|name| **name == *HITS) {
+    // The cards link to `hits` and to facets, even before the first hit.
+    let is_built_in = |name: &CounterName| **name == *HITS || Kind::Facet.has(name);
+    if counters.iter().all(is_built_in) {
         return Ok(());
     }
     let contained = stats.contains_counters(counters).await.map_err(|error| failure(stats, view, &error))?;
     // We can't say that a counter is unknown when the list was not readable.
     let is_unknown =
-        |(name, contained): &(&CounterName, _)| matches!(contained, Ok(false)) && ***name != *HITS;
+        |(name, contained): &(&CounterName, _)| matches!(contained, Ok(false)) && !is_built_in(name);
     match counters.iter().zip(contained).find(is_unknown) {
         None => Ok(()),
         Some((name, _)) => {
