@@ -5,6 +5,7 @@ mod chart;
 mod view;
 pub(crate) mod annotations;
 mod reader;
+mod period_reader;
 mod plot;
 mod panels;
 pub(crate) mod page;

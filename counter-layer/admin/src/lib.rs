@@ -241,6 +241,7 @@ use api::routes::routes;
 use counter_layer::Rules;
 use dashboard::annotations::Annotators;
 use dashboard::page::alert_routes::alert_pages;
+use dashboard::page::downloads::downloads;
 use dashboard::page::routes::{Dashboard, first_page, pages};
 use dashboard::page::share::share_pages;
 use problem::Problem;
@@ -297,7 +298,7 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
     let site = Dashboard::new(stats, options.zone.clone(), annotators);
-    let mut other_pages = pages(&site).merge(share_pages(&site));
+    let mut other_pages = pages(&site).merge(downloads(&site)).merge(share_pages(&site));
     if let Some(alerts) = &options.alerts {
         other_pages = other_pages.merge(alert_pages(&site, alerts));
     }

@@ -1,9 +1,9 @@
 //! The pages and routes.
 
-pub(crate) mod alert_routes;
-pub(crate) mod alerts;
-pub(crate) mod downloads;
 pub(crate) mod frame;
 pub(crate) mod pages;
 pub(crate) mod routes;
+pub(crate) mod downloads;
 pub(crate) mod share;
+pub(crate) mod alerts;
+pub(crate) mod alert_routes;

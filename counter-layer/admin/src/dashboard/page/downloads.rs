@@ -13,18 +13,14 @@ use super::routes::{Dashboard, Rejection, failure, rendered};
 use crate::dashboard::chart::canvas;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::format::instants;
-use crate::dashboard::panels::period_reader::PeriodReader;
 use crate::dashboard::panels::table::Table;
+use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::plot::Plot;
+use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::view::{Page, View};
 use crate::mount::Mount;
 use crate::text::csv;
-
-/// The paths of the files.
-pub(crate) const TABLE_CSV: &str = "/pages.csv";
-pub(crate) const CHART_CSV: &str = "/chart.csv";
-pub(crate) const CHART_SVG: &str = "/chart.svg";
 
 /// The colors of the lines.
 const COLORS: [&str; 6] = ["#2563c9", "#b8500c", "#1a7f4b", "#7c3aed", "#c01c6f", "#0e7490"];
@@ -45,13 +41,15 @@ enum File {
     ChartSvg,
 }
 
-pub(super) fn routes() -> Router<Dashboard> {
+/// Returns the files of a view.
+pub(crate) fn downloads(dashboard: &Dashboard) -> Router {
     let route =
         |file: File| get(move |state, mount, query, client| download(file, state, mount, query, client));
     Router::new()
         .route(TABLE_CSV, route(File::TableCsv))
         .route(CHART_CSV, route(File::ChartCsv))
         .route(CHART_SVG, route(File::ChartSvg))
+        .with_state(dashboard.clone())
 }
 
 async fn download(

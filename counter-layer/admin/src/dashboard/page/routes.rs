@@ -8,7 +8,6 @@ use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::downloads;
 use super::pages::{Counter, FailurePage, Moving, Parts, Shared, Site};
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::SHARED;
@@ -16,8 +15,8 @@ use crate::api::caching::validate;
 use crate::api::route::Route;
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::panels::note_forms::SubmittedForm;
-use crate::dashboard::panels::period_reader::PeriodReader;
 use crate::dashboard::panels::summary::Extent;
+use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::period::Period;
@@ -142,7 +141,6 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
             &format!("/counter{SHARED}"),
             get(|state, mount, query, client| shared(Page::Counter, state, mount, query, client)),
         )
-        .merge(downloads::routes())
         .with_state(dashboard.clone())
 }
 

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use counter_core::CounterName;
 
+use super::name::Name;
 use super::panel::{Panel, PanelRow};
-use super::table::Name;
 use crate::dashboard::format::numbers;
 use crate::dashboard::view::view::View;
 use crate::text::digits;

@@ -3,10 +3,10 @@
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
 
+use super::name::Name;
 use super::panel::{Panel, PanelRow};
-use super::period_reader::PeriodReader;
-use super::table::Name;
 use crate::dashboard::format::numbers;
+use crate::dashboard::period_reader::PeriodReader;
 use crate::text::digits;
 
 /// The maximum number of values to show for a label.

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use counter_core::time::Retention;
 use counter_core::visits::{Distribution, Distributions, Measure};
-use counter_core::{CounterName, Error, Precision, Precisions, Timestamp};
+use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::try_join;
 use http::StatusCode;
 
@@ -12,9 +11,9 @@ use crate::dashboard::chart::bands::{self, Bands, QUANTILES};
 use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
-use crate::dashboard::plot::sums::{Instant, length};
+use crate::dashboard::plot::sums::Instant;
 use crate::dashboard::reader::Reader;
-use crate::dashboard::view::buckets::MAX_BUCKETS;
+use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
@@ -71,31 +70,6 @@ pub(crate) struct Status {
     pub(crate) before: Option<String>,
 }
 
-/// The retained distributions of a period.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Retained {
-    pub(super) precision: Precision,
-    /// The part of the period that is retained.
-    pub(super) range: Range<Timestamp>,
-    /// The compared period, up to the same elapsed time, if it is retained.
-    compared: Option<Range<Timestamp>>,
-}
-
-impl Retained {
-    /// Returns `None` if distributions of this period are not retained.
-    pub(super) fn of(reader: &Reader<'_>, timeline: &Timeline, now: Timestamp) -> Option<Self> {
-        let (read, range) = (timeline.buckets.read.precision, timeline.buckets.range());
-        let retained = fitting(reader.stats.reach().distributions.as_ref()?, read, &range, now)?;
-        let (precision, oldest) = (retained.precision, retained.oldest(now));
-        let range = precision.bucket(range.start).start.max(oldest)..range.end;
-        // When buckets are longer than in the chart, they could be part of both periods.
-        let is_before = |other: &Range<Timestamp>| precision.bucket(other.end.minus(1)).end() <= range.start;
-        let compared = timeline.elapsed(now).map(|other| precision.bucket(other.start).start..other.end);
-        let compared = compared.filter(|other| is_before(other) && oldest <= other.start);
-        (!range.is_empty()).then_some(Self { precision, range, compared })
-    }
-}
-
 /// Reads the distributions of the first counter of a view in a single round trip. Returns `None` if the
 /// distributions are not retained, or if they are empty.
 pub(crate) async fn read(
@@ -103,7 +77,11 @@ pub(crate) async fn read(
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let found = view.chart.counters.first().zip(Retained::of(reader, &view.timeline(now), now));
+    let found = view.chart.counters.first().zip(Retained::of(
+        reader.stats.reach().distributions.as_ref(),
+        &view.timeline(now),
+        now,
+    ));
     let Some((counter, Retained { precision, range, compared })) = found else { return Ok(None) };
     let read =
         async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
@@ -148,7 +126,9 @@ pub(super) async fn percentile(
     counter: &CounterName,
     now: Timestamp,
 ) -> Result<Option<(String, Option<Change>)>, Error> {
-    let Some(Retained { precision, range, compared }) = Retained::of(reader, timeline, now) else {
+    let Some(Retained { precision, range, compared }) =
+        Retained::of(reader.stats.reach().distributions.as_ref(), timeline, now)
+    else {
         return Ok(None);
     };
     let quantile = async |range: Range<Timestamp>| {
@@ -164,28 +144,6 @@ pub(super) async fn percentile(
     let (value, before) = try_join(quantile(range), before).await?;
     let change = value.zip(before).and_then(|(value, before)| numbers::shift(value, before));
     Ok(Some((value.map_or_else(numbers::unknown, units::seconds), change)))
-}
-
-/// Returns the best distribution precision for a chart of this precision: the same precision, or else the
-/// coarsest precision that divides it, or else a coarser precision. Prefers precisions that are retained for
-/// the whole range.
-fn fitting(
-    retained: &Precisions,
-    chart: Precision,
-    range: &Range<Timestamp>,
-    now: Timestamp,
-) -> Option<Retention> {
-    let buckets = |retention: &Retention| length(range) / u64::from(retention.precision.as_seconds());
-    let divides = |retention: &Retention| retention.precision.divides(chart);
-    let fits =
-        |retention: &Retention| buckets(retention) <= MAX_BUCKETS as u64 && retention.oldest(now) < range.end;
-    let is_retained = |retention: &Retention| retention.oldest(now) <= range.start;
-    let of = |condition: &dyn Fn(&Retention) -> bool| {
-        let all = || retained.iter().filter(fits).filter(condition);
-        all().filter(divides).last().or_else(|| all().find(|retention| !divides(retention)))
-    };
-    // Longer buckets are still better than an incomplete range.
-    of(&is_retained).or_else(|| of(&|_| true))
 }
 
 fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timestamp) -> Option<Bands> {

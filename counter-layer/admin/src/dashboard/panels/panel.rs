@@ -1,6 +1,6 @@
 //! A panel that ranks values.
 
-use crate::dashboard::panels::table::Name;
+use super::name::Name;
 
 /// A panel with a list of values and their share.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use counter_core::visits::{Distribution, Measure};
 use counter_core::{CounterName, Error};
 
+use super::name::Name;
 use super::panel::{Panel, PanelRow};
-use super::period_reader::PeriodReader;
-use super::table::Name;
 use crate::dashboard::format::units;
+use crate::dashboard::period_reader::PeriodReader;
 use crate::kind::Kind;
 use crate::text::digits;
 

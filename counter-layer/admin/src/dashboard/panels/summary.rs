@@ -7,12 +7,12 @@ use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
 use futures_util::future::{try_join3, try_join4};
 
 use super::measured;
-use super::period_reader::PeriodReader;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
-use crate::dashboard::plot::sums::length;
+use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::period::Compare;
+use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};

@@ -7,14 +7,15 @@ use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
 use super::facets;
+use super::name::Name;
 use super::panel::Panel;
-use super::period_reader::PeriodReader;
 use crate::dashboard::chart::spark;
 use crate::dashboard::format::numbers::{self, Change};
+use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::view::table::Sort;
 use crate::dashboard::view::view::View;
 use crate::kind::Kind;
-use crate::text::{csv, digits, escape};
+use crate::text::{csv, digits};
 use counter_layer::internal::HITS;
 
 /// The number of rows on a table page.
@@ -72,14 +73,6 @@ pub(crate) struct Row {
     pub(crate) visitors: Option<String>,
     pub(crate) change: Option<Change>,
     pub(crate) lifetime: String,
-}
-
-/// A name without direction controls, elided in the middle if it is too long for a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
-    pub(crate) whole: String,
-    /// The part that is elided at its end, and the part that is always shown.
-    pub(crate) parts: (String, String),
 }
 
 /// A counter with a sort key.
@@ -265,20 +258,6 @@ async fn rows(
     Ok(rows)
 }
 
-impl Name {
-    /// The number of characters that are always shown at the end.
-    const TAIL: usize = 12;
-
-    pub(crate) fn new(name: &str) -> Self {
-        let name = escape::without_controls(name);
-        let count = name.chars().count();
-        let start = name.char_indices().nth(count.saturating_sub(Self::TAIL)).map_or(0, |(start, _)| start);
-        let (head, tail) = name.split_at(if count > 2 * Self::TAIL { start } else { name.len() });
-        let parts = (head.to_owned(), tail.to_owned());
-        Self { whole: name, parts }
-    }
-}
-
 fn headings(view: &View) -> Vec<Heading> {
     let columns = [
         ("name", "Page", Some(Sort::Name), "name"),
@@ -304,22 +283,4 @@ fn headings(view: &View) -> Vec<Heading> {
             style,
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_names_are_elided_before_their_end() {
-        for (name, head, tail) in [
-            ("/a", "/a", ""),
-            ("/articles/{id}/comments", "/articles/{id}/comments", ""),
-            ("/articles/{id}/comments/latest", "/articles/{id}/com", "ments/latest"),
-            ("äöüäöüäöüäöüäöüäöüäöüäöüäöü", "äöüäöüäöüäöüäöü", "äöüäöüäöüäöü"),
-        ] {
-            let parts = Name::new(name).parts;
-            assert_eq!((parts.0.as_str(), parts.1.as_str()), (head, tail));
-        }
-    }
 }

@@ -4,7 +4,7 @@ use counter_core::{CounterName, Stats, Timestamp};
 
 use crate::dashboard::chart::curve;
 use crate::dashboard::format::instants;
-use crate::dashboard::page::downloads::{CHART_CSV, CHART_SVG, TABLE_CSV};
+use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
 use crate::dashboard::view::chart::MAX_LINES;
 use crate::dashboard::view::period::{Compare, Period};
 use crate::dashboard::view::timeline::Timeline;

@@ -1,13 +1,12 @@
 //! The sums of the chart lines, and the change from the compared period.
 
-use std::ops::Range;
-
 use counter_core::{Error, Timestamp};
 use futures_util::future::try_join;
 
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers::{self, Change};
-use crate::dashboard::panels::period_reader::PeriodReader;
+use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
@@ -113,8 +112,4 @@ impl Sums {
             is_quiet: since.iter().any(Option::is_some) && totals.iter().all(|total| *total == Some(0)),
         }
     }
-}
-
-pub(crate) fn length(range: &Range<Timestamp>) -> u64 {
-    range.end.as_unix().saturating_sub(range.start.as_unix())
 }

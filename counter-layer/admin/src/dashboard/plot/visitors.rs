@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use counter_core::{Error, Stats, Timestamp};
 
-use super::sums::length;
 use crate::dashboard::reader::Reader;
+use crate::dashboard::view::period::length;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 

@@ -10,6 +10,10 @@ use crate::access::signed::link::SHARED;
 
 /// The path of the alerts page.
 pub(crate) const ALERTS: &str = "/alerts";
+/// The paths of the files of a view.
+pub(crate) const TABLE_CSV: &str = "/pages.csv";
+pub(crate) const CHART_CSV: &str = "/chart.csv";
+pub(crate) const CHART_SVG: &str = "/chart.svg";
 
 impl View {
     /// Returns the URL of this view.

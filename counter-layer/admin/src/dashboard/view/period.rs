@@ -52,6 +52,11 @@ pub(crate) const PERIODS: [Period; 7] = [
 /// The units of periods, with the largest number. A chart cannot show more, and retention is rarely longer.
 const UNITS: [(&str, u32); 4] = [("min", 1440), ("h", 744), ("d", 3660), ("mo", 120)];
 
+/// Returns the length of a range in seconds.
+pub(crate) fn length(range: &Range<Timestamp>) -> u64 {
+    range.end.as_unix().saturating_sub(range.start.as_unix())
+}
+
 impl Period {
     /// Parses the name of a period that is not custom.
     pub(crate) fn parse(text: &str) -> Result<Self, WrongValue> {

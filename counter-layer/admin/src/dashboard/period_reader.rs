@@ -6,9 +6,9 @@ use counter_core::visits::Uniques;
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 use futures_util::future::try_join_all;
 
-use super::measured::Retained;
-use crate::dashboard::reader::Reader;
+use super::reader::Reader;
 use crate::dashboard::view::cover::{Cover, Part};
+use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 
@@ -133,7 +133,8 @@ impl<'a> PeriodReader<'a> {
 
     /// Returns the best distribution precision for the period, and the part of the period that is retained.
     pub(crate) fn distribution_precision(&self) -> Option<(Precision, Range<Timestamp>)> {
-        let retained = Retained::of(self.reader, &self.timeline, self.now)?;
+        let retained =
+            Retained::of(self.reader.stats.reach().distributions.as_ref(), &self.timeline, self.now)?;
         Some((retained.precision, retained.range))
     }
 
