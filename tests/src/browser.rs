@@ -291,7 +291,12 @@ impl Page {
 
     /// Types text into an element.
     pub async fn write(&self, css: &str, text: &str) {
-        self.element(css).await.send_keys(text).await.expect("the element accepts keys");
+        let is_sent = async || match self.element(css).await.send_keys(text).await {
+            // The element may be replaced between these two commands.
+            Err(error) if error.is_stale_element_reference() => false,
+            sent => sent.map(|()| true).expect("the element accepts keys"),
+        };
+        until(&format!("{css} accepts keys"), LIMIT, is_sent).await;
     }
 
     async fn element(&self, css: &str) -> Element {
