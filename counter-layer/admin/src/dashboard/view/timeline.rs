@@ -143,9 +143,9 @@ fn rolling(precision: Precision, range: &Range<Timestamp>, number: usize) -> Ran
 /// Returns the buckets of the requested interval, or the finest with a reasonable number of buckets.
 fn choose(all: &[Buckets], by: Option<By>, calendar: &Zone) -> Option<Buckets> {
     let requested = all.iter().find(|buckets| Some(buckets.by) == by);
-    // A shorter first bucket would look like a drop.
+    // A shorter bucket at the start or end would look like a drop.
     let is_even = |buckets: &&Buckets| match (buckets.by, buckets.starts[0]) {
-        (By::Week, first) => calendar.week(first) == first,
+        (By::Week, first) => [first, buckets.end].into_iter().all(|end| calendar.week(end) == end),
         (By::Month, first) => calendar.plus_months(first, 0) == first,
         _ => true,
     };
