@@ -57,7 +57,7 @@ mod tests {
         let store = MemoryStore::new();
         let mut counters = Counters::builder(store.clone()).build()?;
         let layer = AccessCounterLayer::new(counters.recorder());
-        let visitor = LimitKey::identity(Identity::peer(), &Secret::process_local())?;
+        let visitor = LimitKey::identity(Identity::peer(), Secret::process_local())?;
         let minutes = WindowCounters::new(store.clone(), Window::MINUTE);
         let limit = WindowLimitLayer::new(minutes, 5, visitor, OnStoreError::Allow).problem_details();
         let forum = Forum::open(None, store).await?;

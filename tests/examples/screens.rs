@@ -1,6 +1,8 @@
 //! Takes screenshots of the dashboard in several states: on a phone, on a desktop, in dark mode and without JavaScript.
 //! All data is synthetic. The argument is the output folder.
 
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of synthetic visits are small")]
+
 #[path = "synthetic/visits.rs"]
 mod visits;
 
