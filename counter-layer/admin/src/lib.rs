@@ -96,7 +96,7 @@
 //! else.
 //!
 //! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest
-//! interval with at most 100 buckets. Drag on the chart to zoom. The legend contains the sums of the lines, with
+//! interval with at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom. The legend contains the sums of the lines, with
 //! the change from the compared period if the counter already existed.
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is

@@ -4,6 +4,8 @@ pub mod callgrind;
 #[cfg(feature = "peers")]
 pub mod load;
 #[cfg(feature = "store")]
+pub mod overview;
+#[cfg(feature = "store")]
 pub mod past;
 #[cfg(feature = "store")]
 pub mod processor;

@@ -31,7 +31,18 @@ async fn access_is_denied_without_the_token() {
         Some(("cookie", "counter_session=")),
     ];
     for credentials in wrong {
-        for path in ["", "/api/ledger", "/api/nothing", "/api/ledger?token=", "/api/ledger?token=wrong"] {
+        for path in [
+            "",
+            "/counter?counter=hits",
+            "/pages.csv",
+            "/chart.csv",
+            "/chart.svg",
+            "/share",
+            "/api/ledger",
+            "/api/nothing",
+            "/api/ledger?token=",
+            "/api/ledger?token=wrong",
+        ] {
             let response = send(&router, &format!("/admin/stats{path}"), credentials).await;
             assert_eq!(response.status, StatusCode::UNAUTHORIZED, "{path} with {credentials:?}");
             assert_eq!(response.headers[header::WWW_AUTHENTICATE], "Bearer");

@@ -1,7 +1,6 @@
 //! The dashboard pages: contents, permissions and size.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -13,7 +12,7 @@ use counter_core::visits::{Agent, Hint, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
-use tests::{FaultProxy, RedisServer, noon_offset};
+use tests::{RedisServer, noon_offset};
 use tower::ServiceExt;
 
 use crate::support::store;
@@ -384,169 +383,14 @@ async fn the_dashboard_reports_an_unavailable_store() {
     }
 }
 
-#[tokio::test]
-async fn two_thousand_counters_are_paginated_and_the_page_is_small() {
-    let mut site = Site::full();
-    site.flush().await;
-    // All but `hits`.
-    for (leaf, rows, shown) in
-        [(1, 10, "1–10 of 1,999"), (200, 9, "1991–1999 of 1,999"), (201, 9, "1991–1999 of")]
-    {
-        let page = site.page(&format!("?period=today&sort=name&page={leaf}")).await;
-        assert_eq!(page.matches("class=\"spark\"").count(), rows, "page {leaf}");
-        assert!(page.contains(shown), "{shown} in {page}");
-    }
-    let page = site.page("").await;
-    let (style, script) =
-        (site.page(&linked(&page, "href=\"")).await, site.page(&linked(&page, "src=\"")).await);
-    let lines: String = (1..6).map(|number| format!("&counter=%2Fpage%2F{number}")).collect();
-    for state in [
-        String::new(),
-        format!("?period=2min&by=second&counter=hits{lines}"),
-        "?period=120h&by=hour&uniques=1&zone=utc&sort=name&page=2".to_owned(),
-    ] {
-        let page = site.page(&state).await;
-        let weight = page.len() + style.len() + script.len();
-        eprintln!(
-            "{weight} bytes: page {}, style {}, script {}; {state}",
-            page.len(),
-            style.len(),
-            script.len()
-        );
-        assert!(weight < 150_000, "{weight} bytes of {state}");
-    }
-}
-
-#[tokio::test]
-async fn pages_with_two_thousand_counters_need_few_round_trips() {
-    let redis = RedisServer::start();
-    let proxy = FaultProxy::start(redis.address()).await;
-    let mut counters = Counters::builder(store(&proxy.url()).await).build().expect("the defaults are fine");
-    fill(&counters.recorder());
-    counters.flush().await.expect("Redis takes all");
-    let router = routed(counters.stats());
-    for (path, max) in [
-        // One of them is to see if there are hits today.
-        ("", 5),
-        ("?period=today&sort=uniques", 5),
-        ("?period=30d&sort=change", 5),
-        ("?period=30d&uniques=1", 4),
-        ("?period=today&uniques=1&forecast=1", 4),
-        ("/counter?counter=hits&uniques=1", 3),
-        ("/counter?counter=hits&uniques=1&period=24h", 2),
-        ("/parts", 1),
-    ] {
-        // The pause must be longer than the pause between two commands of the same page. If the machine is
-        // busy, it might not be, so we retry with longer pauses. A command that waits for a reply does not
-        // count as a pause.
-        let mut fewest = u64::MAX;
-        for pause in [200, 800, 3000] {
-            proxy.reply_when_idle(Duration::from_millis(pause));
-            let before = proxy.round_trips();
-            assert_eq!(send(&router, path, &[]).await.status, StatusCode::OK);
-            fewest = fewest.min(proxy.round_trips() - before);
-            if fewest <= max {
-                break;
-            }
-        }
-        assert!(fewest <= max, "{fewest} for {path:?}");
-    }
-}
-
-#[tokio::test]
-async fn all_counters_can_be_sorted_by_visitors() {
-    let mut site = Site::new();
-    let (now, key) = (Timestamp::now(), VisitorKey::new([7; 16]));
-    let recorder = site.counters.recorder();
-    for number in 0..1990_u32 {
-        // The counters with the most visitors have the fewest hits.
-        let people = match number {
-            777 => 40,
-            1234 => 30,
-            5 => 20,
-            _ => 1,
-        };
-        let counter = recorder.counter(&format!("/page/{number}"));
-        for person in 0..people {
-            recorder.record_at(counter, Some(key.visitor(&[&[person]])), now, NonZeroU32::MIN);
-        }
-        recorder.record_at(counter, None, now, NonZeroU32::new(100 - u32::from(people)).expect("not 0"));
-    }
-    site.flush().await;
-    let page = site.page("?period=today&sort=uniques").await;
-    let (_, rows) = page.split_once("id=\"rows\"").expect("a table");
-    let names = rows.split("class=\"name\"").skip(1).map(|row| {
-        let (_, name) = row.split_once("<span>").expect("a name");
-        name.split_once("</span>").expect("its end").0
-    });
-    assert_eq!(names.take(3).collect::<Vec<_>>(), ["/page/777", "/page/1234", "/page/5"]);
-    assert!(!page.contains("Search to narrow"), "the order is what was asked for");
-}
-
-#[tokio::test]
-async fn the_chart_shows_a_forecast_and_anomalies_on_request() {
-    let mut site = Site::new();
-    let today = site.today();
-    for ago in 1..=100 {
-        site.record("hits", today.minus(86_400 * ago), if ago == 30 { 900 } else { 20 });
-    }
-    site.flush().await;
-    let with_forecast = site.page("?period=60d&forecast=1&compare=none").await;
-    for part in [
-        "Forecast from 100 complete values",
-        "MASE",
-        "One past value, marked ◇, was unusual.",
-        "<td>900, unusual</td>",
-        "<th scope=\"col\" class=\"number expected\"><bdi>hits (forecast)</bdi></th>",
-        "class=\"mark\"",
-        "class=\"band\"",
-        "hits (forecast) for the next 14",
-        "aria-current=\"true\">Forecast</a>",
-    ] {
-        assert!(with_forecast.contains(part), "{part} in {with_forecast}");
-    }
-    assert_eq!(
-        with_forecast.matches("<td>still to come</td><td>20 (20 to 20)</td>").count(),
-        14,
-        "{with_forecast}"
-    );
-    assert_eq!(
-        site.page("/parts?period=60d&forecast=1").await.matches("id=\"outlook\" data-part").count(),
-        1
-    );
-    // A past time is displayed without a forecast, but with marked anomalies.
-    let past = format!(
-        "?period=custom&from={}&to={}&forecast=1",
-        today.minus(50 * 86_400),
-        today.minus(20 * 86_400)
-    );
-    let past = site.page(&past).await;
-    assert!(past.contains("900, unusual") && !past.contains("still to come"), "{past}");
-    let usual = site.page("?period=60d&compare=none").await;
-    for part in ["expected", "unusual", "class=\"band\"", "id=\"outlook\""] {
-        assert!(!usual.contains(part), "{part} in {usual}");
-    }
-}
-
-#[tokio::test]
-async fn a_short_history_is_reported_instead_of_a_forecast() {
-    let mut site = Site::new();
-    site.record("hits", site.today().minus(5 * 86_400), 7);
-    site.flush().await;
-    let page = site.page("?period=60d&forecast=1&compare=none").await;
-    let reason = "No forecast yet: a forecast needs 20 finished buckets, but there are only 5.";
-    assert!(page.contains(reason) && !page.contains("still to come"), "{page}");
-    assert_eq!(site.get("?forecast=1&counter=nobody").await.status, StatusCode::NOT_FOUND);
-}
-
-fn linked(page: &str, prefix: &str) -> String {
+pub(super) fn linked(page: &str, prefix: &str) -> String {
     let (_, path) = page.split_once(&format!("{prefix}/admin/stats/assets")).expect("a link");
     format!("/assets{}", path.split_once('"').expect("its end").0)
 }
 
 pub(super) struct Site {
     pub(super) counters: Counters,
-    router: Router,
+    pub(super) router: Router,
 }
 
 pub(super) struct ResponseText {
@@ -562,14 +406,6 @@ impl Site {
         let counters = counters.expect("the offset is one of whole hours");
         let router = routed(counters.stats());
         Self { counters, router }
-    }
-
-    /// Creates a site with the maximum number of counters. All of them have a hit in each of the latest
-    /// minutes.
-    fn full() -> Self {
-        let site = Self::new();
-        fill(&site.counters.recorder());
-        site
     }
 
     /// Returns the start of the current day.
@@ -602,25 +438,11 @@ impl Site {
     }
 }
 
-fn fill(recorder: &counter_core::Recorder) {
-    let now = Timestamp::now();
-    let key = VisitorKey::new([7; 16]);
-    let names =
-        (0..2000).map(|number| if number == 0 { "hits".to_owned() } else { format!("/page/{number}") });
-    for (number, name) in names.enumerate() {
-        let counter = recorder.counter(&name);
-        for minute in 0..20 {
-            let visitor = key.visitor(&[format!("{}", number + minute).as_bytes()]);
-            recorder.record_at(counter, Some(visitor), now.minus(60 * minute as u64), NonZeroU32::MIN);
-        }
-    }
-}
-
-fn routed(stats: counter_core::Stats) -> Router {
+pub(super) fn routed(stats: counter_core::Stats) -> Router {
     Router::new().nest("/admin/stats", counter_admin::router(stats, Access::open()))
 }
 
-async fn send(router: &Router, path: &str, headers: &[(&str, &str)]) -> ResponseText {
+pub(super) async fn send(router: &Router, path: &str, headers: &[(&str, &str)]) -> ResponseText {
     let mut request = Request::get(format!("/admin/stats{path}"));
     for (name, value) in headers {
         request = request.header(*name, *value);

@@ -3,6 +3,7 @@
 use counter_core::Timestamp;
 use http::StatusCode;
 
+use super::dashboard::Site;
 use super::site::{fetch, send, site, site_at_noon};
 
 #[tokio::test]
@@ -68,4 +69,60 @@ async fn a_page_forecasts_only_intervals_of_the_store() {
         let words = ["Forecast from 29 complete values", "Forecasts are only available for intervals that"];
         assert_eq!(words.map(|words| page.contains(words)), [is_available, !is_available], "{page}");
     }
+}
+
+#[tokio::test]
+async fn the_chart_shows_a_forecast_and_anomalies_on_request() {
+    let mut site = Site::new();
+    let today = site.today();
+    for ago in 1..=100 {
+        site.record("hits", today.minus(86_400 * ago), if ago == 30 { 900 } else { 20 });
+    }
+    site.flush().await;
+    let with_forecast = site.page("?period=60d&forecast=1&compare=none").await;
+    for part in [
+        "Forecast from 100 complete values",
+        "MASE",
+        "One past value, marked ◇, was unusual.",
+        "<td>900, unusual</td>",
+        "<th scope=\"col\" class=\"number expected\"><bdi>hits (forecast)</bdi></th>",
+        "class=\"mark\"",
+        "class=\"band\"",
+        "hits (forecast) for the next 14",
+        "aria-current=\"true\">Forecast</a>",
+    ] {
+        assert!(with_forecast.contains(part), "{part} in {with_forecast}");
+    }
+    assert_eq!(
+        with_forecast.matches("<td>still to come</td><td>20 (20 to 20)</td>").count(),
+        14,
+        "{with_forecast}"
+    );
+    assert_eq!(
+        site.page("/parts?period=60d&forecast=1").await.matches("id=\"outlook\" data-part").count(),
+        1
+    );
+    // A past time is displayed without a forecast, but with marked anomalies.
+    let past = format!(
+        "?period=custom&from={}&to={}&forecast=1",
+        today.minus(50 * 86_400),
+        today.minus(20 * 86_400)
+    );
+    let past = site.page(&past).await;
+    assert!(past.contains("900, unusual") && !past.contains("still to come"), "{past}");
+    let usual = site.page("?period=60d&compare=none").await;
+    for part in ["expected", "unusual", "class=\"band\"", "id=\"outlook\""] {
+        assert!(!usual.contains(part), "{part} in {usual}");
+    }
+}
+
+#[tokio::test]
+async fn a_short_history_is_reported_instead_of_a_forecast() {
+    let mut site = Site::new();
+    site.record("hits", site.today().minus(5 * 86_400), 7);
+    site.flush().await;
+    let page = site.page("?period=60d&forecast=1&compare=none").await;
+    let reason = "No forecast yet: a forecast needs 20 finished buckets, but there are only 5.";
+    assert!(page.contains(reason) && !page.contains("still to come"), "{page}");
+    assert_eq!(site.get("?forecast=1&counter=nobody").await.status, StatusCode::NOT_FOUND);
 }

@@ -75,7 +75,7 @@ async fn times_and_statuses_are_available_even_after_a_restart() {
     }
     let statuses = site.fetch("statuses?counter=hits&precision=86400").await;
     assert_eq!(statuses["statuses"], json!([{"status": 200, "count": 3}]), "{statuses}");
-    // There are no such routes if the flag is not given.
+    // Without the flag, these routes do not exist.
     let plain = TempDir::new().expect("a folder");
     let site = start_in(plain.path(), &[]).await;
     assert_eq!(site.admin("percentiles?counter=hits&precision=86400").await.status, 404);

@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 
 use super::reader::Reader;
 use crate::dashboard::view::cover::{Cover, Part};
+use crate::dashboard::view::period::length;
 use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
@@ -49,7 +50,7 @@ impl<'a> PeriodReader<'a> {
         self.sums(&self.period, counters).await
     }
 
-    /// Reads the counts in the compared period, or `None` if they are unknown or there is no comparison.
+    /// Reads the counts in the compared period, or `None` if they are unknown or not compared.
     pub(crate) async fn compared_totals(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         match &self.compared {
             Some(cover) => self.sums(cover, counters).await,
@@ -86,7 +87,7 @@ impl<'a> PeriodReader<'a> {
     /// Reads the visitors of a counter in the compared period, up to about the same elapsed time.
     pub(crate) async fn compared_visitors(&self, counter: &CounterName) -> Result<Option<u64>, Error> {
         let Some(range) = self.timeline.elapsed(self.now) else { return Ok(None) };
-        let length = range.end.as_unix() - range.start.as_unix();
+        let length = length(&range);
         // We round to the nearest bucket.
         let rounded = |precision: Precision| {
             let last = precision.bucket(range.end.minus(1));
@@ -131,11 +132,9 @@ impl<'a> PeriodReader<'a> {
         (tile(&self.reader.stats.reach().counts, &range, self.now).unwrap_or(read), range)
     }
 
-    /// Returns the best distribution precision for the period, and the part of the period that is retained.
-    pub(crate) fn distribution_precision(&self) -> Option<(Precision, Range<Timestamp>)> {
-        let retained =
-            Retained::of(self.reader.stats.reach().distributions.as_ref(), &self.timeline, self.now)?;
-        Some((retained.precision, retained.range))
+    /// Returns the distributions that are retained for the period.
+    pub(crate) fn distributions(&self) -> Option<Retained> {
+        Retained::of(self.reader.stats.reach().distributions.as_ref()?, &self.timeline, self.now)
     }
 
     fn retained(&self) -> &Precisions {
@@ -145,7 +144,7 @@ impl<'a> PeriodReader<'a> {
 
 /// Returns the number of counters that can be read in a single call.
 fn limit(precision: Precision, range: &Range<Timestamp>) -> usize {
-    let buckets = (range.end.as_unix() - range.start.as_unix()) / u64::from(precision.as_seconds());
+    let buckets = length(range) / u64::from(precision.as_seconds());
     usize::try_from(Stats::MAX_COUNTED_SKETCHES / buckets.max(1)).unwrap_or(usize::MAX)
 }
 

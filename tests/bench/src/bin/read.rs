@@ -1,21 +1,19 @@
-//! Read benchmark: a single series, 1,000 series, and a table of all counters.
+//! Read benchmark: a single series, 1,000 series, and the overview page of the dashboard.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use bench::server::Figures;
-use bench::{past, processor, table};
+use bench::{overview, past, processor, table};
 use counter_core::stores::fred::clients::Client;
 use counter_core::stores::fred::interfaces::ClientLike;
 use counter_core::stores::fred::types::config::Config;
 use counter_core::stores::fred::types::{ClusterHash, CustomCommand, Value};
-use counter_core::{CounterName, Counters, Precision, RedisStore, Stats, Timestamp};
+use counter_core::{CounterName, Counters, Precision, RedisStore, Timestamp};
 use tests::RedisServer;
 
 const COUNTERS: usize = 2000;
 const SERIES: usize = 1000;
-/// Rows on a page of the dashboard's table.
-const ROWS: usize = 25;
 const ROUNDS: usize = 21;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -80,16 +78,14 @@ async fn read() -> Result<(), Box<dyn Error>> {
 
     let (mut times, before) = (Vec::new(), Figures::of(&server));
     for _ in 0..ROUNDS {
-        let started = Instant::now();
-        page(&stats, now).await?;
-        times.push(started.elapsed().as_secs_f64() * 1e3);
+        times.push(overview::render(&stats).await?.as_secs_f64() * 1e3);
     }
     let commands = Figures::of(&server).since(&before).operations() / ROUNDS as u64;
     rows.push(row(
-        "a table of 2,000 counters",
+        "the overview of 2,000 counters for thirty days",
         table::quantile(&mut times, 0.5),
         commands,
-        "all totals, 25 rows with sparklines",
+        "the page of the dashboard",
     ));
     println!("Reading from one server, medians:\n");
     table::print(&["query", "ms", "commands", ""], &rows);
@@ -108,33 +104,4 @@ async fn hashes(client: &Client, names: &[CounterName]) -> Result<Vec<Value>, Bo
         let () = pipeline.custom(command, vec![format!("access:count:60:{name}")]).await?;
     }
     Ok(pipeline.all().await?)
-}
-
-/// Reads the data for the dashboard's table: all names with today's hits, and sparklines, yesterday's hits,
-/// lifetimes and visitors for the rows on the page.
-async fn page(stats: &Stats, now: Timestamp) -> Result<(), Box<dyn Error>> {
-    let (mut names, mut after) = (Vec::new(), None);
-    loop {
-        let page = stats.list_counters(after.as_ref(), 1000).await?;
-        names.extend(page.counters.into_iter().map(|(name, _)| name));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!(names.len(), COUNTERS);
-    let [minute, hour, day] = [60, 3600, 86_400].map(|width| Precision::try_from(width).expect("not 0"));
-    let today = day.bucket(now);
-    let totals = stats.series_many(&names, day, today.start..today.end()).await?;
-    let mut order: Vec<_> = totals.iter().flatten().map(counter_core::Series::total).zip(&names).collect();
-    order.sort_unstable_by(|a, b| b.cmp(a));
-    let top: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
-    let end = minute.bucket(now).end();
-    stats.series_many(&top, minute, end.minus(7200)..end).await?;
-    stats.series_many(&top, hour, today.start.minus(86_400)..today.start).await?;
-    stats.lifetimes(&top).await?;
-    for name in &top {
-        stats.uniques(std::slice::from_ref(name), day, today.start..today.end()).await?;
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! SQL benchmark: a flush at the default grid, reading the dashboard's table, and bytes per sample.
+//! SQL benchmark: a flush at the default grid, the overview page of the dashboard for thirty days, and bytes per sample.
 //!
 //! The arguments set the numbers of counters, which are hit every second. The database already contains 120
 //! samples at each precision, like it would after long use.
@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bench::{past, processor, table};
+use bench::{overview, past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation};
-use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Stats, Store, Timestamp};
+use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Store, Timestamp};
 use tests::{MariaDb, Postgres};
 
 /// Flushes to warm up, and to measure.
@@ -22,8 +22,6 @@ const WARMUP_FLUSHES: u64 = 5;
 const MEASURED_FLUSHES: u64 = 30;
 /// Samples to write at a precision.
 const SAMPLES: u64 = 120;
-/// Rows on a page of the dashboard's table.
-const ROWS: usize = 25;
 const ROUNDS: usize = 21;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -75,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         &[
             "database",
             "counters",
-            "the dashboard's table, ms",
+            "the overview for thirty days, ms",
             "1,000 series of 120 buckets, ms",
             "bytes per sample",
         ],
@@ -94,7 +92,7 @@ async fn measure(
     bytes: impl Fn() -> u64,
     (flushes, reads): Rows<'_>,
 ) -> Result<(), Box<dyn Error>> {
-    let store = SqlStore::builder().create_tables().connect(url).await?;
+    let store = SqlStore::builder().create_overviews().connect(url).await?;
     let (start, names) = (Timestamp::now(), past::names(count));
     let empty = bytes();
     let samples = fill(&store, &names, start).await?;
@@ -108,19 +106,18 @@ async fn measure(
     }
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     let stats = Counters::builder(store).build()?.stats();
-    let (mut tables, mut series) = (Vec::new(), Vec::new());
+    let (mut overviews, mut series) = (Vec::new(), Vec::new());
     let minute = Precision::try_from(60)?;
     let end = minute.bucket(start).end();
     for _ in 0..ROUNDS {
-        let started = Instant::now();
-        page(&stats, count, start).await?;
-        tables.push(started.elapsed().as_secs_f64() * 1e3);
+        overviews.push(overview::render(&stats).await?.as_secs_f64() * 1e3);
         let started = Instant::now();
         stats.series_many(&names[..names.len().min(1000)], minute, end.minus(7200)..end).await?;
         series.push(started.elapsed().as_secs_f64() * 1e3);
     }
-    let [table, series] = [&mut tables, &mut series].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
-    let row = vec![database.to_owned(), count.to_string(), table, series, format!("{size:.0}")];
+    let [overview, series] =
+        [&mut overviews, &mut series].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
+    let row = vec![database.to_owned(), count.to_string(), overview, series, format!("{size:.0}")];
     eprintln!("{}", row.join(" | "));
     reads.push(row);
     Ok(())
@@ -233,33 +230,4 @@ fn size(folder: &Path) -> u64 {
         Err(_) => 0,
     };
     entries.map(of).sum()
-}
-
-/// Reads the data for the dashboard's table: all names with today's hits, and sparklines, yesterday's hits,
-/// lifetimes and visitors for the rows on the page.
-async fn page(stats: &Stats, count: usize, now: Timestamp) -> Result<(), Box<dyn Error>> {
-    let (mut names, mut after) = (Vec::new(), None);
-    loop {
-        let page = stats.list_counters(after.as_ref(), 1000).await?;
-        names.extend(page.counters.into_iter().map(|(name, _)| name));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!(names.len(), count);
-    let [minute, hour, day] = [60, 3600, 86_400].map(|width| Precision::try_from(width).expect("not 0"));
-    let today = day.bucket(now);
-    let totals = stats.series_many(&names, day, today.start..today.end()).await?;
-    let mut order: Vec<_> = totals.iter().flatten().map(counter_core::Series::total).zip(&names).collect();
-    order.sort_unstable_by(|a, b| b.cmp(a));
-    let top: Vec<_> = order.iter().take(ROWS).map(|(_, name)| CounterName::clone(name)).collect();
-    let end = minute.bucket(now).end();
-    stats.series_many(&top, minute, end.minus(7200)..end).await?;
-    stats.series_many(&top, hour, today.start.minus(86_400)..today.start).await?;
-    stats.lifetimes(&top).await?;
-    for name in &top {
-        stats.uniques(std::slice::from_ref(name), day, today.start..today.end()).await?;
-    }
-    Ok(())
 }

@@ -20,7 +20,7 @@ async fn alerts_can_be_managed_by_keyboard_with_or_without_javascript() {
             BrowserSettings { script, dark, width, height, ..BrowserSettings::default() },
             move |page| async move {
                 page.open("?period=24h").await;
-                page.until_text("#raised", |line| line == "An alert is raised: quiet. See why").await;
+                page.until_text("#raised", |line| line == "An alert is firing: quiet. See why").await;
                 page.press("#raised a", Key::Enter).await;
                 page.until_text("h1", |title| title == "Alerts").await;
                 let first = "#rules .rule";

@@ -92,10 +92,14 @@ fn months(starts: &[Timestamp], width: u64, canvas: &Canvas) -> Vec<TimeTick> {
     const MONTHS: [u64; 9] = [1, 2, 3, 6, 12, 24, 60, 120, 1200];
     // We use the middle of a day because it is always in the right month, even if days do not start at
     // midnight UTC.
-    let month = |start: Timestamp| instants::month(start.plus(width / 2));
+    let day = width.min(86_400);
+    let month = |start: Timestamp| instants::month(start.plus(day / 2));
     let marks_of = |step: u64| -> Vec<_> {
-        let is_first = |start: Timestamp| month(start) / step != month(start.minus(width)) / step;
-        let marks = starts.iter().enumerate().filter(|(_, start)| is_first(**start));
+        let is_first = |place: usize, start: Timestamp| {
+            let previous = place.checked_sub(1).map_or(start.minus(day), |before| starts[before]);
+            month(start) / step != month(previous) / step
+        };
+        let marks = starts.iter().enumerate().filter(|(place, start)| is_first(*place, **start));
         // If a bucket is longer than a step, then it always starts another step.
         marks.map(|(place, start)| (place, month(*start) / step * step)).collect()
     };
@@ -175,6 +179,32 @@ mod tests {
         }
         assert_eq!(days(0, first, 365)[0], ("2026".to_owned(), "39".to_owned()));
         assert_eq!(days(3600, first + 43_200, 365)[0], ("2026".to_owned(), "39".to_owned()));
+    }
+
+    #[test]
+    fn charts_by_month_are_labeled_by_month() {
+        // Twelve months up to November 2026. In the store, days start at 4:00 UTC.
+        for offset in [0, 14_400] {
+            let starts = [
+                1_764_547_200,
+                1_767_225_600,
+                1_769_904_000,
+                1_772_323_200,
+                1_775_001_600,
+                1_777_593_600,
+                1_780_272_000,
+                1_782_864_000,
+                1_785_542_400,
+                1_788_220_800,
+                1_790_812_800,
+                1_793_491_200,
+            ]
+            .map(|start| Timestamp::from_unix(start + offset));
+            let month = Precision::try_from(2_592_000).expect("not 0").starting_at(starts[0]);
+            let marks = draw(&starts, month, &[], None, &Zone::default(), now()).times;
+            let texts: Vec<_> = marks.iter().map(|mark| mark.text.as_str()).collect();
+            assert_eq!(texts, ["2026", "Mar", "May", "Jul", "Sep", "Nov"], "{offset}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::text::escape;
 #[template(path = "pages/site.html")]
 pub(crate) struct Site {
     frame: Frame,
-    moving: Moving,
+    pub(crate) moving: Moving,
     controls: Controls,
     table: Table,
     /// The panels of labels, facets and slow pages.
@@ -42,7 +42,7 @@ pub(crate) struct Site {
     search: String,
     search_fields: Vec<(&'static str, String)>,
     everything: String,
-    /// The URL to open if there are no requests yet.
+    /// The URL to open for the first hit.
     root: Option<String>,
     unread: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Site {
 #[template(path = "pages/counter.html")]
 pub(crate) struct Counter {
     frame: Frame,
-    moving: Moving,
+    pub(crate) moving: Moving,
     controls: Controls,
     name: String,
     measured: Option<Measured>,
@@ -100,7 +100,7 @@ pub(crate) struct Moving {
     chart: Chart,
     /// The events shown in the chart.
     annotations: Vec<Annotation>,
-    sums: Sums,
+    pub(crate) sums: Sums,
     /// The description of the forecast.
     forecast: Option<String>,
     /// The forms to add and remove notes.
@@ -112,11 +112,6 @@ pub(crate) struct Moving {
 }
 
 impl Site {
-    /// Returns `true` if there are no hits in the period.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.moving.sums.hits == Some(0)
-    }
-
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
@@ -148,16 +143,11 @@ impl Site {
 }
 
 impl Counter {
-    /// Returns `true` if there are no hits in the period.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.moving.sums.hits == Some(0)
-    }
-
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
         let (moving, mut measured) =
-            try_join(Moving::read(&period, view, Extent::Page, now), measured::read(&reader, view, now))
+            try_join(Moving::read(&period, view, Extent::Page, now), measured::read(&period, view, now))
                 .await?;
         if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
             bands.annotate(&moving.annotations);
@@ -188,7 +178,7 @@ impl Moving {
                     let (summary, raised) = try_join(summary, Raised::read(period.reader, view)).await?;
                     Ok((Some(summary), raised))
                 }
-                Page::Counter => Ok((Some(Summary::of_counter(period, view, extent, now).await?), None)),
+                Page::Counter => Ok((Some(Summary::of_counter(period, view, extent).await?), None)),
             }
         };
         let ((summary, raised), plot) = try_join(site_parts, Plot::read(period, view, now)).await?;
@@ -230,13 +220,13 @@ impl Shared {
         // Users with a link should not see notes and alerts.
         let none = Annotators::default();
         let reader = Reader::new(stats, &none);
+        let period = PeriodReader::new(&reader, view, now);
         let measured = async {
             match view.page {
                 Page::Site => Ok(None),
-                Page::Counter => measured::read(&reader, view, now).await,
+                Page::Counter => measured::read(&period, view, now).await,
             }
         };
-        let period = PeriodReader::new(&reader, view, now);
         // A shared view should never include the summary.
         let (moving, measured) = try_join(Moving::read_chart(&period, view, now), measured).await?;
         let names: Vec<_> = view.chart.counters.iter().map(ToString::to_string).collect();

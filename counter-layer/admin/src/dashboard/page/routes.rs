@@ -109,7 +109,8 @@ impl Dashboard {
 
 /// Returns the first page, which is part of the documented routes.
 pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
-    let handler = get(site).with_state(dashboard.clone());
+    let handler = get(|state, mount, query, client| page(Page::Site, state, mount, query, client));
+    let handler = handler.with_state(dashboard.clone());
     Route::page("/", "The dashboard", handler).text("text/html", "An HTML page")
 }
 
@@ -129,7 +130,10 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
                 parts(Page::Site, state, mount, query, client, headers)
             }),
         )
-        .route("/counter", get(counter))
+        .route(
+            "/counter",
+            get(|state, mount, query, client| page(Page::Counter, state, mount, query, client)),
+        )
         .route(
             "/counter/parts",
             get(|state, mount, query, client, headers| {
@@ -144,42 +148,42 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
         .with_state(dashboard.clone())
 }
 
-async fn site(
+/// Responds with the page of the site or of a counter.
+async fn page(
+    page: Page,
     State(dashboard): State<Dashboard>,
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
 ) -> Result<Response, Rejection> {
-    let stats = &dashboard.stats;
-    let mut view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
-    let now = Timestamp::now();
+    let (stats, now) = (&dashboard.stats, Timestamp::now());
+    let mut view = dashboard.view(&mount, page, client, query.as_deref())?;
     let may_change = choose_period(&mut view, query.as_deref(), now);
     check_counters(stats, &view).await?;
-    let mut page = Site::read(dashboard.reader(), &view, now).await;
-    if may_change && page.as_ref().is_ok_and(Site::is_empty) {
+    let mut found = read(&dashboard, &view, now).await;
+    if may_change && found.as_ref().is_ok_and(|(_, hits)| *hits == Some(0)) {
         view.chart.period = LAST_WEEK;
-        page = Site::read(dashboard.reader(), &view, now).await;
+        found = read(&dashboard, &view, now).await;
     }
-    Ok(respond(stats, &view, page))
+    found.map_or_else(|error| Ok(failure(stats, &view, &error)), |(page, _)| Ok(Html(page?).into_response()))
 }
 
-async fn counter(
-    State(dashboard): State<Dashboard>,
-    Extension(mount): Extension<Mount>,
-    RawQuery(query): RawQuery,
-    client: Client,
-) -> Result<Response, Rejection> {
-    let stats = &dashboard.stats;
-    let mut view = dashboard.view(&mount, Page::Counter, client, query.as_deref())?;
-    let now = Timestamp::now();
-    let may_change = choose_period(&mut view, query.as_deref(), now);
-    check_counters(stats, &view).await?;
-    let mut page = Counter::read(dashboard.reader(), &view, now).await;
-    if may_change && page.as_ref().is_ok_and(Counter::is_empty) {
-        view.chart.period = LAST_WEEK;
-        page = Counter::read(dashboard.reader(), &view, now).await;
-    }
-    Ok(respond(stats, &view, page))
+/// Returns the rendered page of a view, and the hits of the first counter.
+async fn read(
+    dashboard: &Dashboard,
+    view: &View,
+    now: Timestamp,
+) -> Result<(Result<String, Rejection>, Option<u64>), Error> {
+    Ok(match view.page {
+        Page::Site => {
+            let page = Site::read(dashboard.reader(), view, now).await?;
+            (rendered(&page), page.moving.sums.hits)
+        }
+        Page::Counter => {
+            let page = Counter::read(dashboard.reader(), view, now).await?;
+            (rendered(&page), page.moving.sums.hits)
+        }
+    })
 }
 
 /// Rejects the request if a counter of the chart does not exist.
@@ -204,12 +208,12 @@ async fn check_counters(stats: &Stats, view: &View) -> Result<(), Rejection> {
     }
 }
 
-/// The period of a URL without one if today has no hits.
+/// The default period if today is empty.
 const LAST_WEEK: Period = Period::Days(7);
 
-/// Chooses the period of a URL without one: today, or the last week if today is not retained. Returns `true` if this
-/// should be changed to the last week if today has no hits. We only see this after the page was read because this saves
-/// a round trip if there are any.
+/// Sets the default period: today, or the last week if today is not retained. Returns `true` if the last week should be
+/// shown when today turns out to be empty. This is only known after reading the page, which saves a round trip on most
+/// days.
 fn choose_period(view: &mut View, query: Option<&str>, now: Timestamp) -> bool {
     let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if pairs.any(|(name, value)| name == "period" && !value.is_empty()) || !view.has(LAST_WEEK, now) {
@@ -313,13 +317,6 @@ async fn shared(
             Problem::unreadable_view().into_response()
         }
     })
-}
-
-fn respond(stats: &Stats, view: &View, page: Result<impl Template, Error>) -> Response {
-    match page {
-        Ok(page) => html(StatusCode::OK, &page),
-        Err(error) => failure(stats, view, &error),
-    }
 }
 
 /// Responds when the store can't be read. The page will still show the state of this process.

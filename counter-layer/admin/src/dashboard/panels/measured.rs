@@ -11,10 +11,9 @@ use crate::dashboard::chart::bands::{self, Bands, QUANTILES};
 use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
+use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::sums::Instant;
-use crate::dashboard::reader::Reader;
 use crate::dashboard::view::retained::Retained;
-use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
@@ -24,8 +23,7 @@ const MEASURES: [Measure; 5] = Measure::ALL;
 /// The maximum number of statuses in a table.
 const MAX_STATUSES: usize = 12;
 
-/// The distributions of the charted period, compared with the previous period of this length or a selected
-/// period.
+/// The distributions of the period, with the change from the compared period.
 #[derive(Debug)]
 pub(crate) struct Measured {
     /// The format name of instants, for the script.
@@ -73,18 +71,15 @@ pub(crate) struct Status {
 /// Reads the distributions of the first counter of a view in a single round trip. Returns `None` if the
 /// distributions are not retained, or if they are empty.
 pub(crate) async fn read(
-    reader: &Reader<'_>,
+    period: &PeriodReader<'_>,
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let found = view.chart.counters.first().zip(Retained::of(
-        reader.stats.reach().distributions.as_ref(),
-        &view.timeline(now),
-        now,
-    ));
+    let found = view.chart.counters.first().zip(period.distributions());
     let Some((counter, Retained { precision, range, compared })) = found else { return Ok(None) };
-    let read =
-        async |range: Range<Timestamp>| reader.distributions(counter, precision, range, &MEASURES).await;
+    let read = async |range: Range<Timestamp>| {
+        period.reader.distributions(counter, precision, range, &MEASURES).await
+    };
     let (all, others) = try_join(read(range.clone()), async {
         match compared {
             Some(before) => read(before).await,
@@ -121,18 +116,12 @@ pub(crate) async fn read(
 /// Reads the 90 % quantile of the response times of a counter, and the change from the compared period. Returns `None`
 /// if distributions are not recorded.
 pub(super) async fn percentile(
-    reader: &Reader<'_>,
-    timeline: &Timeline,
+    period: &PeriodReader<'_>,
     counter: &CounterName,
-    now: Timestamp,
 ) -> Result<Option<(String, Option<Change>)>, Error> {
-    let Some(Retained { precision, range, compared }) =
-        Retained::of(reader.stats.reach().distributions.as_ref(), timeline, now)
-    else {
-        return Ok(None);
-    };
+    let Some(Retained { precision, range, compared }) = period.distributions() else { return Ok(None) };
     let quantile = async |range: Range<Timestamp>| {
-        let all = reader.distributions(counter, precision, range, &[Measure::Time]).await?;
+        let all = period.reader.distributions(counter, precision, range, &[Measure::Time]).await?;
         Ok::<_, Error>(all.first().and_then(|all| all.merged().quantile(0.9)))
     };
     let before = async {

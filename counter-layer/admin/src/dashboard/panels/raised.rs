@@ -7,7 +7,7 @@ use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
-/// The banner, shown while any alert is raised, unless the rule is muted.
+/// The banner, shown while any alert is firing, unless the rule is muted.
 #[derive(Debug)]
 pub(crate) struct Raised {
     /// The URL of the alerts page.
@@ -25,8 +25,8 @@ impl Raised {
         let raised: Vec<_> = known.rules.iter().filter(is_loud).map(|rule| rule.name.as_str()).collect();
         let head = match raised.len() {
             0 => return Ok(None),
-            1 => "An alert is raised".to_owned(),
-            all => format!("{} alerts are raised", digits::grouped(all as u64)),
+            1 => "An alert is firing".to_owned(),
+            all => format!("{} alerts are firing", digits::grouped(all as u64)),
         };
         let more = match raised.len().saturating_sub(MAX_NAMED_RULES) {
             0 => String::new(),

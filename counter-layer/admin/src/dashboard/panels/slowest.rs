@@ -18,9 +18,13 @@ pub(crate) async fn panel(
     period: &PeriodReader<'_>,
     address: impl Fn(&CounterName) -> String,
 ) -> Result<Option<Panel>, Error> {
-    let Some((precision, range)) = period.distribution_precision() else { return Ok(None) };
+    let Some(retained) = period.distributions() else { return Ok(None) };
     let is_page = |name: &CounterName| Kind::Page.has(name);
-    let found = period.reader.stats.slowest(precision, range, MAX_PAGES, Measure::Time, is_page).await;
+    let found = period
+        .reader
+        .stats
+        .slowest(retained.precision, retained.range, MAX_PAGES, Measure::Time, is_page)
+        .await;
     let found = match found {
         // The period has too many buckets for this number of counters.
         Err(error) if matches!(error.kind(), counter_core::ErrorKind::TooManyBuckets { .. }) => {

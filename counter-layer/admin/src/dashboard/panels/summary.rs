@@ -11,7 +11,6 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::{self, Reader};
-use crate::dashboard::view::period::Compare;
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
@@ -79,7 +78,7 @@ impl Summary {
             period.totals(&names),
             period.compared_totals(&names),
             rate(period.reader, &names[0], now),
-            slow_cards(period, view, &names[0], extent, now),
+            slow_cards(period, view, &names[0], extent),
         )
         .await?;
         let sum = |totals: &[Option<u64>], requested: &[&str]| {
@@ -100,10 +99,8 @@ impl Summary {
             }
         };
         let hits = Card {
-            value: totals[0].map_or_else(numbers::unknown, digits::grouped),
-            change: totals[0].zip(before[0]).and_then(|(total, before)| numbers::change(total, before)),
             note: rate.filter(|_| period.timeline.buckets.end > now),
-            ..Card::of(view, "total", "Hits", &[HITS], false)
+            ..Card::hits(view, HITS, totals[0], before[0])
         };
         let errors =
             Card::of(view, "errors", "Errors", &["status:5xx", "status:failed", "status:4xx"], false);
@@ -114,7 +111,7 @@ impl Summary {
         let bots = Card::of(view, "bots", "Bots", &["agent:bot", "agent:human"], false);
         let bots = share(bots, &["agent:bot"], &AGENTS);
         let cards = [visitors, Some(hits), Some(errors), time, Some(bots)];
-        Ok(Self { cards: cards.into_iter().flatten().collect(), compared: compared(period, view) })
+        Ok(Self::of(period, view, cards))
     }
 
     /// Reads the summary of a counter.
@@ -122,7 +119,6 @@ impl Summary {
         period: &PeriodReader<'_>,
         view: &View,
         extent: Extent,
-        now: Timestamp,
     ) -> Result<Self, Error> {
         let counter = &view.chart.counters[0];
         let names: Vec<_> = [counter.clone()].into_iter().chain(CounterName::new(HITS).ok()).collect();
@@ -130,24 +126,31 @@ impl Summary {
             period.totals(&names),
             period.compared_totals(&names[..1]),
             period.reader.lifetimes(&names[..1]),
-            slow_cards(period, view, counter, extent, now),
+            slow_cards(period, view, counter, extent),
         )
         .await?;
         let own = |id, title, value: Option<String>| Card {
             value: value.unwrap_or_else(numbers::unknown),
             ..Card::of(view, id, title, &[counter], false)
         };
-        let hits = Card {
-            change: totals[0].zip(before[0]).and_then(|(total, before)| numbers::change(total, before)),
-            ..own("total", "Hits", totals[0].map(digits::grouped))
-        };
+        let hits = Card::hits(view, counter, totals[0], before[0]);
         let share = totals[0].zip(totals[1]).and_then(|(total, hits)| numbers::share(total, hits));
-        // These have no series of their own.
-        let share = Card { is_chosen: false, ..own("part", "Share of all hits", share) };
+        let share = own("part", "Share of all hits", share);
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
-        let lifetime = Card { is_chosen: false, ..lifetime };
+        // The chart shows hits only once.
+        let [share, lifetime] = [share, lifetime].map(|card| Card { is_chosen: false, ..card });
         let cards = [visitors, Some(hits), Some(share), time, Some(lifetime)];
-        Ok(Self { cards: cards.into_iter().flatten().collect(), compared: compared(period, view) })
+        Ok(Self::of(period, view, cards))
+    }
+}
+
+impl Summary {
+    fn of(period: &PeriodReader<'_>, view: &View, cards: [Option<Card>; 5]) -> Self {
+        let is_compared = period.timeline.compared.is_some();
+        Self {
+            cards: cards.into_iter().flatten().collect(),
+            compared: is_compared.then_some(view.chart.compare.title()),
+        }
     }
 }
 
@@ -162,12 +165,14 @@ impl Card {
         let (value, change, note, tooltip) = (numbers::unknown(), None, None, None);
         Self { id, title, value, change, note, tooltip, address, is_chosen }
     }
-}
 
-fn compared(period: &PeriodReader<'_>, view: &View) -> Option<&'static str> {
-    period.timeline.compared.as_ref()?;
-    let choice = Compare::CHOICES.into_iter().find(|(compare, _)| *compare == view.chart.compare);
-    choice.map(|(_, text)| text)
+    fn hits(view: &View, counter: &str, total: Option<u64>, before: Option<u64>) -> Self {
+        Self {
+            value: total.map_or_else(numbers::unknown, digits::grouped),
+            change: total.zip(before).and_then(|(total, before)| numbers::change(total, before)),
+            ..Self::of(view, "total", "Hits", &[counter], false)
+        }
+    }
 }
 
 /// Reads the cards of visitors and response times.
@@ -176,7 +181,6 @@ async fn slow_cards(
     view: &View,
     counter: &CounterName,
     extent: Extent,
-    now: Timestamp,
 ) -> Result<(Option<Card>, Option<Card>), Error> {
     if extent == Extent::Live {
         return Ok((None, None));
@@ -184,7 +188,7 @@ async fn slow_cards(
     let (uniques, before, time) = try_join3(
         period.visitors(std::slice::from_ref(counter)),
         period.compared_visitors(counter),
-        measured::percentile(period.reader, &period.timeline, counter, now),
+        measured::percentile(period, counter),
     )
     .await?;
     let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
@@ -253,10 +257,10 @@ impl Status {
         let pending = digits::grouped(health.pending);
         let mut is_loud = match (health.failing_for, health.stalled_for) {
             (Some(failing), _) => {
-                let cause = health.last_error.as_deref().unwrap_or("unknown error");
                 let since = units::about(failing.as_secs());
                 problems.push(format!(
-                    "Writes to the store have failed for {since} ({cause}). {pending} hits are queued, none are lost."
+                    "Writes to the store have failed for {since}. {pending} hits are queued, none are lost. See the \
+                     log for the reason."
                 ));
                 failing >= FAILURE_GRACE_PERIOD
             }
@@ -320,9 +324,9 @@ fn excessive_clock_skew(health: &Health) -> Option<String> {
 fn spool_failing(health: &Health) -> Option<String> {
     let spool = health.spool.as_ref()?;
     let (since, unwritten) = (units::about(spool.failing_for?.as_secs()), digits::grouped(spool.unwritten));
-    let error = spool.last_error.as_deref()?;
     Some(format!(
-        "Writes to the spool have failed for {since} ({error}). {unwritten} hits will be lost if this process is killed."
+        "Writes to the spool have failed for {since}. {unwritten} hits will be lost if this process is killed. See \
+         the log for the reason."
     ))
 }
 
@@ -367,7 +371,9 @@ mod tests {
             health.pending = 1234;
         });
         assert!(
-            failing.is_loud && failing.text.contains("12 s (no connection). 1,234 hits"),
+            failing.is_loud
+                && failing.text.contains("12 s. 1,234 hits")
+                && !failing.text.contains("connection"),
             "{}",
             failing.text
         );
@@ -398,8 +404,12 @@ mod tests {
             (spool.last_error, spool.unwritten) = (Some("disk full".to_owned()), 1234);
             health.spool = Some(spool);
         });
-        let words = "have failed for 12 s (disk full). 1,234 hits will be lost if";
-        assert!(spooled.is_loud && spooled.text.contains(words), "{}", spooled.text);
+        let words = "have failed for 12 s. 1,234 hits will be lost if";
+        assert!(
+            spooled.is_loud && spooled.text.contains(words) && !spooled.text.contains("disk full"),
+            "{}",
+            spooled.text
+        );
         assert!(!status_after(&|_, health| health.spool = Some(SpoolHealth::default())).is_loud);
         let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
         let hinted = status_after(&|_, health| health.hints = vec![hint]);

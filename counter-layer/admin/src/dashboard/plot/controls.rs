@@ -108,12 +108,10 @@ impl Controls {
             let address = view.address_with(|view| (view.chart.period, view.chart.by) = (period, None));
             Chip::new("period", period.title(zone), period == chosen, address)
         };
-        let compare = |(compare, text): (Compare, &str)| {
+        let compare = |compare: Compare| {
             let address = view.address_with(|view| view.chart.compare = compare);
-            Chip::new("compare", text, compare == view.chart.compare, address)
+            Chip::new("compare", compare.title(), compare == view.chart.compare, address)
         };
-        let compares = Compare::CHOICES.map(compare);
-        let title = compares.iter().find(|chip| chip.is_chosen).map(|chip| chip.text.clone());
         let by = |by| {
             let address = view.address_with(|view| view.chart.by = Some(by));
             Chip::new("by", by.unit(), by == timeline.buckets.by, address)
@@ -137,7 +135,10 @@ impl Controls {
             },
             earlier: earlier(view, &timeline, now),
             later: later(view, &timeline, now),
-            compare: Menu { title: title.unwrap_or_default(), choices: compares.into() },
+            compare: Menu {
+                title: view.chart.compare.title().to_owned(),
+                choices: Compare::ALL.map(compare).into(),
+            },
             by: timeline.choices.iter().copied().map(by).collect(),
             forecast: Chip::new(
                 "forecast",

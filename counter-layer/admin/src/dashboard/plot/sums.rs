@@ -25,7 +25,7 @@ pub(crate) struct Sums {
     pub(crate) hits: Option<u64>,
     /// True if only a part of the period is retained.
     pub(crate) is_partial: bool,
-    /// True if there are no hits in the period, although the counters existed.
+    /// True if the counters existed, but the period is empty.
     pub(crate) is_quiet: bool,
 }
 

@@ -213,26 +213,30 @@ impl Period {
 }
 
 impl Compare {
-    /// The names in URLs.
-    const NAMES: [(Self, &str); 3] =
-        [(Self::Previous, "previous"), (Self::Year, "year"), (Self::None, "none")];
+    pub(crate) const ALL: [Self; 3] = [Self::Previous, Self::Year, Self::None];
 
     pub(super) fn parse(text: &str) -> Result<Self, WrongValue> {
-        let named = Self::NAMES.iter().find(|(_, name)| *name == text);
-        let named = named.ok_or_else(|| WrongValue::new("compare", text, "previous, year or none"))?;
-        Ok(named.0)
+        let named = Self::ALL.into_iter().find(|compare| compare.name() == text);
+        named.ok_or_else(|| WrongValue::new("compare", text, "previous, year or none"))
     }
 
-    pub(super) fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(compare, _)| *compare == self).map_or("", |(_, name)| name)
+    /// Returns the name in URLs.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Previous => "previous",
+            Self::Year => "year",
+            Self::None => "none",
+        }
     }
 
-    /// The choices of the menu.
-    pub(crate) const CHOICES: [(Self, &str); 3] = [
-        (Self::Previous, "vs. previous period"),
-        (Self::Year, "vs. same period last year"),
-        (Self::None, "No comparison"),
-    ];
+    /// Returns the title in the menu.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Previous => "vs. previous period",
+            Self::Year => "vs. same period last year",
+            Self::None => "No comparison",
+        }
+    }
 }
 
 #[cfg(test)]

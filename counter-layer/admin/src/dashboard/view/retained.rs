@@ -21,9 +21,9 @@ pub(crate) struct Retained {
 
 impl Retained {
     /// Returns `None` if distributions of this period are not retained.
-    pub(crate) fn of(retained: Option<&Precisions>, timeline: &Timeline, now: Timestamp) -> Option<Self> {
+    pub(crate) fn of(retained: &Precisions, timeline: &Timeline, now: Timestamp) -> Option<Self> {
         let (read, range) = (timeline.buckets.read.precision, timeline.buckets.range());
-        let retained = fitting(retained?, read, &range, now)?;
+        let retained = fitting(retained, read, &range, now)?;
         let (precision, oldest) = (retained.precision, retained.oldest(now));
         let range = precision.bucket(range.start).start.max(oldest)..range.end;
         // When buckets are longer than in the chart, they could be part of both periods.

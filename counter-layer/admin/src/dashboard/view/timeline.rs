@@ -32,37 +32,8 @@ impl Timeline {
     /// Resolves a period. Days are those of the site if hours or finer precisions are retained for the whole period,
     /// and otherwise those of the store. If only a part of the period is retained, then the timeline is this part.
     fn new(site: &Site, period: Period, by: Option<By>, compare: Compare, now: Timestamp) -> Self {
-        let mut partial = None;
-        for calendar in &site.calendars {
-            let range = period.range(calendar, now);
-            let candidates = candidates(calendar, &range, &site.reach, now);
-            let complete = candidates.iter().filter(|buckets| buckets.is_complete(now));
-            let complete: Vec<_> = complete.cloned().collect();
-            if let Some(buckets) = choose(&complete, by, calendar) {
-                return Self::of(site, period, buckets, &complete, calendar, compare, now, true);
-            }
-            let retained = candidates.into_iter().map(|buckets| buckets.retained(now));
-            let longest =
-                retained.filter(|buckets| buckets.starts.len() > 1).min_by_key(|buckets| buckets.starts[0]);
-            partial = partial.or(longest.map(|buckets| (buckets, calendar)));
-        }
-        let calendar = &site.calendars[site.calendars.len() - 1];
-        let (buckets, calendar) = partial.unwrap_or_else(|| (longest(&site.reach, now), calendar));
-        let only = std::slice::from_ref(&buckets);
-        Self::of(site, period, buckets.clone(), only, calendar, compare, now, false)
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "a constructor that is called twice above")]
-    fn of(
-        site: &Site,
-        period: Period,
-        buckets: Buckets,
-        choices: &[Buckets],
-        calendar: &Zone,
-        compare: Compare,
-        now: Timestamp,
-        is_complete: bool,
-    ) -> Self {
+        let mut timeline = Self::resolve(site, period, by, now);
+        let Self { buckets, calendar, .. } = &timeline;
         let compared = period.compared(compare, &buckets.range(), calendar).and_then(|range| {
             let all = match buckets.by {
                 By::Width(_) => Some(Buckets::of(buckets.read, &range)),
@@ -70,18 +41,50 @@ impl Timeline {
             };
             all.filter(|buckets| buckets.is_complete(now))
         });
-        let choices = choices.iter().map(|buckets| buckets.by).collect();
-        Self { buckets, choices, compared, calendar: calendar.clone(), is_complete }
+        timeline.compared = compared;
+        timeline
     }
 
-    /// Returns the precision that determines the format of instants.
+    /// Resolves a period without a comparison.
+    fn resolve(site: &Site, period: Period, by: Option<By>, now: Timestamp) -> Self {
+        let mut partial = None;
+        for calendar in &site.calendars {
+            let candidates = candidates(calendar, &period.range(calendar, now), &site.reach, now);
+            let is_complete = |buckets: &&Buckets| buckets.is_complete(now);
+            let complete: Vec<_> = candidates.iter().filter(is_complete).cloned().collect();
+            if let Some(buckets) = choose(&complete, by, calendar) {
+                let choices = complete.iter().map(|buckets| buckets.by).collect();
+                return Self { choices, is_complete: true, ..Self::part(buckets, calendar) };
+            }
+            let retained = candidates.into_iter().map(|buckets| buckets.retained(now));
+            let part = retained.filter(|buckets| buckets.starts.len() > 1);
+            let part = part.min_by_key(|buckets| buckets.starts[0]);
+            partial = partial.or(part.map(|part| Self::part(part, calendar)));
+        }
+        let stored = site.calendars.last().expect("a site always has a calendar");
+        partial.unwrap_or_else(|| Self::part(longest(&site.reach, now), stored))
+    }
+
+    /// Returns a timeline of a part of a period.
+    fn part(buckets: Buckets, calendar: &Zone) -> Self {
+        let choices = vec![buckets.by];
+        Self { buckets, choices, compared: None, calendar: calendar.clone(), is_complete: false }
+    }
+
+    /// Returns the precision that determines the format of instants and the distance of ticks. Months count as
+    /// 30 days.
     pub(crate) fn display_precision(&self, zone: &Zone) -> Precision {
-        let read = self.buckets.read.precision;
-        match self.buckets.by {
-            By::Width(_) => read,
-            _ if self.calendar == *zone => day(),
+        let days = match self.buckets.by {
+            By::Width(_) => return self.buckets.read.precision,
+            By::Day => 1,
+            By::Week => 7,
+            By::Month => 30,
+        };
+        let calendar = Precision::try_from(days * 86_400).expect("not 0");
+        match self.calendar == *zone {
+            true => calendar,
             // Days of the store do not start at midnight.
-            _ => day().starting_at(self.buckets.starts[0]),
+            false => calendar.starting_at(self.buckets.starts[0]),
         }
     }
 
@@ -105,10 +108,6 @@ impl Timeline {
         };
         (compared.start < until).then_some(compared.start..until)
     }
-}
-
-fn day() -> Precision {
-    Precision::try_from(86_400).expect("not 0")
 }
 
 /// Returns the buckets that fit a range, shortest first.
@@ -179,7 +178,7 @@ impl View {
 
     /// Returns `true` if the whole period is retained.
     pub(crate) fn has(&self, period: Period, now: Timestamp) -> bool {
-        Timeline::new(&self.site, period, None, Compare::None, now).is_complete
+        Timeline::resolve(&self.site, period, None, now).is_complete
     }
 }
 
