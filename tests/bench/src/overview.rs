@@ -15,9 +15,9 @@ use tower::ServiceExt;
 ///
 /// Returns an error if the page cannot be rendered.
 pub async fn render(stats: &Stats) -> Result<Duration, Box<dyn Error>> {
-    let router = counter_admin::router(stats.clone(), Access::bearer("a token for benchmarks only")?);
+    let router = counter_admin::router(stats.clone(), Access::bearer("a-token-for-benchmarks-only")?);
     let request = Request::get("/?period=30d")
-        .header("authorization", "Bearer a token for benchmarks only")
+        .header("authorization", "Bearer a-token-for-benchmarks-only")
         .body(Body::empty())?;
     let started = Instant::now();
     let response = router.oneshot(request).await?;

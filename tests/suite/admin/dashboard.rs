@@ -30,11 +30,11 @@ async fn the_page_shows_the_counts() {
     }
     site.flush().await;
     let page = site.page("").await;
-    for part in ["1,234", "/a b&#38;c", "81 %", "2.7 %", "97.2 %", "<h1>Visits</h1>"] {
+    for part in ["1,234", "/a b&#38;c", "81 %", "2.8 %", "97.2 %", "<h1>Visits</h1>"] {
         assert!(page.contains(part), "{part} in {page}");
     }
     let own = site.page("/counter?counter=%2Fa+b%26c").await;
-    for part in ["<h1><bdi>/a b&amp;c</bdi></h1>", ">234<", "18 %"] {
+    for part in ["<h1><bdi>/a b&amp;c</bdi></h1>", ">234<", "19 %"] {
         assert!(own.contains(part), "{part} in {own}");
     }
 }
@@ -74,10 +74,7 @@ async fn labels_have_separate_panels_and_values_are_not_pages() {
     }
     assert!(!pages.contains("news.example") && !pages.contains("label:"), "{pages}");
     let own = site.page("/counter?counter=label%3Areferrer%3Anews.example").await;
-    assert!(
-        own.contains("<h1><bdi>label:referrer:news.example</bdi></h1>") && own.contains(">3,000<"),
-        "{own}"
-    );
+    assert!(own.contains("<h1><bdi>referrer: news.example</bdi></h1>") && own.contains(">3,000<"), "{own}");
 }
 
 #[tokio::test]
@@ -223,7 +220,7 @@ async fn an_invalid_number_or_time_in_a_url_is_a_bad_request() {
             "period=custom&from=0&to=-1",
             "period=custom&from=0&to=2026-13-01",
             "period=custom&from=0&to=99999999999999999999",
-            "period=custom&from=2026-11-20&to=2026-11-19",
+            "period=custom&from=7&to=7",
             "period=custom&from=2026-11-20",
             "by=x",
             "compare=yesterday",

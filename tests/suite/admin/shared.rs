@@ -252,7 +252,7 @@ async fn creating_a_share_link_needs_a_token_or_a_session() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let open = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
     let open = Site { router: open, session: String::new() };
-    assert!(!open.get("/admin/stats").await.body.contains("Share this view"));
+    assert!(!open.get("/admin/stats").await.body.contains("Share this chart"));
     for path in ["/admin/stats/share", "/admin/stats/share/revoke"] {
         assert_eq!(open.fetch(Method::POST, path, &[]).await.status, StatusCode::FORBIDDEN);
     }

@@ -243,7 +243,7 @@ async fn a_year_is_compared_with_the_previous_year_until_the_same_time() {
     .await;
     let page = site.page("?period=365d").await;
     assert_eq!(shown(&page, "sum-0"), "3,650 +100 %");
-    assert_eq!(card(&page, "total"), "Hits 3,650 +100 % · 0.0 per second");
+    assert_eq!(card(&page, "total"), "Hits 3,650 +100 % · 0 in the last minute");
     let period = html(&page, "sums");
     assert!(period.contains("to now vs. ") && period.contains("same elapsed part"), "{period}");
     let before = site.page(&link(&page, "earlier")).await;

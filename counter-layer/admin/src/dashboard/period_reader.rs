@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use counter_core::time::Retention;
 use counter_core::visits::Uniques;
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 
 use super::reader::Reader;
+use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::cover::{Cover, Part};
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::retained::Retained;
@@ -15,10 +17,6 @@ use crate::dashboard::view::view::View;
 
 /// The maximum number of samples in a single read.
 const MAX_SAMPLES_PER_READ: usize = 200_000;
-
-/// The maximum error of a compared range for visitors, as a part of its length. Visitors of a part of a bucket are
-/// unknown.
-const MAX_RANGE_ERROR: u64 = 20;
 
 /// Reads numbers of the period of a view.
 #[derive(Debug)]
@@ -84,28 +82,39 @@ impl<'a> PeriodReader<'a> {
         Ok(Some(visitors))
     }
 
-    /// Reads the visitors of a counter in the compared period, up to about the same elapsed time.
-    pub(crate) async fn compared_visitors(&self, counter: &CounterName) -> Result<Option<u64>, Error> {
-        let Some(range) = self.timeline.elapsed(self.now) else { return Ok(None) };
-        let length = length(&range);
-        // We round to the nearest bucket.
-        let rounded = |precision: Precision| {
-            let last = precision.bucket(range.end.minus(1));
-            let is_late =
-                range.end.as_unix() - last.start.as_unix() >= last.end().as_unix() - range.end.as_unix();
-            let end = if is_late { last.end() } else { last.start };
-            let error = end.as_unix().abs_diff(range.end.as_unix());
-            (error <= length / MAX_RANGE_ERROR && end > range.start).then_some(range.start..end)
+    /// Reads the visitors of a counter in this period and in the compared period. If the period is still running, both
+    /// are without the last bucket, because the visitors of a part of a bucket are unknown.
+    pub(crate) async fn compared_visitors(&self, counter: &CounterName) -> Result<Option<(u64, u64)>, Error> {
+        let (range, now) = (self.timeline.buckets.range(), self.now);
+        let Some(compared) = self.timeline.compared.as_ref().map(Buckets::range) else { return Ok(None) };
+        let both = |part: Retention| {
+            let precision = part.precision;
+            let ranges = if range.end <= now {
+                [range.clone(), compared.clone()]
+            } else {
+                let this = range.start..precision.bucket(now).start;
+                let other = compared.start..compared.start.plus(length(&this));
+                [this, other]
+            };
+            let is_read = |range: &Range<Timestamp>| {
+                let is_start = |at: Timestamp| precision.bucket(at).start == at;
+                range.start < range.end
+                    && is_start(range.start)
+                    && is_start(range.end)
+                    && part.oldest(now) <= range.start
+                    && limit(precision, range) > 0
+            };
+            ranges.iter().all(is_read).then_some((precision, ranges))
         };
-        let fitting = self.retained().iter().filter_map(|part| {
-            let range = rounded(part.precision)?;
-            let fits = part.precision.bucket(range.start).start == range.start
-                && part.oldest(self.now) <= range.start;
-            (fits && limit(part.precision, &range) > 0).then_some((part.precision, range))
-        });
-        let Some((precision, range)) = fitting.last() else { return Ok(None) };
-        let visitors = self.uniques(std::slice::from_ref(counter), precision, range).await?;
-        Ok(visitors[0].map(|uniques| uniques.visitors))
+        let fitting = self.retained().iter().filter_map(both);
+        let Some((precision, ranges)) = fitting.max_by_key(|(_, ranges)| ranges[0].end) else {
+            return Ok(None);
+        };
+        let counters = std::slice::from_ref(counter);
+        let [this, other] = ranges.map(|range| self.uniques(counters, precision, range));
+        let (this, other) = try_join(this, other).await?;
+        let visitors = |found: Vec<Option<Uniques>>| Some(found.first()?.as_ref()?.visitors);
+        Ok(visitors(this).zip(visitors(other)))
     }
 
     async fn uniques(

@@ -14,8 +14,10 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::{Namespace, WriterId};
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, VisitorCell};
-use counter_core::{CounterName, Counters, Precision, RedisStore, SqlStore, Store, Timestamp};
+use counter_core::visits::{
+    Adds, Batch, Cell, Fence, FenceKind, Incarnation, Read as _, VisitorCell, Write as _,
+};
+use counter_core::{CounterName, Counters, Precision, RedisStore, SqlStore, Timestamp};
 use tests::{Postgres, RedisServer};
 
 /// Buckets to write for days and for hours.

@@ -13,8 +13,8 @@ use bench::{overview, past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation};
-use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Store, Timestamp};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Write as _};
+use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Timestamp};
 use tests::{MariaDb, Postgres};
 
 /// Flushes to warm up, and to measure.
@@ -92,7 +92,7 @@ async fn measure(
     bytes: impl Fn() -> u64,
     (flushes, reads): Rows<'_>,
 ) -> Result<(), Box<dyn Error>> {
-    let store = SqlStore::builder().create_overviews().connect(url).await?;
+    let store = SqlStore::builder().create_tables().connect(url).await?;
     let (start, names) = (Timestamp::now(), past::names(count));
     let empty = bytes();
     let samples = fill(&store, &names, start).await?;

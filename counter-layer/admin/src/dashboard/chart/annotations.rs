@@ -44,6 +44,7 @@ pub(crate) struct AnnotationMark {
     pub(crate) place: usize,
     pub(crate) x: String,
     pub(crate) percent: String,
+    pub(crate) anchor: &'static str,
     /// The row numbers, if there is enough space.
     pub(crate) numbers: Option<String>,
     pub(crate) class: &'static str,
@@ -117,6 +118,7 @@ pub(crate) fn marks(annotations: &[Annotation], starts: &[Timestamp]) -> Vec<Ann
             place,
             x: fixed(canvas.middle(place)),
             percent: fixed(percent),
+            anchor: canvas.anchor(place),
             numbers: has_room.then_some(numbers),
             class: most_severe(group).class(),
             texts: group.iter().map(|one| one.text.clone()).collect(),

@@ -17,7 +17,6 @@ pub(crate) struct Tick {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimeTick {
     pub(crate) percent: String,
-    /// The text anchor, chosen so that the label is never clipped at the edge, even on a phone.
     pub(crate) anchor: &'static str,
     /// The instant, if the script should format it in the time zone of the viewer. Months and years always
     /// refer to the site.
@@ -112,11 +111,7 @@ fn months(starts: &[Timestamp], width: u64, canvas: &Canvas) -> Vec<TimeTick> {
 fn tick(canvas: &Canvas, place: usize, mark: usize, text: String) -> TimeTick {
     TimeTick {
         percent: fixed(canvas.percent(place)),
-        anchor: match canvas.percent(place) {
-            ..7.0 => "start",
-            93.0.. => "end",
-            _ => "middle",
-        },
+        anchor: canvas.anchor(place),
         unix: None,
         style: "",
         text,

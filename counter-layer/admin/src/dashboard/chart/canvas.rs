@@ -25,6 +25,15 @@ impl Canvas {
         self.middle(place) * 100.0 / f64::from(WIDTH)
     }
 
+    /// Returns the text anchor of a label, so that it is never clipped at the edge, even on a phone.
+    pub(crate) fn anchor(&self, place: usize) -> &'static str {
+        match self.percent(place) {
+            ..7.0 => "start",
+            93.0.. => "end",
+            _ => "middle",
+        }
+    }
+
     pub(crate) fn y(&self, value: u64) -> f64 {
         f64::from(HEIGHT) * (1.0 - ratio(value, self.top))
     }

@@ -31,17 +31,14 @@ pub(crate) fn short(count: u64) -> String {
     }
 }
 
-/// Formats a count as a rate per second.
-pub(crate) fn rate(count: u64, seconds: u64) -> String {
-    let tenths = count.saturating_mul(10).checked_div(seconds).unwrap_or_default();
-    if tenths < 100 { format!("{}.{}", tenths / 10, tenths % 10) } else { grouped(tenths / 10) }
-}
-
-/// Formats a share, or returns `None` if the whole is 0.
+/// Formats a rounded share, or returns `None` if the whole is 0. Only the whole is 100 %.
 pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
-    let tenths = u128::from(part).saturating_mul(1000).checked_div(u128::from(whole))?;
+    let (part, whole) = (u128::from(part), u128::from(whole));
+    let rounded = |units: u128| Some((2 * units * part + whole).checked_div(2 * whole)?.min(units));
+    let (percent, tenths) = (rounded(100)?, rounded(1000)?);
     Some(match tenths {
         0 if part > 0 => "< 0.1 %".to_owned(),
+        100.. if part < whole => format!("{} %", percent.min(99)),
         _ if tenths >= 100 || tenths.is_multiple_of(10) => format!("{} %", tenths / 10),
         _ => format!("{}.{} %", tenths / 10, tenths % 10),
     })
@@ -75,6 +72,13 @@ pub(crate) fn percent(part: u64, max: u64) -> u64 {
 pub(crate) struct Change {
     pub(crate) text: String,
     pub(crate) style: &'static str,
+}
+
+impl Change {
+    /// Removes the color, because a change of errors or bots is neither good nor bad by its direction.
+    pub(crate) fn neutral(self) -> Self {
+        Self { style: "flat", ..self }
+    }
 }
 
 /// Formats the change, or returns `None` if the earlier count is 0.
@@ -164,20 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn small_rates_have_one_decimal() {
-        for (count, seconds, text) in [(0, 10, "0.0"), (7, 10, "0.7"), (99, 10, "9.9"), (1000, 10, "100")] {
-            assert_eq!(rate(count, seconds), text);
-        }
-        assert_eq!(rate(5, 0), "0.0");
-        assert_eq!(rate(u64::MAX, 1), "1,844,674,407,370,955,161");
-    }
-
-    #[test]
-    fn the_share_of_an_empty_whole_is_none() {
+    fn shares_are_rounded_and_only_the_whole_is_100_percent() {
         for (part, whole, text) in [
             (0, 10, Some("0 %")),
             (1, 10_000, Some("< 0.1 %")),
-            (1, 80, Some("1.2 %")),
+            (1, 80, Some("1.3 %")),
+            (199, 2000, Some("10 %")),
+            (42_984, 391_961, Some("11 %")),
+            (9999, 10_000, Some("99 %")),
             (1, 2, Some("50 %")),
             (u64::MAX, u64::MAX, Some("100 %")),
             (0, 0, None),

@@ -100,7 +100,7 @@ struct Value {
     value: String,
     threshold: String,
     expected: String,
-    band: String,
+    band: Option<String>,
     model: String,
     error: String,
 }
@@ -219,8 +219,7 @@ impl Rule {
         values.extend(last.filter(|last| values.iter().all(|value| value.start != last.start)));
         let resolved = rule.decision.as_ref().filter(|decision| decision.kind == AlertKind::Resolved);
         let resolved = resolved.map(|decision| Timestamp::from_unix(decision.start));
-        let amount =
-            |of: fn(&Explanation) -> f64| last.map_or_else(unknown, |last| amount(rule.unit, of(last)));
+        let last_value = last.map(|last| Value::of(last, rule.unit, times));
         let mut states: Vec<_> = is_firing.then_some(FIRING).into_iter().collect();
         states.extend(rule.silenced.map(|_| MUTED));
         if states.is_empty() {
@@ -236,9 +235,9 @@ impl Rule {
             states,
             muted_until: rule.silenced.map(|at| times.instant(at)),
             reason: rule.reason().map(str::to_owned),
-            value: amount(|last| last.value),
+            value: last_value.as_ref().map_or_else(unknown, |last| last.value.clone()),
             outdated: last.filter(|last| is_outdated(rule, last)).map(|last| times.unix(last.start)),
-            threshold: amount(|last| last.bound),
+            threshold: last_value.map_or_else(unknown, |last| last.band.unwrap_or(last.threshold)),
             since: rule.raised.or(resolved).map(|at| times.instant(at)),
             last_sent: last_sent(&rule.name, history).map(|at| times.unix(at)),
             severity: rule.severity,
@@ -319,9 +318,7 @@ impl Value {
             value: amount(unit, of.value),
             threshold: amount(unit, of.bound),
             expected: text(of.expected),
-            band: of.band.map_or_else(unknown, |(low, high)| {
-                format!("{} to {}", amount(unit, low), amount(unit, high))
-            }),
+            band: of.band.map(|(low, high)| format!("{} to {}", amount(unit, low), amount(unit, high))),
             model: of.model.clone().unwrap_or_else(unknown),
             error: text(of.error),
         }

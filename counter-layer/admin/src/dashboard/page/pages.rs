@@ -152,11 +152,15 @@ impl Counter {
         if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
             bands.annotate(&moving.annotations);
         }
+        let counter = &view.chart.counters[0];
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
-            name: view.chart.counters[0].to_string(),
+            name: match counter.label() {
+                Some((label, value)) => format!("{label}: {value}"),
+                None => counter.to_string(),
+            },
             measured,
             unread: reader.unread(),
         })

@@ -3,7 +3,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use counter_alert::note::Notes;
+use counter_alert::note::{Note, Notes};
 use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -92,6 +92,21 @@ impl Dashboard {
         let client = Client { may_note: client.may_note && self.accepts_notes(), ..client };
         View::of(site, client, page, query.unwrap_or_default())
             .map_err(|wrong| self.reject(mount, client, &wrong))
+    }
+
+    /// Returns the page to show after adding a note. If the note is earlier than the period of the page, the period is
+    /// replaced by the days since the note.
+    fn page_with(&self, note: &Note, page: &str, mount: &Mount, client: Client) -> String {
+        let (path, query) = page.split_once('?').unwrap_or((page, ""));
+        let kind = if path == "/counter" { Page::Counter } else { Page::Site };
+        let Ok(mut view) = self.view(mount, kind, client, Some(query)) else { return page.to_owned() };
+        let now = Timestamp::now();
+        if note.at() < view.timeline(now).buckets.range().start {
+            let since = Period::Custom(self.zone.day(note.at()), self.zone.next_day(now));
+            (view.chart.period, view.chart.by) = (since, None);
+            return view.below();
+        }
+        page.to_owned()
     }
 
     /// Returns the default view, for pages without a chart.
@@ -261,7 +276,7 @@ async fn add_note(
     Ok(match notes.add(&note).await {
         Ok(_) => {
             tracing::info!(id = note.id(), "added a note");
-            see_other(&mount, sent.to())
+            see_other(&mount, &dashboard.page_with(&note, sent.to(), &mount, client))
         }
         Err(error) if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) => {
             let page =

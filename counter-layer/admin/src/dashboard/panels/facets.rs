@@ -34,6 +34,7 @@ pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<
             address: view.counter(counter),
             value: total.map_or_else(numbers::unknown, digits::grouped),
             share: shares.get(index).cloned(),
+            change: None,
             percent: numbers::percent(total.unwrap_or_default(), max).to_string(),
         };
         let rows: Vec<_> = parts.iter().enumerate().map(row).collect();

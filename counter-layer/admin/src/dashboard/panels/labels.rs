@@ -1,5 +1,7 @@
 //! The label panels, e.g. for referrers.
 
+use std::collections::HashMap;
+
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
 
@@ -33,24 +35,44 @@ pub(crate) async fn panels(
     let expected = TITLES.map(|(label, _)| label);
     let mut labels = period.reader.stats.label_rankings(&expected, precision, range, MAX_VALUES).await?;
     labels.truncate(MAX_PANELS);
-    labels.into_iter().map(|(label, ranking)| Ok(panel(&label, ranking?, &address))).collect()
+    let labels = labels.into_iter().map(|(label, ranking)| Ok((label, ranking?)));
+    let labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
+    let of_label = |(label, ranking): &(String, LabelRanking)| {
+        ranking.values.iter().filter_map(|(value, _)| counter(label, value)).collect::<Vec<_>>()
+    };
+    let names: Vec<_> = labels.iter().flat_map(of_label).collect();
+    let before = period.compared_totals(&names).await?;
+    let before: HashMap<_, _> = names.into_iter().zip(before).collect();
+    Ok(labels.into_iter().map(|(label, ranking)| panel(&label, ranking, &before, &address)).collect())
 }
 
-fn panel(label: &str, ranking: LabelRanking, address: &impl Fn(&CounterName) -> String) -> Panel {
+fn counter(label: &str, value: &str) -> Option<CounterName> {
+    CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()
+}
+
+/// Creates the panel of a label, given the totals in the compared period.
+fn panel(
+    label: &str,
+    ranking: LabelRanking,
+    before: &HashMap<CounterName, Option<u64>>,
+    address: &impl Fn(&CounterName) -> String,
+) -> Panel {
     let LabelRanking { values, none, other, missed, total, is_partial, .. } = ranking;
     let max = values.first().map_or(0, |(_, count)| *count);
-    let row = |(value, count): (String, u64)| {
-        let counter = CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()?;
+    let row = |(value, count): &(String, u64)| {
+        let counter = counter(label, value)?;
+        let before = before.get(&counter).copied().flatten();
         Some(PanelRow {
             address: address(&counter),
-            name: Name::new(&value),
-            value: digits::grouped(count),
-            share: numbers::share(count, total),
-            percent: numbers::percent(count, max).to_string(),
+            name: Name::new(value),
+            value: digits::grouped(*count),
+            share: numbers::share(*count, total),
+            change: before.and_then(|before| numbers::change(*count, before)),
+            percent: numbers::percent(*count, max).to_string(),
         })
     };
+    let rows = values.iter().filter_map(row).collect();
     let shown: u64 = values.iter().map(|(_, count)| count).sum();
-    let rows = values.into_iter().filter_map(row).collect();
     let rest = total.saturating_sub(shown + none);
     let mut notes = Vec::new();
     for (count, description) in [(none, "without a value"), (rest, "with other values")] {

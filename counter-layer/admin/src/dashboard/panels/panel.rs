@@ -1,6 +1,7 @@
 //! A panel that ranks values.
 
 use super::name::Name;
+use crate::dashboard::format::numbers::Change;
 
 /// A panel with a list of values and their share.
 #[derive(Debug)]
@@ -12,6 +13,13 @@ pub(crate) struct Panel {
     pub(crate) note: Option<String>,
 }
 
+impl Panel {
+    /// Returns `true` if any row has a change.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.rows.iter().any(|row| row.change.is_some())
+    }
+}
+
 /// A row of a panel.
 #[derive(Debug)]
 pub(crate) struct PanelRow {
@@ -19,6 +27,8 @@ pub(crate) struct PanelRow {
     pub(crate) address: String,
     pub(crate) value: String,
     pub(crate) share: Option<String>,
+    /// The change from the compared period, if known.
+    pub(crate) change: Option<Change>,
     /// Percentage relative to the largest value.
     pub(crate) percent: String,
 }

@@ -40,6 +40,7 @@ pub(crate) async fn panel(
             address: address(counter),
             value: units::seconds(mean),
             share: Some(format!("{} ×", digits::grouped(times.count()))),
+            change: None,
             percent: format!("{:.0}", mean / max * 100.0),
         })
     };

@@ -13,11 +13,9 @@ use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
+use crate::kind::Kind;
 use crate::text::digits;
-use counter_layer::internal::{AGENTS, HITS, STATUSES};
-
-/// The time span in seconds used to compute hits per second.
-const RATE_WINDOW: u64 = 10;
+use counter_layer::internal::{AGENTS, HITS, STATUSES, is_reserved};
 
 /// How long the store may fail until the page shows an alert.
 const FAILURE_GRACE_PERIOD: Duration = Duration::from_secs(5);
@@ -74,10 +72,10 @@ impl Summary {
             .chain(AGENTS)
             .filter_map(|name| CounterName::new(name).ok())
             .collect();
-        let (totals, before, rate, (visitors, time)) = try_join4(
+        let (totals, before, latest, (visitors, time)) = try_join4(
             period.totals(&names),
             period.compared_totals(&names),
-            rate(period.reader, &names[0], now),
+            latest(period.reader, &names[0], now),
             slow_cards(period, view, &names[0], extent),
         )
         .await?;
@@ -99,8 +97,8 @@ impl Summary {
             }
         };
         let hits = Card {
-            note: rate.filter(|_| period.timeline.buckets.end > now),
-            ..Card::hits(view, HITS, totals[0], before[0])
+            note: latest.filter(|_| period.timeline.buckets.end > now),
+            ..Card::hits(view, &names[0], totals[0], before[0])
         };
         let errors =
             Card::of(view, "errors", "Errors", &["status:5xx", "status:failed", "status:4xx"], false);
@@ -129,6 +127,8 @@ impl Summary {
             slow_cards(period, view, counter, extent),
         )
         .await?;
+        // Labels and facets count only hits.
+        let has_visitors = !is_reserved(counter) || **counter == *HITS;
         let own = |id, title, value: Option<String>| Card {
             value: value.unwrap_or_else(numbers::unknown),
             ..Card::of(view, id, title, &[counter], false)
@@ -139,7 +139,7 @@ impl Summary {
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
         // The chart shows hits only once.
         let [share, lifetime] = [share, lifetime].map(|card| Card { is_chosen: false, ..card });
-        let cards = [visitors, Some(hits), Some(share), time, Some(lifetime)];
+        let cards = [visitors.filter(|_| has_visitors), Some(hits), Some(share), time, Some(lifetime)];
         Ok(Self::of(period, view, cards))
     }
 }
@@ -166,10 +166,11 @@ impl Card {
         Self { id, title, value, change, note, tooltip, address, is_chosen }
     }
 
-    fn hits(view: &View, counter: &str, total: Option<u64>, before: Option<u64>) -> Self {
+    fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Option<u64>) -> Self {
+        let change = total.zip(before).and_then(|(total, before)| numbers::change(total, before));
         Self {
             value: total.map_or_else(numbers::unknown, digits::grouped),
-            change: total.zip(before).and_then(|(total, before)| numbers::change(total, before)),
+            change: if Kind::Facet.has(counter) { change.map(Change::neutral) } else { change },
             ..Self::of(view, "total", "Hits", &[counter], false)
         }
     }
@@ -185,7 +186,7 @@ async fn slow_cards(
     if extent == Extent::Live {
         return Ok((None, None));
     }
-    let (uniques, before, time) = try_join3(
+    let (uniques, compared, time) = try_join3(
         period.visitors(std::slice::from_ref(counter)),
         period.compared_visitors(counter),
         measured::percentile(period, counter),
@@ -194,7 +195,7 @@ async fn slow_cards(
     let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
     let visitors = Card {
         value: uniques.flatten().map_or_else(numbers::unknown, |uniques| digits::grouped(uniques.visitors)),
-        change: uniques.flatten().zip(before).and_then(|(now, before)| numbers::change(now.visitors, before)),
+        change: compared.and_then(|(now, before)| numbers::change(now, before)),
         note: uniques.is_none().then(|| "Not kept for this period".to_owned()),
         tooltip: uniques.flatten().map(|uniques| tooltip(period, uniques)),
         ..Card::of(view, "visitors", "Visitors", &[counter], true)
@@ -226,29 +227,19 @@ fn unidentified(requests: Requests) -> Option<String> {
     numbers::share(requests.unidentified, of_people).filter(|_| requests.unidentified > 0)
 }
 
-/// Returns the current number of hits per second.
-async fn rate(reader: &Reader<'_>, hits: &CounterName, now: Timestamp) -> Result<Option<String>, Error> {
-    let (recent, seconds) = recent(reader, hits, now).await?;
-    Ok(recent.map(|recent| format!("{} per second", numbers::rate(recent, seconds))))
-}
-
-/// Returns the hits in the most recent complete seconds, and the number of seconds.
-async fn recent(
-    reader: &Reader<'_>,
-    hits: &CounterName,
-    now: Timestamp,
-) -> Result<(Option<u64>, u64), Error> {
-    let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok((Some(0), RATE_WINDOW)) };
-    let width = u64::from(finest.precision.as_seconds());
+/// Returns the hits in the last minute, or in the latest complete bucket if that is longer.
+async fn latest(reader: &Reader<'_>, hits: &CounterName, now: Timestamp) -> Result<Option<String>, Error> {
+    let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok(None) };
     // The latest flush might still be running, so we skip one more bucket.
     let end = finest.precision.bucket(now.minus(1)).start;
-    let length = RATE_WINDOW.next_multiple_of(width);
-    let start = end.minus(length).max(finest.oldest(now));
-    if start >= end {
-        return Ok((Some(0), length));
+    let length = 60_u64.next_multiple_of(finest.precision.as_seconds().into());
+    let start = end.minus(length);
+    if start < finest.oldest(now) {
+        return Ok(None);
     }
     let series = reader.series_many(std::slice::from_ref(hits), finest.precision, start..end).await?;
-    Ok((reader::total(series.into_iter().next().flatten()), end.as_unix() - start.as_unix()))
+    let total = reader::total(series.into_iter().next().flatten());
+    Ok(total.map(|total| format!("{} in the last {}", digits::grouped(total), units::unit(length))))
 }
 
 impl Status {
@@ -281,15 +272,8 @@ impl Status {
         problems.extend(spool_failing(health));
         problems.extend(missing(ledger));
         is_loud |= problems.len() > quiet;
-        if health.failing_for.is_none() && health.stalled_for.is_none() {
-            let head = if problems.is_empty() { "Counting normally: this" } else { "This" };
-            let counted = digits::grouped(ledger.requests.recorded);
-            problems.insert(
-                0,
-                format!(
-                    "{head} process has counted {counted} requests, and {pending} counts are queued for the store."
-                ),
-            );
+        if problems.is_empty() {
+            problems.push("Counting normally.".to_owned());
         }
         if ledger.hits.overflow > 0 {
             let overflow = digits::grouped(ledger.hits.overflow);

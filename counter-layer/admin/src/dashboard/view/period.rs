@@ -82,11 +82,14 @@ impl Period {
     /// Parses the ends of a custom period: dates, of which the final one is included, local times or Unix seconds.
     pub(crate) fn custom(from: Option<&str>, to: Option<&str>, zone: &Zone) -> Result<Self, WrongValue> {
         let end = |name, text: Option<&str>, is_end| instant(name, text.unwrap_or_default(), zone, is_end);
-        let (start, end) = (end("from", from, false)?, end("to", to, true)?);
-        if start >= end {
+        let period = |from, to| Ok((end("from", from, false)?, end("to", to, true)?));
+        let (start, last) = period(from, to)?;
+        // Users may enter the dates in any order.
+        let (start, last) = if start < last { (start, last) } else { period(to, from)? };
+        if start >= last {
             return Err(WrongValue::new("to", to.unwrap_or_default(), "after from"));
         }
-        Ok(Self::Custom(start, end))
+        Ok(Self::Custom(start, last))
     }
 
     /// Appends the URL parameters.
@@ -275,14 +278,13 @@ mod tests {
         for (from, to, expected) in [
             ("2026-11-16", "2026-11-22", "period=custom&from=2026-11-16&to=2026-11-22"),
             ("2026-11-16", "2026-11-16", "period=custom&from=2026-11-16&to=2026-11-16"),
+            ("2026-11-22", "2026-11-16", "period=custom&from=2026-11-16&to=2026-11-22"),
             ("2026-11-16T10:00", "2026-11-16T12:00", "period=custom&from=1794823200&to=1794830400"),
             ("1794823200", "2026-11-16", "period=custom&from=1794823200&to=1794873600"),
         ] {
             assert_eq!(custom(from, to).map(written), Ok(expected.to_owned()));
         }
-        for (from, to) in
-            [("2026-11-17", "2026-11-16"), ("", "2026-11-16"), ("2026-11-16", ""), ("x", "y"), ("5", "5")]
-        {
+        for (from, to) in [("", "2026-11-16"), ("2026-11-16", ""), ("x", "y"), ("5", "5")] {
             assert!(custom(from, to).is_err(), "{from} {to}");
         }
     }

@@ -13,7 +13,7 @@ use crate::visits::store::reading::{Reading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 
-/// Buckets are looked up individually if they are less than a quarter of the retained buckets. Otherwise, it
+/// Buckets are looked up individually if they are at most a quarter of the retained buckets. Otherwise, it
 /// is cheaper to read all of them.
 const FULL_READ_DIVISOR: u64 = 4;
 
@@ -37,7 +37,7 @@ async fn samples_of(
     retained: u32,
 ) -> Result<Results<Reading>, Error> {
     let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
-    let is_lookup = seconds / u64::from(precision.as_seconds()) < u64::from(retained) / FULL_READ_DIVISOR;
+    let is_lookup = seconds / u64::from(precision.as_seconds()) <= u64::from(retained) / FULL_READ_DIVISOR;
     let starts = is_lookup.then(|| precision.starts(range.clone()).collect::<Vec<_>>());
     if starts.as_ref().is_some_and(Vec::is_empty) {
         return Ok(group.items.iter().map(|_| Ok(Reading::default())).collect());
