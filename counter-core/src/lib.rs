@@ -124,6 +124,8 @@
 //! | `access_counter_spool_bytes` | | with a spool: file size |
 //! | `access_counter_spool_leftovers` | | with a spool: files of ended processes that still have to be sent |
 //! | `access_counter_spool_failing_seconds` | | with a spool: time since writes started to fail; 0 if the last write succeeded |
+//! | `http_server_active_requests` | | with a [gauge](Recorder::in_flight): requests in flight |
+//! | `http_server_active_requests_max` | | with a gauge: maximum in the last minute |
 //!
 //! Operations that call the store directly are exported too. Since they don't belong to a [`Counters`], they
 //! will not be shown on the `/metrics` page of an admin router:

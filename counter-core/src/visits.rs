@@ -3,6 +3,7 @@
 //! A hit passes through the modules in this order: the tally counts it, pending cuts it into a batch, flush
 //! sends this batch to the store, and stats reads it back.
 
+mod in_flight;
 mod ledger;
 mod distribution;
 pub(crate) mod store;
@@ -22,6 +23,7 @@ mod counters;
 pub use counters::{BuildError, Builder, Cleaner, Counters, Upkeep};
 pub use distribution::{Bin, Distribution, Measure};
 pub use flush::Flusher;
+pub use in_flight::{InFlight, InFlightRequest};
 pub use ledger::{
     Agent, ArchiveHealth, DropReason, Dropped, Health, Hint, Hits, Ignored, Ledger, Metric, MetricValue,
     Requests, Skip, SpoolHealth,

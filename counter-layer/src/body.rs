@@ -1,4 +1,5 @@
-//! A layer to measure response bodies, for the distributions of an [`AccessCounterLayer`].
+//! Layers that observe response bodies: to measure them for the distributions of an [`AccessCounterLayer`], and to count
+//! requests in flight.
 //!
 //! [`AccessCounterLayer`]: crate::AccessCounterLayer
 
@@ -7,8 +8,10 @@ mod measured;
 mod future;
 mod service;
 mod layer;
+mod in_flight;
 
 pub use future::MeasureBodiesFuture;
+pub use in_flight::{CountInFlight, InFlightBody, InFlightFuture, InFlightLayer};
 pub use layer::MeasureBodiesLayer;
 pub use measured::MeasuredBody;
 pub use service::MeasureBodies;

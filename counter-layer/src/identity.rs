@@ -14,6 +14,7 @@ use counter_core::{Timestamp, VisitorId};
 
 pub use address::{Address, ForwardedAddress};
 pub use cookie::IssuedCookie;
+pub(crate) use cookie::value as cookie_value;
 pub use forwarded::Forwarded;
 pub use head::RequestHead;
 pub use identity::{ClosureIdentity, Identity, IdentityError};

@@ -5,6 +5,7 @@ mod value;
 mod referrer;
 mod campaign;
 mod language;
+mod country;
 mod client;
 
 use std::borrow::Cow;
@@ -18,7 +19,7 @@ use http::HeaderName;
 use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
 
 use crate::closure::Closure;
-use crate::identity::RequestHead;
+use crate::identity::{Address, RequestHead};
 use client::{Client, Words};
 use text::Text;
 use value::Value;
@@ -33,7 +34,8 @@ use value::Value;
 /// | [`device`](Self::device) | `label:device:` `desktop`, `mobile`, `tablet`, `tv`, `console`, `bot` | the user agent |
 /// | [`browser`](Self::browser) | `label:browser:firefox` etc., `label:browser:bot` | the user agent |
 /// | [`language`](Self::language) | `label:language:de` | the first language in `Accept-Language` |
-/// | [`from_fn`](Self::from_fn) | `label:country:CH` | a closure |
+/// | [`country`](Self::country) | `label:country:CH` | a header set by a content delivery network |
+/// | [`from_fn`](Self::from_fn) | `label:plan:free` | a closure |
 ///
 /// A counted request has exactly one value per label, so a label adds up to `hits`: `(none)` is used for
 /// requests with no value, and `(other)` for invalid values, and for rare values if there are too many. A
@@ -42,7 +44,7 @@ use value::Value;
 /// this case an error bound is returned with the counts.
 ///
 /// Only these values are stored; the address, URL and user agent of a request are not. See [the
-/// guide](crate::guide::labels) for countries, API keys, and the cost of labels.
+/// guide](crate::guide::labels) for API keys, and the cost of labels.
 ///
 /// ```
 /// # use counter_core::{Counters, MemoryStore};
@@ -82,6 +84,7 @@ enum Source {
     Device,
     Browser,
     Language,
+    Country { header: HeaderName, client: Box<Address> },
     Closure(Box<FromFn>),
 }
 
@@ -154,6 +157,32 @@ impl Label {
         Self { name: Cow::Borrowed("language"), source: Source::Language }
     }
 
+    /// Counts the country of the client: the code (ISO 3166-1 alpha-2) in a header that a proxy sets, in upper case, e.g.
+    /// `CH`.
+    ///
+    /// | network | header |
+    /// |---|---|
+    /// | Cloudflare | `cf-ipcountry` |
+    /// | Amazon CloudFront | `cloudfront-viewer-country`, if the origin request policy includes it |
+    /// | Vercel | `x-vercel-ip-country` |
+    /// | Google App Engine | `x-appengine-country` |
+    /// | Fastly | any header that you set to `client.geo.country_code` |
+    ///
+    /// The header is only used if the request was forwarded by a trusted proxy, because other clients can set it to
+    /// anything. `client` contains the trusted proxies, like the [identity](crate::Identity::forwarded). A request
+    /// that bypassed them counts as `(none)`, and so does an unknown country (`XX`, `ZZ`) and the Tor network (`T1`).
+    ///
+    /// ```
+    /// use counter_layer::{Forwarded, Identity, Label};
+    /// use http::HeaderName;
+    ///
+    /// let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+    /// let country = Label::country(HeaderName::from_static("cf-ipcountry"), client);
+    /// ```
+    pub fn country(header: HeaderName, client: Address) -> Self {
+        Self { name: Cow::Borrowed("country"), source: Source::Country { header, client: Box::new(client) } }
+    }
+
     /// Counts the value returned by a closure, or `(none)` if it returns `None`.
     ///
     /// The closure is called once for every request that is not excluded by the rules, before the inner
@@ -164,10 +193,8 @@ impl Label {
     /// ```
     /// use counter_layer::Label;
     ///
-    /// // Set by a proxy like Cloudflare.
-    /// let country = Label::from_fn("country", |head| {
-    ///     head.headers.get("cf-ipcountry")?.to_str().ok().map(Into::into)
-    /// });
+    /// // Set by the proxy, depending on the account.
+    /// let plan = Label::from_fn("plan", |head| head.headers.get("x-plan")?.to_str().ok().map(Into::into));
     /// ```
     pub fn from_fn(
         name: impl Into<Cow<'static, str>>,
@@ -245,6 +272,10 @@ impl Source {
             Self::Device => client.map_or(Value::Other, Client::device),
             Self::Browser => client.map_or(Value::Other, Client::browser),
             Self::Language => language::language(header(head, &ACCEPT_LANGUAGE), text),
+            Self::Country { header: name, client } if client.is_forwarded(head) => {
+                country::country(header(head, name), text)
+            }
+            Self::Country { .. } => Value::None,
             Self::Closure(_) => Value::Other,
         }
     }

@@ -25,4 +25,5 @@ pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use settings::delivery::Delivery;
 pub use settings::facet::Facet;
+pub use settings::ignore::Ignore;
 pub use visit::Visit;

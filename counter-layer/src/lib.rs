@@ -31,7 +31,7 @@
 //!
 //! - `axum` (default): counts by axum's `MatchedPath`, and takes the peer address from `ConnectInfo`.
 //! - `body`: distributions of values known at the end of a response, i.e. the body size and the time until
-//!   the end.
+//!   the end, and a gauge of requests in flight.
 //! - `grpc`: `GrpcStatusLayer`, to count gRPC statuses. Calls are counted by method without this feature.
 //! - `limit`: `WindowLimitLayer`, to limit requests per window across all instances.
 //! - `serde`: rules can be read from configuration.
@@ -61,7 +61,7 @@ pub use identity::{
 };
 pub use ipnet;
 pub use label::Label;
-pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Outcome, ResponseFuture, Visit};
+pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Ignore, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{
     EmptyRejection, LimitFuture, LimitKey, OnStoreError, PolicyNameError, ProblemRejection, Rejection,

@@ -2,5 +2,6 @@
 
 pub(crate) mod clock;
 pub(crate) mod labels;
+pub(crate) mod ignored;
 pub(crate) mod store;
 pub(crate) mod grid;

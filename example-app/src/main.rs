@@ -31,11 +31,11 @@ struct Settings {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Import(import::Settings),
+    Import(Box<import::Settings>),
     Dump(dump::Settings),
     Restore(restore::Settings),
     #[cfg(feature = "kafka")]
-    Consume(consume::Settings),
+    Consume(Box<consume::Settings>),
 }
 
 /// Examples of store URLs, for the help.
@@ -63,11 +63,11 @@ async fn main() -> ExitCode {
     // The default hook would block if nothing reads the log.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let result = match settings.command.take() {
-        Some(Command::Import(settings)) => import::run(settings).await,
+        Some(Command::Import(settings)) => import::run(*settings).await,
         Some(Command::Dump(settings)) => dump::run(settings).await,
         Some(Command::Restore(settings)) => restore::run(settings).await,
         #[cfg(feature = "kafka")]
-        Some(Command::Consume(settings)) => consume::run(settings).await,
+        Some(Command::Consume(settings)) => consume::run(*settings).await,
         None => serve(settings.site, output).await,
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

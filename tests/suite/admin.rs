@@ -18,6 +18,7 @@ mod hits;
 mod audits;
 mod alerts;
 mod notes;
+mod ignored;
 mod login;
 mod slow_bodies;
 mod closures;

@@ -203,7 +203,10 @@ async fn share_salts_and_check_skew(
 /// Publishes metrics via the `metrics` facade, if that feature is enabled.
 fn publish(tally: &Tally, store: &dyn Store) {
     #[cfg(feature = "metrics")]
-    emit(|| ledger::publish(&tally.ledger(), &tally.health(store.connections(), store.clock_skew())));
+    emit(|| {
+        let health = tally.health(store.connections(), store.clock_skew());
+        ledger::publish(&tally.ledger(), &health, tally.in_flight.get().map(|gauge| &**gauge));
+    });
     #[cfg(not(feature = "metrics"))]
     let _ = (tally, store);
 }

@@ -63,6 +63,8 @@ pub struct Ignored {
     pub outcome: u64,
     /// Prefetch requests, which may never become a visit.
     pub prefetch: u64,
+    /// Requests that the owner of the site ignores, such as their own visits.
+    pub own: u64,
 }
 
 /// The client behind a request: a person or a program.
@@ -87,6 +89,8 @@ pub enum Skip {
     Outcome,
     /// The request is a prefetch, which may never become a visit.
     Prefetch,
+    /// The owner of the site ignores this request, e.g. because it is their own visit.
+    Own,
 }
 
 /// Hits by state, counted by weight.
@@ -159,7 +163,7 @@ impl Ignored {
     /// Returns the sum of all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.outcome + self.prefetch
+        self.outcome + self.prefetch + self.own
     }
 }
 
@@ -208,6 +212,7 @@ impl AddAssign for Requests {
         self.unmatched += other.unmatched;
         self.ignored.outcome += other.ignored.outcome;
         self.ignored.prefetch += other.ignored.prefetch;
+        self.ignored.own += other.ignored.own;
         self.bots += other.bots;
         self.unidentified += other.unidentified;
         self.unconfirmed += other.unconfirmed;

@@ -196,10 +196,11 @@ impl Stats {
         self.tally.log_limit.admits(cause)
     }
 
-    /// Returns the [ledger](Self::ledger) and [health](Self::health) as metrics for an exporter.
+    /// Returns the [ledger](Self::ledger), the [health](Self::health) and, if it is used, the
+    /// [gauge](crate::Recorder::in_flight) of requests in flight as metrics for an exporter.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
-        metrics(&self.ledger(), &self.health())
+        metrics(&self.ledger(), &self.health(), self.tally.in_flight.get().map(|gauge| &**gauge))
     }
 }
 

@@ -24,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::distribution::{Distribution, Measure};
+use super::in_flight::InFlight;
 use super::ledger::{Health, Hint, Hints, Ledger, Requests, Skip};
 use super::pending::{Backlog, Chunk, CommitTicket, GroupCommit, Queues};
 use super::store::{Batch, Remark};
@@ -48,6 +49,8 @@ pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
     pub(crate) commits: GroupCommit,
     pub(crate) hints: Hints,
+    /// Set by the first use.
+    pub(crate) in_flight: OnceLock<Arc<InFlight>>,
     pub(crate) log_limit: LogLimit,
     #[cfg(feature = "spool")]
     pub(crate) shards: Shards,
@@ -81,6 +84,7 @@ impl Tally {
         Self {
             commits: GroupCommit::new(shards),
             hints: Hints::default(),
+            in_flight: OnceLock::new(),
             log_limit: LogLimit::default(),
             #[cfg(feature = "spool")]
             shards,

@@ -6,7 +6,7 @@ mod throttle;
 pub(crate) mod signed;
 pub(crate) mod right;
 mod auth_method;
-mod cookie;
+pub(crate) mod cookie;
 pub(crate) mod assets;
 pub(crate) mod page;
 mod error;

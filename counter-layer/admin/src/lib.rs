@@ -242,6 +242,7 @@ use counter_layer::Rules;
 use dashboard::annotations::Annotators;
 use dashboard::page::alert_routes::alert_pages;
 use dashboard::page::downloads::downloads;
+use dashboard::page::ignore::ignore_pages;
 use dashboard::page::routes::{Dashboard, first_page, pages};
 use dashboard::page::share::share_pages;
 use problem::Problem;
@@ -297,10 +298,13 @@ pub fn router(stats: Stats, access: Access) -> Router {
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let catalog = Catalog::default();
     let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
-    let site = Dashboard::new(stats, options.zone.clone(), annotators);
+    let site = Dashboard::new(stats, options.zone.clone(), annotators, options.ignore_switch);
     let mut other_pages = pages(&site).merge(downloads(&site)).merge(share_pages(&site));
     if let Some(alerts) = &options.alerts {
         other_pages = other_pages.merge(alert_pages(&site, alerts));
+    }
+    if options.ignore_switch {
+        other_pages = other_pages.merge(ignore_pages());
     }
     let (public_path, documents) = (options.public_path.clone(), site.stats().documents());
     let first = first_page(&site);

@@ -31,6 +31,7 @@ pub struct Options {
     pub(crate) archive: Option<Archive>,
     pub(crate) alerts: Option<Alerts>,
     pub(crate) notes: Option<Notes>,
+    pub(crate) ignore_switch: bool,
 }
 
 impl Options {
@@ -47,7 +48,31 @@ impl Options {
             archive: None,
             alerts: None,
             notes: None,
+            ignore_switch: false,
         }
+    }
+
+    /// Adds "Do not count this browser" to the menu of the dashboard. It sets the cookie
+    /// [`access-counter-ignore`](counter_layer::Ignore::COOKIE) for a year, for all paths of the host.
+    ///
+    /// The layer must ignore the cookie, and the dashboard must be on the same host as the site.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::{AccessCounterLayer, Ignore};
+    /// use counter_admin::{Access, Options};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder()).ignore([Ignore::cookie()]);
+    /// let access = Access::bearer("a-long-random-token")?;
+    /// let admin = counter_admin::router_with(counters.stats(), access, Options::new().ignore_switch());
+    /// # drop((layer, admin));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn ignore_switch(mut self) -> Self {
+        self.ignore_switch = true;
+        self
     }
 
     /// Sets the maximum number of clients listening to live events at the same time.

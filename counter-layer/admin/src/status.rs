@@ -31,6 +31,7 @@ pub(crate) struct Requests {
 pub(crate) struct Ignored {
     outcome: u64,
     prefetch: u64,
+    own: u64,
 }
 
 /// Numbers of hits. `recorded` is the sum of `applied`, `pending`, `expired` and the dropped hits.
@@ -165,7 +166,7 @@ impl From<counter_core::Ledger> for Ledger {
 
 impl From<counter_core::visits::Ignored> for Ignored {
     fn from(ignored: counter_core::visits::Ignored) -> Self {
-        Self { outcome: ignored.outcome, prefetch: ignored.prefetch }
+        Self { outcome: ignored.outcome, prefetch: ignored.prefetch, own: ignored.own }
     }
 }
 

@@ -47,9 +47,9 @@
 //!
 //! # Countries
 //!
-//! A proxy like Cloudflare sends the country in a header, see the example of
-//! [`from_fn`](crate::Label::from_fn). Otherwise you can look up the address in a MaxMind database (GeoLite2
-//! Country, available after registration) via the crate `maxminddb`. Neither is included in this crate:
+//! If a content delivery network sends the country in a header, use [`country`](crate::Label::country). Otherwise
+//! you can look up the address in a MaxMind database (GeoLite2 Country, available after registration) via the
+//! crate `maxminddb`. Neither is included in this crate:
 //!
 //! ```
 //! # mod maxminddb {

@@ -199,6 +199,13 @@
 //! If a prefetched page is visited later, it is loaded from the browser cache, usually without another
 //! request. Such a visit will not be counted.
 //!
+//! # Own visits
+//!
+//! On a small site, the people who run it can be a large part of the visitors. Use
+//! [`ignore`](crate::AccessCounterLayer::ignore) to leave out their networks, requests with a header that your
+//! proxy sets, or browsers with a [cookie](crate::Ignore::cookie). The dashboard can set the cookie. The ledger
+//! counts these requests as `ignored.own`, but no counter includes them.
+//!
 //! # Paths
 //!
 //! Paths are normalised before matching: path parameters are removed, unnecessary percent-encodings decoded,

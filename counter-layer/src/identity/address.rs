@@ -125,6 +125,15 @@ impl Address {
         visitor
     }
 
+    /// Returns the client address, if it is known.
+    pub(crate) fn ip(&self, head: &RequestHead<'_>) -> Option<IpAddr> {
+        let peer = match &self.peer {
+            None => request::peer(head.extensions).map(SocketAddr::ip),
+            Some(closure) => closure.call(|peer| peer(head)).flatten(),
+        };
+        Some(self.client.address(peer, head.headers)?.to_canonical())
+    }
+
     /// Returns the significant bits of the client address, if it is known.
     #[inline(always)]
     pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<u128> {
@@ -137,11 +146,7 @@ impl Address {
     // Not inlined, since this is not the default.
     #[inline(never)]
     fn resolve_client(&self, head: &RequestHead<'_>) -> Option<u128> {
-        let peer = match &self.peer {
-            None => request::peer(head.extensions).map(SocketAddr::ip),
-            Some(closure) => closure.call(|peer| peer(head)).flatten(),
-        };
-        Some(self.bits(self.client.address(peer, head.headers)?))
+        Some(self.bits(self.ip(head)?))
     }
 
     /// Returns `true` if the request was forwarded by a trusted proxy.

@@ -156,7 +156,7 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 /// Returns the value of the first cookie with this name, unless it is empty.
-pub(super) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+pub(crate) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     let cookies = headers.get_all(header::COOKIE).iter().flat_map(|all| all.as_bytes().split(|b| *b == b';'));
     let named = |cookie: &'a [u8]| cookie.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=");
     cookies.filter_map(named).next().filter(|value| !value.is_empty())

@@ -98,6 +98,9 @@ impl Counting {
         if self.settings.excludes_prefetch() && is_prefetch(head.headers) {
             return Err(Skip::Prefetch);
         }
+        if self.settings.ignore.iter().flat_map(|all| all.iter()).any(|ignore| ignore.matches(head)) {
+            return Err(Skip::Own);
+        }
         let classify = self.settings.classify_agent.as_ref();
         Ok(classify.and_then(|classify| classify.call(|classify| classify(head))).unwrap_or(agent))
     }

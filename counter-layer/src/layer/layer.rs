@@ -14,6 +14,7 @@ use super::service::AccessCounter;
 use super::settings::Settings;
 use super::settings::delivery::Delivery;
 use super::settings::facet::{Facet, Facets};
+use super::settings::ignore::Ignore;
 use super::settings::page::Pages;
 use super::visit::{CountAction, Visit};
 use crate::closure::Closure;
@@ -86,6 +87,16 @@ impl AccessCounterLayer {
         // Checks of the previous identity don't apply to this identity.
         self.settings.setup = Arc::default();
         Ok(self)
+    }
+
+    /// Ignores requests that match any of these conditions, e.g. your own visits. Default: none.
+    ///
+    /// See [`Ignore`] for an example.
+    #[must_use]
+    pub fn ignore(mut self, conditions: impl IntoIterator<Item = Ignore>) -> Self {
+        let conditions: Arc<[Ignore]> = conditions.into_iter().collect();
+        self.settings.ignore = Some(conditions).filter(|conditions| !conditions.is_empty());
+        self
     }
 
     /// Counts bots as visitors too. By default bot requests count as hits, but bots are not visitors and

@@ -2,6 +2,7 @@
 
 pub(super) mod delivery;
 pub(super) mod facet;
+pub(super) mod ignore;
 pub(super) mod page;
 pub(super) mod setup;
 
@@ -20,6 +21,7 @@ use crate::identity::{Identity, RequestHead};
 use crate::label::Labels;
 use delivery::Delivery;
 use facet::Facets;
+use ignore::Ignore;
 use page::Pages;
 use setup::Setup;
 
@@ -31,6 +33,8 @@ pub(crate) struct Settings {
     /// Takes precedence over the user agent.
     pub(crate) classify_agent: Option<Arc<ClassifyAgent>>,
     pub(crate) bots_are_visitors: bool,
+    /// Requests that do not count.
+    pub(crate) ignore: Option<Arc<[Ignore]>>,
     pub(crate) pages: Option<Arc<Pages>>,
     /// Returns the route template, instead of axum.
     pub(crate) matched_path: Option<Arc<MatchedPath>>,
@@ -51,7 +55,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Returns `true` if the request must be checked before the visitor can be identified.
     pub(crate) fn needs_precheck(&self) -> bool {
-        self.classify_agent.is_some() || self.excludes_prefetch()
+        self.classify_agent.is_some() || self.ignore.is_some() || self.excludes_prefetch()
     }
 
     /// Returns `true` if data must be kept until the request ends.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::{AnyStore, Counters, Secret};
-use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Address, Facet, Rule, Rules};
 
-use crate::flags::{grid, labels, store};
+use crate::flags::{grid, ignored, labels, store};
 
 /// Options that are shared by `import` and `consume`.
 #[derive(Debug, Args)]
@@ -25,6 +25,8 @@ pub(crate) struct Target {
     distributions: bool,
     #[command(flatten)]
     labels: labels::Labels,
+    #[command(flatten)]
+    ignored: ignored::Ignored,
     /// Secret to hash visitors, like on the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true, value_name = "DIGITS")]
     pub(crate) secret: Option<Secret>,
@@ -58,12 +60,13 @@ impl Target {
     pub(crate) fn layer(
         &self,
         counters: &Counters,
-        client: impl Into<Identity>,
+        client: Address,
     ) -> Result<AccessCounterLayer, Box<dyn Error>> {
         let mut layer = AccessCounterLayer::new(counters.recorder())
-            .identity(client)?
+            .identity(client.clone())?
             .facets([Facet::Status, Facet::Agent]);
-        layer = self.labels.apply(layer)?;
+        layer = self.ignored.apply(layer, client.clone());
+        layer = self.labels.apply(layer, client)?;
         if let Some(rules) = rules(self.rules.as_deref(), &self.routes)? {
             layer = layer.rules(rules);
         }

@@ -1,28 +1,38 @@
 //! Label options.
 
+use axum::http::HeaderName;
 use clap::Args;
 use counter_core::visits::LabelError;
-use counter_layer::{AccessCounterLayer, Label};
+use counter_layer::{AccessCounterLayer, Address, Label};
 
 /// Options for labels.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
-    /// Count referrers, campaigns, devices, browsers, languages.
+    /// Count referrers, campaigns, clients and languages.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
     /// Host that is not a referrer, can be repeated.
     #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
     own_hosts: Vec<String>,
+    /// Header with the country, set by a trusted proxy.
+    #[arg(long, env = "COUNTER_COUNTRY_HEADER", value_name = "NAME", requires = "labels")]
+    country_header: Option<HeaderName>,
 }
 
 impl Labels {
     /// Adds the labels to the layer if they are enabled.
-    pub(crate) fn apply(&self, layer: AccessCounterLayer) -> Result<AccessCounterLayer, LabelError> {
+    pub(crate) fn apply(
+        &self,
+        layer: AccessCounterLayer,
+        client: Address,
+    ) -> Result<AccessCounterLayer, LabelError> {
         if !self.labels {
             return Ok(layer);
         }
         let referrer = self.own_hosts.iter().fold(Label::referrer(), |label, host| label.internal_host(host));
-        layer.labels([referrer, Label::campaign(), Label::device(), Label::browser(), Label::language()])
+        let country = self.country_header.clone().map(|header| Label::country(header, client));
+        let labels = [referrer, Label::campaign(), Label::device(), Label::browser(), Label::language()];
+        layer.labels(labels.into_iter().chain(country))
     }
 }

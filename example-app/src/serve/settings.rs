@@ -16,7 +16,7 @@ use example_app::demo::History;
 use super::server::Timeouts;
 use super::watch;
 use crate::flags::store::Opened;
-use crate::flags::{clock, grid, labels, store};
+use crate::flags::{clock, grid, ignored, labels, store};
 
 /// Options of the site.
 #[derive(Debug, Args)]
@@ -87,6 +87,8 @@ pub(super) struct Server {
 pub(super) struct Counting {
     #[command(flatten)]
     labels: labels::Labels,
+    #[command(flatten)]
+    ignored: ignored::Ignored,
     /// Record response times, sizes and status codes.
     #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
     distributions: bool,
@@ -214,7 +216,8 @@ impl Settings {
             .identity(self.client())?
             .facets([Facet::Status, Facet::Agent])
             .delivery(delivery);
-        let layer = self.counting.labels.apply(layer)?;
+        let layer = self.counting.ignored.apply(layer, self.client());
+        let layer = self.counting.labels.apply(layer, self.client())?;
         if !self.counting.distributions {
             return Ok(layer);
         }

@@ -10,6 +10,7 @@ use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};
+use counter_layer::body::InFlightLayer;
 use counter_layer::{Address, LimitKey, OnStoreError, ProblemRejection, WindowLimitLayer};
 use counter_log::LogCounter;
 use example_app::demo::History;
@@ -126,6 +127,7 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     let (live, live_ended) = oneshot::channel::<()>();
     let mut options = Options::new()
         .live_until(async { drop(live_ended.await) })
+        .ignore_switch()
         .hits(counters.sources(), log_counter)
         .notes(notes);
     if let Some(zone) = &settings.grid.time_zone {
@@ -139,7 +141,8 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     }
     let admin = counter_admin::router_with(stats.clone(), access, options);
     let limit = limit(store, &secret, settings.client())?;
-    let router = app(layer, forum.clone(), limit, settings.server.request_timeout, admin);
+    let router = app(layer, forum.clone(), limit, settings.server.request_timeout, admin)
+        .layer(InFlightLayer::new(&counters.recorder()));
 
     let (recount_at, archive_interval) = (settings.forum.recount_at, settings.writes.archive_interval);
     let mut parts = Parts::new();

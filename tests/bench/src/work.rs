@@ -16,7 +16,7 @@ use axum::routing::get;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::{Counters, MemoryStore, Recorder};
-use counter_layer::{AccessCounterLayer, Facet, Identity, Label, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Facet, Identity, Ignore, Label, Rule, Rules};
 use http::{Extensions, Request, Response};
 use tower::{Layer, Service, ServiceExt};
 
@@ -37,8 +37,9 @@ impl std::fmt::Debug for Work {
     }
 }
 
-pub static WORK: [Work; 9] = [
+pub static WORK: [Work; 11] = [
     Work { name: "record", prepare: record, baseline: None },
+    Work { name: "in_flight", prepare: in_flight, baseline: None },
     Work { name: "bare", prepare: bare, baseline: None },
     Work { name: "visitors", prepare: visitors, baseline: Some("bare") },
     Work { name: "anonymous", prepare: anonymous, baseline: Some("bare") },
@@ -47,6 +48,7 @@ pub static WORK: [Work; 9] = [
     Work { name: "facets", prepare: facets, baseline: Some("bare") },
     Work { name: "measured", prepare: measured, baseline: Some("bare") },
     Work { name: "labelled", prepare: labelled, baseline: Some("bare") },
+    Work { name: "ignoring", prepare: ignoring, baseline: Some("bare") },
 ];
 
 impl Work {
@@ -74,6 +76,12 @@ fn record() -> Run {
             recorder.record(*counter, *visitor);
         }
     })
+}
+
+/// A request that enters and leaves the gauge of requests in flight.
+fn in_flight() -> Run {
+    let gauge = recorder().in_flight();
+    Box::new(move |count| (0..count).for_each(|_| drop(black_box(gauge.enter()))))
 }
 
 /// Requests to the bare service.
@@ -123,6 +131,14 @@ fn measured() -> Run {
 fn labelled() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     let layer = layer.labels([Label::referrer(), Label::language()]).expect("names of labels");
+    run_requests(|service| layer.layer(service), matched())
+}
+
+/// The layer with a network and a cookie to ignore, which do not match.
+fn ignoring() -> Run {
+    let network = "198.51.100.0/24".parse().expect("a network");
+    let conditions = [Ignore::networks(Identity::peer(), [network]), Ignore::cookie()];
+    let layer = AccessCounterLayer::new(recorder()).ignore(conditions);
     run_requests(|service| layer.layer(service), matched())
 }
 

@@ -291,7 +291,8 @@ async fn the_ledger_has_all_numbers_by_name() {
     site.recorder().request(&[counter.hit()], Agent::Human);
     site.counters.flush().await.expect("memory takes all");
     site.recorder().request(&[counter.hit()], Agent::Bot);
-    for (times, skip) in [(1, Skip::Excluded), (2, Skip::Unmatched), (3, Skip::Outcome), (4, Skip::Prefetch)]
+    for (times, skip) in
+        [(1, Skip::Excluded), (2, Skip::Unmatched), (3, Skip::Outcome), (4, Skip::Prefetch), (5, Skip::Own)]
     {
         (0..times).for_each(|_| site.recorder().skip(skip));
     }
@@ -299,8 +300,8 @@ async fn the_ledger_has_all_numbers_by_name() {
     site.recorder().record(site.recorder().counter(""), None);
     let expected = json!({
         "requests": {
-            "observed": 12, "recorded": 2, "excluded": 1, "unmatched": 2,
-            "ignored": {"outcome": 3, "prefetch": 4},
+            "observed": 17, "recorded": 2, "excluded": 1, "unmatched": 2,
+            "ignored": {"outcome": 3, "prefetch": 4, "own": 5},
             "bots": 1, "unidentified": 1, "unconfirmed": 0,
         },
         "hits": {

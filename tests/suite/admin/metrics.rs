@@ -76,6 +76,7 @@ async fn the_metrics_include_the_ledger_health_and_lifetimes() {
     recorder.request(&[recorder.counter("hits").hit(), recorder.counter("/").hit()], Agent::Bot);
     recorder.skip(Skip::Excluded);
     recorder.skip(Skip::Prefetch);
+    recorder.skip(Skip::Own);
     site.counters.flush().await.expect("memory takes all");
     site.recorder().record(site.recorder().counter("hits"), None);
     let values = scrape(&site.router).await;
@@ -83,6 +84,7 @@ async fn the_metrics_include_the_ledger_health_and_lifetimes() {
         ("access_counter_requests_total{decision=\"recorded\"}", 1.0),
         ("access_counter_requests_total{decision=\"excluded\"}", 1.0),
         ("access_counter_requests_total{decision=\"ignored_prefetch\"}", 1.0),
+        ("access_counter_requests_total{decision=\"ignored_own\"}", 1.0),
         ("access_counter_hits_total{state=\"applied\"}", 2.0),
         ("access_counter_bot_requests_total", 1.0),
         ("access_counter_pending_hits", 1.0),

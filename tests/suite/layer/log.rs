@@ -11,9 +11,10 @@ use std::process::Command;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Distribution, Measure, Requests};
 use counter_core::{Builder, Counters, MemoryStore, Timestamp};
-use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Label, Outcome, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Ignore, Label, Outcome, Rule, Rules};
 use counter_log::{Decision, Follower, Format, Import, Lines, LogCounter, LogFile, Parser};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::ACCEPT_LANGUAGE;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -132,13 +133,15 @@ pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
 }
 
 /// All built-in labels, and a label from a closure.
-pub(super) fn labels() -> [Label; 6] {
+pub(super) fn labels() -> [Label; 7] {
     [
         Label::referrer().internal_host("a.example"),
         Label::campaign(),
         Label::device(),
         Label::browser(),
         Label::language(),
+        // Some of the languages also are country codes.
+        Label::country(ACCEPT_LANGUAGE, forwarded().trusted_hops(1)),
         Label::from_fn("section", |head| head.uri.path().split('/').nth(1).map(Into::into)),
     ]
 }
@@ -184,6 +187,10 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
                 .fallback(move |head| head.uri.query().is_some().then_some(feeds)),
             Identity::from_fn(|head| head.headers.get("referer").cloned()).into(),
         ),
+        layer().ignore([
+            Ignore::networks(forwarded().trusted_hops(1), ["192.0.2.0/30".parse().expect("a network")]),
+            Ignore::header(HeaderName::from_static("sec-purpose")),
+        ]),
         layer().classify_agent(|head| if head.method == Method::HEAD { Agent::Bot } else { Agent::Human }),
     ]
 }
@@ -268,6 +275,7 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
         assert_eq!(read.1.observed, 300);
         assert!(read.0["hits"].1 > 1, "{read:?}");
         assert_eq!(read.0["hits"].2.is_empty(), number != 3, "{read:?}");
+        assert_eq!(read.1.ignored.own > 10, number == 5, "{read:?}");
         let labels = read.0.keys().filter(|name| name.starts_with("label:")).count();
         assert_eq!(labels > 40, [1, 3].contains(&number), "{read:?}");
     }

@@ -7,12 +7,13 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use super::Ledger;
 use super::health::{Health, SpoolHealth};
 use super::metrics::{MetricValue, metrics};
+use crate::visits::in_flight::InFlight;
 
 /// Describes all metrics to the current recorder.
 pub(crate) fn describe() {
     let spool = Some(SpoolHealth::default());
     let health = Health { since_acknowledged: Some(Duration::ZERO), spool, ..Health::default() };
-    for metric in metrics(&Ledger::default(), &health) {
+    for metric in metrics(&Ledger::default(), &health, Some(&InFlight::default())) {
         let unit = match metric.name {
             name if name.ends_with("_seconds") => Unit::Seconds,
             name if name.ends_with("_bytes") => Unit::Bytes,
@@ -25,8 +26,8 @@ pub(crate) fn describe() {
     }
 }
 
-pub(crate) fn publish(ledger: &Ledger, health: &Health) {
-    for metric in metrics(ledger, health) {
+pub(crate) fn publish(ledger: &Ledger, health: &Health, in_flight: Option<&InFlight>) {
+    for metric in metrics(ledger, health, in_flight) {
         let labels: Vec<_> = metric.label.into_iter().collect();
         match metric.value {
             MetricValue::Counter(count) => counter!(metric.name, &labels).absolute(count),

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::Ledger;
 use super::health::{ArchiveHealth, Health, SpoolHealth};
+use crate::visits::in_flight::InFlight;
 
 /// A metric of this process, to be exported.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,10 +28,10 @@ pub enum MetricValue {
     Gauge(f64),
 }
 
-/// Returns all metrics of a ledger and a health. Metrics with the same name are adjacent.
+/// Returns all metrics of a ledger, a health and a gauge. Metrics with the same name are adjacent.
 ///
 /// Both the `metrics` facade and the page `/metrics` use this list, so that they can't differ.
-pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
+pub(crate) fn metrics(ledger: &Ledger, health: &Health, in_flight: Option<&InFlight>) -> Vec<Metric> {
     let mut all = Vec::with_capacity(32);
     of_ledger(ledger, &mut all);
     of_health(health, ledger.hits.pending, &mut all);
@@ -44,6 +45,14 @@ pub(crate) fn metrics(ledger: &Ledger, health: &Health) -> Vec<Metric> {
         let (name, help) =
             ("access_counter_unacknowledged_seconds", "Time since the store acknowledged a batch");
         add(&mut all, name, help, MetricValue::Gauge(since.as_secs_f64()));
+    }
+    if let Some(in_flight) = in_flight {
+        // The name is defined by the semantic conventions of OpenTelemetry.
+        let (name, help) = ("http_server_active_requests", "Requests in flight");
+        add(&mut all, name, help, MetricValue::Gauge(in_flight.current() as f64));
+        let (name, help) =
+            ("http_server_active_requests_max", "Maximum of requests in flight in the last minute");
+        add(&mut all, name, help, MetricValue::Gauge(in_flight.max() as f64));
     }
     all
 }
@@ -65,6 +74,7 @@ fn of_ledger(ledger: &Ledger, all: &mut Vec<Metric>) {
         ("unmatched", requests.unmatched),
         ("ignored_outcome", requests.ignored.outcome),
         ("ignored_prefetch", requests.ignored.prefetch),
+        ("ignored_own", requests.ignored.own),
     ] {
         let (name, help) = ("access_counter_requests_total", "Requests by decision");
         all.push(Metric {

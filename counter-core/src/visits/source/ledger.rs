@@ -219,6 +219,7 @@ impl SourceRecords {
             Skip::Unmatched => &mut self.unmatched,
             Skip::Outcome => &mut self.ignored.outcome,
             Skip::Prefetch => &mut self.ignored.prefetch,
+            Skip::Own => &mut self.ignored.own,
         } += 1;
     }
 

@@ -8,6 +8,7 @@ use super::registry::{Counter, Hit, Measured, PageView};
 use crate::family::name::CounterName;
 use crate::time::Timestamp;
 use crate::visitor::{Salt, SaltError, Salting, Secret, VisitorId};
+use crate::visits::in_flight::InFlight;
 use crate::visits::ledger::{Agent, Hint, Ledger, Skip};
 
 /// A handle to record hits in memory. This does not perform I/O and can't fail.
@@ -118,6 +119,26 @@ impl Recorder {
     /// Fails if the name is invalid, or if the process already has 8 other labels.
     pub fn label_values(&self, name: &str) -> Result<LabelValues, LabelError> {
         Ok(LabelValues { index: self.tally.label_index(name)?, tally: Arc::clone(&self.tally) })
+    }
+
+    /// Returns the gauge of requests in flight, which is exported as a [metric](crate#metrics) from the first call on.
+    ///
+    /// Layers that share this recorder share the gauge.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let gauge = counters.recorder().in_flight();
+    /// let request = gauge.enter();
+    /// assert_eq!(gauge.current(), 1);
+    /// drop(request);
+    /// assert_eq!((gauge.current(), gauge.max()), (0, 1));
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn in_flight(&self) -> Arc<InFlight> {
+        Arc::clone(self.tally.in_flight.get_or_init(Arc::default))
     }
 
     /// Records a hit at the current time.

@@ -13,9 +13,14 @@ const MAX_COOKIES: usize = 4;
 
 /// Returns the values of the session cookies in a request.
 pub(crate) fn values(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    named(headers, COOKIE_NAME).take(MAX_COOKIES)
+}
+
+/// Returns the values of all cookies with this name.
+pub(crate) fn named<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value).take(MAX_COOKIES)
+    pairs.filter(move |(found, _)| *found == name).map(|(_, value)| value)
 }
 
 /// Returns a header that sets the session. It is only sent to this router, and removed when the browser is

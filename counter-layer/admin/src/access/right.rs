@@ -39,6 +39,8 @@ pub(crate) const NOTES: &str = "/api/notes";
 pub(crate) const NOTE_FORM: &str = "/notes";
 /// The path of the form to remove a note.
 pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
+/// The path of the form to ignore a browser. This only sets a cookie, so it needs no right.
+pub(crate) const IGNORE_FORM: &str = "/ignore";
 
 impl Rights {
     pub(crate) const fn has(self, right: Right) -> bool {

@@ -3,6 +3,7 @@
 pub(crate) mod frame;
 pub(crate) mod pages;
 pub(crate) mod routes;
+pub(crate) mod ignore;
 pub(crate) mod downloads;
 pub(crate) mod share;
 pub(crate) mod alerts;

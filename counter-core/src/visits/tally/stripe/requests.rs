@@ -13,6 +13,7 @@ enum Kind {
     Unmatched,
     Outcome,
     Prefetch,
+    Own,
     Unconfirmed,
 }
 
@@ -34,6 +35,7 @@ impl Stripe {
             Skip::Unmatched => Kind::Unmatched,
             Skip::Outcome => Kind::Outcome,
             Skip::Prefetch => Kind::Prefetch,
+            Skip::Own => Kind::Own,
         });
     }
 
@@ -52,7 +54,8 @@ impl Stripe {
         let (bots, unidentified) = (of(Kind::Bot), of(Kind::Unidentified));
         let recorded = of(Kind::Visitor) + unidentified + bots;
         let (excluded, unmatched) = (of(Kind::Excluded), of(Kind::Unmatched));
-        let ignored = Ignored { outcome: of(Kind::Outcome), prefetch: of(Kind::Prefetch) };
+        let ignored =
+            Ignored { outcome: of(Kind::Outcome), prefetch: of(Kind::Prefetch), own: of(Kind::Own) };
         Requests {
             observed: recorded + excluded + unmatched + ignored.total(),
             recorded,

@@ -3,6 +3,7 @@
 use counter_core::{Stats, Timestamp};
 
 use crate::access::assets;
+use crate::access::right::IGNORE_FORM;
 use crate::dashboard::format::instants;
 use crate::dashboard::view::view::View;
 
@@ -30,10 +31,20 @@ pub(crate) struct Frame {
     pub(crate) alerts: Option<String>,
     /// The URL of the page to share the view, if the client has a session.
     pub(crate) share: Option<String>,
+    pub(crate) ignore: Option<IgnoreSwitch>,
     /// The URL of the API.
     pub(crate) api: String,
     /// A sentence on the alignment of buckets and days.
     pub(crate) alignment: String,
+}
+
+/// The form to ignore a browser, or to count it again.
+#[derive(Debug)]
+pub(crate) struct IgnoreSwitch {
+    pub(crate) address: String,
+    /// The page to return to, relative to the router.
+    pub(crate) to: String,
+    pub(crate) is_ignored: bool,
 }
 
 impl Frame {
@@ -53,9 +64,18 @@ impl Frame {
             misses_revocations: view.client.misses_revocations,
             alerts: view.alerts(),
             share: view.share(),
+            ignore: IgnoreSwitch::of(view),
             api: format!("{}/api", view.site.mount),
             alignment: alignment(stats, view),
         }
+    }
+}
+
+impl IgnoreSwitch {
+    pub(crate) fn of(view: &View) -> Option<Self> {
+        let address = || format!("{}{IGNORE_FORM}", view.site.mount);
+        let is_ignored = view.client.is_ignored;
+        view.site.has_ignore_switch.then(|| Self { address: address(), to: view.below(), is_ignored })
     }
 }
 

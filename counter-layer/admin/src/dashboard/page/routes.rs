@@ -36,6 +36,7 @@ pub(crate) struct Dashboard {
     stats: Stats,
     zone: Zone,
     annotators: Annotators,
+    has_ignore_switch: bool,
 }
 
 /// A response to be sent instead of a page.
@@ -61,8 +62,13 @@ impl From<Problem> for Rejection {
 }
 
 impl Dashboard {
-    pub(crate) const fn new(stats: Stats, zone: Zone, annotators: Annotators) -> Self {
-        Self { stats, zone, annotators }
+    pub(crate) const fn new(
+        stats: Stats,
+        zone: Zone,
+        annotators: Annotators,
+        has_ignore_switch: bool,
+    ) -> Self {
+        Self { stats, zone, annotators, has_ignore_switch }
     }
 
     pub(super) fn reader(&self) -> Reader<'_> {
@@ -89,6 +95,7 @@ impl Dashboard {
         let reach = &self.stats.reach().counts;
         let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
         site.has_alerts = self.annotators.has_alerts();
+        site.has_ignore_switch = self.has_ignore_switch;
         let client = Client { may_note: client.may_note && self.accepts_notes(), ..client };
         View::of(site, client, page, query.unwrap_or_default())
             .map_err(|wrong| self.reject(mount, client, &wrong))

@@ -1,8 +1,10 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
+use counter_layer::Ignore;
 use http::request::Parts;
 
+use crate::access::cookie;
 use crate::access::entry::{MayNote, MaySilence, RevocationsUnknown};
 use crate::access::signed::session::LoggedIn;
 
@@ -13,6 +15,8 @@ pub(crate) struct Client {
     pub(crate) is_logged_in: bool,
     pub(crate) may_note: bool,
     pub(crate) may_silence: bool,
+    /// True if the browser sends the cookie to be ignored.
+    pub(crate) is_ignored: bool,
     /// True if revocations of other instances can't be read.
     pub(crate) misses_revocations: bool,
 }
@@ -26,6 +30,7 @@ impl<S: Sync> FromRequestParts<S> for Client {
             is_logged_in: extensions.get::<LoggedIn>().is_some(),
             may_note: extensions.get::<MayNote>().is_some(),
             may_silence: extensions.get::<MaySilence>().is_some(),
+            is_ignored: cookie::named(&parts.headers, Ignore::COOKIE).any(|value| !value.is_empty()),
             misses_revocations: extensions.get::<RevocationsUnknown>().is_some(),
         })
     }

@@ -32,6 +32,8 @@ pub(crate) struct Site {
     pub(super) reach: Precisions,
     /// True if the alerts page exists.
     pub(crate) has_alerts: bool,
+    /// True if a browser can be ignored.
+    pub(crate) has_ignore_switch: bool,
 }
 
 /// The pages of the dashboard.
@@ -52,6 +54,7 @@ impl Site {
             calendars: (!zone.is_utc()).then(|| zone.clone()).into_iter().chain([stored]).collect(),
             reach: reach.clone(),
             has_alerts: false,
+            has_ignore_switch: false,
         }
     }
 }
