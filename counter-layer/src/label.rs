@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use counter_core::visits::{Agent, LabelError, LabelValues, NotedValue};
 use counter_core::{Counter, Recorder, Timestamp};
-use http::HeaderName;
 use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
+use http::{HeaderName, HeaderValue};
 
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
@@ -174,7 +174,7 @@ impl Label {
     ///
     /// ```
     /// use counter_layer::{Forwarded, Identity, Label};
-    /// use http::HeaderName;
+    /// use http::{HeaderName, HeaderValue};
     ///
     /// let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
     /// let country = Label::country(HeaderName::from_static("cf-ipcountry"), client);
@@ -272,8 +272,10 @@ impl Source {
             Self::Device => client.map_or(Value::Other, Client::device),
             Self::Browser => client.map_or(Value::Other, Client::browser),
             Self::Language => language::language(header(head, &ACCEPT_LANGUAGE), text),
-            Self::Country { header: name, client } if client.is_forwarded(head) => {
-                country::country(header(head, name), text)
+            Self::Country { header, client } if client.is_forwarded(head) => {
+                // A client can send this header as well, so the line of the nearest proxy counts.
+                let code = head.headers.get_all(header).iter().next_back();
+                country::country(code.map_or(&[], HeaderValue::as_bytes), text)
             }
             Self::Country { .. } => Value::None,
             Self::Closure(_) => Value::Other,

@@ -208,7 +208,7 @@ impl FaultProxy {
     /// pause. With the longest one, a store might time out.
     pub async fn fewest_round_trips(&self, max: u64, mut call: impl AsyncFnMut() -> bool) -> u64 {
         let mut fewest = u64::MAX;
-        for pause in [200, 800, 1500, 3000] {
+        for pause in [200, 400, 800, 800, 1500, 1500, 3000, 3000] {
             self.reply_when_idle(Duration::from_millis(pause));
             let before = self.round_trips();
             if call().await {

@@ -8,6 +8,7 @@ mod bodies;
 mod in_flight;
 mod bots;
 mod ignored;
+mod country;
 mod identity;
 mod cookie;
 mod setup;

@@ -131,7 +131,7 @@ impl Address {
             None => request::peer(head.extensions).map(SocketAddr::ip),
             Some(closure) => closure.call(|peer| peer(head)).flatten(),
         };
-        Some(self.client.address(peer, head.headers)?.to_canonical())
+        self.client.address(peer, head.headers)
     }
 
     /// Returns the significant bits of the client address, if it is known.

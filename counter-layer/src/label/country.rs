@@ -14,8 +14,7 @@ pub(super) fn country<'a>(code: &[u8], text: &'a mut Text) -> Value<'a> {
         _ if code.len() != 2 || !code.iter().all(u8::is_ascii_alphabetic) => return Value::Other,
         _ => {}
     }
-    let pushed = code.iter().try_for_each(|byte| text.push(byte.to_ascii_uppercase()));
-    pushed.and_then(|()| text.as_str()).map_or(Value::Other, Value::Text)
+    text.extend(code.iter().map(u8::to_ascii_uppercase)).map_or(Value::Other, Value::Text)
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ pub(super) fn language<'a>(accepted: &[u8], text: &'a mut Text) -> Value<'a> {
         }
         _ => {}
     }
-    let pushed = first.iter().try_for_each(|byte| text.push(byte.to_ascii_lowercase()));
-    pushed.and_then(|()| text.as_str()).map_or(Value::Other, Value::Text)
+    text.extend(first.iter().map(u8::to_ascii_lowercase)).map_or(Value::Other, Value::Text)
 }
 
 #[cfg(test)]

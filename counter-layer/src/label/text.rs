@@ -21,6 +21,12 @@ impl Text {
         Some(())
     }
 
+    /// Appends bytes, and returns the whole text if it fits and is valid UTF-8.
+    pub(super) fn extend(&mut self, mut bytes: impl Iterator<Item = u8>) -> Option<&str> {
+        bytes.try_for_each(|byte| self.push(byte))?;
+        self.as_str()
+    }
+
     pub(super) const fn clear(&mut self) {
         self.length = 0;
     }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer};
 
-use super::site::{Site, check, fetch, send, site};
+use super::site::{Site, check, fetch, send, site, site_at_noon};
 use crate::support::{precision, store};
 
 /// Counts label values, with a hit for each value.
@@ -61,7 +61,7 @@ async fn label_values_have_the_documented_shape_and_are_not_pages() {
 
 #[tokio::test]
 async fn values_are_compared_with_the_previous_period_and_have_no_visitors() {
-    let mut site = site();
+    let mut site = site_at_noon();
     let [yesterday, before] = [1, 2].map(|days| Timestamp::now().minus(days * 86_400));
     count(&mut site, "referrer", before, &[Some("a.example"), Some("a.example"), Some("b.example")]).await;
     count(&mut site, "referrer", yesterday, &[Some("a.example"), Some("b.example"), Some("b.example")]).await;

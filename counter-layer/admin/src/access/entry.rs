@@ -19,7 +19,7 @@ use super::auth_method::AuthMethod;
 use super::headers::add_security_headers;
 use super::login::{LOGOUT, Revocation};
 use super::rejection::problem_as_page;
-use super::right::{IGNORE_FORM, Right, Rights};
+use super::right::{Right, Rights};
 use super::signed::link;
 use super::signed::secrets::{OpenSession, Secrets};
 use super::signed::session::{Claim, LoggedIn};
@@ -171,10 +171,7 @@ impl Guard {
                     None => Problem::token_required().into_response(),
                 }));
             }
-            // The token itself is enough to create and revoke links.
-            let needs_right = !link::is_change(parts) && parts.uri.path() != IGNORE_FORM;
-            let right = Right::of(parts);
-            if needs_right && !entry.rights.has(right) {
+            if let Some(right) = Right::of(parts).filter(|right| !entry.rights.has(*right)) {
                 return Err(Box::new(access.out_of_scope(right)));
             }
         }
@@ -206,7 +203,9 @@ impl Access {
         if self.has_secrets() {
             self.check_credentials(parts, entry).await;
         }
-        if !(entry.is_admitted && (parts.method.is_safe() || entry.rights.has(Right::of(parts)))) {
+        if !(entry.is_admitted
+            && (parts.method.is_safe() || Right::of(parts).is_none_or(|right| entry.rights.has(right))))
+        {
             for auth_method in &self.auth_methods {
                 if auth_method.is_open(parts).await {
                     entry.admit(auth_method);

@@ -1,6 +1,8 @@
 use http::Method;
 use http::request::Parts;
 
+use super::signed::link;
+
 /// The changes that a client may make. All clients with access may read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rights {
@@ -39,7 +41,7 @@ pub(crate) const NOTES: &str = "/api/notes";
 pub(crate) const NOTE_FORM: &str = "/notes";
 /// The path of the form to remove a note.
 pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
-/// The path of the form to ignore a browser. This only sets a cookie, so it needs no right.
+/// The path of the form to ignore a browser.
 pub(crate) const IGNORE_FORM: &str = "/ignore";
 
 impl Rights {
@@ -63,9 +65,14 @@ impl Rights {
 }
 
 impl Right {
-    /// Returns the right that a request needs if it changes something.
-    pub(crate) fn of(parts: &Parts) -> Self {
-        match (&parts.method, parts.uri.path()) {
+    /// Returns the right that a request needs if it changes something, or `None` if access is enough.
+    pub(crate) fn of(parts: &Parts) -> Option<Self> {
+        if link::is_change(parts) {
+            return None;
+        }
+        Some(match (&parts.method, parts.uri.path()) {
+            // This only sets a cookie.
+            (&Method::POST, IGNORE_FORM) => return None,
             (&Method::POST, HITS) => Self::Record,
             (&Method::POST, AUDIT) => Self::Repair,
             (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM) => Self::Silence,
@@ -73,7 +80,7 @@ impl Right {
                 Self::Note
             }
             _ => Self::Forget,
-        }
+        })
     }
 
     /// Returns the challenge with the missing scope (RFC 6750, section 3).

@@ -1,7 +1,6 @@
 //! Requests to ignore, such as the visits of the owner of a site.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use http::HeaderName;
 use ipnet::IpNet;
@@ -94,8 +93,8 @@ impl Ignore {
     pub(crate) fn matches(&self, head: &RequestHead<'_>) -> bool {
         match &self.0 {
             Condition::Networks(client, networks) => {
-                let contains = |client: IpAddr| networks.iter().any(|network| network.contains(&client));
-                client.ip(head).is_some_and(contains)
+                let client = client.ip(head).map(|client| client.to_canonical());
+                client.is_some_and(|client| networks.iter().any(|network| network.contains(&client)))
             }
             Condition::Header(name) => head.headers.contains_key(name),
             Condition::Cookie => cookie_value(head.headers, Self::COOKIE).is_some(),

@@ -1,7 +1,9 @@
 //! Formats numbers, shares and changes.
 
+use counter_core::CounterName;
 use counter_core::visits::Measure;
 
+use crate::kind::Kind;
 use crate::text::digits::{group_digits, grouped};
 
 /// Returns the placeholder for unknown numbers.
@@ -74,11 +76,11 @@ pub(crate) struct Change {
     pub(crate) style: &'static str,
 }
 
-impl Change {
-    /// Removes the color, because a change of errors or bots is neither good nor bad by its direction.
-    pub(crate) fn neutral(self) -> Self {
-        Self { style: "flat", ..self }
-    }
+/// Formats the change of a counter, or returns `None` if a count is unknown. Changes of facets have no color, because
+/// e.g. more errors are not an improvement.
+pub(crate) fn change_of(counter: &CounterName, now: Option<u64>, before: Option<u64>) -> Option<Change> {
+    let change = change(now?, before?)?;
+    Some(if Kind::Facet.has(counter) { Change { style: "flat", ..change } } else { change })
 }
 
 /// Formats the change, or returns `None` if the earlier count is 0.

@@ -13,7 +13,6 @@ use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
-use crate::kind::Kind;
 use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES, is_reserved};
 
@@ -167,10 +166,9 @@ impl Card {
     }
 
     fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Option<u64>) -> Self {
-        let change = total.zip(before).and_then(|(total, before)| numbers::change(total, before));
         Self {
             value: total.map_or_else(numbers::unknown, digits::grouped),
-            change: if Kind::Facet.has(counter) { change.map(Change::neutral) } else { change },
+            change: numbers::change_of(counter, total, before),
             ..Self::of(view, "total", "Hits", &[counter], false)
         }
     }

@@ -8,7 +8,6 @@ use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
-use crate::kind::Kind;
 use crate::text::digits;
 
 /// The sums of the chart lines, and the period.
@@ -93,12 +92,10 @@ impl Sums {
                 .zip(since)
                 .is_some_and(|(compared, since)| since <= compared.start.plus(length(&range) / 10));
             let other = others.get(place).copied().flatten().filter(|_| is_counted);
-            let change = total.zip(other).and_then(|(total, other)| numbers::change(total, other));
-            let is_facet = view.chart.counters.get(place).is_some_and(|name| Kind::Facet.has(name));
             Sum {
                 place,
                 total: total.map_or_else(numbers::unknown, digits::grouped),
-                change: if is_facet { change.map(Change::neutral) } else { change },
+                change: numbers::change_of(&view.chart.counters[place], total, other),
             }
         };
         Self {
