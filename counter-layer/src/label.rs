@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use counter_core::visits::{Agent, LabelError, LabelValues, NotedValue};
-use counter_core::{Counter, Recorder, Timestamp};
+use counter_core::{Counter, Recorder};
 use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 
@@ -75,6 +75,7 @@ use value::Value;
 pub struct Label {
     name: Cow<'static, str>,
     source: Source,
+    by_page: bool,
 }
 
 /// The part of a request that determines a label value.
@@ -98,10 +99,15 @@ pub(crate) struct Labels {
 }
 
 /// The label values of a request in progress.
-pub(crate) type RequestLabels = [Option<NotedValue>; LABELS];
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestLabels {
+    /// Only the first `count` values are used.
+    noted: [NotedValue; LABELS],
+    count: usize,
+}
 
-/// Maximum number of labels of a recorder, and thus of label hits for a request.
-pub(crate) const LABELS: usize = 8;
+/// Maximum number of labels of a recorder.
+const LABELS: usize = 8;
 
 impl Label {
     /// Counts the site a visitor came from: the host in the `Referer` header, in lower case, with `www.` and
@@ -110,7 +116,7 @@ impl Label {
     /// IP addresses and invalid hosts count as `(other)`. You should exclude the hosts of your site via
     /// [`internal_host`](Self::internal_host), because pages of a site link to each other.
     pub const fn referrer() -> Self {
-        Self { name: Cow::Borrowed("referrer"), source: Source::Referrer { internal: Vec::new() } }
+        Self::new(Cow::Borrowed("referrer"), Source::Referrer { internal: Vec::new() })
     }
 
     /// Ignores referrers with this host or a subdomain, e.g. `www.example.org` for `example.org`: these
@@ -132,7 +138,7 @@ impl Label {
     /// A value can have at most 64 bytes, and may contain letters, digits, spaces, `-`, `_`, `.` and `|`;
     /// other values like mail addresses count as `(other)`.
     pub const fn campaign() -> Self {
-        Self { name: Cow::Borrowed("campaign"), source: Source::Campaign }
+        Self::new(Cow::Borrowed("campaign"), Source::Campaign)
     }
 
     /// Counts the kind of device: `desktop`, `mobile`, `tablet`, `tv` or `console`, and `bot` for
@@ -140,7 +146,7 @@ impl Label {
     ///
     /// Recent iPads identify as a desktop.
     pub const fn device() -> Self {
-        Self { name: Cow::Borrowed("device"), source: Source::Device }
+        Self::new(Cow::Borrowed("device"), Source::Device)
     }
 
     /// Counts the browser family: `chrome`, `safari`, `firefox`, `edge`, `opera`, `samsung`, `uc`, `yandex`,
@@ -148,13 +154,13 @@ impl Label {
     ///
     /// Browsers that identify as another browser count as such, e.g. Brave counts as Chrome.
     pub const fn browser() -> Self {
-        Self { name: Cow::Borrowed("browser"), source: Source::Browser }
+        Self::new(Cow::Borrowed("browser"), Source::Browser)
     }
 
     /// Counts the preferred language: the first language in `Accept-Language`, with the region removed, e.g.
     /// `de`.
     pub const fn language() -> Self {
-        Self { name: Cow::Borrowed("language"), source: Source::Language }
+        Self::new(Cow::Borrowed("language"), Source::Language)
     }
 
     /// Counts the country of the client: the code (ISO 3166-1 alpha-2) in a header that a proxy sets, in upper case, e.g.
@@ -180,7 +186,7 @@ impl Label {
     /// let country = Label::country(HeaderName::from_static("cf-ipcountry"), client);
     /// ```
     pub fn country(header: HeaderName, client: Address) -> Self {
-        Self { name: Cow::Borrowed("country"), source: Source::Country { header, client: Box::new(client) } }
+        Self::new(Cow::Borrowed("country"), Source::Country { header, client: Box::new(client) })
     }
 
     /// Counts the value returned by a closure, or `(none)` if it returns `None`.
@@ -200,7 +206,49 @@ impl Label {
         name: impl Into<Cow<'static, str>>,
         value: impl for<'a> Fn(&RequestHead<'a>) -> Option<Cow<'a, str>> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), source: Source::Closure(Box::new(Closure::new("Label::from_fn", value))) }
+        Self::new(name.into(), Source::Closure(Box::new(Closure::new("Label::from_fn", value))))
+    }
+
+    const fn new(name: Cow<'static, str>, source: Source) -> Self {
+        Self { name, source, by_page: false }
+    }
+
+    /// Also counts the values per page, and thereby the pages per value, e.g. in
+    /// `label:referrer@:/articles/{id} = example.com`.
+    ///
+    /// Use [`Stats::label_of_page`](counter_core::Stats::label_of_page) to read the values of a page, and
+    /// [`Stats::pages_of_value`](counter_core::Stats::pages_of_value) to read the pages of a value. A label can
+    /// hold 10,000 pairs of a page and a value. The hits of all other pairs are reported as the rest of the page,
+    /// along with an error bound: see [`LabelValues::by_page`].
+    ///
+    /// ```
+    /// # use counter_core::{CounterName, Counters, MemoryStore, Precision, Timestamp};
+    /// use counter_layer::{AccessCounterLayer, Label};
+    ///
+    /// # use axum::{Router, routing::get};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder()).labels([Label::referrer().by_page()])?;
+    /// # let app = Router::new().route("/", get(async || "home")).route("/about", get(async || "us")).layer(layer);
+    /// # for (path, referrer) in [("/", "https://news.example.com/"), ("/about", "https://example.org/")] {
+    /// #     let request = http::Request::get(path).header("referer", referrer);
+    /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
+    /// # }
+    /// // A visitor follows a link from https://news.example.com to the home page.
+    /// counters.flush().await?;
+    ///
+    /// let (hour, now, home) = (Precision::try_from(3600)?, Timestamp::now(), CounterName::new("/")?);
+    /// let range = now.minus(3600)..now.plus(1);
+    /// let top = counters.stats().label_of_page("referrer", &home, hour, range, 10).await?;
+    /// assert_eq!(top.values, [("news.example.com".to_owned(), 1)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn by_page(mut self) -> Self {
+        self.by_page = true;
+        self
     }
 }
 
@@ -218,54 +266,109 @@ impl Labels {
         }
         let needs_words =
             by_name.iter().any(|label| matches!(label.source, Source::Device | Source::Browser));
-        let bound = by_name.into_iter().map(|label| Ok((recorder.label_values(&label.name)?, label.source)));
+        let bound = by_name.into_iter().map(|Label { name, source, by_page }| {
+            let values = recorder.label_values(&name)?;
+            Ok((if by_page { values.by_page() } else { values }, source))
+        });
         let labels = bound.collect::<Result<Vec<_>, LabelError>>()?;
         let words = needs_words.then(Words::default);
         Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, words })))
     }
 
-    /// Records the label values of a request made at about this instant.
+    /// Notes the label values of a request.
     #[inline(never)]
     pub(crate) fn note(
         &self,
         head: &RequestHead<'_>,
         agent: Agent,
-        at: Timestamp,
         weight: NonZeroU32,
-    ) -> RequestLabels {
+    ) -> Option<RequestLabels> {
         let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
-        let mut observed = [None; LABELS];
-        for (observed, (values, source)) in observed.iter_mut().zip(&self.labels) {
-            let mut text = Text::new();
-            let note = |value: Value<'_>| values.note(value.observed(), at, weight);
-            *observed = Some(match source {
-                Source::Closure(closure) => match closure.call(|closure| closure(head)) {
-                    Some(Some(value)) => {
-                        values.note(Some(value.trim()).filter(|value| !value.is_empty()), at, weight)
-                    }
-                    Some(None) => note(Value::None),
-                    None => note(Value::Other),
-                },
-                source => note(source.value(head, client, &mut text)),
+        let (mut text, mut all) = (Text::new(), None);
+        for (values, source) in &self.labels {
+            let known = source.plain(head).and_then(|value| values.note_known(value, weight));
+            let noted = known.unwrap_or_else(|| {
+                text.clear();
+                source.note(values, head, client, &mut text, weight)
             });
+            all.get_or_insert(RequestLabels { noted: [noted; LABELS], count: 0 }).push(noted);
         }
-        observed
+        all
     }
 
     /// Returns the counters for the label values of a request.
-    pub(crate) fn counters<'a>(&'a self, observed: &'a RequestLabels) -> impl Iterator<Item = Counter> + 'a {
-        self.labels
+    pub(crate) fn counters(&self, noted: &RequestLabels) -> impl Iterator<Item = Counter> {
+        self.labels.iter().zip(noted.as_slice()).map(|((values, _), noted)| values.counter(*noted))
+    }
+
+    /// Returns the counters for the label values of a request to a page, and for their pairs with the page.
+    pub(crate) fn counters_with_page(
+        &self,
+        noted: &RequestLabels,
+        page: Option<Counter>,
+        weight: NonZeroU32,
+    ) -> impl Iterator<Item = Counter> {
+        let pairs = self
+            .labels
             .iter()
-            .zip(observed.iter().flatten())
-            .map(|((values, _), observed)| values.counter(*observed))
+            .zip(noted.as_slice())
+            .filter_map(move |((values, _), noted)| values.pair(*noted, page?, weight));
+        self.counters(noted).chain(pairs)
+    }
+}
+
+impl RequestLabels {
+    fn push(&mut self, noted: NotedValue) {
+        if let Some(next) = self.noted.get_mut(self.count) {
+            *next = noted;
+            self.count += 1;
+        }
+    }
+
+    /// Returns the noted values in the order of the labels.
+    pub(crate) fn as_slice(&self) -> &[NotedValue] {
+        &self.noted[..self.count]
     }
 }
 
 impl Source {
+    /// Returns text that does not need to be validated if it is equal to a known value. `None` if there is a shorter
+    /// way to the value.
+    #[inline]
+    fn plain<'a>(&self, head: &RequestHead<'a>) -> Option<&'a [u8]> {
+        match self {
+            Self::Referrer { internal } => referrer::plain_host(header(head, &REFERER), internal),
+            Self::Language => Some(language::first(header(head, &ACCEPT_LANGUAGE))),
+            _ => None,
+        }
+    }
+
+    /// Notes the value of a request.
+    fn note(
+        &self,
+        values: &LabelValues,
+        head: &RequestHead<'_>,
+        client: Option<Client>,
+        text: &mut Text,
+        weight: NonZeroU32,
+    ) -> NotedValue {
+        let value = match self {
+            Self::Closure(closure) => match closure.call(|closure| closure(head)) {
+                Some(Some(value)) => {
+                    return values.note(Some(value.trim()).filter(|value| !value.is_empty()), weight);
+                }
+                Some(None) => Value::None,
+                None => Value::Other,
+            },
+            source => source.value(head, client, text),
+        };
+        values.note(value.observed(), weight)
+    }
+
     fn value<'a>(&self, head: &RequestHead<'_>, client: Option<Client>, text: &'a mut Text) -> Value<'a> {
         match self {
             Self::Referrer { internal } => match referrer::host(header(head, &REFERER), text) {
-                Value::Text(host) if referrer::is_internal(host, internal) => Value::None,
+                Value::Text(host) if referrer::is_internal(host.as_bytes(), internal) => Value::None,
                 value => value,
             },
             Self::Campaign => campaign::campaign(head.uri.query(), text),

@@ -3,6 +3,7 @@
 mod contract;
 mod distributions;
 mod labels;
+mod pairs;
 mod visitors;
 mod clean;
 mod expired;

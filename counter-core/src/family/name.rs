@@ -74,13 +74,64 @@ impl CounterName {
     pub fn label(&self) -> Option<(&str, &str)> {
         self.strip_prefix(Self::LABELS)?.split_once(':')
     }
+
+    /// Returns the label, the page and the value if this is the counter of a
+    /// [pair](crate::visits::LabelValues::by_page).
+    ///
+    /// ```
+    /// use counter_core::CounterName;
+    ///
+    /// let name: CounterName = "label:referrer@:/articles/{id} = example.com".parse()?;
+    /// assert_eq!(name.pair(), Some(("referrer", "/articles/{id}", "example.com")));
+    /// # Ok::<(), counter_core::visits::CounterNameError>(())
+    /// ```
+    #[must_use]
+    pub fn pair(&self) -> Option<(&str, &str, &str)> {
+        let (label, pair) = self.label()?;
+        let (page, value) = split_pair(pair)?;
+        Some((label.strip_suffix(PAIR_SUFFIX)?, page, value))
+    }
+
+    /// Returns the start of the names of all pairs of a label.
+    pub(crate) fn pairs(label: &str) -> String {
+        format!("{}{label}{PAIR_SUFFIX}:", Self::LABELS)
+    }
+
+    /// Returns the start of the names of all pairs with a page, given the start for all pairs of a label.
+    pub(crate) fn pairs_of_page(prefix: &str, page: &str) -> String {
+        format!("{prefix}{page}{PAIR_SEPARATOR}")
+    }
+
+    /// Creates the name of a pair, given the start for all pairs of a label. Returns `None` if the name is too
+    /// long, or if the value contains the separator.
+    pub(crate) fn of_pair(prefix: &str, page: &str, value: &str) -> Option<Self> {
+        let name = Self::pairs_of_page(prefix, page) + value;
+        Self::new(&name).ok().filter(|_| !value.contains(PAIR_SEPARATOR))
+    }
+}
+
+/// Separates the page from the value in the name of a pair.
+const PAIR_SEPARATOR: &str = " = ";
+
+/// Appended to the label in the names of pairs. A label name can't contain this.
+pub(crate) const PAIR_SUFFIX: char = '@';
+
+fn split_pair(pair: &str) -> Option<(&str, &str)> {
+    pair.rsplit_once(PAIR_SEPARATOR)
 }
 
 /// Returns the part of the name used to choose the shard. All values of a label belong to the same shard, so
-/// that a single sequence position covers a hit regardless of the value.
+/// that a single sequence position covers a hit regardless of the value. A pair belongs to the shard of the
+/// page.
 pub(crate) fn sharded_part(name: &str) -> &str {
-    let label = name.strip_prefix(CounterName::LABELS).and_then(|rest| rest.find(':'));
-    label.map_or(name, |colon| &name[..CounterName::LABELS.len() + colon])
+    let label = name.strip_prefix(CounterName::LABELS).and_then(|rest| rest.split_once(':'));
+    match label {
+        None => name,
+        Some((label, value)) => match split_pair(value).filter(|_| label.ends_with(PAIR_SUFFIX)) {
+            Some((page, _)) => page,
+            None => &name[..CounterName::LABELS.len() + label.len()],
+        },
+    }
 }
 
 impl Deref for CounterName {

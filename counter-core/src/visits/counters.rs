@@ -11,7 +11,7 @@ use super::flush::{Durability, Flusher};
 use super::source::Sources;
 use super::stats::Stats;
 use super::store::Store;
-use super::tally::{MAX_LABEL_PLACES, NameLimits, Recorder, Tally};
+use super::tally::{LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, NameLimits, Recorder, Tally};
 use crate::error::Error;
 use crate::time::{Grid, Precision, Precisions};
 use crate::visitor::{SaltError, Salting, Secret, default_epoch};
@@ -60,7 +60,7 @@ pub struct Builder {
     stable_visitors: bool,
     secret: Option<Secret>,
     counters: usize,
-    label_places: usize,
+    labels: LabelLimits,
     flush_interval: Duration,
     clean_interval: Duration,
     shutdown_timeout: Duration,
@@ -78,6 +78,8 @@ pub enum BuildError {
     Counters(usize),
     /// The number of label places is not between 1 and 2,000.
     LabelPlaces(usize),
+    /// The number of label pairs is not between 1 and 16,000.
+    LabelPairs(usize),
     /// The interval with this name is shorter than 1 ms.
     Interval(&'static str),
     /// A visitor precision is coarser than the salt epoch, or not aligned with it, and
@@ -106,7 +108,7 @@ impl Counters {
             stable_visitors: false,
             secret: None,
             counters: 2000,
-            label_places: MAX_LABEL_PLACES,
+            labels: LabelLimits { values: MAX_LABEL_VALUES, pairs: 10_000 },
             flush_interval: Duration::from_secs(1),
             clean_interval: Duration::from_secs(60),
             shutdown_timeout: Duration::from_secs(10),
@@ -327,7 +329,7 @@ impl Builder {
     /// let (recorder, now) = (counters.recorder(), Timestamp::now());
     /// let plans = recorder.label_values("plan")?;
     /// let named = ["free", "free", "paid"].map(|plan| {
-    ///     let noted = plans.note(Some(plan), now, NonZeroU32::MIN);
+    ///     let noted = plans.note(Some(plan), NonZeroU32::MIN);
     ///     recorder.name(plans.counter(noted)).map(|name| name.to_string())
     /// });
     /// assert_eq!(named.map(Option::unwrap), ["label:plan:free", "label:plan:free", "label:plan:(other)"]);
@@ -335,7 +337,14 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn label_places(mut self, places: usize) -> Self {
-        self.label_places = places;
+        self.labels.values = places;
+        self
+    }
+
+    /// Sets the maximum number of pairs of a page and a value to track per label that
+    /// [counts pairs](crate::visits::LabelValues::by_page), from 1 to 16,000. Default: 10,000.
+    pub const fn label_pairs(mut self, pairs: usize) -> Self {
+        self.labels.pairs = pairs;
         self
     }
 
@@ -413,8 +422,11 @@ impl Builder {
         if !(1..=1_000_000).contains(&self.counters) {
             return Err(BuildError::Counters(self.counters));
         }
-        if !(1..=MAX_LABEL_PLACES).contains(&self.label_places) {
-            return Err(BuildError::LabelPlaces(self.label_places));
+        if !(1..=MAX_LABEL_VALUES).contains(&self.labels.values) {
+            return Err(BuildError::LabelPlaces(self.labels.values));
+        }
+        if !(1..=MAX_LABEL_PAIRS).contains(&self.labels.pairs) {
+            return Err(BuildError::LabelPairs(self.labels.pairs));
         }
         let intervals = [("flush_interval", self.flush_interval), ("clean_interval", self.clean_interval)];
         if let Some((name, _)) = intervals.iter().find(|(_, interval)| interval.as_millis() == 0) {
@@ -433,7 +445,7 @@ impl Builder {
         }
         let secret = self.secret.unwrap_or_else(Secret::process_local);
         let counts = grid.counts.clone();
-        let names = NameLimits { counters: self.counters, label_places: self.label_places };
+        let names = NameLimits { counters: self.counters, labels: self.labels };
         let tally = Arc::new(Tally::new(grid, names, self.store.shards(), self.flush_interval));
         let sources = Sources::new(Arc::clone(&tally), Arc::clone(&self.store), salting.clone());
         #[cfg(feature = "spool")]
@@ -472,6 +484,9 @@ impl fmt::Display for BuildError {
             }
             Self::LabelPlaces(places) => {
                 write!(f, "the number of label places must be between 1 and 2000, not {places}")
+            }
+            Self::LabelPairs(pairs) => {
+                write!(f, "the number of label pairs must be between 1 and 16000, not {pairs}")
             }
             Self::Interval(name) => write!(f, "{name} must be at least 1 ms"),
             Self::Salt(error) => error.fmt(f),

@@ -339,11 +339,11 @@ mod tests {
     use crate::time::Grid;
     use crate::visits::tally::Counter;
     use crate::visits::tally::Hit;
-    use crate::visits::tally::NameLimits;
+    use crate::visits::tally::{LabelLimits, NameLimits};
 
     #[tokio::test]
     async fn an_unwritable_spool_does_not_buffer_rows() {
-        let names = NameLimits { counters: 10, label_places: 1 };
+        let names = NameLimits { counters: 10, labels: LabelLimits { values: 1, pairs: 1 } };
         let tally = Arc::new(Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1)));
         let shard = Shards::ONE.iter().next().expect("one");
         let spool = Spool::new(

@@ -4,6 +4,7 @@ mod listing;
 mod ranking;
 mod distributions;
 mod labels;
+mod pairs;
 mod store_record;
 
 use std::ops::Range;

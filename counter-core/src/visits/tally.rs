@@ -34,9 +34,11 @@ use crate::family::writer::WriterId;
 use crate::log::log_limit::LogLimit;
 use crate::time::{Grid, Timestamp};
 use folding::Folding;
-use label::{Label, Labels};
+use label::{Label, Labels, Page};
 pub use label::{LabelError, NotedValue};
-pub(crate) use label::{MAX_LABEL_PLACES, MISSED, NONE, OTHER_VALUE, hours};
+pub(crate) use label::{
+    LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, MISSED, NONE, OTHER_VALUE, Part, hours,
+};
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured, PageView};
 use registry::{OTHER, PAGE_FLAG, Registry};
@@ -71,8 +73,7 @@ pub(crate) struct Tally {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameLimits {
     pub(crate) counters: usize,
-    /// Maximum number of values per label.
-    pub(crate) label_places: usize,
+    pub(crate) labels: LabelLimits,
 }
 
 impl Tally {
@@ -80,7 +81,7 @@ impl Tally {
         let registry = Registry::new(names.counters, WriterId::random(), shards);
         // Label counters use a different tally id, so that hits on other counters do not need to check for
         // labels.
-        let labels = Labels::new(!registry.other().tally, names.label_places, shards, &grid.counts);
+        let labels = Labels::new(!registry.other().tally, names.labels, shards, &grid.counts);
         Self {
             commits: GroupCommit::new(shards),
             hints: Hints::default(),
@@ -115,16 +116,12 @@ impl Tally {
 
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
         let of_label = |(label, noted): (&Label, _)| label.name(noted);
-        self.registry.name(counter).or_else(|| self.labels.find(counter.tally, counter.number).map(of_label))
+        self.registry.name(counter).or_else(|| self.label_of(counter).and_then(of_label))
     }
 
-    /// Returns the index of a label, adding the label if it is new.
-    pub(crate) fn label_index(&self, name: &str) -> Result<usize, LabelError> {
-        self.labels.index(name)
-    }
-
-    pub(crate) fn label(&self, index: usize) -> Option<&Label> {
-        self.labels.get(index)
+    /// Returns a label, adding it if it is new.
+    pub(crate) fn label(&self, name: &str) -> Result<Arc<Label>, LabelError> {
+        self.labels.named(name)
     }
 
     /// Returns the label names of this process.
@@ -132,7 +129,19 @@ impl Tally {
         self.labels.names()
     }
 
-    /// Returns the label and the value if this is a label counter.
+    /// Counts pairs of a page and a value of this label from now on.
+    pub(crate) fn count_pairs(&self, label: &Label) {
+        self.labels.count_pairs(label);
+    }
+
+    /// Returns a page to count pairs of. This is `None` for a counter of a different tally.
+    #[inline]
+    pub(crate) fn page(&self, counter: Counter) -> Option<Page<impl Fn() -> Option<CounterName> + Copy>> {
+        let name = move || self.registry.name(counter);
+        self.owns(counter).then_some(Page { number: counter.number, shard: counter.shard, name })
+    }
+
+    /// Returns the label and the noted value or pair if this is a label counter.
     pub(crate) fn label_of(&self, counter: Counter) -> Option<(&Label, NotedValue)> {
         self.labels.find(counter.tally, counter.number)
     }
@@ -151,11 +160,8 @@ impl Tally {
     /// Returns a ticket for all hits that these counters received prior to this call.
     pub(crate) fn ticket(&self, hits: &[Hit]) -> CommitTicket {
         let other = self.registry.other();
-        let shard = |hit: &Hit| match self.label_of(hit.counter) {
-            Some((label, _)) => label.shard(),
-            None if self.owns(hit.counter) => hit.counter.shard,
-            None => other.shard,
-        };
+        let is_own = |counter| self.owns(counter) || self.label_of(counter).is_some();
+        let shard = |hit: &Hit| if is_own(hit.counter) { hit.counter.shard } else { other.shard };
         self.commits.ticket(hits.iter().map(shard))
     }
 

@@ -3,10 +3,15 @@
 use super::text::Text;
 use super::value::Value;
 
-pub(super) fn language<'a>(accepted: &[u8], text: &'a mut Text) -> Value<'a> {
+/// Returns the first language as it is.
+pub(super) fn first(accepted: &[u8]) -> &[u8] {
     let accepted = accepted.trim_ascii();
-    let end = accepted.iter().position(|byte| b",;-_ ".contains(byte)).unwrap_or(accepted.len());
-    let first = &accepted[..end];
+    let is_end = |byte: &u8| matches!(byte, b',' | b';' | b'-' | b'_' | b' ');
+    &accepted[..accepted.iter().position(is_end).unwrap_or(accepted.len())]
+}
+
+pub(super) fn language<'a>(accepted: &[u8], text: &'a mut Text) -> Value<'a> {
+    let first = first(accepted);
     match first {
         b"" | b"*" => return Value::None,
         _ if !(2..=3).contains(&first.len()) || !first.iter().all(u8::is_ascii_alphabetic) => {

@@ -13,10 +13,20 @@ pub(super) fn host<'a>(referrer: &[u8], text: &'a mut Text) -> Value<'a> {
 }
 
 /// Returns `true` if the host or a parent domain is in the list.
-pub(super) fn is_internal(host: &str, internal: &[Box<str>]) -> bool {
+pub(super) fn is_internal(host: &[u8], internal: &[Box<str>]) -> bool {
     internal.iter().any(|internal| {
-        host.strip_suffix(&**internal).is_some_and(|below| below.is_empty() || below.ends_with('.'))
+        let below = host.strip_suffix(internal.as_bytes());
+        below.is_some_and(|below| below.is_empty() || below.ends_with(b"."))
     })
+}
+
+/// Returns the host of a referrer as sent by browsers. If this is equal to a known host, it is normalized already.
+#[inline]
+pub(super) fn plain_host<'a>(referrer: &'a [u8], internal: &[Box<str>]) -> Option<&'a [u8]> {
+    let rest = referrer.strip_prefix(b"https://")?;
+    let host = &rest[..rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len())];
+    let host = host.strip_prefix(b"www.").unwrap_or(host);
+    (!is_internal(host, internal)).then_some(host)
 }
 
 fn after_scheme(referrer: &[u8]) -> Option<&[u8]> {
@@ -120,13 +130,27 @@ mod tests {
     #[test]
     fn subdomains_of_internal_hosts_are_internal() {
         let internal = ["example.org".into()];
-        assert!(is_internal("example.org", &internal) && is_internal("blog.example.org", &internal));
+        assert!(is_internal(b"example.org", &internal) && is_internal(b"blog.example.org", &internal));
         assert!(
-            !is_internal("notexample.org", &internal) && !is_internal("example.org.evil.example", &internal)
+            !is_internal(b"notexample.org", &internal)
+                && !is_internal(b"example.org.evil.example", &internal)
         );
     }
 
     proptest! {
+        #[test]
+        fn a_plain_host_that_is_normalized_is_the_host(host in "[a-z0-9._:/@A-]{0,20}", known in "[a-z.]{1,6}") {
+            for host in [host, format!("www.{known}/{known}"), format!("{known}?{known}")] {
+                let referrer = format!("https://{host}");
+                let plain = plain_host(referrer.as_bytes(), &[]).expect("a host");
+                let is_normalized = |plain: &str| of(format!("https://{plain}").as_bytes()) == Some(Some(plain.to_owned()));
+                let plain = std::str::from_utf8(plain).expect("text");
+                if is_normalized(plain) {
+                    prop_assert_eq!(of(referrer.as_bytes()), Some(Some(plain.to_owned())), "{}", referrer);
+                }
+            }
+        }
+
         #[test]
         fn arbitrary_referrers_yield_a_short_host_or_no_value(referrer in prop::collection::vec(any::<u8>(), 0..300)) {
             for referrer in [&referrer[..], &[b"https://", &referrer[..]].concat()] {

@@ -11,7 +11,7 @@ use http::HeaderValue;
 use super::extra::{Confirmation, Extra, ExtraPool};
 use super::outcome::Outcome;
 use super::route::KnownRoute;
-use super::seen::{Classified, MAX_EXTRA_COUNTERS};
+use super::seen::Classified;
 use super::settings::delivery::Delivery;
 use super::settings::facet::FACETS;
 use super::settings::page::{Page, Pages};
@@ -53,12 +53,10 @@ struct Identified {
 }
 
 impl Counting {
-    /// Classifies a request made at this instant, or now if `None`. Adds the cookie to set, the action to
-    /// run, and the label values to `extra`.
+    /// Classifies a request. Adds the cookie to set, the action to run, and the label values to `extra`.
     pub(super) fn inspect(
         &self,
         head: &RequestHead<'_>,
-        at: Option<Timestamp>,
         extra: &mut Option<Box<Extra>>,
     ) -> Result<Classified, Skip> {
         // Assign the fields separately, so that the common path does not need to build a `Page`.
@@ -86,7 +84,7 @@ impl Counting {
             None => (None, None, Timestamp::MAX),
         };
         if self.needs_extra {
-            self.note(&Visit { head: *head, agent, visitor }, at, weight, extra);
+            self.note(&Visit { head: *head, agent, visitor }, weight, extra);
         }
         let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method));
         Ok(Classified { page, register, weight, agent, method, until })
@@ -143,13 +141,7 @@ impl Counting {
 
     /// Prepares the action and the labels to be used when the request ends.
     #[inline(never)]
-    fn note(
-        &self,
-        visit: &Visit<'_>,
-        at: Option<Timestamp>,
-        weight: NonZeroU32,
-        extra: &mut Option<Box<Extra>>,
-    ) {
+    fn note(&self, visit: &Visit<'_>, weight: NonZeroU32, extra: &mut Option<Box<Extra>>) {
         let Visit { head, agent, .. } = visit;
         if let Some(on_count) = &self.settings.on_count
             && let Some(then) = on_count.call(|inspect| inspect(visit)).flatten()
@@ -157,7 +149,7 @@ impl Counting {
             extra.get_or_insert_default().then = Some(then);
         }
         if let Some(labels) = &self.settings.labels {
-            let observed = labels.note(head, *agent, at.unwrap_or_else(Timestamp::now), weight);
+            let observed = labels.note(head, *agent, weight);
             extra.get_or_insert_with(|| self.pool.take()).labels = observed;
         }
     }
@@ -338,17 +330,15 @@ impl Counting {
                 return false;
             }
         };
-        let (mut all_counters, mut facet_counters);
-        let others = if self.settings.labels.is_some() {
-            all_counters = [self.hits; MAX_EXTRA_COUNTERS];
-            seen.others(&self.settings, outcome, observed(extra.as_deref()), &mut all_counters)
-        } else if self.settings.facets.is_some() {
+        let mut facet_counters;
+        let others = if self.settings.facets.is_some() {
             facet_counters = [self.hits; FACETS];
-            seen.others(&self.settings, outcome, observed(extra.as_deref()), &mut facet_counters)
+            seen.others(&self.settings, outcome, &mut facet_counters)
         } else {
             &[]
         };
-        self.record(PageView { others, bins, ..seen.view(self.hits) });
+        let labels = observed(extra.as_deref()).map_or(&[][..], RequestLabels::as_slice);
+        self.record(PageView { others, labels, bins, ..seen.view(self.hits) });
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {
@@ -393,7 +383,10 @@ impl Counting {
         extra: &mut Option<Box<Extra>>,
     ) {
         let counters = [self.hits].into_iter().chain(seen.page).chain(others.iter().copied());
-        let hits: Vec<_> = counters.map(Counter::hit).collect();
+        let labels = self.settings.labels.as_deref().zip(observed(extra.as_deref()));
+        // The pairs of a page have the same shard as the page.
+        let labels = labels.into_iter().flat_map(|(labels, noted)| labels.counters(noted));
+        let hits: Vec<_> = counters.chain(labels).map(Counter::hit).collect();
         let confirmed = Box::pin(self.recorder.confirmed(&hits, timeout));
         extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
     }
@@ -401,7 +394,7 @@ impl Counting {
 
 /// Returns the label values of a request.
 pub(super) fn observed(extra: Option<&Extra>) -> Option<&RequestLabels> {
-    extra.map(|extra| &extra.labels)
+    extra?.labels.as_ref()
 }
 
 impl fmt::Debug for Counting {

@@ -7,7 +7,7 @@ use super::counting::{Counting, observed};
 use super::layer::AccessCounterLayer;
 use super::measures::{Bins, Logged};
 use super::outcome::Outcome;
-use super::seen::MAX_EXTRA_COUNTERS;
+use super::settings::facet::FACETS;
 use crate::identity::{Reads, RequestHead};
 
 /// Classifies requests served by another server like the layer would, but does not record anything.
@@ -62,7 +62,7 @@ impl Decider {
         let Self { counting, hits, bins } = self;
         let head = RequestHead::of(request);
         let mut extra = None;
-        let mut seen = counting.inspect(&head, Some(logged.at), &mut extra)?;
+        let mut seen = counting.inspect(&head, &mut extra)?;
         // A cookie issued now would never reach the client, so it must not identify a visitor.
         if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
             seen.register = None;
@@ -83,12 +83,15 @@ impl Decider {
         hits.clear();
         let (page_hits, count) = seen.hits(counting.hits);
         hits.extend_from_slice(&page_hits[..count]);
-        if settings.has_extra_counters() {
-            let mut others = [counting.hits; MAX_EXTRA_COUNTERS];
-            let others = seen.others(settings, outcome, observed(extra.as_deref()), &mut others);
-            hits.extend(others.iter().map(|counter| page_hits[0].register(None).on(*counter)));
-            extra.into_iter().for_each(|extra| counting.pool.put(extra));
+        let hit = page_hits[0].register(None);
+        let mut others = [counting.hits; FACETS];
+        let others = seen.others(settings, outcome, &mut others);
+        hits.extend(others.iter().map(|counter| hit.on(*counter)));
+        if let (Some(labels), Some(noted)) = (&settings.labels, observed(extra.as_deref())) {
+            let counters = labels.counters_with_page(noted, seen.page, seen.weight);
+            hits.extend(counters.map(|counter| hit.on(counter)));
         }
+        extra.into_iter().for_each(|extra| counting.pool.put(extra));
         let measures = settings.measures.filter(|_| !settings.count_on_request);
         *bins = measures.map_or_else(Bins::none, |measures| measures.logged(head.method, logged));
         let measured = Measured { hits: &hits[..count], bins: bins.as_slice() };

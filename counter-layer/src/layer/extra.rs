@@ -18,7 +18,7 @@ pub(crate) struct Extra {
     pub(super) call: Option<NewCall>,
     pub(super) confirmation: Option<Confirmation>,
     /// The label values, if labels are enabled.
-    pub(super) labels: RequestLabels,
+    pub(super) labels: Option<RequestLabels>,
 }
 
 /// Boxes to be reused by later requests, because with labels all requests need a box.
@@ -43,14 +43,24 @@ pub(super) struct NewCall {
 /// Completes when the hits are stored, or on timeout.
 pub(super) struct Confirmation(pub(super) Pin<Box<dyn Future<Output = bool> + Send>>);
 
+impl Extra {
+    const fn has_only_labels(&self) -> bool {
+        let Self { cookie, then, call, confirmation, labels: _ } = self;
+        cookie.is_none() && then.is_none() && call.is_none() && confirmation.is_none()
+    }
+}
+
 impl ExtraPool {
+    /// Returns a box to write labels to.
     pub(super) fn take(&self) -> Box<Extra> {
         self.lock().pop().unwrap_or_default()
     }
 
     pub(super) fn put(&self, mut extra: Box<Extra>) {
         // We drop the values first, without holding the lock, since dropping a captured value may be slow.
-        *extra = Extra::default();
+        if !extra.has_only_labels() {
+            *extra = Extra::default();
+        }
         let mut pool = self.lock();
         if pool.len() < MAX_POOLED_BOXES {
             pool.push(extra);

@@ -7,8 +7,6 @@ use counter_core::{Counter, Timestamp};
 
 use super::outcome::Outcome;
 use super::settings::Settings;
-use super::settings::facet::FACETS;
-use crate::label::{LABELS, RequestLabels};
 
 /// Classification of a request, before the response is known.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +22,6 @@ pub(super) struct Classified {
     /// End of the epoch in which the visitor was identified. The request must be counted before this.
     pub(super) until: Timestamp,
 }
-
-/// Maximum number of facet and label counters per request.
-pub(super) const MAX_EXTRA_COUNTERS: usize = FACETS + LABELS;
 
 impl Classified {
     /// Returns the page view to be recorded, with `everything` as the counter of all requests.
@@ -47,25 +42,20 @@ impl Classified {
         self.page = Some(counter);
     }
 
-    /// Writes the facet and label counters into `buffer`, and returns them.
+    /// Writes the facet counters into `buffer`, and returns them.
     #[inline(never)]
     pub(super) fn others<'a>(
         &self,
         settings: &Settings,
         outcome: Outcome,
-        observed: Option<&RequestLabels>,
         buffer: &'a mut [Counter],
     ) -> &'a [Counter] {
         let mut count = 0;
-        let mut push = |counter: Counter| {
-            buffer[count] = counter;
-            count += 1;
-        };
         if let Some(facets) = &settings.facets {
-            facets.counters(outcome, self.method, self.agent, &mut push);
-        }
-        if let (Some(labels), Some(observed)) = (&settings.labels, observed) {
-            labels.counters(observed).for_each(push);
+            facets.counters(outcome, self.method, self.agent, |counter: Counter| {
+                buffer[count] = counter;
+                count += 1;
+            });
         }
         &buffer[..count]
     }

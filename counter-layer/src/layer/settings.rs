@@ -66,17 +66,12 @@ impl Settings {
     /// Returns `true` if there is more to do at the end of a request than to record a page view.
     pub(crate) const fn needs_completion(&self) -> bool {
         let waits = matches!(self.delivery, Delivery::BeforeResponse { .. });
-        self.measures.is_some() || self.count_if.is_some() || self.has_extra_counters() || waits
+        let has_others = self.facets.is_some() || self.labels.is_some();
+        self.measures.is_some() || self.count_if.is_some() || has_others || waits
     }
 
     pub(crate) fn excludes_prefetch(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| pages.exclude_prefetch())
-    }
-
-    /// Returns `true` if a request also counts in facets or labels.
-    #[inline]
-    pub(crate) const fn has_extra_counters(&self) -> bool {
-        self.facets.is_some() || self.labels.is_some()
     }
 }
 

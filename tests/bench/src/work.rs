@@ -37,7 +37,7 @@ impl std::fmt::Debug for Work {
     }
 }
 
-pub static WORK: [Work; 11] = [
+pub static WORK: [Work; 12] = [
     Work { name: "record", prepare: record, baseline: None },
     Work { name: "in_flight", prepare: in_flight, baseline: None },
     Work { name: "bare", prepare: bare, baseline: None },
@@ -48,6 +48,7 @@ pub static WORK: [Work; 11] = [
     Work { name: "facets", prepare: facets, baseline: Some("bare") },
     Work { name: "measured", prepare: measured, baseline: Some("bare") },
     Work { name: "labelled", prepare: labelled, baseline: Some("bare") },
+    Work { name: "by_page", prepare: by_page, baseline: Some("bare") },
     Work { name: "ignoring", prepare: ignoring, baseline: Some("bare") },
 ];
 
@@ -131,6 +132,13 @@ fn measured() -> Run {
 fn labelled() -> Run {
     let layer = AccessCounterLayer::new(recorder());
     let layer = layer.labels([Label::referrer(), Label::language()]).expect("names of labels");
+    run_requests(|service| layer.layer(service), matched())
+}
+
+/// The layer with labels for referrers and languages, which are also counted per page.
+fn by_page() -> Run {
+    let labels = [Label::referrer().by_page(), Label::language().by_page()];
+    let layer = AccessCounterLayer::new(recorder()).labels(labels).expect("names of labels");
     run_requests(|service| layer.layer(service), matched())
 }
 

@@ -49,7 +49,7 @@ async fn labels_have_separate_panels_and_values_are_not_pages() {
         let of_label = recorder.label_values(label).expect("a name");
         for (value, weight) in values {
             let weight = NonZeroU32::new(*weight).expect("not 0");
-            let noted = of_label.note(*value, now, weight);
+            let noted = of_label.note(*value, weight);
             recorder.record_at(of_label.counter(noted), None, now, weight);
         }
     };

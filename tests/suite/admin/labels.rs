@@ -16,7 +16,7 @@ async fn count(site: &mut Site, label: &str, at: Timestamp, values: &[Option<&st
     let recorder = site.recorder();
     let of_label = recorder.label_values(label).expect("a name");
     for value in values {
-        let noted = of_label.note(*value, at, NonZeroU32::MIN);
+        let noted = of_label.note(*value, NonZeroU32::MIN);
         recorder.record_at(of_label.counter(noted), None, at, NonZeroU32::MIN);
         site.record("hits", at, 1).await;
     }
@@ -111,7 +111,7 @@ async fn the_overview_with_all_labels_needs_at_most_six_round_trips() {
     for label in known.into_iter().chain(["plan", "tenant", "theme"]) {
         let values = recorder.label_values(label).expect("a name");
         for n in 0..1500 {
-            let noted = values.note(Some(&format!("value {n}")), now, NonZeroU32::MIN);
+            let noted = values.note(Some(&format!("value {n}")), NonZeroU32::MIN);
             recorder.record_at(values.counter(noted), None, now, NonZeroU32::MIN);
         }
     }

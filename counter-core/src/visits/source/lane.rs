@@ -49,22 +49,10 @@ impl Lane {
         }
     }
 
-    /// Adds counts for the values of a label, and returns the sum.
-    pub(super) fn add_label(
-        &mut self,
-        counts: impl IntoIterator<Item = (CounterName, u64)>,
-        at: Timestamp,
-        grid: &Grid,
-    ) -> u64 {
-        let mut counted = 0;
-        for (counter, count) in counts {
-            if count > 0 {
-                self.touched = true;
-                self.work += self.pending.add_label(&counter, at, count, grid);
-            }
-            counted += count;
-        }
-        counted
+    /// Adds hits to a label value or a pair.
+    pub(super) fn add_label(&mut self, counter: &CounterName, at: Timestamp, count: u64, grid: &Grid) {
+        self.touched = true;
+        self.work += self.pending.add_label(counter, at, count, grid);
     }
 
     pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], grid: &Grid) {

@@ -14,7 +14,7 @@ use crate::family::writer::WriterId;
 use crate::time::Timestamp;
 use crate::visits::ledger::{Dropped, Skip};
 use crate::visits::store::{ApplyOutcome, FenceKind, Part, Remark, Store};
-use crate::visits::tally::{Hit, Measured, Tally};
+use crate::visits::tally::{Hit, Measured, Part as LabelPart, Tally};
 
 /// A reader of a [source](crate::source), which merges records and sends them in chunks.
 ///
@@ -148,14 +148,22 @@ impl Source {
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
         for hit in hits {
             if let Some((label, noted)) = self.tally.label_of(hit.counter) {
-                let lane = &mut self.lanes[label.shard().index()];
-                if is_new(lane) {
-                    let weight = hit.weight.get().into();
-                    counted += match is_expired {
-                        true => weight,
-                        false => lane.add_label(label.counts(noted, weight, at), at, &self.tally.grid),
-                    };
-                    is_full |= !is_expired && lane.is_full(&self.tally.grid);
+                let (weight, is_own_new) =
+                    (hit.weight.get().into(), is_new(&self.lanes[hit.counter.shard.index()]));
+                if is_expired {
+                    counted += if is_own_new { weight } else { 0 };
+                } else if is_own_new || self.lanes.iter().any(is_new) {
+                    // The error bound of pairs is on a different shard, which may be at a different position.
+                    for LabelPart { counter, shard, count } in
+                        label.parts(noted, weight, at).into_iter().flatten()
+                    {
+                        let lane = &mut self.lanes[shard.index()];
+                        if count > 0 && is_new(lane) {
+                            lane.add_label(&counter, at, count, &self.tally.grid);
+                            counted += count;
+                            is_full |= lane.is_full(&self.tally.grid);
+                        }
+                    }
                 }
                 continue;
             }

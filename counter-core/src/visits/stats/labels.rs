@@ -8,7 +8,7 @@ use super::listing::{CounterPage, PAGE_SIZE};
 use super::ranking::{MAX_RANKED, Ranking};
 use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};
-use crate::family::name::CounterName;
+use crate::family::name::{CounterName, PAIR_SUFFIX};
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::Unreadable;
 use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours};
@@ -38,9 +38,9 @@ pub struct LabelRanking {
 
 /// All values of a label by hits, before the limit is applied.
 #[derive(Debug, Default)]
-struct RankedValues {
-    ranking: Ranking,
-    is_partial: bool,
+pub(super) struct RankedValues {
+    pub(super) ranking: Ranking,
+    pub(super) is_partial: bool,
 }
 
 /// Maximum number of values to rank in name order. The same number may be ranked by lifetime.
@@ -87,9 +87,25 @@ impl Stats {
         range: Range<Timestamp>,
         limit: usize,
     ) -> Result<Vec<(String, Result<LabelRanking, Error>)>, Error> {
+        self.rankings(expected, None, precision, range, limit).await
+    }
+
+    /// Returns the rankings of all labels, for a page if it is set, sorted by name.
+    pub(super) async fn rankings(
+        &self,
+        expected: &[&str],
+        page: Option<&CounterName>,
+        precision: Precision,
+        range: Range<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(String, Result<LabelRanking, Error>)>, Error> {
         let expected = self.expected(expected);
         let read = async |label: String| {
-            let ranking = self.label(&label, precision, range.clone(), limit).await;
+            let range = range.clone();
+            let ranking = match page {
+                None => self.label(&label, precision, range, limit).await,
+                Some(page) => self.label_of_page(&label, page, precision, range, limit).await,
+            };
             (label, ranking)
         };
         let (found, rankings) =
@@ -129,7 +145,8 @@ impl Stats {
         let mut labels = Vec::new();
         let last = |label: &str| match label {
             "" => name(CounterName::LABELS),
-            label => name(&format!("{}{label}{}", CounterName::LABELS, char::MAX)),
+            // The pairs of a label follow the values, because a label name can't contain `;` to `?`.
+            label => name(&format!("{}{label}{PAIR_SUFFIX}{}", CounterName::LABELS, char::MAX)),
         };
         let (mut after, mut size) = (last(start)?, 1);
         for _ in 0..2 * LABELS {
@@ -143,6 +160,11 @@ impl Stats {
                 continue;
             };
             size = 1;
+            let Some(label) = Some(label).filter(|label| !label.ends_with(PAIR_SUFFIX)) else {
+                // Pairs remain for a while if the values were removed.
+                after = last(label.trim_end_matches(PAIR_SUFFIX))?;
+                continue;
+            };
             let with_colon = format!("{label}:");
             if end.is_some_and(|end| *with_colon > *end) {
                 break;
@@ -151,7 +173,7 @@ impl Stats {
             if end == Some(&with_colon) {
                 break;
             }
-            after = last(&with_colon)?;
+            after = last(label)?;
         }
         Ok(labels)
     }
@@ -169,7 +191,7 @@ impl Stats {
     /// let (recorder, now) = (counters.recorder(), Timestamp::now());
     /// let languages = recorder.label_values("language")?;
     /// for language in [Some("de"), Some("en"), Some("en"), None] {
-    ///     let noted = languages.note(language, now, NonZeroU32::MIN);
+    ///     let noted = languages.note(language, NonZeroU32::MIN);
     ///     recorder.request(&[languages.counter(noted).hit()], counter_core::visits::Agent::Human);
     /// }
     /// counters.flush().await?;
@@ -202,16 +224,20 @@ impl Stats {
             return Ok(LabelRanking::of(RankedValues::default(), 0, limit));
         };
         let missed = self.missed(&prefix, precision, range.clone());
-        let (values, missed) = try_join(self.rank_values(&prefix, precision, &range), missed).await?;
+        let values = self.rank_values(&prefix, |_| true, FIRST_PAGE, precision, &range);
+        let (values, missed) = try_join(values, missed).await?;
         let other = values.ranking.of(&prefix, OTHER_VALUE);
         let missed = missed.unwrap_or_else(|| values.ranking.of(&prefix, MISSED)).min(other);
         Ok(LabelRanking::of(values, missed, limit))
     }
 
-    /// Ranks the values of a label. This takes a round trip for each page of names, plus a final round trip.
-    async fn rank_values(
+    /// Ranks the counters whose names start with a prefix, and that are accepted by a filter. This takes a round
+    /// trip for each page of names, plus a final round trip.
+    pub(super) async fn rank_values(
         &self,
         prefix: &CounterName,
+        filter: impl Fn(&CounterName) -> bool,
+        first_page: usize,
         precision: Precision,
         range: &Range<Timestamp>,
     ) -> Result<RankedValues, Error> {
@@ -219,15 +245,16 @@ impl Stats {
         let max_values = usize::try_from(max_values).unwrap_or(usize::MAX).max(1);
         let precisions = [precision];
         let (mut values, mut overflow) = (RankedValues::default(), Vec::new());
-        let (mut listed, mut size) = (0, FIRST_PAGE);
+        let (mut listed, mut ranked_by_name, mut size) = (0, 0, first_page);
         let mut page = self.list(&precisions, Some(prefix), size, range.start).await?;
         loop {
             let CounterPage { counters, next, unreadable } = page;
             let names = counters.into_iter().map(|(name, _)| name);
-            let mut names: Vec<_> = names.filter(|name| name.starts_with(&**prefix)).collect();
+            let names = names.take_while(|name| name.starts_with(&**prefix)).inspect(|_| listed += 1);
+            let mut names: Vec<_> = names.filter(&filter).collect();
             values.ranking.unreadable.extend(unreadable);
-            let more = names.split_off(names.len().min(max_values.saturating_sub(listed)));
-            listed += names.len() + more.len();
+            let more = names.split_off(names.len().min(max_values.saturating_sub(ranked_by_name)));
+            ranked_by_name += names.len();
             let ranked = async {
                 self.rank(&names, precision, range, &mut values.ranking).await?;
                 values.is_partial |= self.keep_largest(&mut overflow, more, prefix, max_values).await?;
@@ -281,7 +308,7 @@ impl Stats {
     /// Returns the maximum number of hits in a range that a value can be missing, because they count as
     /// `(other)`. The bound is recorded by the hour. Returns `None` if the sum of `(missed)` in this
     /// precision can be used, and `u64::MAX` if the bound is unknown.
-    async fn missed(
+    pub(super) async fn missed(
         &self,
         prefix: &str,
         precision: Precision,
@@ -341,6 +368,6 @@ impl Ranking {
     }
 }
 
-fn name(text: &str) -> Result<CounterName, Error> {
+pub(super) fn name(text: &str) -> Result<CounterName, Error> {
     CounterName::new(text).map_err(|error| Error::new(ErrorKind::Rejected).caused_by(error))
 }

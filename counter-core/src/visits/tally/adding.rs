@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use super::Tally;
 use super::bins::BinKey;
+use super::label::NotedValue;
 use super::registry::{Counter, Hit, Measured, OTHER, PAGE_FLAG, PageView};
 use super::stripe::{Buckets, Stripe};
 use crate::sketch::Register;
@@ -43,8 +44,8 @@ impl Tally {
 
     #[inline(always)]
     fn view_to(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
-        let PageView { hit, page, others, bins, agent, .. } = view;
-        let is_simple = page.is_some() && others.is_empty() && bins.is_empty();
+        let PageView { hit, page, others, labels, bins, agent, .. } = view;
+        let is_simple = page.is_some() && others.is_empty() && labels.is_empty() && bins.is_empty();
         if is_simple && self.add_view(stripe, hit, page, at, agent) {
             return false;
         }
@@ -92,12 +93,15 @@ impl Tally {
     // The slow path.
     #[inline(never)]
     fn view_slow(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
-        let PageView { hit, page, others, bins, agent, .. } = view;
+        let PageView { hit, page, others, labels, bins, agent, .. } = view;
         let mut is_full = !stripe.is_at(at) && self.switch_to(stripe, at).unwrap_or_default();
         if !self.add_view(stripe, hit, page, at, agent) {
             is_full |= self.add_separately(stripe, hit, page, at, agent);
         }
         is_full |= self.add_others(stripe, hit.weight, others, at);
+        if !labels.is_empty() {
+            is_full |= self.add_labels(stripe, hit.weight, page, labels, at);
+        }
         is_full |= self.measure_to(stripe, at, (hit.counter, page), bins);
         is_full
     }
@@ -114,6 +118,24 @@ impl Tally {
             }
         }
         is_full
+    }
+
+    /// Adds weighted hits to label values, and to their pairs with a page.
+    #[inline]
+    fn add_labels(
+        &self,
+        stripe: &Stripe,
+        weight: NonZeroU32,
+        page: Option<Counter>,
+        labels: &[NotedValue],
+        at: Timestamp,
+    ) -> bool {
+        let start = if stripe.is_at(at) { stripe.start() } else { self.buckets(at).start };
+        let page = page.and_then(|page| self.page(page));
+        let labels = labels.iter().filter_map(|noted| Some((self.labels.of(*noted)?, *noted)));
+        labels.fold(false, |is_full, (label, noted)| {
+            is_full | label.count_with_page(page, noted, weight.get().into(), start)
+        })
     }
 
     #[cold]

@@ -73,8 +73,8 @@ impl Tally {
         let mut labels = std::mem::take(&mut backlog.folding.spare_labels);
         for label in self.labels.iter() {
             label.take(&mut labels, is_crowded);
-            let waiting = &mut backlog.waiting[label.shard().index()];
-            for LabelCount { name, start, count } in labels.drain(..) {
+            for LabelCount { name, shard, start, count } in labels.drain(..) {
+                let waiting = &mut backlog.waiting[shard.index()];
                 waiting.each(|pending| _ = pending.add_label(&name, start, count, &self.grid));
             }
         }

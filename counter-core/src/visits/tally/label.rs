@@ -1,20 +1,24 @@
 //! Labels: properties of requests, such as the referring site, with a counter per value.
 
 mod places;
+mod values;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::registry::Counter;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::time::{Precision, Precisions, Timestamp};
 
-use places::Places;
-pub(crate) use places::{LabelCount, MAX_LABEL_PLACES, MISSED, NONE, OTHER_VALUE};
+pub(crate) use places::{LabelCount, MISSED, NONE, OTHER_VALUE, Part};
+use places::{Limits, Noted};
+pub(crate) use values::Page;
+use values::{Values, Which};
 
-/// A label value that is about to be counted: see [`LabelValues::note`](crate::visits::LabelValues::note).
+/// A label value, or a pair of a page and a value, that is about to be counted: see
+/// [`LabelValues::note`](crate::visits::LabelValues::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it counts when hits of its counter are recorded"]
 pub struct NotedValue(NonZeroU32);
@@ -32,13 +36,19 @@ pub enum LabelError {
 /// The labels of a process.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    labels: [OnceLock<Label>; LABELS],
+    labels: [OnceLock<Arc<Label>>; LABELS],
     /// Tally id of label counters, which are not in the registry.
     tally: u32,
-    /// Number of places per label.
-    places: usize,
+    limits: LabelLimits,
     shards: Shards,
     hours: Precision,
+}
+
+/// Maximum numbers of names per label.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LabelLimits {
+    pub(crate) values: usize,
+    pub(crate) pairs: usize,
 }
 
 #[derive(Debug)]
@@ -46,7 +56,9 @@ pub(crate) struct Label {
     name: Box<str>,
     shard: Shard,
     tally: u32,
-    places: Mutex<Places>,
+    /// Index in [`Labels`].
+    index: u32,
+    values: Mutex<Values>,
 }
 
 /// Maximum number of labels in a process.
@@ -54,6 +66,12 @@ const LABELS: usize = 8;
 
 /// Maximum length of a label name, in bytes.
 const MAX_NAME_BYTES: usize = 32;
+
+/// Maximum number of values with a counter per label.
+pub(crate) const MAX_LABEL_VALUES: usize = 2000;
+
+/// Maximum number of pairs with a counter per label.
+pub(crate) const MAX_LABEL_PAIRS: usize = 16_000;
 
 /// Minimum width of a label hour, in seconds.
 const MIN_HOUR: u32 = 3600;
@@ -65,63 +83,66 @@ pub(crate) fn hours(counts: &Precisions) -> Precision {
     hours.or(precisions().last()).unwrap_or(counts.base())
 }
 
+// From the highest bit: set for a pair (1 bit), index of the label (3), place and generation (28). All bits are
+// inverted, which can't result in 0, because the highest place is not used.
 impl NotedValue {
-    const GENERATION_BITS: u32 = 17;
-    const GENERATIONS: u32 = 1 << Self::GENERATION_BITS;
-    const PLACE_BITS: u32 = 11;
-    const PLACES: u32 = 1 << Self::PLACE_BITS;
+    const NOTED_BITS: u32 = Noted::PLACE_BITS + Noted::GENERATION_BITS;
+    const PAIR: u32 = 1 << (u32::BITS - 1);
 
-    fn new(label: u32, place: usize, generation: u32) -> Self {
-        const { assert!(MAX_LABEL_PLACES + 3 <= Self::PLACES as usize && LABELS < 1 << 4) }
-        let place = u32::try_from(place).unwrap_or_default() % Self::PLACES;
-        let place = (label << Self::PLACE_BITS) | place;
-        let number = (place << Self::GENERATION_BITS) | (generation % Self::GENERATIONS);
-        Self(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+    fn new(label: u32, which: Which) -> Self {
+        const { assert!(MAX_LABEL_PAIRS + 3 < 1 << Noted::PLACE_BITS && LABELS == 1 << 3) }
+        let (flag, noted) = match which {
+            Which::Value(noted) => (0, noted),
+            Which::Pair(noted) => (Self::PAIR, noted),
+        };
+        let number = flag | label << Self::NOTED_BITS | noted.packed();
+        Self(NonZeroU32::new(!number).unwrap_or(NonZeroU32::MIN))
+    }
+
+    const fn number(self) -> u32 {
+        !self.0.get()
     }
 
     const fn label(self) -> usize {
-        (self.0.get() >> (Self::PLACE_BITS + Self::GENERATION_BITS)) as usize
+        ((self.number() & !Self::PAIR) >> Self::NOTED_BITS) as usize
     }
 
-    const fn place(self) -> usize {
-        (self.0.get() >> Self::GENERATION_BITS & (Self::PLACES - 1)) as usize
+    const fn noted(self) -> Noted {
+        Noted::unpacked(self.number())
     }
 
-    const fn generation(self) -> u32 {
-        self.0.get() % Self::GENERATIONS
+    const fn which(self) -> Which {
+        if self.number() & Self::PAIR == 0 { Which::Value(self.noted()) } else { Which::Pair(self.noted()) }
     }
 }
 
 impl Labels {
-    /// Creates an empty set of labels, with this number of places per label. This must not exceed
-    /// [`MAX_LABEL_PLACES`].
-    pub(crate) fn new(tally: u32, places: usize, shards: Shards, counts: &Precisions) -> Self {
-        Self { labels: Default::default(), tally, places, shards, hours: hours(counts) }
+    /// Creates an empty set of labels. The limits must not exceed [`MAX_LABEL_VALUES`] and [`MAX_LABEL_PAIRS`].
+    pub(crate) fn new(tally: u32, limits: LabelLimits, shards: Shards, counts: &Precisions) -> Self {
+        Self { labels: Default::default(), tally, limits, shards, hours: hours(counts) }
     }
 
-    /// Returns the index of a label, adding the label if it is new.
-    pub(crate) fn index(&self, name: &str) -> Result<usize, LabelError> {
+    /// Returns a label, adding it if it is new.
+    pub(crate) fn named(&self, name: &str) -> Result<Arc<Label>, LabelError> {
         let is_allowed =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_allowed) {
             return Err(LabelError::Name(name.to_owned()));
         }
-        let new = |number| {
-            let places = Mutex::new(Places::new(number, name, self.places, self.hours));
+        let new = |index| {
             let shard = self.shards.of(&format!("{}{name}", CounterName::LABELS));
-            Label { name: name.into(), shard, tally: self.tally, places }
+            let LabelLimits { values: keys, .. } = self.limits;
+            let limits = Limits { keys, first_hits: keys, has_other: true, hours: self.hours };
+            let values = Mutex::new(Values::new(name, shard, limits));
+            Arc::new(Label { name: name.into(), shard, tally: self.tally, index, values })
         };
-        let mut labels = self.labels.iter().zip(1..);
-        let place = labels.position(|(label, number)| *label.get_or_init(|| new(number)).name == *name);
-        place.ok_or_else(|| LabelError::TooMany(name.to_owned()))
-    }
-
-    pub(crate) fn get(&self, index: usize) -> Option<&Label> {
-        self.labels.get(index)?.get()
+        let mut labels = self.labels.iter().zip(0..).map(|(label, index)| label.get_or_init(|| new(index)));
+        let label = labels.find(|label| *label.name == *name).cloned();
+        label.ok_or_else(|| LabelError::TooMany(name.to_owned()))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Label> {
-        self.labels.iter().map_while(OnceLock::get)
+        self.labels.iter().map_while(OnceLock::get).map(Arc::as_ref)
     }
 
     /// Returns the label names.
@@ -129,66 +150,110 @@ impl Labels {
         self.iter().map(|label| &*label.name)
     }
 
-    /// Returns the label and the value if this is a label counter.
+    /// Counts pairs of a page and a value of this label from now on.
+    pub(crate) fn count_pairs(&self, label: &Label) {
+        let prefix = CounterName::pairs(&label.name);
+        let LabelLimits { pairs: keys, .. } = self.limits;
+        // A scan of pages with made-up values would otherwise take all places before a later page has any hits.
+        let first_hits = keys.div_ceil(2);
+        let limits = Limits { keys, first_hits, has_other: false, hours: self.hours };
+        label.values().count_pairs(&prefix, self.shards.of(&prefix), limits);
+    }
+
+    /// Returns the label and the noted value or pair if this is a label counter.
     pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
         let noted = NotedValue(NonZeroU32::new(number).filter(|_| tally == self.tally)?);
-        Some((self.get(noted.label().checked_sub(1)?)?, noted))
+        Some((self.of(noted)?, noted))
+    }
+
+    /// Returns the label of a noted value.
+    #[inline]
+    pub(crate) fn of(&self, noted: NotedValue) -> Option<&Label> {
+        self.labels.get(noted.label())?.get().map(Arc::as_ref)
     }
 
     /// Makes all labels count the error bounds again. Must be called if counts are discarded on the way to
     /// the store.
     pub(crate) fn give_up(&self) {
-        self.iter().for_each(|label| label.places().give_up());
+        self.iter().for_each(|label| label.values().give_up());
     }
 }
 
 impl Label {
-    pub(crate) const fn shard(&self) -> Shard {
-        self.shard
+    pub(crate) fn note(&self, value: Option<&str>, weight: NonZeroU32) -> NotedValue {
+        let noted = self.values().note(value, weight.get().into());
+        NotedValue::new(self.index, Which::Value(noted))
     }
 
-    pub(crate) fn note(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
-        self.places().note(value, at, weight)
+    /// Notes hits of a value if it has a place.
+    #[inline]
+    pub(crate) fn note_known(&self, value: &[u8], weight: NonZeroU32) -> Option<NotedValue> {
+        let noted = self.values().note_known(value, weight.get().into())?;
+        Some(NotedValue::new(self.index, Which::Value(noted)))
     }
 
-    pub(crate) const fn counter(&self, noted: NotedValue) -> Counter {
-        Counter { number: noted.0.get(), shard: self.shard, tally: self.tally }
+    /// Notes hits of a page with a noted value. Returns `None` unless pairs with this value are counted.
+    pub(crate) fn note_pair(
+        &self,
+        page: &Page<impl Fn() -> Option<CounterName>>,
+        value: NotedValue,
+        weight: NonZeroU32,
+    ) -> Option<NotedValue> {
+        let noted = self.values().note_pair(page, value.noted(), weight.get().into())?;
+        Some(NotedValue::new(self.index, Which::Pair(noted)))
     }
 
-    /// Counts hits of a noted value. Returns `true` if the caller should [take](Self::take) the counts.
+    /// Returns the counter of a noted value, or of a noted pair with a page on this shard.
+    pub(crate) fn counter(&self, noted: NotedValue, page: Option<Shard>) -> Counter {
+        Counter { number: noted.0.get(), shard: page.unwrap_or(self.shard), tally: self.tally }
+    }
+
+    /// Counts hits of a noted value or pair. Returns `true` if the caller should [take](Self::take) the counts.
     pub(crate) fn count(&self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
-        self.places().count(noted, weight, start)
+        self.values().count(noted.which(), weight, start)
     }
 
-    /// Returns the counters of a noted value and of the error bound, and the amounts to add to both.
-    pub(crate) fn counts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> [(CounterName, u64); 2] {
-        self.places().counts(noted, weight, at)
+    /// Counts hits of a noted value, and of the pair with a page. Returns `true` if the caller should
+    /// [take](Self::take) the counts.
+    #[inline]
+    pub(crate) fn count_with_page(
+        &self,
+        page: Option<Page<impl Fn() -> Option<CounterName>>>,
+        value: NotedValue,
+        weight: u64,
+        start: Timestamp,
+    ) -> bool {
+        self.values().count_with_page(page, value.noted(), weight, start)
     }
 
-    /// Returns the counter that hits of a value would currently count on.
-    pub(crate) fn name(&self, noted: NotedValue) -> CounterName {
-        self.places().name_of(noted)
+    /// Returns the counters of a noted value or pair and of the error bound, and the amounts to add to both.
+    pub(crate) fn parts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> Option<[Part; 2]> {
+        self.values().parts(noted.which(), weight, at)
     }
 
-    /// Moves all counts to an empty list. Values will not be replaced while `is_crowded` is set.
+    /// Returns the counter that hits of a noted value or pair would currently count on.
+    pub(crate) fn name(&self, noted: NotedValue) -> Option<CounterName> {
+        self.values().name(noted.which())
+    }
+
+    /// Moves all counts to a list. Values and pairs will not be replaced while `is_crowded` is set.
     pub(crate) fn take(&self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
-        self.places().take(counts, is_crowded);
+        self.values().take(counts, is_crowded);
     }
 
     /// Returns the number of all hits, and of the hits not taken yet.
     pub(crate) fn hits(&self) -> (u64, u64) {
-        let places = self.places();
-        (places.recorded, places.waiting)
+        self.values().hits()
     }
 
     /// Returns the number of counts not taken yet, and their hits.
     pub(crate) fn cells(&self) -> (usize, u64) {
-        let places = self.places();
-        (places.cells(), places.waiting)
+        let values = self.values();
+        (values.cells(), values.hits().1)
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().expect("the lock is never poisoned")
+    fn values(&self) -> MutexGuard<'_, Values> {
+        self.values.lock().expect("the lock is never poisoned")
     }
 }
 

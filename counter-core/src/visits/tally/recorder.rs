@@ -118,7 +118,7 @@ impl Recorder {
     /// # Errors
     /// Fails if the name is invalid, or if the process already has 8 other labels.
     pub fn label_values(&self, name: &str) -> Result<LabelValues, LabelError> {
-        Ok(LabelValues { index: self.tally.label_index(name)?, tally: Arc::clone(&self.tally) })
+        Ok(LabelValues { label: self.tally.label(name)?, tally: Arc::clone(&self.tally) })
     }
 
     /// Returns the gauge of requests in flight, which is exported as a [metric](crate#metrics) from the first call on.
@@ -314,7 +314,7 @@ impl Recorder {
 /// let recorder = counters.recorder();
 /// let plans = recorder.label_values("plan")?;
 /// for plan in [Some("free"), Some("free"), Some("paid"), None] {
-///     let noted = plans.note(plan, Timestamp::now(), NonZeroU32::MIN);
+///     let noted = plans.note(plan, NonZeroU32::MIN);
 ///     recorder.request(&[recorder.counter("hits").hit(), plans.counter(noted).hit()], Agent::Human);
 /// }
 /// counters.flush().await?;
@@ -327,20 +327,28 @@ impl Recorder {
 /// ```
 #[derive(Clone, Debug)]
 pub struct LabelValues {
-    index: usize,
+    label: Arc<Label>,
     tally: Arc<Tally>,
 }
 
 impl LabelValues {
     /// Announces hits of a value, e.g. when the request arrives. Use `None` for a request without a value.
     ///
-    /// A hit on the returned value's [counter](Self::counter) should be recorded exactly once. `at` should be
-    /// the time when this hit will be recorded, as far as you know, and `weight` is the weight of the hit.
+    /// A hit on the returned value's [counter](Self::counter) should be recorded exactly once, with this weight.
     ///
     /// This locks a mutex shared by all handles to this label, for about 50 ns, and allocates if the value
     /// gets a place.
-    pub fn note(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
-        self.label().note(value, at, weight)
+    pub fn note(&self, value: Option<&str>, weight: NonZeroU32) -> NotedValue {
+        self.label.note(value, weight)
+    }
+
+    /// Announces hits of a value like [`note`](Self::note) if the value currently has a place. Otherwise, this does
+    /// nothing.
+    ///
+    /// Use this to look up text from a request before you validate it: if it is equal to a value with a place, it is
+    /// valid.
+    pub fn note_known(&self, value: &[u8], weight: NonZeroU32) -> Option<NotedValue> {
+        self.label.note_known(value, weight)
     }
 
     /// Returns the counter to record hits of a noted value on. Visitors of these hits are not counted.
@@ -349,11 +357,60 @@ impl LabelValues {
     /// value that was noted via a different label counts for that label.
     #[must_use]
     pub fn counter(&self, noted: NotedValue) -> Counter {
-        self.label().counter(noted)
+        self.label.counter(noted, None)
     }
 
-    fn label(&self) -> &Label {
-        self.tally.label(self.index).expect("the label was added along with the handle")
+    /// Counts the pairs of a page and a value from now on, for all handles to this label: the values of a page,
+    /// and the pages of a value.
+    ///
+    /// A pair has its own counter in the store, `label:plan@:/articles/{id} = paid`. Pairs compete for 10,000
+    /// places, as many as [`Builder::label_pairs`](crate::Builder::label_pairs) allows. The same rules apply as for
+    /// values, but only the first half of the places is given for a first hit, so that a scan can't take all of
+    /// them. A process will leave at most 242,900 pairs of a label in a store that keeps days for 120 days. This
+    /// adds up to 4 MB to the memory of a label.
+    ///
+    /// Pairs that have no place do not have a counter. [`Stats::label_of_page`](crate::Stats::label_of_page) returns
+    /// their hits as the difference to the hits of the page, along with an error bound.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::visits::{Agent, PageView};
+    /// use counter_core::{Counters, MemoryStore, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// let plans = recorder.label_values("plan")?.by_page();
+    /// for (page, plan) in [("/a", Some("free")), ("/a", None), ("/b", Some("free"))] {
+    ///     let noted = plans.note(plan, NonZeroU32::MIN);
+    ///     recorder.page_view(PageView {
+    ///         page: Some(recorder.counter(page)),
+    ///         labels: &[noted],
+    ///         ..PageView::new(recorder.counter("hits").hit(), Agent::Human)
+    ///     });
+    /// }
+    /// counters.flush().await?;
+    ///
+    /// let names = ["label:plan:free", "label:plan@:/a = free", "label:plan@:/a = (none)", "label:plan@:/b = free"];
+    /// let names = names.map(|name| name.parse().expect("a name"));
+    /// assert_eq!(counters.stats().lifetimes(&names).await?, [2, 1, 1, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn by_page(self) -> Self {
+        self.tally.count_pairs(&self.label);
+        self
+    }
+
+    /// Announces hits of a page with a noted value. Returns the counter to record them on, or `None` unless
+    /// [pairs](Self::by_page) with this value are counted.
+    ///
+    /// This is not needed for the labels of a [`PageView`].
+    pub fn pair(&self, noted: NotedValue, page: Counter, weight: NonZeroU32) -> Option<Counter> {
+        let pair = self.label.note_pair(&self.tally.page(page)?, noted, weight)?;
+        Some(self.label.counter(pair, Some(page.shard)))
     }
 }
 

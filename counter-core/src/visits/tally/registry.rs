@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use foldhash::quality::RandomState;
 
+use super::label::NotedValue;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
@@ -84,6 +85,9 @@ pub struct PageView<'a> {
     pub page: Option<Counter>,
     /// More counters that get this hit, but without the visitor.
     pub others: &'a [Counter],
+    /// Values of [labels](crate::visits::LabelValues) of the same recorder, which get this hit without the
+    /// visitor. If a label counts pairs, so does the pair with the page.
+    pub labels: &'a [NotedValue],
     /// Bins to add to the distributions of the total counter and of the page, at most one per
     /// [`Measure`](crate::visits::Measure). The weight of the hit does not apply here. Ignored without
     /// [`Builder::distributions`](crate::Builder::distributions).
@@ -99,7 +103,7 @@ impl PageView<'_> {
     /// Creates a view without a page by this agent, at the current time.
     #[must_use]
     pub const fn new(hit: Hit, agent: Agent) -> Self {
-        Self { hit, page: None, others: &[], bins: &[], agent, until: Timestamp::MAX }
+        Self { hit, page: None, others: &[], labels: &[], bins: &[], agent, until: Timestamp::MAX }
     }
 }
 

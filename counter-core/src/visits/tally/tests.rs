@@ -9,7 +9,7 @@ use crate::visits::ledger::Agent;
 
 #[test]
 fn a_page_visitor_is_sent_again_after_forgetting_the_page_or_the_total() {
-    let names = NameLimits { counters: 10, label_places: 10 };
+    let names = NameLimits { counters: 10, labels: LabelLimits { values: 10, pairs: 10 } };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let shard = Shards::ONE.iter().next().expect("one");
     let hit = tally.counter("hits").hit().visitor(VisitorKey::random().visitor(&[b"ann"]));
@@ -33,7 +33,7 @@ fn a_page_visitor_is_sent_again_after_forgetting_the_page_or_the_total() {
 
 #[test]
 fn views_and_separate_hits_give_the_same_counts() {
-    let names = NameLimits { counters: 10, label_places: 10 };
+    let names = NameLimits { counters: 10, labels: LabelLimits { values: 10, pairs: 10 } };
     let tally = || Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (one, by_hits, foreign) = (tally(), tally(), tally());
     let shard = Shards::ONE.iter().next().expect("one");
@@ -76,7 +76,7 @@ fn views_and_separate_hits_give_the_same_counts() {
 
 #[test]
 fn a_visitor_is_sent_once_and_resent_after_forgetting_the_counter() {
-    let names = NameLimits { counters: 10, label_places: 10 };
+    let names = NameLimits { counters: 10, labels: LabelLimits { values: 10, pairs: 10 } };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, visitor) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random().visitor(&[b"ann"]));
     let visit = |name: &str| {
@@ -98,7 +98,7 @@ fn a_visitor_is_sent_once_and_resent_after_forgetting_the_counter() {
 
 #[test]
 fn visitors_are_never_sent_before_their_hits() {
-    let names = NameLimits { counters: 100, label_places: 10 };
+    let names = NameLimits { counters: 100, labels: LabelLimits { values: 10, pairs: 10 } };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
     let everything = tally.counter("hits").hit();
@@ -125,7 +125,7 @@ fn visitors_are_never_sent_before_their_hits() {
 
 #[test]
 fn visitors_of_a_busy_counter_are_sent_once_and_resent_after_a_loss() {
-    let names = NameLimits { counters: 10, label_places: 10 };
+    let names = NameLimits { counters: 10, labels: LabelLimits { values: 10, pairs: 10 } };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
     let (counter, name) = (tally.counter("a"), CounterName::new("a").expect("a name"));
@@ -180,7 +180,7 @@ fn visitors_of_a_busy_counter_are_sent_once_and_resent_after_a_loss() {
 #[cfg(feature = "spool")]
 #[test]
 fn visitors_are_never_spooled_before_their_hits() {
-    let names = NameLimits { counters: 10, label_places: 10 };
+    let names = NameLimits { counters: 10, labels: LabelLimits { values: 10, pairs: 10 } };
     let tally = Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (shard, key) = (Shards::ONE.iter().next().expect("one"), VisitorKey::random());
     let (now, hit) = (Timestamp::now(), tally.counter("a").hit());

@@ -224,7 +224,7 @@ impl Record {
         let title = title(counter);
         let (label, value) = title.label().expect("a value of a label");
         let values = recorder.label_values(label).expect("a name");
-        let identified = values.note(Some(value), at, weight);
+        let identified = values.note(Some(value), weight);
         recorder.record_at(values.counter(identified), None, at, weight);
         *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
         self.hits += u64::from(weight.get());

@@ -154,7 +154,7 @@ impl History {
             None => process.recorder.counter(&title),
             Some((label, value)) => {
                 let values = process.recorder.label_values(label).expect("a name");
-                values.counter(values.note(Some(value), at, NonZeroU32::MIN))
+                values.counter(values.note(Some(value), NonZeroU32::MIN))
             }
         };
         process.recorder.record_at(counter, None, at, NonZeroU32::MIN);

@@ -1,68 +1,89 @@
+use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::hash::BuildHasher;
-use std::num::NonZeroU32;
+use std::hash::{BuildHasher, Hash};
 
 use datasketches::frequencies::FrequentItemsSketch;
-use foldhash::quality::RandomState;
+use foldhash::fast::RandomState;
 
-use super::NotedValue;
 use crate::family::name::CounterName;
+use crate::family::shard::Shard;
 use crate::time::{Precision, Timestamp};
 use crate::visits::store::MAX_FUTURE_SECONDS;
 
-/// The values of a label with a counter, and the rules to select these values.
+/// The keys of a label with a counter, and the rules to select these keys.
 ///
-/// As long as there are free places, every value gets a place with the first hit. Otherwise, a value counts
-/// under `(other)` until it can replace the rarest value. This requires at least 10 known hits in this hour
-/// and the previous hour, double the hits of the rarest value, and a share of all hits that is at least 1 in
-/// the number of places. A sketch of frequent items bounds the hits under `(other)`.
+/// As long as there are free places, every key gets a place with the first hit. Otherwise, a key counts under
+/// `(other)` until it can replace the rarest key. This requires at least 10 known hits in this hour and the
+/// previous hour, double the hits of the rarest key, and a share of all hits that is at least 1 in the number
+/// of places. A sketch of frequent items bounds the hits under `(other)`.
 ///
 /// The share is sufficient to protect a busy site. On a site with fewer than 2,000 hits in two hours,
-/// however, even a made-up value with a single hit has this share. We therefore also require a minimum number
+/// however, even a made-up key with a single hit has this share. We therefore also require a minimum number
 /// of hits and limit the turnover of places: see [`TURNOVER`]. This bounds the number of names that a label
 /// leaves in the store.
 #[derive(Debug)]
-pub(crate) struct Places {
-    /// Number of the label, starting at 1.
-    label: u32,
-    prefix: String,
-    hasher: RandomState,
-    /// Index of places by value.
-    index: HashMap<Box<str>, usize, RandomState>,
-    places: Vec<Place>,
-    /// Maximum number of values with a place.
-    max_values: usize,
-    /// Width and offset of hours.
-    hours: Precision,
+pub(super) struct Places<K> {
+    pub(super) prefix: Box<str>,
+    /// Shard of the reserved places.
+    pub(super) shard: Shard,
+    limits: Limits,
+    /// Index of places by key.
+    index: HashMap<K, usize, RandomState>,
+    places: Vec<Place<K>>,
+    /// Places with a count that has not been taken yet.
+    counted: Vec<usize>,
     hour: Timestamp,
     /// Number of hours so far.
     hour_number: u32,
     /// Hits noted in this hour and in the previous hour.
     noted: [u64; 2],
-    /// Hits of values without a place, in this hour and in the previous hour.
+    /// Hits of keys without a place, in this hour and in the previous hour.
     unplaced: [FrequentItemsSketch<u64>; 2],
-    /// Upper bound on the hits of any value under `(other)` in this hour.
+    /// Upper bound on the hits of any key under `(other)` in this hour.
     missed: u64,
     /// The part of `missed` that is already counted.
     reported: u64,
     closed: Vec<LabelCount>,
-    /// Set when the pending counts do not allow replacing values.
+    /// Set when the pending counts do not allow replacing keys.
     is_crowded: bool,
-    /// Lower bound on the hits of any value with a place, in this hour and the previous hour.
+    /// Lower bound on the hits of any key with a place, in this hour and the previous hour.
     rarest_hits: u64,
     /// Credit for replacements. A replacement costs [`TURNOVER`], and a second adds the number of places.
     credit: u64,
-    /// Number of all hits that were counted for this label so far.
-    pub(crate) recorded: u64,
+    /// Number of all hits that were counted so far.
+    pub(super) recorded: u64,
     /// Number of hits that have not been taken yet.
-    pub(crate) waiting: u64,
+    pub(super) waiting: u64,
 }
 
-/// A value with a place, and the count that has not been taken yet.
+/// The limits of a set of places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Maximum number of keys with a place.
+    pub(super) keys: usize,
+    /// Number of places that are given for a first hit. Any further place requires a second hit.
+    pub(super) first_hits: usize,
+    /// True if keys without a place count under `(other)`.
+    pub(super) has_other: bool,
+    /// Width and offset of hours.
+    pub(super) hours: Precision,
+}
+
+/// The place of a key that is about to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Noted {
+    pub(super) place: usize,
+    /// Number of keys that had this place before. For `(other)`, this is the number of the hour.
+    pub(super) generation: u32,
+}
+
+/// A key with a place, and the count that has not been taken yet.
 #[derive(Debug)]
-struct Place {
+struct Place<K> {
+    /// `None` for the reserved places.
+    key: Option<K>,
     name: CounterName,
-    /// Number of values that had this place before.
+    shard: Shard,
     generation: u32,
     /// Known hits in this hour and in the previous hour.
     noted: [u64; 2],
@@ -70,25 +91,31 @@ struct Place {
     count: u64,
 }
 
-/// The final count of a value in a bucket.
+/// An amount to be added to a counter.
 #[derive(Debug)]
-pub(crate) struct LabelCount {
-    pub(crate) name: CounterName,
-    pub(crate) start: Timestamp,
+pub(crate) struct Part {
+    pub(crate) counter: CounterName,
+    pub(crate) shard: Shard,
     pub(crate) count: u64,
 }
 
-/// Maximum number of places per label.
-pub(crate) const MAX_LABEL_PLACES: usize = 2000;
+/// The final count of a key in a bucket.
+#[derive(Debug)]
+pub(crate) struct LabelCount {
+    pub(crate) name: CounterName,
+    pub(crate) shard: Shard,
+    pub(crate) start: Timestamp,
+    pub(crate) count: u64,
+}
 
 /// Size of a sketch. The error, i.e. at most 3.5 in 8,192 hits, and a share of 1 in 2,000 add up to less than
 /// 0.1 %.
 const SKETCH_SIZE: usize = 8192;
 
-/// Minimum number of hits, in this hour and the previous hour, to replace a value.
+/// Minimum number of hits, in this hour and the previous hour, to replace a key.
 const MIN_HITS: u64 = 10;
 
-/// Factor by which the hits of a value must exceed the rarest value to replace it.
+/// Factor by which the hits of a key must exceed the rarest key to replace it.
 const REPLACEMENT_FACTOR: u64 = 2;
 
 /// Number of seconds to replace all places: 125 hours, i.e. 16 of 2,000 places per hour.
@@ -101,7 +128,10 @@ const TURNOVER: u64 = 450_000;
 /// At this number of final counts, the current thread will fold them.
 const MAX_CLOSED_COUNTS: usize = 4096;
 
-/// Values that clients cannot send. They have the first places of a label.
+/// Number of generations. Replacing a place this often takes years.
+const GENERATIONS: u32 = 1 << 14;
+
+/// Values that clients cannot send. They have the first places.
 const RESERVED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
 pub(crate) const OTHER_VALUE: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
@@ -111,21 +141,43 @@ const AT_OTHER: usize = 0;
 const AT_NONE: usize = 1;
 const AT_MISSED: usize = 2;
 
-/// Generation of hits under `(other)` without a valid value, which do not affect the error bound.
-const NO_VALUE: u32 = NotedValue::GENERATIONS - 1;
+/// Generation of hits under `(other)` without a valid key, which do not affect the error bound.
+const NO_KEY: u32 = GENERATIONS - 1;
 
-impl Places {
-    pub(crate) fn new(label: u32, name: &str, max_values: usize, hours: Precision) -> Self {
-        let prefix = format!("{}{name}:", CounterName::LABELS);
+impl Noted {
+    pub(super) const GENERATION_BITS: u32 = GENERATIONS.ilog2();
+    pub(super) const PLACE_BITS: u32 = 14;
+
+    /// Returns the place and the generation in a single number.
+    pub(super) fn packed(self) -> u32 {
+        u32::try_from(self.place).unwrap_or_default() << Self::GENERATION_BITS | self.generation
+    }
+
+    /// Returns the place and the generation from the lowest bits of a number.
+    pub(super) const fn unpacked(number: u32) -> Self {
+        let place = number >> Self::GENERATION_BITS & ((1 << Self::PLACE_BITS) - 1);
+        Self { place: place as usize, generation: number % GENERATIONS }
+    }
+
+    /// An invalid key.
+    pub(super) const INVALID: Self = Self { place: AT_OTHER, generation: NO_KEY };
+}
+
+impl<K: Hash + Eq + Clone> Places<K> {
+    /// Creates the reserved places, whose names start with a prefix.
+    pub(super) fn new(prefix: &str, shard: Shard, limits: Limits) -> Self {
         let sketch = || FrequentItemsSketch::new(SKETCH_SIZE).expect("a power of two");
-        let mut places = Self {
-            label,
-            prefix,
-            hasher: RandomState::default(),
+        let reserved = RESERVED.map(|value| {
+            let name = CounterName::new(&format!("{prefix}{value}")).expect("the prefix of a label is short");
+            Place { key: None, name, shard, generation: 0, noted: [0; 2], start: Timestamp::MIN, count: 0 }
+        });
+        Self {
+            prefix: prefix.into(),
+            shard,
+            limits,
             index: HashMap::default(),
-            places: Vec::new(),
-            max_values,
-            hours,
+            places: reserved.into(),
+            counted: Vec::new(),
             hour: Timestamp::MIN,
             hour_number: 0,
             noted: [0; 2],
@@ -138,75 +190,72 @@ impl Places {
             credit: 0,
             recorded: 0,
             waiting: 0,
-        };
-        for value in RESERVED {
-            let name = places.name(value).expect("reserved values fit into a counter name");
-            places.places.push(Place::of(name, 0, [0; 2]));
         }
-        places
     }
 
-    fn name(&self, value: &str) -> Option<CounterName> {
-        CounterName::new(&format!("{}{value}", self.prefix)).ok()
-    }
-
-    /// Returns `true` if a text is a valid value, but not a reserved name.
-    fn is_value(&self, value: &str) -> bool {
-        let bytes = self.prefix.len() + value.len();
-        !value.is_empty()
-            && !value.starts_with('(')
-            && bytes <= CounterName::MAX_BYTES
-            && !value.chars().any(char::is_control)
-    }
-
-    /// Notes hits of a value that are about to be counted.
-    pub(crate) fn note(&mut self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
-        let weight = u64::from(weight.get());
-        let is_other_hour = self.advance_to(at);
+    /// Notes hits with an invalid key.
+    pub(super) const fn note_invalid(&mut self, weight: u64) -> Noted {
         self.noted[0] += weight;
-        let Some(value) = value else { return self.noted_at(AT_NONE, 0) };
-        if let Some(&at) = self.index.get(value) {
-            let place = &mut self.places[at];
-            place.noted[0] += weight;
-            let generation = place.generation;
-            return self.noted_at(at, generation);
-        }
-        if !self.is_value(value) {
-            return self.noted_at(AT_OTHER, NO_VALUE);
-        }
-        self.note_unplaced(value, weight, is_other_hour)
+        Noted::INVALID
     }
 
+    /// Notes hits without a key.
+    #[inline]
+    pub(super) const fn note_none(&mut self, weight: u64) -> Noted {
+        self.noted[0] += weight;
+        Noted { place: AT_NONE, generation: 0 }
+    }
+
+    /// Notes hits of a key if it has a place.
+    #[inline]
+    pub(super) fn note_placed<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, weight: u64) -> Option<Noted>
+    where
+        K: Borrow<Q>,
+    {
+        let at = *self.index.get(key)?;
+        let place = &mut self.places[at];
+        self.noted[0] += weight;
+        place.noted[0] += weight;
+        Some(Noted { place: at, generation: place.generation })
+    }
+
+    /// Notes hits of a key without a place, and gives it a place if possible. In this case, `name` is called
+    /// with the prefix. It returns `None` if the key can't have a counter.
     #[cold]
-    fn note_unplaced(&mut self, value: &str, weight: u64, is_other_hour: bool) -> NotedValue {
-        let hash = self.hasher.hash_one(value);
+    pub(super) fn note_unplaced<Q: Hash + ?Sized>(
+        &mut self,
+        key: &Q,
+        weight: u64,
+        name: impl FnOnce(&str) -> Option<(K, CounterName, Shard)>,
+    ) -> Noted {
+        self.noted[0] += weight;
+        let hash = self.index.hasher().hash_one(key);
         let [this, last] = &self.unplaced;
         let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
         if let Some(at) = self.place_for(sum(known)) {
-            return self.give_place(at, value, known);
+            return name(&self.prefix).map_or(Noted::INVALID, |name| self.give_place(at, name, known));
         }
         let [this, _] = &mut self.unplaced;
         this.update_with_count(hash, weight);
         self.missed = self.missed.max(this.upper_bound(&hash));
-        // This hour's bound does not apply to previous hours.
-        let hour_number = if is_other_hour { self.hour_number.wrapping_sub(1) } else { self.hour_number };
-        self.noted_at(AT_OTHER, hour_number % NO_VALUE)
+        Noted { place: AT_OTHER, generation: self.hour_number % NO_KEY }
     }
 
-    /// Returns the place for a value with this number of hits: either a free place, or the place of the
-    /// rarest value.
+    /// Returns the place for a key with this number of hits: either a free place, or the place of the rarest
+    /// key.
     fn place_for(&mut self, hits: u64) -> Option<usize> {
-        if self.places.len() < RESERVED.len() + self.max_values {
-            return Some(self.places.len());
+        let used = self.places.len() - RESERVED.len();
+        if used < self.limits.keys {
+            return (used < self.limits.first_hits || hits > 1).then_some(self.places.len());
         }
-        let has_share = hits.saturating_mul(self.max_values as u64) >= sum(self.noted);
+        let has_share = hits.saturating_mul(self.limits.keys as u64) >= sum(self.noted);
         let may_replace =
             |rarest_hits: u64| hits >= MIN_HITS.max(rarest_hits.saturating_mul(REPLACEMENT_FACTOR));
         if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.rarest_hits) {
             return None;
         }
-        let values = (0..).zip(&self.places).skip(RESERVED.len());
-        let (at, rarest) = values.min_by_key(|(_, place)| sum(place.noted))?;
+        let keys = (0..).zip(&self.places).skip(RESERVED.len());
+        let (at, rarest) = keys.min_by_key(|(_, place)| sum(place.noted))?;
         // The hits of a place can't decrease within an hour.
         self.rarest_hits = sum(rarest.noted);
         if !may_replace(self.rarest_hits) {
@@ -216,42 +265,38 @@ impl Places {
         Some(at)
     }
 
-    /// Gives a place to a value with the known hits `noted`, in this hour and in the previous hour.
-    fn give_place(&mut self, at: usize, value: &str, noted: [u64; 2]) -> NotedValue {
-        let name = self.name(value).expect("checked by `is_value`");
-        let mut generation = 0;
-        match self.places.get_mut(at) {
-            None => self.places.push(Place::of(name, generation, noted)),
-            Some(place) => {
-                generation = (place.generation + 1) % NotedValue::GENERATIONS;
-                let mut rarest = std::mem::replace(place, Place::of(name, generation, noted));
-                self.index.remove(&rarest.name[self.prefix.len()..]);
-                rarest.close(&mut self.closed);
-            }
+    /// Gives a place to a key with the known hits `noted`, in this hour and in the previous hour.
+    fn give_place(
+        &mut self,
+        at: usize,
+        (key, name, shard): (K, CounterName, Shard),
+        noted: [u64; 2],
+    ) -> Noted {
+        self.index.insert(key.clone(), at);
+        let key = Some(key);
+        let mut given = Place { key, name, shard, generation: 0, noted, start: Timestamp::MIN, count: 0 };
+        let Some(place) = self.places.get_mut(at) else {
+            self.places.push(given);
+            return Noted { place: at, generation: 0 };
+        };
+        given.generation = (place.generation + 1) % GENERATIONS;
+        let mut rarest = std::mem::replace(place, given);
+        rarest.close(&mut self.closed);
+        let generation = place.generation;
+        if let Some(key) = rarest.key {
+            self.index.remove(&key);
         }
-        self.index.insert(value.into(), at);
-        self.noted_at(at, generation)
+        Noted { place: at, generation }
     }
 
-    fn noted_at(&self, place: usize, generation: u32) -> NotedValue {
-        NotedValue::new(self.label, place, generation)
-    }
-
-    /// Advances to the hour of an instant. Returns `true` if the instant is still in a different hour.
-    #[inline]
-    fn advance_to(&mut self, at: Timestamp) -> bool {
-        let since = at.as_unix().wrapping_sub(self.hour.as_unix());
-        since >= u64::from(self.hours.as_seconds()) && !self.start_hour(at)
-    }
-
-    /// Starts the hour of an instant, unless it is over. We also need to ignore instants in the future that
-    /// would not be accepted by any store, because hours would not advance until then.
+    /// Starts the hour of an instant, unless it is over. We also need to ignore instants in the future that would
+    /// not be accepted by any store, because hours would not advance until then.
     #[cold]
-    fn start_hour(&mut self, at: Timestamp) -> bool {
+    fn start_hour(&mut self, at: Timestamp) {
         if at < self.hour || at > Timestamp::now().plus(MAX_FUTURE_SECONDS) {
-            return false;
+            return;
         }
-        let start = self.hours.bucket(at).start;
+        let start = self.limits.hours.bucket(at).start;
         self.add_credit(start.as_unix() - self.hour.as_unix());
         self.hour = start;
         self.hour_number = self.hour_number.wrapping_add(1);
@@ -262,181 +307,135 @@ impl Places {
         for place in &mut self.places {
             place.noted = [0, place.noted[0]];
         }
-        true
     }
 
     /// Adds credit for this number of seconds, up to a quarter of the places.
     fn add_credit(&mut self, seconds: u64) {
-        let places = self.max_values as u64;
+        let places = self.limits.keys as u64;
         let limit = TURNOVER * (places / 4).max(1);
         self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
     }
 
     /// Makes the error bound count again. Must be called if counts are discarded on the way to the store.
-    pub(crate) const fn give_up(&mut self) {
+    pub(super) const fn give_up(&mut self) {
         self.reported = 0;
     }
 
-    /// Returns the place of a noted value, and how much the error bound has increased since it was counted.
-    fn resolve(&mut self, noted: NotedValue, weight: u64, at: Timestamp) -> (usize, u64) {
-        let (place, generation) = (noted.place(), noted.generation());
-        if place == AT_NONE {
-            return (place, 0);
+    /// Returns the place of a noted key, and how much the error bound has increased since it was counted. Advances
+    /// to the hour of the hits.
+    #[inline]
+    fn resolve(&mut self, noted: Noted, weight: u64, at: Timestamp) -> (usize, u64) {
+        let since = at.as_unix().wrapping_sub(self.hour.as_unix());
+        if since >= u64::from(self.limits.hours.as_seconds()) {
+            self.start_hour(at);
         }
-        if place != AT_OTHER && self.places.get(place).is_some_and(|place| place.generation == generation) {
-            return (place, 0);
+        match self.current(noted) {
+            AT_OTHER => (AT_OTHER, self.missed_by(noted, weight, at)),
+            place => (place, 0),
         }
+    }
+
+    #[cold]
+    fn missed_by(&mut self, Noted { place, generation }: Noted, weight: u64, at: Timestamp) -> u64 {
         let is_in_current_hour =
-            generation == self.hour_number % NO_VALUE && self.hours.bucket(at).start == self.hour;
-        let missed = match place {
-            AT_OTHER if generation == NO_VALUE => 0,
+            generation == self.hour_number % NO_KEY && self.limits.hours.bucket(at).start == self.hour;
+        match place {
+            AT_OTHER if generation == NO_KEY => 0,
             AT_OTHER if is_in_current_hour => {
                 self.missed - std::mem::replace(&mut self.reported, self.missed)
             }
-            // The value lost the place or counts in a different hour, so we need to add the hits to the
-            // bound.
+            // The key lost the place or counts in a different hour, where this hour's bound does not apply.
             _ => weight,
-        };
-        (AT_OTHER, missed)
+        }
     }
 
-    /// Counts hits of a noted value in the bucket with this start. Returns `true` if the caller should
+    /// Counts hits of a noted key in the bucket with this start. Returns `true` if the caller should
     /// [take](Self::take) the counts.
-    pub(crate) fn count(&mut self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
+    #[inline]
+    pub(super) fn count(&mut self, noted: Noted, weight: u64, start: Timestamp) -> bool {
         let (at, missed) = self.resolve(noted, weight, start);
-        self.add(at, start, weight);
+        if at != AT_OTHER || self.limits.has_other {
+            self.add(at, start, weight);
+        }
         if missed > 0 {
             self.add(AT_MISSED, start, missed);
         }
         self.closed.len() >= MAX_CLOSED_COUNTS
     }
 
+    #[inline]
     fn add(&mut self, at: usize, start: Timestamp, count: u64) {
         self.recorded += count;
         self.waiting += count;
         let place = &mut self.places[at];
-        if place.start != start {
+        if place.count == 0 {
+            self.counted.push(at);
+        } else if place.start != start {
             place.close(&mut self.closed);
-            place.start = start;
         }
+        place.start = start;
         place.count += count;
     }
 
-    /// Returns the counters of a noted value and of the error bound, and the amounts to be added by the
-    /// caller.
-    pub(crate) fn counts(
-        &mut self,
-        noted: NotedValue,
-        weight: u64,
-        at: Timestamp,
-    ) -> [(CounterName, u64); 2] {
+    /// Returns the counters of a noted key and of the error bound, and the amounts to be added by the caller.
+    pub(super) fn parts(&mut self, noted: Noted, weight: u64, at: Timestamp) -> [Part; 2] {
         let (place, missed) = self.resolve(noted, weight, at);
-        let name = |at: usize| self.places[at].name.clone();
-        [(name(place), weight), (name(AT_MISSED), missed)]
+        let weight = if place != AT_OTHER || self.limits.has_other { weight } else { 0 };
+        [(place, weight), (AT_MISSED, missed)].map(|(at, count)| {
+            let Place { name, shard, .. } = &self.places[at];
+            Part { counter: name.clone(), shard: *shard, count }
+        })
     }
 
-    /// Returns the counter that hits of a noted value would currently count on.
-    pub(crate) fn name_of(&self, noted: NotedValue) -> CounterName {
-        let (at, generation) = (noted.place(), noted.generation());
-        let is_current = |place: &&Place| at < RESERVED.len() || place.generation == generation;
-        self.places.get(at).filter(is_current).unwrap_or(&self.places[AT_OTHER]).name.clone()
+    /// Returns the counter that hits of a noted key would currently count on.
+    pub(super) fn name(&self, noted: Noted) -> Option<CounterName> {
+        let at = self.current(noted);
+        (at != AT_OTHER || self.limits.has_other).then(|| self.places[at].name.clone())
     }
 
-    /// Moves all counts to an empty list. Values will not be replaced while `is_crowded` is set.
-    pub(crate) fn take(&mut self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
+    /// Returns `true` if a noted key has a place.
+    #[inline]
+    pub(super) fn is_placed(&self, noted: Noted) -> bool {
+        self.current(noted) != AT_OTHER
+    }
+
+    /// Returns the part of the current counter name of a noted key after the prefix.
+    pub(super) fn text(&self, noted: Noted) -> &str {
+        &self.places[self.current(noted)].name[self.prefix.len()..]
+    }
+
+    #[inline]
+    fn current(&self, Noted { place, generation }: Noted) -> usize {
+        let is_current = self.places.get(place).is_some_and(|place| place.generation == generation);
+        if is_current { place } else { AT_OTHER }
+    }
+
+    /// Moves all counts to a list. Keys will not be replaced while `is_crowded` is set.
+    pub(super) fn take(&mut self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
         self.is_crowded = is_crowded;
-        std::mem::swap(&mut self.closed, counts);
-        for place in &mut self.places {
-            place.close(counts);
+        counts.append(&mut self.closed);
+        for at in self.counted.drain(..) {
+            self.places[at].close(counts);
         }
         self.waiting = 0;
     }
 
     /// Returns the number of counts that have not been taken yet.
-    pub(crate) fn cells(&self) -> usize {
-        self.closed.len() + self.places.iter().filter(|place| place.count > 0).count()
+    pub(super) const fn cells(&self) -> usize {
+        self.closed.len() + self.counted.len()
     }
 }
 
-impl Place {
-    fn of(name: CounterName, generation: u32, noted: [u64; 2]) -> Self {
-        Self { name, generation, noted, start: Timestamp::MIN, count: 0 }
-    }
-
+impl<K> Place<K> {
     fn close(&mut self, closed: &mut Vec<LabelCount>) {
         let count = std::mem::take(&mut self.count);
         if count > 0 {
-            closed.push(LabelCount { name: self.name.clone(), start: self.start, count });
+            let (name, shard, start) = (self.name.clone(), self.shard, self.start);
+            closed.push(LabelCount { name, shard, start, count });
         }
     }
 }
 
 const fn sum([this, last]: [u64; 2]) -> u64 {
     this.saturating_add(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn missed_hits_are_counted_in_the_hour_of_the_miss() {
-        let hours = Precision::try_from(3600).expect("not 0");
-        let mut places = Places::new(1, "referrer", MAX_LABEL_PLACES, hours);
-        let (first, next) = (Timestamp::from_unix(36_000), Timestamp::from_unix(39_600));
-        let mut count = |value: &str, noted_at: Timestamp, at: Timestamp| {
-            let noted = places.note(Some(value), noted_at, NonZeroU32::MIN);
-            let [(name, _), (_, missed)] = places.counts(noted, 1, at);
-            (name.ends_with(OTHER_VALUE), missed)
-        };
-        for value in 0..MAX_LABEL_PLACES {
-            assert_eq!(count(&value.to_string(), first, first), (false, 0));
-        }
-        (0..50_000).for_each(|_| _ = count("0", first, first));
-        let other = |missed: u64| (true, missed);
-        assert_eq!([1, 2].map(|_| count("rare", first, first)), [other(1), other(1)]);
-        // The hits of a different value do not exceed the bound.
-        assert_eq!(count("other", first, first), other(0));
-        // The bound is per hour, even for hits that are late or in flight at the end of the hour.
-        assert_eq!([1, 2].map(|_| count("rare", next, next)), [other(1), other(1)]);
-        assert_eq!([1, 2].map(|_| count("late", first, first)), [other(1), other(1)]);
-        assert_eq!(count("slow", next, next.plus(3600)), other(1));
-        // Invalid values do not increase the bound.
-        assert_eq!([count("(odd)", next, next), count("(odd)", first, first)], [other(0), other(0)]);
-        // The bound of discarded counts is counted again.
-        places.give_up();
-        let noted = places.note(Some("rare"), next, NonZeroU32::MIN);
-        assert_eq!(places.counts(noted, 1, next)[1].1, 3);
-    }
-
-    #[test]
-    fn made_up_values_on_a_small_site_do_not_crowd_out_real_values() {
-        const WEEKS: u64 = 4;
-        // Made-up values with a single hit, and with enough hits to get a place.
-        for repetitions in [1, 12] {
-            let hours = Precision::try_from(3600).expect("not 0");
-            let mut places = Places::new(1, "referrer", MAX_LABEL_PLACES, hours);
-            let (mut names, mut others) = (HashSet::new(), 0);
-            for hour in 0..WEEKS * 7 * 24 {
-                for n in 0..950_u64 {
-                    // Real values start after a day.
-                    let is_real = hour >= 24 && n % 19 < 2;
-                    let value = match is_real {
-                        true => format!("real-{}", n % 7),
-                        false => format!("made-up-{hour}-{}", n / repetitions),
-                    };
-                    let at = Timestamp::from_unix(36_000 + 3600 * hour + 3 * n);
-                    let noted = places.note(Some(&value), at, NonZeroU32::MIN);
-                    let [(name, _), _] = places.counts(noted, 1, at);
-                    others += u64::from(is_real && hour >= 48 && name.ends_with(OTHER_VALUE));
-                    names.insert(name);
-                }
-            }
-            let bound = 2000 + 500 + WEEKS * 7 * 24 * 16;
-            assert!(names.len() as u64 <= bound, "{} of {repetitions}", names.len());
-            assert_eq!(others, 0, "{repetitions}");
-        }
-    }
 }
