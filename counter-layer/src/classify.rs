@@ -1,10 +1,13 @@
 //! Classification of requests: by bots or humans, prefetches, and gRPC calls.
 
+mod bots;
 mod agent;
 mod user_agents;
 mod prefetch;
 mod grpc;
 
+pub(crate) use bots::BotNames;
+pub use bots::{Bot, Purpose};
 pub(crate) use grpc::{is_call, is_served};
 pub(crate) use prefetch::is_prefetch;
 pub(crate) use user_agents::{Digest, UserAgents};

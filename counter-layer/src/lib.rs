@@ -56,6 +56,7 @@ mod limit;
 pub mod internal;
 pub mod guide;
 
+pub use classify::{Bot, Purpose};
 pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };

@@ -5,6 +5,8 @@ use aho_corasick::dfa::DFA;
 use aho_corasick::{Anchored, MatchKind};
 use counter_core::visits::Agent;
 
+use crate::classify::bots::BotNames;
+
 /// Maximum number of bytes of a user agent to scan. The rest is ignored.
 const MAX_SCANNED_BYTES: usize = 1024;
 
@@ -14,6 +16,8 @@ pub(crate) struct AgentMatcher {
     start: StateID,
     /// The meaning of each word, by pattern id of the automaton.
     markers: Box<[Marker]>,
+    /// Finds names that don't contain any of these words.
+    names: BotNames,
 }
 
 /// A word found in a user agent.
@@ -105,23 +109,28 @@ impl Default for AgentMatcher {
             .build(words().map(|(_, word)| word))
             .expect("an automaton of a few short words is small");
         let start = automaton.start_state(Anchored::No).expect("it may begin anywhere");
-        Self { words: automaton, start, markers: words().map(|(marker, _)| marker).collect() }
+        Self {
+            words: automaton,
+            start,
+            markers: words().map(|(marker, _)| marker).collect(),
+            names: BotNames::default(),
+        }
     }
 }
 
 impl AgentMatcher {
     /// Classifies a user agent as bot or human. Without any known words this must be a bot, since all
-    /// browsers name the engine.
+    /// browsers name the engine. Known bots without a bot word are looked up by name.
     pub(crate) fn agent(&self, user_agent: &[u8]) -> Agent {
         let text = &user_agent[..user_agent.len().min(MAX_SCANNED_BYTES)];
         let (mut agent, mut engine, mut mobile) = (Agent::Bot, false, false);
-        let (mut device, mut safari, mut at) = (0, text.len(), 0);
+        let (mut device, mut safari, mut at) = (0..0, text.len(), 0);
         while let Some(found) = self.next(text, at) {
             at = found.end;
             match found.marker {
                 Marker::Address => return Agent::Bot,
                 Marker::Host if ends_host(text, found.start, at) => return Agent::Bot,
-                Marker::Bot if at > device => return Agent::Bot,
+                Marker::Bot if at > device.end => return Agent::Bot,
                 Marker::Compatible if engine => return Agent::Bot,
                 Marker::Host | Marker::Bot | Marker::Compatible => {}
                 Marker::Person => agent = Agent::Human,
@@ -130,15 +139,22 @@ impl AgentMatcher {
                     (agent, mobile) = (Agent::Human, true);
                     // A second match in the same comment does not change the end, and must not be scanned
                     // again.
-                    if at > device {
-                        device = comment_end(text, at);
+                    if at > device.end {
+                        device = at..comment_end(text, at);
                     }
                 }
                 Marker::Mobile => mobile = true,
                 Marker::Safari => safari = at,
             }
         }
-        if !mobile && adds_no_version(&text[safari..]) { Agent::Bot } else { agent }
+        if !mobile && adds_no_version(&text[safari..]) {
+            return Agent::Bot;
+        }
+        let is_named = || {
+            let around = [&text[..device.start], &text[device.end..]];
+            around.into_iter().any(|text| self.names.find(text).is_some())
+        };
+        if agent == Agent::Human && is_named() { Agent::Bot } else { agent }
     }
 
     /// Returns the next known word at or after the byte `from`. This does the same as `try_find` of the
