@@ -18,6 +18,7 @@ use counter_core::{Counter, Recorder};
 use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 
+use crate::classify::BotNames;
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
 use client::{Client, Words};
@@ -33,6 +34,7 @@ use value::Value;
 /// | [`campaign`](Self::campaign) | `label:campaign:spring` | `utm_campaign` in the query, otherwise `utm_source` |
 /// | [`device`](Self::device) | `label:device:` `desktop`, `mobile`, `tablet`, `tv`, `console`, `bot` | the user agent |
 /// | [`browser`](Self::browser) | `label:browser:firefox` etc., `label:browser:bot` | the user agent |
+/// | [`bot`](Self::bot) | `label:bot:GPTBot` | the user agent |
 /// | [`language`](Self::language) | `label:language:de` | the first language in `Accept-Language` |
 /// | [`country`](Self::country) | `label:country:CH` | a header set by a content delivery network |
 /// | [`from_fn`](Self::from_fn) | `label:plan:free` | a closure |
@@ -84,6 +86,7 @@ enum Source {
     Campaign,
     Device,
     Browser,
+    Bot(Box<BotNames>),
     Language,
     Country { header: HeaderName, client: Box<Address> },
     Closure(Box<FromFn>),
@@ -155,6 +158,14 @@ impl Label {
     /// Browsers that identify as another browser count as such, e.g. Brave counts as Chrome.
     pub const fn browser() -> Self {
         Self::new(Cow::Borrowed("browser"), Source::Browser)
+    }
+
+    /// Counts bots by product name, e.g. `GPTBot`, `Googlebot`, `AhrefsBot` or `curl`.
+    ///
+    /// Known bots are listed by [`Bot::all`](crate::Bot::all), with the operator and the purpose. People count as
+    /// `(none)`, and bots with no known name as `(other)`.
+    pub fn bot() -> Self {
+        Self::new(Cow::Borrowed("bot"), Source::Bot(Box::default()))
     }
 
     /// Counts the preferred language: the first language in `Accept-Language`, with the region removed, e.g.
@@ -289,7 +300,7 @@ impl Labels {
             let known = source.plain(head).and_then(|value| values.note_known(value, weight));
             let noted = known.unwrap_or_else(|| {
                 text.clear();
-                source.note(values, head, client, &mut text, weight)
+                source.note(values, head, (agent, client), &mut text, weight)
             });
             all.get_or_insert(RequestLabels { noted: [noted; LABELS], count: 0 }).push(noted);
         }
@@ -348,7 +359,7 @@ impl Source {
         &self,
         values: &LabelValues,
         head: &RequestHead<'_>,
-        client: Option<Client>,
+        (agent, client): (Agent, Option<Client>),
         text: &mut Text,
         weight: NonZeroU32,
     ) -> NotedValue {
@@ -360,6 +371,7 @@ impl Source {
                 Some(None) => Value::None,
                 None => Value::Other,
             },
+            Self::Bot(_) if agent != Agent::Bot => Value::None,
             source => source.value(head, client, text),
         };
         values.note(value.observed(), weight)
@@ -381,6 +393,7 @@ impl Source {
                 country::country(code.map_or(&[], HeaderValue::as_bytes), text)
             }
             Self::Country { .. } => Value::None,
+            Self::Bot(names) => names.find(header(head, &USER_AGENT)).map_or(Value::Other, Value::Text),
             Self::Closure(_) => Value::Other,
         }
     }
