@@ -1,8 +1,8 @@
 //! Labels: where requests come from, and which clients send them.
 //!
 //! Routes are counted as pages. A [`Label`](crate::Label) counts a property that requests to different pages
-//! can share: the referring site, the campaign of a link, the kind of device and browser, the language, or
-//! any value returned by a closure. Values are counted separately, and a request always has exactly one value
+//! can share: the referring site, the campaign of a link, the kind of device and browser, the name of a bot,
+//! the language, or any value returned by a closure. Values are counted separately, and a request always has exactly one value
 //! per label, so a label adds up to `hits`:
 //!
 //! ```
@@ -15,6 +15,7 @@
 //!     Label::campaign(),
 //!     Label::device(),
 //!     Label::browser(),
+//!     Label::bot(),
 //!     Label::language(),
 //! ])?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -80,6 +81,48 @@
 //! a tree in memory, with about ten to thirty reads, and in this example allocates two bytes. `open_readfile`
 //! loads the whole file of 8 to 10 MB into memory. The file is updated twice a week, but the process will
 //! only use the new data after a restart.
+//!
+//! # Bots by name
+//!
+//! [`Label::bot`](crate::Label::bot) counts bots by product, e.g. crawlers of AI companies and search engines,
+//! feed readers, monitoring services and libraries. [`Bot`](crate::Bot) is the table of the known names, with
+//! the operator and the [`Purpose`](crate::Purpose). The dashboard groups the names by purpose.
+//!
+//! ```
+//! # use counter_core::{Counters, MemoryStore};
+//! # use http::{Request, Response};
+//! # use tower::{Layer, ServiceExt, service_fn};
+//! use counter_layer::{AccessCounterLayer, Bot, Label};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut counters = Counters::builder(MemoryStore::new()).build()?;
+//! let layer = AccessCounterLayer::new(counters.recorder()).labels([Label::bot()])?;
+//! let agents = [
+//!     "Mozilla/5.0 (compatible; GPTBot/1.2; +https://openai.com/gptbot)",
+//!     "Mozilla/5.0 (compatible; NewCrawler/0.1)",
+//!     "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+//! ];
+//! # for agent in agents {
+//! #     let service = layer.layer(service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(()))));
+//! #     service.oneshot(Request::get("/").header("user-agent", agent).body(())?).await?;
+//! # }
+//! // …each send a request
+//! counters.flush().await?;
+//! let names = ["label:bot:GPTBot", "label:bot:(other)", "label:bot:(none)"];
+//! let names = names.map(|name| name.parse().expect("a name"));
+//! assert_eq!(counters.stats().lifetimes(&names).await?, [1, 1, 1]);
+//!
+//! let bot = Bot::named("GPTBot").expect("a known bot");
+//! assert_eq!((bot.operator(), bot.purpose().as_str()), (Some("OpenAI"), "AI training"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The same table is used to [detect bots](crate::guide::visitors#bots), so a client with a name is always a
+//! bot, unless a [`classify_agent`](crate::AccessCounterLayer::classify_agent) closure decides otherwise. If a
+//! user agent has multiple names, the first is counted, but a bot wins over the library it uses. A request
+//! can claim to be any bot; the address is not checked.
 //!
 //! # API consumers
 //!
