@@ -1,6 +1,9 @@
+use std::collections::HashMap;
+
 use axum::response::Response;
 use counter_core::visits::LabelRanking;
 use counter_core::{Stats, Timestamp};
+use counter_layer::Bot;
 use futures_util::future::join_all;
 
 use super::caching;
@@ -12,13 +15,17 @@ use crate::problem::Problem;
 /// The default number of buckets.
 const DEFAULT_BUCKETS: u64 = 1000;
 
+/// The label with the names of bots.
+const BOTS: &str = "bot";
+
 pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/labels", "The label values with the most hits", stats.clone(), labels)
         .json::<Labels>()
         .cached()
         .details(
             "At most 10,000 buckets per value; without `from` the latest 1,000. If a label has more than 50,000 \
-             values, or 10,000,000 buckets in total, some rare values are omitted, and `is_partial` is true.",
+             values, or 10,000,000 buckets in total, some rare values are omitted, and `is_partial` is true. Known \
+             bots in the label `bot` have a purpose, and an operator if it is known.",
         )
 }
 
@@ -52,7 +59,16 @@ async fn labels(
 impl LabelTop {
     fn of(label: String, top: LabelRanking) -> Self {
         let LabelRanking { values, none, other, missed, total, is_partial, unreadable, .. } = top;
-        let values = values.into_iter().map(|(value, count)| LabelValue { value, count }).collect();
+        let bots: HashMap<_, _> = match label.as_str() {
+            BOTS => Bot::all().map(|bot| (bot.name(), bot)).collect(),
+            _ => HashMap::new(),
+        };
+        let value = |(value, count): (String, u64)| {
+            let bot = bots.get(value.as_str());
+            let operator = bot.and_then(Bot::operator);
+            LabelValue { operator, purpose: bot.map(|bot| bot.purpose().as_str()), value, count }
+        };
+        let values = values.into_iter().map(value).collect();
         let unreadable = Unreadable::list(unreadable);
         Self { label, total, none, other, missed, is_partial, values, unreadable }
     }

@@ -154,6 +154,12 @@ pub(crate) struct LabelTop {
 pub(crate) struct LabelValue {
     pub(crate) value: String,
     pub(crate) count: u64,
+    /// The operator of the bot. Only for known bots in the label `bot`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) operator: Option<&'static str>,
+    /// The purpose of the bot, e.g. `AI training`. Only for known bots in the label `bot`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) purpose: Option<&'static str>,
 }
 
 /// An estimate of the number of distinct visitors to any of the counters.

@@ -7,6 +7,7 @@ pub(crate) mod summary;
 pub(crate) mod facets;
 pub(crate) mod table;
 pub(crate) mod labels;
+pub(crate) mod bots;
 pub(crate) mod slowest;
 pub(crate) mod sources;
 pub(crate) mod raised;

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use counter_core::CounterName;
 
 use super::name::Name;
-use super::panel::{Panel, PanelRow};
+use super::panel::{Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
@@ -36,6 +36,7 @@ pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<
             share: shares.get(index).cloned(),
             change: None,
             percent: numbers::percent(total.unwrap_or_default(), max).to_string(),
+            role: Role::Value,
         };
         let rows: Vec<_> = parts.iter().enumerate().map(row).collect();
         (!rows.is_empty()).then(|| Panel { id: id.to_owned(), title: title.to_owned(), rows, note: None })

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
 
+use super::bots;
 use super::name::Name;
-use super::panel::{Panel, PanelRow};
+use super::panel::{Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::text::digits;
@@ -18,7 +19,8 @@ const MAX_VALUES: usize = 8;
 const MAX_PANELS: usize = 8;
 
 /// Titles for the built-in labels. Custom labels are shown by name.
-const TITLES: [(&str, &str); 5] = [
+const TITLES: [(&str, &str); 6] = [
+    (bots::LABEL, "Bots"),
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
     ("device", "Devices"),
@@ -33,20 +35,31 @@ pub(crate) async fn panels(
 ) -> Result<Vec<Panel>, Error> {
     let (precision, range) = period.precision();
     let expected = TITLES.map(|(label, _)| label);
-    let mut labels = period.reader.stats.label_rankings(&expected, precision, range, MAX_VALUES).await?;
+    let mut labels = period.reader.stats.label_rankings(&expected, precision, range, bots::MAX_BOTS).await?;
     labels.truncate(MAX_PANELS);
     let labels = labels.into_iter().map(|(label, ranking)| Ok((label, ranking?)));
     let labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
     let of_label = |(label, ranking): &(String, LabelRanking)| {
-        ranking.values.iter().filter_map(|(value, _)| counter(label, value)).collect::<Vec<_>>()
+        let max = if label == bots::LABEL { bots::MAX_BOTS } else { MAX_VALUES };
+        ranking.values.iter().take(max).filter_map(|(value, _)| counter(label, value)).collect::<Vec<_>>()
     };
     let names: Vec<_> = labels.iter().flat_map(of_label).collect();
     let before = period.compared_totals(&names).await?;
     let before: HashMap<_, _> = names.into_iter().zip(before).collect();
-    Ok(labels.into_iter().map(|(label, ranking)| panel(&label, ranking, &before, &address)).collect())
+    let panel = |(label, mut ranking): (String, LabelRanking)| match label.as_str() {
+        bots::LABEL => {
+            let LabelRanking { values, none, total, .. } = ranking;
+            bots::panel(values, total.saturating_sub(none), none, &before, &address)
+        }
+        label => {
+            ranking.values.truncate(MAX_VALUES);
+            panel(label, ranking, &before, &address)
+        }
+    };
+    Ok(labels.into_iter().map(panel).collect())
 }
 
-fn counter(label: &str, value: &str) -> Option<CounterName> {
+pub(super) fn counter(label: &str, value: &str) -> Option<CounterName> {
     CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()
 }
 
@@ -69,6 +82,7 @@ fn panel(
             share: numbers::share(*count, total),
             change: before.and_then(|before| numbers::change(*count, before)),
             percent: numbers::percent(*count, max).to_string(),
+            role: Role::Value,
         })
     };
     let rows = values.iter().filter_map(row).collect();

@@ -31,4 +31,33 @@ pub(crate) struct PanelRow {
     pub(crate) change: Option<Change>,
     /// Percentage relative to the largest value.
     pub(crate) percent: String,
+    pub(crate) role: Role,
+}
+
+impl PanelRow {
+    pub(crate) fn is_heading(&self) -> bool {
+        self.role == Role::Heading
+    }
+
+    pub(crate) fn is_member(&self) -> bool {
+        matches!(self.role, Role::Member(_))
+    }
+
+    /// Returns the description of a member.
+    pub(crate) fn description(&self) -> Option<&'static str> {
+        match self.role {
+            Role::Member(description) => description,
+            Role::Value | Role::Heading => None,
+        }
+    }
+}
+
+/// The role of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Value,
+    /// The sum of the following members, without an address.
+    Heading,
+    /// A value in a group, with a description.
+    Member(Option<&'static str>),
 }

@@ -4,7 +4,7 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{CounterName, Error};
 
 use super::name::Name;
-use super::panel::{Panel, PanelRow};
+use super::panel::{Panel, PanelRow, Role};
 use crate::dashboard::format::units;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::kind::Kind;
@@ -42,6 +42,7 @@ pub(crate) async fn panel(
             share: Some(format!("{} ×", digits::grouped(times.count()))),
             change: None,
             percent: format!("{:.0}", mean / max * 100.0),
+            role: Role::Value,
         })
     };
     let rows: Vec<_> = found.counters.iter().filter_map(row).collect();

@@ -1,0 +1,148 @@
+//! The panel of bots, grouped by purpose.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use counter_core::CounterName;
+use counter_layer::{Bot, Purpose};
+
+use super::labels;
+use super::name::Name;
+use super::panel::{Panel, PanelRow, Role};
+use crate::dashboard::format::numbers;
+use crate::text::digits;
+
+/// The label with the names of bots.
+pub(crate) const LABEL: &str = "bot";
+
+/// The maximum number of bots to read.
+pub(crate) const MAX_BOTS: usize = 50;
+
+/// The maximum number of bots to show for a purpose.
+const MAX_SHOWN: usize = 3;
+
+/// The bots with the same purpose.
+struct Group {
+    purpose: Purpose,
+    /// In descending order.
+    bots: Vec<Counted>,
+    hits: u64,
+    /// Hits in the compared period, if known.
+    before: Option<u64>,
+}
+
+struct Counted {
+    name: String,
+    counter: CounterName,
+    operator: Option<&'static str>,
+    hits: u64,
+    before: Option<u64>,
+}
+
+/// Creates the panel for the names with the most hits, and the hits of bots and people. `before` contains the totals in
+/// the compared period.
+pub(crate) fn panel(
+    values: Vec<(String, u64)>,
+    bots: u64,
+    people: u64,
+    before: &HashMap<CounterName, Option<u64>>,
+    address: &impl Fn(&CounterName) -> String,
+) -> Panel {
+    let known: HashMap<_, _> = Bot::all().map(|bot| (bot.name(), bot)).collect();
+    let mut groups: Vec<_> = Purpose::ALL.into_iter().map(Group::new).collect();
+    for (name, hits) in values {
+        let Some(counter) = labels::counter(LABEL, &name) else { continue };
+        let bot = known.get(name.as_str());
+        // The store can contain names that this version does not know.
+        let purpose = bot.map_or(Purpose::Other, Bot::purpose);
+        let before = before.get(&counter).copied().flatten();
+        let counted = Counted { name, counter, operator: bot.and_then(Bot::operator), hits, before };
+        let group = groups.iter_mut().find(|group| group.purpose == purpose).expect("every purpose");
+        group.add(counted);
+    }
+    groups.retain(|group| group.hits > 0);
+    groups.sort_by_key(|group| Reverse(group.hits));
+    let max = groups.first().map_or(0, |group| group.hits);
+    let listed: u64 = groups.iter().map(|group| group.hits).sum();
+    let rows = groups.iter().flat_map(|group| group.rows(bots, max, address)).collect();
+    let counts = [(bots.saturating_sub(listed), "by other bots"), (people, "by people")];
+    let notes = counts.into_iter().filter(|(hits, _)| *hits > 0);
+    let notes: Vec<_> = notes.map(|(hits, by)| format!("{} {by}", digits::grouped(hits))).collect();
+    let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
+    Panel { id: format!("label-{LABEL}"), title: "Bots".to_owned(), rows, note }
+}
+
+impl Group {
+    const fn new(purpose: Purpose) -> Self {
+        Self { purpose, bots: Vec::new(), hits: 0, before: Some(0) }
+    }
+
+    fn add(&mut self, bot: Counted) {
+        self.hits = self.hits.saturating_add(bot.hits);
+        self.before = self.before.zip(bot.before).map(|(sum, before)| sum.saturating_add(before));
+        self.bots.push(bot);
+    }
+
+    /// Returns the row of the purpose, and rows of the bots with the most hits.
+    fn rows(&self, total: u64, max: u64, address: &impl Fn(&CounterName) -> String) -> Vec<PanelRow> {
+        let row = |name: &str, hits: u64, before: Option<u64>, address: String, role| PanelRow {
+            name: Name::new(name),
+            address,
+            value: digits::grouped(hits),
+            share: numbers::share(hits, total),
+            // More bots are not an improvement, so the change has no color.
+            change: before
+                .and_then(|before| numbers::change(hits, before))
+                .map(|change| numbers::Change { style: "flat", ..change }),
+            percent: numbers::percent(hits, max).to_string(),
+            role,
+        };
+        let purpose = capitalized(self.purpose.as_str());
+        let heading = row(&purpose, self.hits, self.before, String::new(), Role::Heading);
+        let bots = self.bots.iter().take(MAX_SHOWN).map(|bot| {
+            let role = Role::Member(bot.operator.filter(|operator| !bot.name.starts_with(operator)));
+            row(&bot.name, bot.hits, bot.before, address(&bot.counter), role)
+        });
+        [heading].into_iter().chain(bots).collect()
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut text = text.to_owned();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bots_are_grouped_by_purpose() {
+        let hits = [("GPTBot", 40), ("Googlebot", 30), ("ClaudeBot", 20), ("Bingbot", 10), ("Futurebot", 5)];
+        let values = hits.map(|(name, hits)| (name.to_owned(), hits)).to_vec();
+        let before =
+            |(name, hits): (&str, u64)| (labels::counter(LABEL, name).expect("a name"), Some(hits / 2));
+        let before = hits.map(before).into_iter().filter(|(name, _)| !name.ends_with("Bingbot")).collect();
+        let panel = panel(values, 120, 895, &before, &|counter| counter.to_string());
+        let rows: Vec<_> = panel.rows.iter().map(|row| (&*row.name.whole, &*row.value, row.role)).collect();
+        let expected = [
+            ("AI training", "60", Role::Heading),
+            ("GPTBot", "40", Role::Member(Some("OpenAI"))),
+            ("ClaudeBot", "20", Role::Member(Some("Anthropic"))),
+            ("Search engine", "40", Role::Heading),
+            ("Googlebot", "30", Role::Member(None)),
+            ("Bingbot", "10", Role::Member(Some("Microsoft"))),
+            ("Other", "5", Role::Heading),
+            ("Futurebot", "5", Role::Member(None)),
+        ];
+        assert_eq!(rows, expected);
+        let changes: Vec<_> =
+            panel.rows.iter().map(|row| row.change.as_ref().map(|change| &*change.text)).collect();
+        assert_eq!(changes[..5], [Some("+100 %"), Some("+100 %"), Some("+100 %"), None, Some("+100 %")]);
+        assert_eq!(panel.rows[0].share.as_deref(), Some("50 %"));
+        assert_eq!(panel.note.as_deref(), Some("15 by other bots; 895 by people."));
+    }
+}
