@@ -58,12 +58,24 @@ const BROWSERS: [&str; 4] = [
     "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.",
 ];
 
-/// User agents of bots.
-const BOTS: [&str; 3] = [
-    "Mozilla/5.0 (compatible; Examplebot/2.1; +http://bot.example/)",
+/// User agents of bots, the most frequent first.
+const BOTS: [&str; 12] = [
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
+    "Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)",
+    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
+    "Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)",
+    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ClaudeBot/1.0; +claudebot@anthropic.com)",
+    "Feedly/1.0 (+http://www.feedly.com/fetcher.html; like FeedFetcher-Google)",
     "curl/8.5.0",
-    "Mozilla/5.0 AppleWebKit/537.36 (compatible; ReadingSpider/1.0)",
+    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ChatGPT-User/1.0; +https://openai.com/bot)",
+    "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; PerplexityBot/1.0; +https://perplexity.ai/perplexitybot)",
+    "Mozilla/5.0 (compatible; Examplebot/2.1; +http://bot.example/)",
 ];
+
+/// Number of bots.
+const BOT_COUNT: u32 = 12;
 
 impl Crowd {
     pub(super) fn new(mut dice: Dice) -> Self {
@@ -88,7 +100,11 @@ impl Crowd {
 
 fn arrive(dice: &mut Dice, client: Client, popularity: f64) -> Visitor {
     if client == Client::Bot {
-        return Visitor { number: dice.below(6), is_bot: true, referrer: "" };
+        return Visitor {
+            number: dice.below(BOT_COUNT).min(dice.below(BOT_COUNT)),
+            is_bot: true,
+            referrer: "",
+        };
     }
     // This makes some people visit often, but most people rarely.
     let number = dice.below(PERSON_COUNT).min(dice.below(PERSON_COUNT));

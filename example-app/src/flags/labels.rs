@@ -9,7 +9,7 @@ use counter_layer::{AccessCounterLayer, Address, Label};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
-    /// Count referrers, campaigns, clients and languages.
+    /// Count referrers, campaigns, clients, bots and languages.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
     /// Host that is not a referrer, can be repeated.
@@ -32,7 +32,7 @@ impl Labels {
         }
         let referrer = self.own_hosts.iter().fold(Label::referrer(), |label, host| label.internal_host(host));
         let country = self.country_header.clone().map(|header| Label::country(header, client));
-        let labels = [referrer, Label::campaign(), Label::device(), Label::browser(), Label::language()];
-        layer.labels(labels.into_iter().chain(country))
+        let clients = [Label::device(), Label::browser(), Label::bot(), Label::language()];
+        layer.labels([referrer, Label::campaign()].into_iter().chain(clients).chain(country))
     }
 }
