@@ -60,6 +60,52 @@ async fn label_values_have_the_documented_shape_and_are_not_pages() {
 }
 
 #[tokio::test]
+async fn known_bots_have_an_operator_and_a_purpose() {
+    let mut site = site();
+    let hour = precision(3600).bucket(Timestamp::now()).start.minus(3600);
+    count(&mut site, "bot", hour, &[Some("GPTBot"), Some("GPTBot"), Some("colly"), Some("Futurebot"), None])
+        .await;
+    count(&mut site, "plan", hour, &[Some("GPTBot")]).await;
+    let range = format!("precision=3600&from={hour}&to={}", hour.plus(3600));
+    let labels = fetch(&site.router, &format!("labels?{range}")).await.json();
+    let expected = [
+        json!({"value": "GPTBot", "count": 2, "operator": "OpenAI", "purpose": "AI training"}),
+        json!({"value": "Futurebot", "count": 1}),
+        json!({"value": "colly", "count": 1, "purpose": "library"}),
+    ];
+    assert_eq!(labels["labels"][0]["values"], json!(expected));
+    assert_eq!(labels["labels"][1]["values"], json!([{"value": "GPTBot", "count": 1}]));
+}
+
+#[tokio::test]
+async fn the_panel_groups_bots_by_purpose() {
+    let mut site = site_at_noon();
+    let yesterday = Timestamp::now().minus(86_400);
+    let bots = ["GPTBot", "GPTBot", "ClaudeBot", "Googlebot", "Futurebot"].map(Some);
+    count(&mut site, "bot", yesterday, &bots).await;
+    count(&mut site, "bot", yesterday, &[None, Some("()")]).await;
+    let page = send(&site.router, "/admin/stats?period=yesterday", None).await.body;
+    let panel = page.split_once("id=\"label-bot\"").expect("a panel").1;
+    let (panel, _) = panel.split_once("</section>").expect("its end");
+    let mut rest = panel;
+    for part in [
+        "AI training<",
+        ">3<",
+        "GPTBot<",
+        "OpenAI<",
+        ">2<",
+        "ClaudeBot<",
+        "Other<",
+        "Futurebot<",
+        "Search engine<",
+        "Googlebot<",
+        "1 by other bots; 1 by people.",
+    ] {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part} in {rest} of {panel}")).1;
+    }
+}
+
+#[tokio::test]
 async fn values_are_compared_with_the_previous_period_and_have_no_visitors() {
     let mut site = site_at_noon();
     let [yesterday, before] = [1, 2].map(|days| Timestamp::now().minus(days * 86_400));

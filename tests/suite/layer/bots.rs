@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
 use counter_core::{Counters, MemoryStore, Timestamp};
-use counter_layer::{AccessCounterLayer, Facet, Identity, Rule, Rules};
+use counter_layer::{AccessCounterLayer, Facet, Identity, Label, Rule, Rules};
 use http::header::{SET_COOKIE, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use proptest::prelude::*;
@@ -32,6 +32,44 @@ async fn bot_requests_count_but_bots_are_not_visitors() {
     assert_eq!([visitors(&counters, "hits").await, visitors(&counters, "articles").await], [1, 1]);
     let requests = counters.recorder().ledger().requests;
     assert_eq!((requests.observed, requests.recorded, requests.bots), (5, 5, 4));
+}
+
+#[tokio::test]
+async fn bots_are_counted_by_name() {
+    let mut counters = counters();
+    let layer = layer(&counters).labels([Label::bot()]).expect("a label");
+    for agent in [BOT, BOT, "Wget/1.21.4", "SomeSpider/1.0", "", BROWSER] {
+        visit(&layer, "/", &[("user-agent", agent)]).await;
+    }
+    // A closure wins over the name.
+    let people = layer.classify_agent(|_| Agent::Human);
+    visit(&people, "/", &[("user-agent", BOT)]).await;
+    let counted = counted(&mut counters).await;
+    let mut labels: Vec<_> = counted.iter().filter(|(name, _)| name.starts_with("label:")).collect();
+    labels.sort();
+    let labels: Vec<_> = labels.into_iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    let expected = [
+        ("label:bot:(none)", 2),
+        ("label:bot:(other)", 2),
+        ("label:bot:Googlebot", 2),
+        ("label:bot:Wget", 1),
+    ];
+    assert_eq!(labels, expected);
+}
+
+#[test]
+fn naming_bots_does_not_allocate() {
+    for agent in [BOT, "python-requests/2.32.3 (+https://example.com/bot)", "SomeSpider/1.0", BROWSER] {
+        let counters = counters();
+        let layer = layer(&counters).labels([Label::bot()]).expect("a label");
+        let mut service = layer.layer(service_fn(|_| ok()));
+        let mut visits = |n: u32| {
+            let requests = (0..n).map(|_| request("/", &[("user-agent", agent)])).collect::<Vec<_>>();
+            allocations(&mut service, requests)
+        };
+        visits(10);
+        assert_eq!(fewest(|| visits(1000)), 0, "{agent}");
+    }
 }
 
 #[tokio::test]

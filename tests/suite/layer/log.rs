@@ -91,6 +91,8 @@ fn exchange() -> impl Strategy<Value = Exchange> {
     let agent = prop_oneof![
         Just(Some(BROWSER.as_bytes().to_vec())),
         Just(Some(BOT.as_bytes().to_vec())),
+        prop::sample::select(vec!["GPTBot/1.2", "curl/8.5.0", "Wget", "Mozilla/5.0 Gecko Feedly/1.0"])
+            .prop_map(|text| Some(text.as_bytes().to_vec())),
         Just(None),
         r#"(Mozilla|Gecko|["\\x\-] ?|bot|[ -~]|\t| é){0,12}"#
             .prop_map(|text| Some(text.trim().as_bytes().to_vec())),
@@ -133,12 +135,13 @@ pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
 }
 
 /// All built-in labels, and a label from a closure.
-pub(super) fn labels() -> [Label; 7] {
+pub(super) fn labels() -> [Label; 8] {
     [
         Label::referrer().internal_host("a.example"),
         Label::campaign(),
         Label::device(),
         Label::browser(),
+        Label::bot(),
         Label::language(),
         // Some of the languages also are country codes.
         Label::country(ACCEPT_LANGUAGE, forwarded().trusted_hops(1)),
