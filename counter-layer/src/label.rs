@@ -7,6 +7,7 @@ mod campaign;
 mod language;
 mod country;
 mod client;
+mod missing;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,6 +23,8 @@ use crate::classify::BotNames;
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
 use client::{Client, Words};
+use missing::Missing;
+pub(crate) use missing::MissingHead;
 use text::Text;
 use value::Value;
 
@@ -37,9 +40,11 @@ use value::Value;
 /// | [`bot`](Self::bot) | `label:bot:GPTBot` | the user agent |
 /// | [`language`](Self::language) | `label:language:de` | the first language in `Accept-Language` |
 /// | [`country`](Self::country) | `label:country:CH` | a header set by a content delivery network |
+/// | [`not_found`](Self::not_found) | `label:not_found:/old` | the path, if the response status is 404 or 410 |
+/// | [`broken_link`](Self::broken_link) | `label:broken_link:/old example.com` | the path and the host in `Referer` |
 /// | [`from_fn`](Self::from_fn) | `label:plan:free` | a closure |
 ///
-/// A counted request has exactly one value per label, so a label adds up to `hits`: `(none)` is used for
+/// A counted request has exactly one value per label, so a label adds up to `hits`, except for missing pages: `(none)` is used for
 /// requests with no value, and `(other)` for invalid values, and for rare values if there are too many. A
 /// label can hold 2,000 values, and values with at least 0.1 % of the hits are always included. See
 /// [`LabelValues`](counter_core::visits::LabelValues) for the effect of scanners sending made-up values; in
@@ -78,6 +83,7 @@ pub struct Label {
     name: Cow<'static, str>,
     source: Source,
     by_page: bool,
+    min_hits: NonZeroU32,
 }
 
 /// The part of a request that determines a label value.
@@ -90,6 +96,7 @@ enum Source {
     Language,
     Country { header: HeaderName, client: Box<Address> },
     Closure(Box<FromFn>),
+    Missing(Missing),
 }
 
 /// A closure to find a value in the request head.
@@ -97,7 +104,10 @@ type FromFn = Closure<dyn for<'a> Fn(&RequestHead<'a>) -> Option<Cow<'a, str>> +
 
 /// The labels of a layer and their counters.
 pub(crate) struct Labels {
+    /// Labels of missing pages are last.
     labels: Vec<(LabelValues, Source)>,
+    /// Number of labels that count all requests.
+    always: usize,
     words: Option<Words>,
 }
 
@@ -200,6 +210,63 @@ impl Label {
         Self::new(Cow::Borrowed("country"), Source::Country { header, client: Box::new(client) })
     }
 
+    /// Counts the paths of missing pages, i.e. of requests with the response status 404 or 410.
+    ///
+    /// | request | value |
+    /// |---|---|
+    /// | `GET /old%20page?id=7` | `/old%20page` |
+    /// | a path with more than 120 bytes | `(other)` |
+    ///
+    /// Only counted requests have labels: if you set rules, add a default counter for paths that do not match. Clients
+    /// choose the paths, so half of the places are reserved for paths with a second hit. A path can contain personal
+    /// data, e.g. the token in a link from a mail, so you should consider [`min_hits`](Self::min_hits).
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::{AccessCounterLayer, Label};
+    ///
+    /// # use axum::{Router, routing::get};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let labels = [Label::not_found(), Label::broken_link()];
+    /// let layer = AccessCounterLayer::new(counters.recorder()).labels(labels)?;
+    /// # let app = Router::new().route("/", get(async || "home")).fallback(async || http::StatusCode::NOT_FOUND).layer(layer);
+    /// # for path in ["/", "/old"] {
+    /// #     let request = http::Request::get(path).header("referer", "https://news.example/item?id=7");
+    /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
+    /// # }
+    /// // A visitor follows a link from https://news.example to `/old`, which does not exist.
+    /// counters.flush().await?;
+    ///
+    /// let names = ["label:not_found:/old", "label:broken_link:/old news.example"];
+    /// let names = names.map(|name| name.parse().expect("a name"));
+    /// assert_eq!(counters.stats().lifetimes(&names).await?, [1, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn not_found() -> Self {
+        Self::new(Cow::Borrowed("not_found"), Source::Missing(Missing::Path))
+    }
+
+    /// Counts broken links: the path of a [missing page](Self::not_found), and the host of the page with the link,
+    /// separated by a space.
+    ///
+    /// Includes links on your own pages. A request without a referring host counts as `(none)`.
+    pub const fn broken_link() -> Self {
+        Self::new(Cow::Borrowed("broken_link"), Source::Missing(Missing::Link))
+    }
+
+    /// Stores a value only after this number of hits, in this hour and the previous hour of this process. Earlier hits
+    /// count as `(other)`.
+    ///
+    /// A value that contains personal data, like the token in a link, is usually sent by a single person.
+    pub const fn min_hits(mut self, hits: NonZeroU32) -> Self {
+        self.min_hits = hits;
+        self
+    }
+
     /// Counts the value returned by a closure, or `(none)` if it returns `None`.
     ///
     /// The closure is called once for every request that is not excluded by the rules, before the inner
@@ -221,7 +288,7 @@ impl Label {
     }
 
     const fn new(name: Cow<'static, str>, source: Source) -> Self {
-        Self { name, source, by_page: false }
+        Self { name, source, by_page: false, min_hits: NonZeroU32::MIN }
     }
 
     /// Also counts the values per page, and thereby the pages per value, e.g. in
@@ -277,13 +344,20 @@ impl Labels {
         }
         let needs_words =
             by_name.iter().any(|label| matches!(label.source, Source::Device | Source::Browser));
-        let bound = by_name.into_iter().map(|Label { name, source, by_page }| {
-            let values = recorder.label_values(&name)?;
-            Ok((if by_page { values.by_page() } else { values }, source))
+        let is_missing = |label: &Label| matches!(label.source, Source::Missing(_));
+        by_name.sort_by_key(is_missing);
+        let always = by_name.iter().filter(|label| !is_missing(label)).count();
+        let bound = by_name.into_iter().map(|label| {
+            let is_guarded = is_missing(&label) || label.min_hits > NonZeroU32::MIN;
+            let mut values = recorder.label_values(&label.name)?;
+            if is_guarded {
+                values = values.min_hits(label.min_hits);
+            }
+            Ok((if label.by_page { values.by_page() } else { values }, label.source))
         });
         let labels = bound.collect::<Result<Vec<_>, LabelError>>()?;
         let words = needs_words.then(Words::default);
-        Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, words })))
+        Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, always, words })))
     }
 
     /// Notes the label values of a request.
@@ -296,15 +370,36 @@ impl Labels {
     ) -> Option<RequestLabels> {
         let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
         let (mut text, mut all) = (Text::new(), None);
-        for (values, source) in &self.labels {
+        for (values, source) in &self.labels[..self.always] {
             let known = source.plain(head).and_then(|value| values.note_known(value, weight));
             let noted = known.unwrap_or_else(|| {
                 text.clear();
                 source.note(values, head, (agent, client), &mut text, weight)
             });
-            all.get_or_insert(RequestLabels { noted: [noted; LABELS], count: 0 }).push(noted);
+            RequestLabels::push(&mut all, noted);
         }
         all
+    }
+
+    /// Returns the part of a request that is needed if the page is missing, unless there is no such label.
+    pub(crate) fn missing_head(&self, head: &RequestHead<'_>) -> Option<MissingHead> {
+        (self.always < self.labels.len()).then(|| MissingHead::of(head))
+    }
+
+    /// Notes the values of a missing page.
+    #[inline(never)]
+    pub(crate) fn note_missing(
+        &self,
+        head: &MissingHead,
+        weight: NonZeroU32,
+        noted: &mut Option<RequestLabels>,
+    ) {
+        let mut text = Text::new();
+        for (values, source) in &self.labels[self.always..] {
+            let Source::Missing(part) = source else { continue };
+            text.clear();
+            RequestLabels::push(noted, values.note(head.value(*part, &mut text).observed(), weight));
+        }
     }
 
     /// Returns the counters for the label values of a request.
@@ -329,10 +424,11 @@ impl Labels {
 }
 
 impl RequestLabels {
-    fn push(&mut self, noted: NotedValue) {
-        if let Some(next) = self.noted.get_mut(self.count) {
+    fn push(all: &mut Option<Self>, noted: NotedValue) {
+        let all = all.get_or_insert(Self { noted: [noted; LABELS], count: 0 });
+        if let Some(next) = all.noted.get_mut(all.count) {
             *next = noted;
-            self.count += 1;
+            all.count += 1;
         }
     }
 
@@ -394,7 +490,7 @@ impl Source {
             }
             Self::Country { .. } => Value::None,
             Self::Bot(names) => names.find(header(head, &USER_AGENT)).map_or(Value::Other, Value::Text),
-            Self::Closure(_) => Value::Other,
+            Self::Closure(_) | Self::Missing(_) => Value::Other,
         }
     }
 }

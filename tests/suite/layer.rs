@@ -9,6 +9,7 @@ mod in_flight;
 mod bots;
 mod ignored;
 mod country;
+mod missing;
 mod identity;
 mod cookie;
 mod setup;

@@ -83,6 +83,7 @@ impl CounterName {
     ///
     /// let name: CounterName = "label:referrer@:/articles/{id} = example.com".parse()?;
     /// assert_eq!(name.pair(), Some(("referrer", "/articles/{id}", "example.com")));
+    /// assert_eq!(CounterName::of_pair("referrer", "/articles/{id}", "example.com"), Some(name));
     /// # Ok::<(), counter_core::visits::CounterNameError>(())
     /// ```
     #[must_use]
@@ -102,9 +103,15 @@ impl CounterName {
         format!("{prefix}{page}{PAIR_SEPARATOR}")
     }
 
-    /// Creates the name of a pair, given the start for all pairs of a label. Returns `None` if the name is too
-    /// long, or if the value contains the separator.
-    pub(crate) fn of_pair(prefix: &str, page: &str, value: &str) -> Option<Self> {
+    /// Returns the name of a [pair](Self::pair). This is `None` if the name would be too long, or if the value
+    /// contains ` = `; such pairs don't have a counter.
+    #[must_use]
+    pub fn of_pair(label: &str, page: &str, value: &str) -> Option<Self> {
+        Self::with_prefix(&Self::pairs(label), page, value)
+    }
+
+    /// Returns the name of a pair, given the start for all pairs of a label.
+    pub(crate) fn with_prefix(prefix: &str, page: &str, value: &str) -> Option<Self> {
         let name = Self::pairs_of_page(prefix, page) + value;
         Self::new(&name).ok().filter(|_| !value.contains(PAIR_SEPARATOR))
     }

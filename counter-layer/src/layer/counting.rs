@@ -149,8 +149,9 @@ impl Counting {
             extra.get_or_insert_default().then = Some(then);
         }
         if let Some(labels) = &self.settings.labels {
-            let observed = labels.note(head, *agent, weight);
-            extra.get_or_insert_with(|| self.pool.take()).labels = observed;
+            let noted = labels.note(head, *agent, weight);
+            let extra = extra.get_or_insert_with(|| self.pool.take());
+            (extra.labels, extra.missing) = (noted, labels.missing_head(head));
         }
     }
 
@@ -337,6 +338,7 @@ impl Counting {
         } else {
             &[]
         };
+        self.note_missing(seen, outcome, extra.as_deref_mut());
         let labels = observed(extra.as_deref()).map_or(&[][..], RequestLabels::as_slice);
         self.record(PageView { others, labels, bins, ..seen.view(self.hits) });
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
@@ -350,6 +352,17 @@ impl Counting {
             then.counted(outcome);
         }
         true
+    }
+
+    /// Notes the label values of a missing page.
+    #[inline]
+    pub(super) fn note_missing(&self, seen: &Classified, outcome: Outcome, extra: Option<&mut Extra>) {
+        if let (Some(labels), Some(extra)) = (&self.settings.labels, extra)
+            && let Some(head) = &extra.missing
+            && outcome.is_missing()
+        {
+            labels.note_missing(head, seen.weight, &mut extra.labels);
+        }
     }
 
     #[inline(never)]

@@ -87,6 +87,7 @@ impl Decider {
         let mut others = [counting.hits; FACETS];
         let others = seen.others(settings, outcome, &mut others);
         hits.extend(others.iter().map(|counter| hit.on(*counter)));
+        counting.note_missing(&seen, outcome, extra.as_deref_mut());
         if let (Some(labels), Some(noted)) = (&settings.labels, observed(extra.as_deref())) {
             let counters = labels.counters_with_page(noted, seen.page, seen.weight);
             hits.extend(counters.map(|counter| hit.on(counter)));

@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 use super::seen::Classified;
 use super::visit::CountAction;
-use crate::label::RequestLabels;
+use crate::label::{MissingHead, RequestLabels};
 
 /// Request data that is rarely needed. It is boxed to keep requests small.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(crate) struct Extra {
     pub(super) confirmation: Option<Confirmation>,
     /// The label values, if labels are enabled.
     pub(super) labels: Option<RequestLabels>,
+    /// Set if missing pages are counted.
+    pub(super) missing: Option<MissingHead>,
 }
 
 /// Boxes to be reused by later requests, because with labels all requests need a box.
@@ -45,8 +47,8 @@ pub(super) struct Confirmation(pub(super) Pin<Box<dyn Future<Output = bool> + Se
 
 impl Extra {
     const fn has_only_labels(&self) -> bool {
-        let Self { cookie, then, call, confirmation, labels: _ } = self;
-        cookie.is_none() && then.is_none() && call.is_none() && confirmation.is_none()
+        let Self { cookie, then, call, confirmation, labels: _, missing } = self;
+        cookie.is_none() && then.is_none() && call.is_none() && confirmation.is_none() && missing.is_none()
     }
 }
 

@@ -22,4 +22,9 @@ impl Outcome {
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Responded(status) if status.as_u16() < 400)
     }
+
+    /// Returns `true` if the page does not exist.
+    pub(super) const fn is_missing(self) -> bool {
+        matches!(self, Self::Responded(StatusCode::NOT_FOUND | StatusCode::GONE))
+    }
 }

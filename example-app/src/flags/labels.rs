@@ -9,7 +9,7 @@ use counter_layer::{AccessCounterLayer, Address, Label};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
-    /// Count referrers, campaigns, clients, bots and languages.
+    /// Count referrers, devices and bots by page, and campaigns, browsers and languages.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
     /// Host that is not a referrer, can be repeated.
@@ -32,7 +32,8 @@ impl Labels {
         }
         let referrer = self.own_hosts.iter().fold(Label::referrer(), |label, host| label.internal_host(host));
         let country = self.country_header.clone().map(|header| Label::country(header, client));
-        let clients = [Label::device(), Label::browser(), Label::bot(), Label::language()];
-        layer.labels([referrer, Label::campaign()].into_iter().chain(clients).chain(country))
+        let by_page = [referrer, Label::device(), Label::bot()].map(Label::by_page);
+        let of_site = [Label::campaign(), Label::browser(), Label::language()];
+        layer.labels(by_page.into_iter().chain(of_site).chain(country))
     }
 }

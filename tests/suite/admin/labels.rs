@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use counter_admin::Access;
+use counter_core::visits::{Agent, PageView};
 use counter_core::{Counters, Timestamp};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -99,7 +100,7 @@ async fn the_panel_groups_bots_by_purpose() {
         "Futurebot<",
         "Search engine<",
         "Googlebot<",
-        "1 by other bots; 1 by people.",
+        "1 others; 1 by people.",
     ] {
         rest = rest.split_once(part).unwrap_or_else(|| panic!("{part} in {rest} of {panel}")).1;
     }
@@ -125,6 +126,65 @@ async fn values_are_compared_with_the_previous_period_and_have_no_visitors() {
     assert!(own.contains("id=\"card-total\"") && !own.contains("id=\"card-visitors\""), "{own}");
 }
 
+/// Counts requests of pages with referrers, at the current time.
+async fn count_pages(site: &mut Site, requests: &[(&str, &str)]) {
+    let recorder = site.recorder();
+    let referrers = recorder.label_values("referrer").expect("a name").by_page();
+    for (page, referrer) in requests {
+        let noted = referrers.note(Some(referrer), NonZeroU32::MIN);
+        let view = PageView::new(recorder.counter("hits").hit(), Agent::Human);
+        recorder.page_view(PageView { page: Some(recorder.counter(page)), labels: &[noted], ..view });
+    }
+    site.record("/b", Timestamp::now(), 1).await;
+}
+
+#[tokio::test]
+async fn the_values_of_a_page_and_the_pages_of_a_value_add_up() {
+    let mut site = site();
+    let requests = [("/a", "x.example"), ("/a", "x.example"), ("/a", "y.example"), ("/b", "x.example")];
+    count_pages(&mut site, &requests).await;
+    let of_page = async |path: &str| {
+        let mut answer = fetch(&site.router, path).await.json();
+        answer["labels"].take()
+    };
+    let value = |value: &str, count: u64| json!({"value": value, "count": count});
+    let of_a = json!([{
+        "label": "referrer", "counter": "/a", "total": 3, "none": 0, "other": 0, "missed": 0, "is_partial": false,
+        "values": [value("x.example", 2), value("y.example", 1)]
+    }]);
+    assert_eq!(of_page("labels?label=referrer&counter=/a&precision=86400").await, of_a);
+    assert_eq!(of_page("labels?counter=/a&precision=86400").await, of_a);
+    // A hit without labels is the rest of the page.
+    let of_b = of_page("labels?label=referrer&counter=/b&precision=86400").await;
+    assert_eq!((&of_b[0]["total"], &of_b[0]["other"]), (&json!(2), &json!(1)));
+    assert_eq!(of_page("labels?counter=/c&precision=86400").await, json!([]));
+    let pages =
+        fetch(&site.router, "labels/pages?label=referrer&value=x.example&precision=86400").await.json();
+    assert_eq!(pages["pages"], json!([{"counter": "/a", "count": 2}, {"counter": "/b", "count": 1}]));
+    assert_eq!((&pages["total"], &pages["other"], &pages["missed"]), (&json!(3), &json!(0), &json!(0)));
+}
+
+#[tokio::test]
+async fn a_page_shows_its_values_and_a_value_shows_its_pages() {
+    let mut site = site_at_noon();
+    count_pages(&mut site, &[("/a", "x.example"), ("/a", "y.example"), ("/b", "x.example")]).await;
+    let panel = async |counter: &str, id: &str| {
+        let address = format!("/admin/stats/counter?counter={counter}&period=today");
+        let page = send(&site.router, &address, None).await.body;
+        let (_, panel) =
+            page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no {id} in {page}"));
+        panel.split_once("</section>").expect("its end").0.to_owned()
+    };
+    let referrers = panel("/a", "label-referrer").await;
+    let link = "counter=label%3Areferrer%3Ax.example";
+    assert!(referrers.contains("y.example") && referrers.contains(link), "{referrers}");
+    let pages = panel("label:referrer:x.example", "pages").await;
+    assert!(pages.contains("counter=%2Fa") && pages.contains("counter=%2Fb"), "{pages}");
+    assert!(!panel("/b", "label-referrer").await.contains("y.example"));
+    let page = send(&site.router, "/admin/stats/counter?counter=hits&period=today", None).await.body;
+    assert!(!page.contains("class=\"panels\""), "{page}");
+}
+
 #[tokio::test]
 async fn invalid_parameters_are_rejected() {
     let site = site();
@@ -136,6 +196,14 @@ async fn invalid_parameters_are_rejected() {
         ("labels?precision=60&label=a:b", 400),
         ("labels?precision=60&limit=0", 400),
         ("labels?precision=60&label=nothing", 200),
+        ("labels?precision=60&counter=", 400),
+        ("labels?precision=60&counter=/nothing", 200),
+        ("labels/pages?precision=60&label=referrer&value=nothing", 200),
+        ("labels/pages?precision=60&label=referrer", 400),
+        ("labels/pages?precision=60&value=a", 400),
+        ("labels/pages?precision=60&label=a&label=b&value=a", 400),
+        ("labels/pages?precision=60&label=a&value=%0A", 400),
+        (&format!("labels/pages?precision=60&label=a&value={}", "a".repeat(199)), 400),
         (&format!("labels?precision=60{}", "&label=a".repeat(9)), 400),
     ] {
         let response = fetch(&site.router, question).await;

@@ -137,11 +137,11 @@ pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
 /// All built-in labels, and a label from a closure.
 pub(super) fn labels() -> [Label; 8] {
     [
-        Label::referrer().internal_host("a.example"),
+        Label::referrer().internal_host("a.example").by_page(),
         Label::campaign(),
         Label::device(),
         Label::browser(),
-        Label::bot(),
+        Label::bot().by_page(),
         Label::language(),
         // Some of the languages also are country codes.
         Label::country(ACCEPT_LANGUAGE, forwarded().trusted_hops(1)),
@@ -194,7 +194,10 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
             Ignore::networks(forwarded().trusted_hops(1), ["192.0.2.0/30".parse().expect("a network")]),
             Ignore::header(HeaderName::from_static("sec-purpose")),
         ]),
-        layer().classify_agent(|head| if head.method == Method::HEAD { Agent::Bot } else { Agent::Human }),
+        layer()
+            .classify_agent(|head| if head.method == Method::HEAD { Agent::Bot } else { Agent::Human })
+            .labels([Label::not_found(), Label::broken_link().by_page()])
+            .expect("labels"),
     ]
 }
 
@@ -208,7 +211,7 @@ fn measured(builder: Builder) -> Counters {
 async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
     counters.flush().await.expect("memory takes all");
     let stats = counters.stats();
-    let known = stats.list_counters(None, 100).await.expect("memory answers").counters;
+    let known = stats.list_counters(None, 1000).await.expect("memory answers").counters;
     let mut counts = BTreeMap::new();
     let days = stats.grid().counts.of_width(86_400).expect("days are kept").precision;
     let range = at.minus(2 * 86_400)..at.plus(2 * 86_400);
@@ -224,12 +227,21 @@ async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
     }
     for label in stats.labels().await.expect("memory answers") {
         let all = stats.label(&label, days, range.clone(), 1000).await.expect("days are kept");
-        assert_eq!((all.total, all.missed), (counts["hits"].0, 0), "{label}");
+        assert!(all.total == counts["hits"].0 || ["not_found", "broken_link"].contains(&&*label), "{label}");
+        assert_eq!(all.missed, 0, "{label}");
         for (value, count) in all.values {
             counts.insert(format!("label:{label}:{value}"), (count, 0, Vec::new()));
         }
         counts.insert(format!("label:{label}:(none)"), (all.none, 0, Vec::new()));
         counts.insert(format!("label:{label}:(other)"), (all.other, 0, Vec::new()));
+    }
+    for (counter, _) in &known {
+        let labels = stats.labels_of_page(&[], counter, days, range.clone(), 1000).await;
+        for (label, top) in labels.expect("memory answers") {
+            for (value, count) in top.expect("days are kept").values {
+                counts.insert(format!("label:{label}@:{counter} = {value}"), (count, 0, Vec::new()));
+            }
+        }
     }
     (counts, counters.recorder().ledger().requests)
 }
@@ -279,8 +291,10 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
         assert!(read.0["hits"].1 > 1, "{read:?}");
         assert_eq!(read.0["hits"].2.is_empty(), number != 3, "{read:?}");
         assert_eq!(read.1.ignored.own > 10, number == 5, "{read:?}");
-        let labels = read.0.keys().filter(|name| name.starts_with("label:")).count();
-        assert_eq!(labels > 40, [1, 3].contains(&number), "{read:?}");
+        let labels = |start: &str| read.0.keys().filter(|name| name.starts_with(start)).count();
+        assert_eq!(labels("label:") > 40, [1, 3, 6].contains(&number), "{read:?}");
+        assert_eq!(labels("label:referrer@:") > 2, number == 3, "{read:?}");
+        assert_eq!(labels("label:not_found:/") > 5, number == 6, "{read:?}");
     }
 }
 

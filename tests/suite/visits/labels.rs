@@ -126,9 +126,10 @@ fn with_fewer_places_a_value_needs_a_larger_share_of_hits() {
         let counters = Counters::builder(MemoryStore::new()).label_places(places).build();
         let recorder = counters.expect("a good number").recorder();
         let values = recorder.label_values("plan").expect("a name");
-        let counted_as = |value: &str| recorder.name(values.counter(values.note(Some(value), ONE)));
+        let note = |value: &str| values.counter(values.note(Some(value), ONE));
+        let counted_as = |value: &str| recorder.name(note(value));
         let all = 10_000;
-        (0..places).for_each(|n| _ = counted_as(&format!("first {n}")));
+        (0..places).for_each(|n| recorder.record(note(&format!("first {n}")), None));
         (places..all).for_each(|_| _ = counted_as("first 0"));
         let late = name("label:plan:late");
         let before = (1..).take_while(|_| counted_as("late").as_ref() != Some(&late)).count();

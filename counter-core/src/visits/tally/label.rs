@@ -132,7 +132,7 @@ impl Labels {
         let new = |index| {
             let shard = self.shards.of(&format!("{}{name}", CounterName::LABELS));
             let LabelLimits { values: keys, .. } = self.limits;
-            let limits = Limits { keys, first_hits: keys, has_other: true, hours: self.hours };
+            let limits = Limits { keys, min_hits: 1, first_hits: keys, has_other: true, hours: self.hours };
             let values = Mutex::new(Values::new(name, shard, limits));
             Arc::new(Label { name: name.into(), shard, tally: self.tally, index, values })
         };
@@ -156,7 +156,7 @@ impl Labels {
         let LabelLimits { pairs: keys, .. } = self.limits;
         // A scan of pages with made-up values would otherwise take all places before a later page has any hits.
         let first_hits = keys.div_ceil(2);
-        let limits = Limits { keys, first_hits, has_other: false, hours: self.hours };
+        let limits = Limits { keys, min_hits: 1, first_hits, has_other: false, hours: self.hours };
         label.values().count_pairs(&prefix, self.shards.of(&prefix), limits);
     }
 
@@ -180,6 +180,11 @@ impl Labels {
 }
 
 impl Label {
+    /// Sets the number of hits that a value needs for a place.
+    pub(crate) fn require(&self, min_hits: NonZeroU32) {
+        self.values().require(min_hits.get().into());
+    }
+
     pub(crate) fn note(&self, value: Option<&str>, weight: NonZeroU32) -> NotedValue {
         let noted = self.values().note(value, weight.get().into());
         NotedValue::new(self.index, Which::Value(noted))

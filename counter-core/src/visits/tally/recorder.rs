@@ -404,6 +404,17 @@ impl LabelValues {
         self
     }
 
+    /// Gives a place only to values with at least this number of hits in this hour and the previous hour, for all
+    /// handles to this label in this process. Earlier hits count as `(other)`.
+    ///
+    /// Use this if values might contain personal data, which only a single person sends. At least half of the places
+    /// require a second hit, so that a scan with different values can't take all of them.
+    #[must_use]
+    pub fn min_hits(self, hits: NonZeroU32) -> Self {
+        self.label.require(hits);
+        self
+    }
+
     /// Announces hits of a page with a noted value. Returns the counter to record them on, or `None` unless
     /// [pairs](Self::by_page) with this value are counted.
     ///

@@ -2,13 +2,13 @@ use std::collections::HashMap;
 
 use axum::response::Response;
 use counter_core::visits::LabelRanking;
-use counter_core::{Stats, Timestamp};
+use counter_core::{CounterName, Stats, Timestamp};
 use counter_layer::Bot;
 use futures_util::future::join_all;
 
 use super::caching;
-use super::parameter::{CountPrecision, LabelNames, Limit, Range, RequestParts};
-use super::response::{LabelTop, LabelValue, Labels, Unreadable};
+use super::parameter::{CountPrecision, LabelAndValue, LabelNames, Limit, OfPage, Range, RequestParts};
+use super::response::{LabelTop, LabelValue, Labels, Place, Unreadable, ValuePages};
 use super::route::Route;
 use crate::problem::Problem;
 
@@ -25,23 +25,43 @@ pub(crate) fn route(stats: &Stats) -> Route {
         .details(
             "At most 10,000 buckets per value; without `from` the latest 1,000. If a label has more than 50,000 \
              values, or 10,000,000 buckets in total, some rare values are omitted, and `is_partial` is true. Known \
-             bots in the label `bot` have a purpose, and an operator if it is known.",
+             bots in the label `bot` have a purpose, and an operator if it is known. The values of a page are only \
+             available for labels that are counted by page.",
+        )
+}
+
+pub(crate) fn pages_route(stats: &Stats) -> Route {
+    Route::get("/api/labels/pages", "The pages with the most hits of a label value", stats.clone(), pages)
+        .json::<ValuePages>()
+        .cached()
+        .details(
+            "Only available for labels that are counted by page. At most 10,000 buckets per page; without `from` the \
+             latest 1,000. If a label has more than 200,000 pairs of a page and a value, some pages are omitted, and \
+             `is_partial` is true.",
         )
 }
 
 async fn labels(
-    request: RequestParts<Stats, (LabelNames, CountPrecision, Range, Limit<10>)>,
+    request: RequestParts<Stats, (LabelNames, OfPage, CountPrecision, Range, Limit<10>)>,
 ) -> Result<Response, Problem> {
     let RequestParts { state: stats, headers, .. } = request;
-    let (LabelNames(names), CountPrecision(retention), range, Limit(limit)) = request.parameters;
+    let (LabelNames(names), OfPage(page), CountPrecision(retention), range, Limit(limit)) =
+        request.parameters;
     let now = Timestamp::now();
     let (precision, range) = (retention.precision, range.buckets(retention, DEFAULT_BUCKETS, now)?.range);
     let failed = |error| Problem::of(&error, &stats);
-    let rankings = match names.is_empty() {
-        true => stats.label_rankings(&[], precision, range.clone(), limit).await.map_err(failed)?,
-        false => {
+    let rankings = match (names.is_empty(), &page) {
+        (true, None) => stats.label_rankings(&[], precision, range.clone(), limit).await.map_err(failed)?,
+        (true, Some(page)) => {
+            stats.labels_of_page(&[], page, precision, range.clone(), limit).await.map_err(failed)?
+        }
+        (false, page) => {
             let read = async |label: String| {
-                let ranking = stats.label(&label, precision, range.clone(), limit).await;
+                let range = range.clone();
+                let ranking = match page {
+                    None => stats.label(&label, precision, range, limit).await,
+                    Some(page) => stats.label_of_page(&label, page, precision, range, limit).await,
+                };
                 (label, ranking)
             };
             join_all(names.into_iter().map(read)).await
@@ -49,15 +69,40 @@ async fn labels(
     };
     let mut labels = Vec::with_capacity(rankings.len());
     for (label, ranking) in rankings {
-        labels.push(LabelTop::of(label, ranking.map_err(failed)?));
+        labels.push(LabelTop::of(label, page.as_ref(), ranking.map_err(failed)?));
     }
     let (from, to) = (range.start.as_unix(), range.end.as_unix());
     let response = Labels { precision: precision.as_seconds(), from, to, labels };
     Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &response))
 }
 
+async fn pages(
+    request: RequestParts<Stats, (LabelAndValue, CountPrecision, Range, Limit<10>)>,
+) -> Result<Response, Problem> {
+    let RequestParts { state: stats, headers, .. } = request;
+    let (LabelAndValue(label, value), CountPrecision(retention), range, Limit(limit)) = request.parameters;
+    let now = Timestamp::now();
+    let (precision, range) = (retention.precision, range.buckets(retention, DEFAULT_BUCKETS, now)?.range);
+    let pages = stats.pages_of_value(&label, &value, precision, range.clone(), limit).await;
+    let pages = pages.map_err(|error| Problem::of(&error, &stats))?;
+    let response = ValuePages {
+        precision: precision.as_seconds(),
+        from: range.start.as_unix(),
+        to: range.end.as_unix(),
+        label,
+        value,
+        total: pages.total,
+        other: pages.other,
+        missed: pages.missed,
+        is_partial: pages.is_partial,
+        pages: pages.values.into_iter().map(|(counter, count)| Place { counter, count }).collect(),
+        unreadable: Unreadable::list(pages.unreadable),
+    };
+    Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &response))
+}
+
 impl LabelTop {
-    fn of(label: String, top: LabelRanking) -> Self {
+    fn of(label: String, page: Option<&CounterName>, top: LabelRanking) -> Self {
         let LabelRanking { values, none, other, missed, total, is_partial, unreadable, .. } = top;
         let bots: HashMap<_, _> = match label.as_str() {
             BOTS => Bot::all().map(|bot| (bot.name(), bot)).collect(),
@@ -70,6 +115,7 @@ impl LabelTop {
         };
         let values = values.into_iter().map(value).collect();
         let unreadable = Unreadable::list(unreadable);
-        Self { label, total, none, other, missed, is_partial, values, unreadable }
+        let counter = page.map(ToString::to_string);
+        Self { label, counter, total, none, other, missed, is_partial, values, unreadable }
     }
 }

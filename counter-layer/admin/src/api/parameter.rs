@@ -18,7 +18,9 @@ use http::HeaderMap;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-pub(crate) use counters::{After, AnyCounters, Counter, Counters, KindFilter, LabelNames, Prefix};
+pub(crate) use counters::{
+    After, AnyCounters, Counter, Counters, KindFilter, LabelAndValue, LabelNames, OfPage, Prefix,
+};
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 pub(crate) use measured::{Quantiles, RangeMeasure, StatusMeasure};

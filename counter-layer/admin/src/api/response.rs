@@ -131,11 +131,15 @@ pub(crate) struct Labels {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LabelTop {
     pub(crate) label: String,
+    /// The page, if the values are limited to a page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) counter: Option<String>,
     /// All hits, including `none` and `other`.
     pub(crate) total: u64,
     /// Hits without a value.
     pub(crate) none: u64,
-    /// Hits with values that did not fit into the limit, or with invalid values.
+    /// Hits with values that did not fit into the limit, or with invalid values. For a page, this is the rest of the
+    /// hits.
     pub(crate) other: u64,
     /// The maximum number of hits in `other` that might belong to a single value. The actual count of a value
     /// is up to this much higher.
@@ -160,6 +164,30 @@ pub(crate) struct LabelValue {
     /// The purpose of the bot, e.g. `AI training`. Only for known bots in the label `bot`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purpose: Option<&'static str>,
+}
+
+/// The pages with the most hits of a label value.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ValuePages {
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) label: String,
+    pub(crate) value: String,
+    /// All hits of the value.
+    pub(crate) total: u64,
+    /// The rest of the hits of the value, e.g. of pages that did not fit into the limit.
+    pub(crate) other: u64,
+    /// The maximum number of hits in `other` that might belong to a single page because of the limits. The actual count
+    /// of a page is up to this much higher.
+    pub(crate) missed: u64,
+    /// True if the label has too many pairs of a page and a value to read.
+    pub(crate) is_partial: bool,
+    /// The pages with the most hits, in descending order.
+    pub(crate) pages: Vec<Place>,
+    /// Unreadable keys. The affected pages are missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
 /// An estimate of the number of distinct visitors to any of the counters.

@@ -67,6 +67,7 @@ pub(crate) fn routes(
         lifetimes::route(stats),
         top::route(stats),
         labels::route(stats),
+        labels::pages_route(stats),
         uniques::route(stats),
         forecast::route(stats),
         live::route(Live::new(stats.clone(), options)),

@@ -61,7 +61,9 @@ pub(super) struct Places<K> {
 pub(super) struct Limits {
     /// Maximum number of keys with a place.
     pub(super) keys: usize,
-    /// Number of places that are given for a first hit. Any further place requires a second hit.
+    /// Number of known hits, in this hour and the previous hour, that a key needs for a place.
+    pub(super) min_hits: u64,
+    /// Number of places that only require `min_hits`. Any further place requires a second hit.
     pub(super) first_hits: usize,
     /// True if keys without a place count under `(other)`.
     pub(super) has_other: bool,
@@ -246,11 +248,13 @@ impl<K: Hash + Eq + Clone> Places<K> {
     fn place_for(&mut self, hits: u64) -> Option<usize> {
         let used = self.places.len() - RESERVED.len();
         if used < self.limits.keys {
-            return (used < self.limits.first_hits || hits > 1).then_some(self.places.len());
+            let min_hits = self.limits.min_hits.max(if used < self.limits.first_hits { 1 } else { 2 });
+            return (hits >= min_hits).then_some(self.places.len());
         }
         let has_share = hits.saturating_mul(self.limits.keys as u64) >= sum(self.noted);
+        let min_hits = MIN_HITS.max(self.limits.min_hits);
         let may_replace =
-            |rarest_hits: u64| hits >= MIN_HITS.max(rarest_hits.saturating_mul(REPLACEMENT_FACTOR));
+            |rarest_hits: u64| hits >= min_hits.max(rarest_hits.saturating_mul(REPLACEMENT_FACTOR));
         if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.rarest_hits) {
             return None;
         }
@@ -314,6 +318,13 @@ impl<K: Hash + Eq + Clone> Places<K> {
         let places = self.limits.keys as u64;
         let limit = TURNOVER * (places / 4).max(1);
         self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
+    }
+
+    /// Sets the number of hits that a key needs for a place, and reserves half of the places for keys with a second
+    /// hit.
+    pub(super) fn require(&mut self, min_hits: u64) {
+        self.limits.min_hits = min_hits;
+        self.limits.first_hits = self.limits.keys.div_ceil(2);
     }
 
     /// Makes the error bound count again. Must be called if counts are discarded on the way to the store.

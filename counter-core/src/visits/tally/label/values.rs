@@ -44,6 +44,11 @@ impl Values {
         self.pairs.get_or_insert_with(|| Box::new(Places::new(prefix, shard, limits)));
     }
 
+    /// Sets the number of hits that a value needs for a place.
+    pub(super) fn require(&mut self, min_hits: u64) {
+        self.values.require(min_hits);
+    }
+
     /// Notes hits of a value that are about to be counted.
     #[inline]
     pub(super) fn note(&mut self, value: Option<&str>, weight: u64) -> Noted {
@@ -92,7 +97,7 @@ impl Values {
         let key = u64::from(page.number) << 32 | u64::from(value.packed());
         Some(pairs.note_placed(&key, weight).unwrap_or_else(|| {
             pairs.note_unplaced(&key, weight, |prefix| {
-                let name = CounterName::of_pair(prefix, &(page.name)()?, self.values.text(value))?;
+                let name = CounterName::with_prefix(prefix, &(page.name)()?, self.values.text(value))?;
                 Some((key, name, page.shard))
             })
         }))
@@ -178,7 +183,7 @@ mod tests {
     use crate::time::Precision;
 
     fn limits(keys: usize, first_hits: usize, has_other: bool) -> Limits {
-        Limits { keys, first_hits, has_other, hours: Precision::try_from(3600).expect("not 0") }
+        Limits { keys, min_hits: 1, first_hits, has_other, hours: Precision::try_from(3600).expect("not 0") }
     }
 
     fn values() -> Values {
@@ -302,6 +307,21 @@ mod tests {
             let bound = 10_000 + 2_500 + WEEKS * 7 * 24 * 80;
             assert!(names.len() as u64 <= bound, "{} of {repetitions}", names.len());
         }
+    }
+
+    #[test]
+    fn a_value_needs_the_minimum_number_of_hits_within_two_hours() {
+        let mut values = Values::new("missing", Shards::ONE.of(""), limits(4, 4, true));
+        values.require(3);
+        let hour = |n: u64| Timestamp::from_unix(36_000 + 3600 * n);
+        let mut is_placed = |value: &str, at| !count(&mut values, value, at).0.ends_with(OTHER_VALUE);
+        assert_eq!([1, 2, 3].map(|_| is_placed("a", hour(0))), [false, false, true]);
+        assert_eq!([0, 1, 1].map(|n| is_placed("b", hour(n))), [false, false, true]);
+        assert_eq!([2, 4, 4].map(|n| is_placed("c", hour(n))), [false, false, false]);
+        values.require(1);
+        let mut is_placed = |value: &str| !count(&mut values, value, hour(4)).0.ends_with(OTHER_VALUE);
+        // Half of the places require a second hit.
+        assert_eq!(["d", "d", "e", "e"].map(&mut is_placed), [false, true, false, true]);
     }
 
     #[test]

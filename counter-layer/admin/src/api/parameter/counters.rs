@@ -34,6 +34,14 @@ pub(crate) struct KindFilter(pub(crate) Kind);
 #[derive(Debug)]
 pub(crate) struct LabelNames(pub(crate) Vec<String>);
 
+/// A page to limit label values to.
+#[derive(Debug)]
+pub(crate) struct OfPage(pub(crate) Option<CounterName>);
+
+/// A label value.
+#[derive(Debug)]
+pub(crate) struct LabelAndValue(pub(crate) String, pub(crate) String);
+
 /// Maximum number of labels in a request. A process can't have more labels than this.
 const MAX_LABELS: usize = 8;
 
@@ -51,6 +59,10 @@ const COUNTER: Description = Description {
 
 fn counter_schema(_: &Grid) -> Value {
     name_schema(1, CounterName::MAX_BYTES)
+}
+
+fn label_schema() -> Value {
+    json!({"type": "string", "pattern": "^[a-z0-9_-]{1,32}$"})
 }
 
 fn counters_schema(grid: &Grid) -> Value {
@@ -120,10 +132,7 @@ impl<S> Parameters<S> for Prefix {
 
 impl<S> Parameters<S> for LabelNames {
     fn describe() -> Vec<Description> {
-        let schema = |_: &_| {
-            let name = json!({"type": "string", "pattern": "^[a-z0-9_-]{1,32}$"});
-            json!({"type": "array", "items": name, "maxItems": MAX_LABELS})
-        };
+        let schema = |_: &_| json!({"type": "array", "items": label_schema(), "maxItems": MAX_LABELS});
         let text = "A label name, such as `referrer`; the default is all labels";
         let example = Some("referrer");
         vec![Description { example, ..Description::new("label", text, schema).times(Times::AnyNumber) }]
@@ -145,6 +154,40 @@ impl<S> Parameters<S> for LabelNames {
             return Err(Problem::parameter("too many labels", "label", Some(&number), allowed));
         }
         Ok(Self(names))
+    }
+}
+
+impl<S> Parameters<S> for OfPage {
+    fn describe() -> Vec<Description> {
+        let text = "A page, to return the values of this page only";
+        vec![Description { example: Some("/"), ..Description::new(COUNTER.name, text, counter_schema) }]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let page = values.one(COUNTER.name)?.map(|value| name(COUNTER.name, value));
+        page.transpose().map(Self)
+    }
+}
+
+impl<S> Parameters<S> for LabelAndValue {
+    fn describe() -> Vec<Description> {
+        let label = Description::new("label", "A label name", |_| label_schema());
+        let value = Description::new("value", "A value, or `(none)`", counter_schema);
+        vec![
+            Description { example: Some("referrer"), ..label.times(Times::Once) },
+            Description { example: Some("(none)"), ..value.times(Times::Once) },
+        ]
+    }
+
+    fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
+        let LabelNames(mut labels) = LabelNames::read(values, state)?;
+        let (Some(label), true) = (labels.pop(), labels.is_empty()) else {
+            return Err(Problem::parameter("not a single label", "label", None, "a label name"));
+        };
+        let missing = || Problem::parameter("missing parameter", "value", None, "a label value");
+        let value = name("value", values.one("value")?.ok_or_else(missing)?)?;
+        name("value", &format!("{}{label}:{value}", CounterName::LABELS))?;
+        Ok(Self(label, value.to_string()))
     }
 }
 

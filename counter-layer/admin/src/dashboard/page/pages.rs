@@ -2,7 +2,7 @@
 
 use askama::Template;
 use counter_core::{Error, Stats, Timestamp};
-use futures_util::future::{try_join, try_join4};
+use futures_util::future::{try_join, try_join3, try_join4};
 
 use super::frame::{Frame, alignment};
 use crate::access::assets;
@@ -56,6 +56,8 @@ pub(crate) struct Counter {
     controls: Controls,
     name: String,
     measured: Option<Measured>,
+    /// The labels of a page, or the pages of a label value.
+    panels: Vec<Panel>,
     unread: Option<String>,
 }
 
@@ -146,22 +148,37 @@ impl Counter {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
-        let (moving, mut measured) =
-            try_join(Moving::read(&period, view, Extent::Page, now), measured::read(&period, view, now))
-                .await?;
+        let counter = &view.chart.counters[0];
+        let address = |counter: &counter_core::CounterName| view.counter(counter);
+        let panels = async {
+            match counter.label() {
+                None => labels::panels_of_page(&period, counter, address).await,
+                Some((label, value)) => {
+                    Ok(labels::pages(&period, label, value, address).await?.into_iter().collect())
+                }
+            }
+        };
+        let (moving, mut measured, panels) = try_join3(
+            Moving::read(&period, view, Extent::Page, now),
+            measured::read(&period, view, now),
+            panels,
+        )
+        .await?;
         if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
             bands.annotate(&moving.annotations);
         }
-        let counter = &view.chart.counters[0];
+        let name = match (counter.pair(), counter.label()) {
+            (Some((label, page, value)), _) => format!("{page}, {label}: {value}"),
+            (None, Some((label, value))) => format!("{label}: {value}"),
+            (None, None) => counter.to_string(),
+        };
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
-            name: match counter.label() {
-                Some((label, value)) => format!("{label}: {value}"),
-                None => counter.to_string(),
-            },
+            name,
             measured,
+            panels,
             unread: reader.unread(),
         })
     }

@@ -3,10 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use counter_core::CounterName;
 use counter_layer::{Bot, Purpose};
 
-use super::labels;
 use super::name::Name;
 use super::panel::{Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
@@ -33,30 +31,30 @@ struct Group {
 
 struct Counted {
     name: String,
-    counter: CounterName,
+    address: String,
     operator: Option<&'static str>,
     hits: u64,
     before: Option<u64>,
 }
 
-/// Creates the panel for the names with the most hits, and the hits of bots and people. `before` contains the totals in
-/// the compared period.
+/// Creates the panel for the names with the most hits, and the hits of bots and people. `before` returns the total of a
+/// name in the compared period, and `address` the URL of its page.
 pub(crate) fn panel(
     values: Vec<(String, u64)>,
     bots: u64,
     people: u64,
-    before: &HashMap<CounterName, Option<u64>>,
-    address: &impl Fn(&CounterName) -> String,
+    before: &impl Fn(&str) -> Option<u64>,
+    address: &impl Fn(&str) -> Option<String>,
 ) -> Panel {
     let known: HashMap<_, _> = Bot::all().map(|bot| (bot.name(), bot)).collect();
     let mut groups: Vec<_> = Purpose::ALL.into_iter().map(Group::new).collect();
     for (name, hits) in values {
-        let Some(counter) = labels::counter(LABEL, &name) else { continue };
+        let Some(address) = address(&name) else { continue };
         let bot = known.get(name.as_str());
         // The store can contain names that this version does not know.
         let purpose = bot.map_or(Purpose::Other, Bot::purpose);
-        let before = before.get(&counter).copied().flatten();
-        let counted = Counted { name, counter, operator: bot.and_then(Bot::operator), hits, before };
+        let (operator, before) = (bot.and_then(Bot::operator), before(&name));
+        let counted = Counted { name, address, operator, hits, before };
         let group = groups.iter_mut().find(|group| group.purpose == purpose).expect("every purpose");
         group.add(counted);
     }
@@ -64,8 +62,8 @@ pub(crate) fn panel(
     groups.sort_by_key(|group| Reverse(group.hits));
     let max = groups.first().map_or(0, |group| group.hits);
     let listed: u64 = groups.iter().map(|group| group.hits).sum();
-    let rows = groups.iter().flat_map(|group| group.rows(bots, max, address)).collect();
-    let counts = [(bots.saturating_sub(listed), "by other bots"), (people, "by people")];
+    let rows = groups.iter().flat_map(|group| group.rows(bots, max)).collect();
+    let counts = [(bots.saturating_sub(listed), "others"), (people, "by people")];
     let notes = counts.into_iter().filter(|(hits, _)| *hits > 0);
     let notes: Vec<_> = notes.map(|(hits, by)| format!("{} {by}", digits::grouped(hits))).collect();
     let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
@@ -84,7 +82,7 @@ impl Group {
     }
 
     /// Returns the row of the purpose, and rows of the bots with the most hits.
-    fn rows(&self, total: u64, max: u64, address: &impl Fn(&CounterName) -> String) -> Vec<PanelRow> {
+    fn rows(&self, total: u64, max: u64) -> Vec<PanelRow> {
         let row = |name: &str, hits: u64, before: Option<u64>, address: String, role| PanelRow {
             name: Name::new(name),
             address,
@@ -101,7 +99,7 @@ impl Group {
         let heading = row(&purpose, self.hits, self.before, String::new(), Role::Heading);
         let bots = self.bots.iter().take(MAX_SHOWN).map(|bot| {
             let role = Role::Member(bot.operator.filter(|operator| !bot.name.starts_with(operator)));
-            row(&bot.name, bot.hits, bot.before, address(&bot.counter), role)
+            row(&bot.name, bot.hits, bot.before, bot.address.clone(), role)
         });
         [heading].into_iter().chain(bots).collect()
     }
@@ -123,10 +121,11 @@ mod tests {
     fn bots_are_grouped_by_purpose() {
         let hits = [("GPTBot", 40), ("Googlebot", 30), ("ClaudeBot", 20), ("Bingbot", 10), ("Futurebot", 5)];
         let values = hits.map(|(name, hits)| (name.to_owned(), hits)).to_vec();
-        let before =
-            |(name, hits): (&str, u64)| (labels::counter(LABEL, name).expect("a name"), Some(hits / 2));
-        let before = hits.map(before).into_iter().filter(|(name, _)| !name.ends_with("Bingbot")).collect();
-        let panel = panel(values, 120, 895, &before, &|counter| counter.to_string());
+        let before = |of: &str| {
+            let known = hits.iter().find(|(name, _)| *name == of && of != "Bingbot");
+            known.map(|(_, hits)| hits / 2)
+        };
+        let panel = panel(values, 120, 895, &before, &|name| Some(format!("/{name}")));
         let rows: Vec<_> = panel.rows.iter().map(|row| (&*row.name.whole, &*row.value, row.role)).collect();
         let expected = [
             ("AI training", "60", Role::Heading),
@@ -143,6 +142,6 @@ mod tests {
             panel.rows.iter().map(|row| row.change.as_ref().map(|change| &*change.text)).collect();
         assert_eq!(changes[..5], [Some("+100 %"), Some("+100 %"), Some("+100 %"), None, Some("+100 %")]);
         assert_eq!(panel.rows[0].share.as_deref(), Some("50 %"));
-        assert_eq!(panel.note.as_deref(), Some("15 by other bots; 895 by people."));
+        assert_eq!(panel.note.as_deref(), Some("15 others; 895 by people."));
     }
 }

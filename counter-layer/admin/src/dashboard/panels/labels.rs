@@ -15,6 +15,9 @@ use crate::text::digits;
 /// The maximum number of values to show for a label.
 const MAX_VALUES: usize = 8;
 
+/// The maximum number of pages to show for a value.
+const MAX_PAGES: usize = 20;
+
 /// The maximum number of labels, which is also the limit per process.
 const MAX_PANELS: usize = 8;
 
@@ -28,6 +31,12 @@ const TITLES: [(&str, &str); 6] = [
     ("referrer", "Referrers"),
 ];
 
+/// Rankings by label.
+type Rankings = Vec<(String, Result<LabelRanking, Error>)>;
+
+/// Totals in the compared period, by label and value.
+type Before = HashMap<(String, String), Option<u64>>;
+
 /// Reads the panels of all labels, sorted by name. `address` maps a counter to the URL of the counter page.
 pub(crate) async fn panels(
     period: &PeriodReader<'_>,
@@ -35,52 +44,95 @@ pub(crate) async fn panels(
 ) -> Result<Vec<Panel>, Error> {
     let (precision, range) = period.precision();
     let expected = TITLES.map(|(label, _)| label);
-    let mut labels = period.reader.stats.label_rankings(&expected, precision, range, bots::MAX_BOTS).await?;
-    labels.truncate(MAX_PANELS);
-    let labels = labels.into_iter().map(|(label, ranking)| Ok((label, ranking?)));
+    let labels = period.reader.stats.label_rankings(&expected, precision, range, bots::MAX_BOTS).await?;
+    compare(period, labels, counter, address).await
+}
+
+/// Reads the panels of all labels for a page.
+pub(crate) async fn panels_of_page(
+    period: &PeriodReader<'_>,
+    page: &CounterName,
+    address: impl Fn(&CounterName) -> String,
+) -> Result<Vec<Panel>, Error> {
+    let (precision, range) = period.precision();
+    let (stats, expected) = (period.reader.stats, TITLES.map(|(label, _)| label));
+    let labels = stats.labels_of_page(&expected, page, precision, range, bots::MAX_BOTS).await?;
+    compare(period, labels, |label, value| CounterName::of_pair(label, page, value), address).await
+}
+
+/// Reads the panel of the pages of a label value. Returns `None` if there are no pairs of this value.
+pub(crate) async fn pages(
+    period: &PeriodReader<'_>,
+    label: &str,
+    value: &str,
+    address: impl Fn(&CounterName) -> String,
+) -> Result<Option<Panel>, Error> {
+    let (precision, range) = period.precision();
+    let ranking = period.reader.stats.pages_of_value(label, value, precision, range, MAX_PAGES).await?;
+    if ranking.values.is_empty() {
+        return Ok(None);
+    }
+    let pair = |page: &str| CounterName::of_pair(label, page, value);
+    let names: Vec<_> = ranking.values.iter().filter_map(|(page, _)| pair(page)).collect();
+    let before = period.compared_totals(&names).await?;
+    let before: HashMap<_, _> = names.into_iter().zip(before).collect();
+    let before = |page: &str| before.get(&pair(page)?).copied().flatten();
+    let address = |page: &str| CounterName::new(page).ok().map(|page| address(&page));
+    Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), ..panel(ranking, before, address) }))
+}
+
+/// Creates the panels of labels, with the change from the compared period. `counter` returns the counter of a value.
+async fn compare(
+    period: &PeriodReader<'_>,
+    labels: Rankings,
+    counter_of: impl Fn(&str, &str) -> Option<CounterName>,
+    address: impl Fn(&CounterName) -> String,
+) -> Result<Vec<Panel>, Error> {
+    let labels = labels.into_iter().take(MAX_PANELS).map(|(label, ranking)| Ok((label, ranking?)));
     let labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
     let of_label = |(label, ranking): &(String, LabelRanking)| {
         let max = if label == bots::LABEL { bots::MAX_BOTS } else { MAX_VALUES };
-        ranking.values.iter().take(max).filter_map(|(value, _)| counter(label, value)).collect::<Vec<_>>()
+        let values = ranking.values.iter().take(max);
+        values
+            .filter_map(|(value, _)| Some(((label.clone(), value.clone()), counter_of(label, value)?)))
+            .collect::<Vec<_>>()
     };
-    let names: Vec<_> = labels.iter().flat_map(of_label).collect();
-    let before = period.compared_totals(&names).await?;
-    let before: HashMap<_, _> = names.into_iter().zip(before).collect();
-    let panel = |(label, mut ranking): (String, LabelRanking)| match label.as_str() {
-        bots::LABEL => {
+    let (values, names): (Vec<_>, Vec<_>) = labels.iter().flat_map(of_label).unzip();
+    let before: Before = values.into_iter().zip(period.compared_totals(&names).await?).collect();
+    let panel = |(label, mut ranking): (String, LabelRanking)| {
+        let before = |value: &str| before.get(&(label.clone(), value.to_owned())).copied().flatten();
+        let address = |value: &str| counter(&label, value).map(|counter| address(&counter));
+        if label == bots::LABEL {
             let LabelRanking { values, none, total, .. } = ranking;
-            bots::panel(values, total.saturating_sub(none), none, &before, &address)
+            return bots::panel(values, total.saturating_sub(none), none, &before, &address);
         }
-        label => {
-            ranking.values.truncate(MAX_VALUES);
-            panel(label, ranking, &before, &address)
-        }
+        ranking.values.truncate(MAX_VALUES);
+        let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
+        Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel(ranking, before, address) }
     };
     Ok(labels.into_iter().map(panel).collect())
 }
 
-pub(super) fn counter(label: &str, value: &str) -> Option<CounterName> {
+fn counter(label: &str, value: &str) -> Option<CounterName> {
     CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()
 }
 
-/// Creates the panel of a label, given the totals in the compared period.
+/// Creates a panel without a title. `before` returns the total of a value in the compared period, and `address` the URL of
+/// its page.
 fn panel(
-    label: &str,
     ranking: LabelRanking,
-    before: &HashMap<CounterName, Option<u64>>,
-    address: &impl Fn(&CounterName) -> String,
+    before: impl Fn(&str) -> Option<u64>,
+    address: impl Fn(&str) -> Option<String>,
 ) -> Panel {
     let LabelRanking { values, none, other, missed, total, is_partial, .. } = ranking;
     let max = values.first().map_or(0, |(_, count)| *count);
     let row = |(value, count): &(String, u64)| {
-        let counter = counter(label, value)?;
-        let before = before.get(&counter).copied().flatten();
         Some(PanelRow {
-            address: address(&counter),
+            address: address(value)?,
             name: Name::new(value),
             value: digits::grouped(*count),
             share: numbers::share(*count, total),
-            change: before.and_then(|before| numbers::change(*count, before)),
+            change: before(value).and_then(|before| numbers::change(*count, before)),
             percent: numbers::percent(*count, max).to_string(),
             role: Role::Value,
         })
@@ -101,6 +153,5 @@ fn panel(
         notes.push("some rare values are missing".to_owned());
     }
     let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
-    let title = TITLES.iter().find(|(known, _)| *known == label).map_or(label, |(_, title)| title);
-    Panel { id: format!("label-{label}"), title: title.to_owned(), rows, note }
+    Panel { id: String::new(), title: String::new(), rows, note }
 }
