@@ -96,10 +96,10 @@ async fn the_panel_groups_bots_by_purpose() {
         "OpenAI<",
         ">2<",
         "ClaudeBot<",
-        "Other<",
-        "Futurebot<",
         "Search engine<",
         "Googlebot<",
+        "Other<",
+        "Futurebot<",
         "1 others; 1 by people.",
     ] {
         rest = rest.split_once(part).unwrap_or_else(|| panic!("{part} in {rest} of {panel}")).1;
