@@ -88,7 +88,7 @@ impl Group {
             address,
             value: digits::grouped(hits),
             share: numbers::share(hits, total),
-            // More bots are not an improvement, so the change has no color.
+            // The change has no color, because more bots can be good or bad.
             change: before
                 .and_then(|before| numbers::change(hits, before))
                 .map(|change| numbers::Change { style: "flat", ..change }),
