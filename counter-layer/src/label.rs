@@ -120,7 +120,7 @@ pub(crate) struct RequestLabels {
 }
 
 /// Maximum number of labels of a recorder.
-const LABELS: usize = 8;
+const LABELS: usize = 16;
 
 impl Label {
     /// Counts the site a visitor came from: the host in the `Referer` header, in lower case, with `www.` and

@@ -46,6 +46,60 @@
 //! place, which is always true for devices, browsers and the languages of real clients. It applies to whole
 //! hours; a shorter range has the bound of the hours it is part of. Bounds add up across instances.
 //!
+//! # By page
+//!
+//! [`Label::by_page`](crate::Label::by_page) also counts the pairs of a page and a value, so you can ask which
+//! referrers a page has, and which pages a bot reads:
+//!
+//! ```
+//! # use counter_core::{CounterName, Counters, MemoryStore, Precision, Timestamp};
+//! # use http::{Request, Response};
+//! # use tower::{Layer, ServiceExt, service_fn};
+//! use counter_layer::{AccessCounterLayer, Label, Rule, Rules};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut counters = Counters::builder(MemoryStore::new()).build()?;
+//! let layer = AccessCounterLayer::new(counters.recorder()).labels([Label::bot().by_page()])?;
+//! # let layer = layer.rules(Rules::builder().rule(Rule::counter("/about").pattern("/about")).default_counter("/").build()?);
+//! # for (path, agent) in [("/", "GPTBot/1.2"), ("/about", "GPTBot/1.2"), ("/about", "curl/8.5.0")] {
+//! #     let service = layer.layer(service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(()))));
+//! #     service.oneshot(Request::get(path).header("user-agent", agent).body(())?).await?;
+//! # }
+//! // GPTBot reads `/` and `/about`, and curl reads `/about`.
+//! counters.flush().await?;
+//!
+//! let (stats, hour, now) = (counters.stats(), Precision::try_from(3600)?, Timestamp::now());
+//! let range = now.minus(3600)..now.plus(1);
+//! let bots = stats.label_of_page("bot", &CounterName::new("/about")?, hour, range.clone(), 10).await?;
+//! assert_eq!(bots.values, [("GPTBot".to_owned(), 1), ("curl".to_owned(), 1)]);
+//! let pages = stats.pages_of_value("bot", "GPTBot", hour, range, 10).await?;
+//! assert_eq!(pages.values, [("/".to_owned(), 1), ("/about".to_owned(), 1)]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The dashboard shows the values on the page of a counter, and the pages on the page of a value. The API has
+//! `api/labels?label=bot&counter=/about` and `api/labels/pages?label=bot&value=GPTBot`.
+//!
+//! A label has 10,000 places for pairs, which are assigned like those for values, or as many as you set by
+//! [`Builder::label_pairs`](counter_core::Builder::label_pairs). There is no `(other)` for a page: what the pairs of
+//! a page do not cover is the difference to the hits of the page. This rest contains pairs without a place, pairs whose
+//! name would exceed 200 bytes, and invalid values. A page or value that has at least 0.1 % of all hits as a pair
+//! always has a place for it.
+//!
+//! # Missing pages
+//!
+//! [`Label::not_found`](crate::Label::not_found) counts the paths of requests that end with 404 or 410, and
+//! [`Label::broken_link`](crate::Label::broken_link) the same paths with the host that links there. The dashboard lists
+//! both, so that you can fix the links or add redirects.
+//!
+//! Scanners request thousands of paths that never existed. Only half of the places are given for a single hit,
+//! so a scan can't take the places of real links. A path can also contain personal data: a token, a mail address,
+//! or the name of a file. Therefore these labels are not part of the defaults. With
+//! [`min_hits`](crate::Label::min_hits), a path is only stored after this number of hits within one to two hours, so a
+//! link that just one person has will not appear.
+//!
 //! # Countries
 //!
 //! If a content delivery network sends the country in a header, use [`country`](crate::Label::country). Otherwise
@@ -144,14 +198,15 @@
 //!
 //! # Cost
 //!
-//! - For a request: see `labelled` in `BENCHMARKS.md`, with two labels. Values are built on the stack, so a
+//! - For a request: see `labelled` and `by_page` in `BENCHMARKS.md`, with two labels. Values are built on the stack, so a
 //!   value that already has a place does not need an allocation. A label is protected by a lock, which is
 //!   taken twice and costs about 50 ns.
 //! - For a flush: an increment for each value seen in this second and each precision, like a page.
-//! - Memory: up to 700 KB per label, when 2,000 values and as many again were seen.
+//! - Memory: up to 700 KB per label, when 2,000 values and as many again were seen. Pairs add up to 4 MB.
 //! - Store: a value is a counter, and needs [the same space](counter_core::guide::scale), until all samples
 //!   are past retention. The lifetime total is removed together with these samples.
-//! - All values of a label are stored in the same shard, determined by the label name.
+//! - All values of a label are stored in the same shard, determined by the label name. Pairs are stored in the shard of
+//!   the page.
 //!
 //! # Privacy
 //!

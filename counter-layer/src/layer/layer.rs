@@ -223,7 +223,7 @@ impl AccessCounterLayer {
     /// Counts all requests by these labels too, e.g. by referring site, see [`Label`]. Default: none.
     ///
     /// # Errors
-    /// Returns an error if a label name is invalid, or if there are more than 8 labels for this recorder.
+    /// Returns an error if a label name is invalid, or if there are more than 16 labels for this recorder.
     pub fn labels(mut self, labels: impl IntoIterator<Item = Label>) -> Result<Self, LabelError> {
         self.settings.labels = Labels::of(&self.recorder, labels)?;
         Ok(self)

@@ -15,6 +15,9 @@ pub(crate) struct Labels {
     /// Host that is not a referrer, can be repeated.
     #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
     own_hosts: Vec<String>,
+    /// Count missing pages, and the hosts that link to them.
+    #[arg(long, env = "COUNTER_MISSING_PAGES")]
+    missing_pages: bool,
     /// Header with the country, set by a trusted proxy.
     #[arg(long, env = "COUNTER_COUNTRY_HEADER", value_name = "NAME", requires = "labels")]
     country_header: Option<HeaderName>,
@@ -27,13 +30,14 @@ impl Labels {
         layer: AccessCounterLayer,
         client: Address,
     ) -> Result<AccessCounterLayer, LabelError> {
-        if !self.labels {
-            return Ok(layer);
-        }
         let referrer = self.own_hosts.iter().fold(Label::referrer(), |label, host| label.internal_host(host));
         let country = self.country_header.clone().map(|header| Label::country(header, client));
         let by_page = [referrer, Label::device(), Label::bot()].map(Label::by_page);
         let of_site = [Label::campaign(), Label::browser(), Label::language()];
-        layer.labels(by_page.into_iter().chain(of_site).chain(country))
+        let clients = by_page.into_iter().chain(of_site).chain(country);
+        let missing = [Label::not_found(), Label::broken_link()];
+        let labels =
+            clients.filter(|_| self.labels).chain(missing.into_iter().filter(|_| self.missing_pages));
+        layer.labels(labels)
     }
 }

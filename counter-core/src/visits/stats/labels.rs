@@ -148,7 +148,7 @@ impl Stats {
             // The pairs of a label follow the values, because a label name can't contain `;` to `?`.
             label => name(&format!("{}{label}{PAIR_SUFFIX}{}", CounterName::LABELS, char::MAX)),
         };
-        let (mut after, mut size) = (last(start)?, 1);
+        let (mut after, mut size) = (last(start.trim_end_matches(':'))?, 1);
         for _ in 0..2 * LABELS {
             let page = self.list(&precisions, Some(&after), size, Timestamp::MIN).await?;
             let names = page.counters.iter().map(|(name, _)| name);
@@ -160,11 +160,11 @@ impl Stats {
                 continue;
             };
             size = 1;
-            let Some(label) = Some(label).filter(|label| !label.ends_with(PAIR_SUFFIX)) else {
+            if let Some(label) = label.strip_suffix(PAIR_SUFFIX) {
                 // Pairs remain for a while if the values were removed.
-                after = last(label.trim_end_matches(PAIR_SUFFIX))?;
+                after = last(label)?;
                 continue;
-            };
+            }
             let with_colon = format!("{label}:");
             if end.is_some_and(|end| *with_colon > *end) {
                 break;

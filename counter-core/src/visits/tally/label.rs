@@ -29,7 +29,7 @@ pub struct NotedValue(NonZeroU32);
 pub enum LabelError {
     /// The name is invalid. A name must have 1 to 32 of the characters `a`–`z`, `0`–`9`, `-` and `_`.
     Name(String),
-    /// The process already has 8 labels.
+    /// The process already has 16 labels.
     TooMany(String),
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Label {
 }
 
 /// Maximum number of labels in a process.
-const LABELS: usize = 8;
+const LABELS: usize = 16;
 
 /// Maximum length of a label name, in bytes.
 const MAX_NAME_BYTES: usize = 32;
@@ -83,14 +83,14 @@ pub(crate) fn hours(counts: &Precisions) -> Precision {
     hours.or(precisions().last()).unwrap_or(counts.base())
 }
 
-// From the highest bit: set for a pair (1 bit), index of the label (3), place and generation (28). All bits are
+// From the highest bit: set for a pair (1 bit), index of the label (4), place and generation (27). All bits are
 // inverted, which can't result in 0, because the highest place is not used.
 impl NotedValue {
     const NOTED_BITS: u32 = Noted::PLACE_BITS + Noted::GENERATION_BITS;
     const PAIR: u32 = 1 << (u32::BITS - 1);
 
     fn new(label: u32, which: Which) -> Self {
-        const { assert!(MAX_LABEL_PAIRS + 3 < 1 << Noted::PLACE_BITS && LABELS == 1 << 3) }
+        const { assert!(MAX_LABEL_PAIRS + 3 < 1 << Noted::PLACE_BITS && LABELS == 1 << 4) }
         let (flag, noted) = match which {
             Which::Value(noted) => (0, noted),
             Which::Pair(noted) => (Self::PAIR, noted),

@@ -116,7 +116,7 @@ impl Recorder {
     /// Returns a handle to the [values](LabelValues) of a label, adding the label if it is new.
     ///
     /// # Errors
-    /// Fails if the name is invalid, or if the process already has 8 other labels.
+    /// Fails if the name is invalid, or if the process already has 16 other labels.
     pub fn label_values(&self, name: &str) -> Result<LabelValues, LabelError> {
         Ok(LabelValues { label: self.tally.label(name)?, tally: Arc::clone(&self.tally) })
     }

@@ -131,7 +131,7 @@ const TURNOVER: u64 = 450_000;
 const MAX_CLOSED_COUNTS: usize = 4096;
 
 /// Number of generations. Replacing a place this often takes years.
-const GENERATIONS: u32 = 1 << 14;
+const GENERATIONS: u32 = 1 << 13;
 
 /// Values that clients cannot send. They have the first places.
 const RESERVED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];

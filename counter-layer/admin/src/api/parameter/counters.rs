@@ -43,7 +43,7 @@ pub(crate) struct OfPage(pub(crate) Option<CounterName>);
 pub(crate) struct LabelAndValue(pub(crate) String, pub(crate) String);
 
 /// Maximum number of labels in a request. A process can't have more labels than this.
-const MAX_LABELS: usize = 8;
+const MAX_LABELS: usize = 16;
 
 /// Maximum length of a label name.
 const MAX_LABEL_BYTES: usize = 32;
@@ -160,7 +160,7 @@ impl<S> Parameters<S> for LabelNames {
 impl<S> Parameters<S> for OfPage {
     fn describe() -> Vec<Description> {
         let text = "A page, to return the values of this page only";
-        vec![Description { example: Some("/"), ..Description::new(COUNTER.name, text, counter_schema) }]
+        vec![Description { text, example: Some("/"), ..COUNTER }]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {

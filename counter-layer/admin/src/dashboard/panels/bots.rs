@@ -63,7 +63,7 @@ pub(crate) fn panel(
     let max = groups.first().map_or(0, |group| group.hits);
     let listed: u64 = groups.iter().map(|group| group.hits).sum();
     let rows = groups.iter().flat_map(|group| group.rows(bots, max)).collect();
-    let counts = [(bots.saturating_sub(listed), "others"), (people, "by people")];
+    let counts = [(bots.saturating_sub(listed), "by others"), (people, "by people")];
     let notes = counts.into_iter().filter(|(hits, _)| *hits > 0);
     let notes: Vec<_> = notes.map(|(hits, by)| format!("{} {by}", digits::grouped(hits))).collect();
     let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
@@ -142,6 +142,6 @@ mod tests {
             panel.rows.iter().map(|row| row.change.as_ref().map(|change| &*change.text)).collect();
         assert_eq!(changes[..5], [Some("+100 %"), Some("+100 %"), Some("+100 %"), None, Some("+100 %")]);
         assert_eq!(panel.rows[0].share.as_deref(), Some("50 %"));
-        assert_eq!(panel.note.as_deref(), Some("15 others; 895 by people."));
+        assert_eq!(panel.note.as_deref(), Some("15 by others; 895 by people."));
     }
 }

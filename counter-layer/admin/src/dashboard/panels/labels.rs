@@ -6,6 +6,7 @@ use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
 
 use super::bots;
+use super::missing;
 use super::name::Name;
 use super::panel::{Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
@@ -19,15 +20,18 @@ const MAX_VALUES: usize = 8;
 const MAX_PAGES: usize = 20;
 
 /// The maximum number of labels, which is also the limit per process.
-const MAX_PANELS: usize = 8;
+const MAX_PANELS: usize = 16;
 
 /// Titles for the built-in labels. Custom labels are shown by name.
-const TITLES: [(&str, &str); 6] = [
+const TITLES: [(&str, &str); 9] = [
     (bots::LABEL, "Bots"),
+    (missing::LINKS, "Broken links"),
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
+    ("country", "Countries"),
     ("device", "Devices"),
     ("language", "Languages"),
+    (missing::PAGES, "Missing pages"),
     ("referrer", "Referrers"),
 ];
 
@@ -108,7 +112,11 @@ async fn compare(
         }
         ranking.values.truncate(MAX_VALUES);
         let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
-        Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel(ranking, before, address) }
+        let mut panel = panel(ranking, before, address);
+        if [missing::PAGES, missing::LINKS].contains(&&*label) {
+            panel.rows.iter_mut().for_each(missing::describe);
+        }
+        Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel }
     };
     Ok(labels.into_iter().map(panel).collect())
 }

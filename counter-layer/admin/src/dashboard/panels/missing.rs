@@ -1,0 +1,46 @@
+//! Panels of missing pages and broken links.
+
+use percent_encoding::percent_decode_str;
+
+use super::name::Name;
+use super::panel::PanelRow;
+use crate::dashboard::format::numbers::Change;
+
+/// The label with the paths of missing pages.
+pub(super) const PAGES: &str = "not_found";
+
+/// The label with paths of missing pages and the hosts that link to them.
+pub(super) const LINKS: &str = "broken_link";
+
+/// Shows the path in a value with escapes decoded, and the host that links to it.
+pub(super) fn describe(row: &mut PanelRow) {
+    let value = &row.name.whole;
+    let (path, host) = value.split_once(' ').map_or((&**value, None), |(path, host)| (path, Some(host)));
+    let path = percent_decode_str(path).decode_utf8_lossy();
+    let name = host.map_or_else(|| path.to_string(), |host| format!("{path} \u{2190} {host}"));
+    row.name = Name::new(&name);
+    // More missing pages are not an improvement.
+    row.change = row.change.take().map(|change| Change { style: "flat", ..change });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dashboard::panels::panel::Role;
+
+    #[test]
+    fn paths_are_decoded_and_followed_by_the_host() {
+        for (value, shown) in [
+            ("/old%20page", "/old page"),
+            ("/caf%C3%A9 news.example", "/café \u{2190} news.example"),
+            ("/%FF%0A", "/\u{fffd}\u{fffd}"),
+        ] {
+            let change = Some(Change { text: "+5 %".to_owned(), style: "up" });
+            let (name, role) = (Name::new(value), Role::Value);
+            let [address, value, percent] = [(); 3].map(|()| String::new());
+            let mut row = PanelRow { name, address, value, share: None, change, percent, role };
+            describe(&mut row);
+            assert_eq!((&*row.name.whole, row.change.map(|change| change.style)), (shown, Some("flat")));
+        }
+    }
+}
