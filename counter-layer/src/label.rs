@@ -8,25 +8,22 @@ mod language;
 mod country;
 mod client;
 mod missing;
+mod source;
+mod noted;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
-use counter_core::visits::{Agent, LabelError, LabelValues, NotedValue};
-use counter_core::{Counter, Recorder};
-use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 
-use crate::classify::BotNames;
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
-use client::{Client, Words};
 use missing::Missing;
 pub(crate) use missing::MissingHead;
+pub(crate) use noted::{Labels, RequestLabels};
+use source::Source;
 use text::Text;
-use value::Value;
 
 /// A property of requests, e.g. the referring site. Values are counted separately, e.g. in
 /// `label:referrer:example.com`.
@@ -85,42 +82,6 @@ pub struct Label {
     by_page: bool,
     min_hits: NonZeroU32,
 }
-
-/// The part of a request that determines a label value.
-enum Source {
-    Referrer { internal: Vec<Box<str>> },
-    Campaign,
-    Device,
-    Browser,
-    Bot(Box<BotNames>),
-    Language,
-    Country { header: HeaderName, client: Box<Address> },
-    Closure(Box<FromFn>),
-    Missing(Missing),
-}
-
-/// A closure to find a value in the request head.
-type FromFn = Closure<dyn for<'a> Fn(&RequestHead<'a>) -> Option<Cow<'a, str>> + Send + Sync>;
-
-/// The labels of a layer and their counters.
-pub(crate) struct Labels {
-    /// Labels of missing pages are last.
-    labels: Vec<(LabelValues, Source)>,
-    /// Number of labels that count all requests.
-    always: usize,
-    words: Option<Words>,
-}
-
-/// The label values of a request in progress.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestLabels {
-    /// Only the first `count` values are used.
-    noted: [NotedValue; LABELS],
-    count: usize,
-}
-
-/// Maximum number of labels of a recorder.
-const LABELS: usize = 16;
 
 impl Label {
     /// Counts the site a visitor came from: the host in the `Referer` header, in lower case, with `www.` and
@@ -291,7 +252,7 @@ impl Label {
         Self { name, source, by_page: false, min_hits: NonZeroU32::MIN }
     }
 
-    /// Also counts the values per page, and thereby the pages per value, e.g. in
+    /// Counts the values for each page too, and thereby the pages for each value, e.g. in
     /// `label:referrer@:/articles/{id} = example.com`.
     ///
     /// Use [`Stats::label_of_page`](counter_core::Stats::label_of_page) to read the values of a page, and
@@ -328,175 +289,6 @@ impl Label {
         self.by_page = true;
         self
     }
-}
-
-impl Labels {
-    /// Resolves the labels, or returns `None` if the iterator is empty. If a name is used again, the later
-    /// label wins.
-    pub(crate) fn of(
-        recorder: &Recorder,
-        chosen: impl IntoIterator<Item = Label>,
-    ) -> Result<Option<Arc<Self>>, LabelError> {
-        let mut by_name = Vec::<Label>::new();
-        for label in chosen {
-            by_name.retain(|other| other.name != label.name);
-            by_name.push(label);
-        }
-        let needs_words =
-            by_name.iter().any(|label| matches!(label.source, Source::Device | Source::Browser));
-        let is_missing = |label: &Label| matches!(label.source, Source::Missing(_));
-        by_name.sort_by_key(is_missing);
-        let always = by_name.iter().filter(|label| !is_missing(label)).count();
-        let bound = by_name.into_iter().map(|label| {
-            let is_guarded = is_missing(&label) || label.min_hits > NonZeroU32::MIN;
-            let mut values = recorder.label_values(&label.name)?;
-            if is_guarded {
-                values = values.min_hits(label.min_hits);
-            }
-            Ok((if label.by_page { values.by_page() } else { values }, label.source))
-        });
-        let labels = bound.collect::<Result<Vec<_>, LabelError>>()?;
-        let words = needs_words.then(Words::default);
-        Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, always, words })))
-    }
-
-    /// Notes the label values of a request.
-    #[inline(never)]
-    pub(crate) fn note(
-        &self,
-        head: &RequestHead<'_>,
-        agent: Agent,
-        weight: NonZeroU32,
-    ) -> Option<RequestLabels> {
-        let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
-        let (mut text, mut all) = (Text::new(), None);
-        for (values, source) in &self.labels[..self.always] {
-            let known = source.plain(head).and_then(|value| values.note_known(value, weight));
-            let noted = known.unwrap_or_else(|| {
-                text.clear();
-                source.note(values, head, (agent, client), &mut text, weight)
-            });
-            RequestLabels::push(&mut all, noted);
-        }
-        all
-    }
-
-    /// Returns the part of a request that is needed if the page is missing, unless there is no such label.
-    pub(crate) fn missing_head(&self, head: &RequestHead<'_>) -> Option<MissingHead> {
-        (self.always < self.labels.len()).then(|| MissingHead::of(head))
-    }
-
-    /// Notes the values of a missing page.
-    #[inline(never)]
-    pub(crate) fn note_missing(
-        &self,
-        head: &MissingHead,
-        weight: NonZeroU32,
-        noted: &mut Option<RequestLabels>,
-    ) {
-        let mut text = Text::new();
-        for (values, source) in &self.labels[self.always..] {
-            let Source::Missing(part) = source else { continue };
-            text.clear();
-            RequestLabels::push(noted, values.note(head.value(*part, &mut text).observed(), weight));
-        }
-    }
-
-    /// Returns the counters for the label values of a request.
-    pub(crate) fn counters(&self, noted: &RequestLabels) -> impl Iterator<Item = Counter> {
-        self.labels.iter().zip(noted.as_slice()).map(|((values, _), noted)| values.counter(*noted))
-    }
-
-    /// Returns the counters for the label values of a request to a page, and for their pairs with the page.
-    pub(crate) fn counters_with_page(
-        &self,
-        noted: &RequestLabels,
-        page: Option<Counter>,
-        weight: NonZeroU32,
-    ) -> impl Iterator<Item = Counter> {
-        let pairs = self
-            .labels
-            .iter()
-            .zip(noted.as_slice())
-            .filter_map(move |((values, _), noted)| values.pair(*noted, page?, weight));
-        self.counters(noted).chain(pairs)
-    }
-}
-
-impl RequestLabels {
-    fn push(all: &mut Option<Self>, noted: NotedValue) {
-        let all = all.get_or_insert(Self { noted: [noted; LABELS], count: 0 });
-        if let Some(next) = all.noted.get_mut(all.count) {
-            *next = noted;
-            all.count += 1;
-        }
-    }
-
-    /// Returns the noted values in the order of the labels.
-    pub(crate) fn as_slice(&self) -> &[NotedValue] {
-        &self.noted[..self.count]
-    }
-}
-
-impl Source {
-    /// Returns text that does not need to be validated if it is equal to a known value. `None` if there is a shorter
-    /// way to the value.
-    #[inline]
-    fn plain<'a>(&self, head: &RequestHead<'a>) -> Option<&'a [u8]> {
-        match self {
-            Self::Referrer { internal } => referrer::plain_host(header(head, &REFERER), internal),
-            Self::Language => Some(language::first(header(head, &ACCEPT_LANGUAGE))),
-            _ => None,
-        }
-    }
-
-    /// Notes the value of a request.
-    fn note(
-        &self,
-        values: &LabelValues,
-        head: &RequestHead<'_>,
-        (agent, client): (Agent, Option<Client>),
-        text: &mut Text,
-        weight: NonZeroU32,
-    ) -> NotedValue {
-        let value = match self {
-            Self::Closure(closure) => match closure.call(|closure| closure(head)) {
-                Some(Some(value)) => {
-                    return values.note(Some(value.trim()).filter(|value| !value.is_empty()), weight);
-                }
-                Some(None) => Value::None,
-                None => Value::Other,
-            },
-            Self::Bot(_) if agent != Agent::Bot => Value::None,
-            source => source.value(head, client, text),
-        };
-        values.note(value.observed(), weight)
-    }
-
-    fn value<'a>(&self, head: &RequestHead<'_>, client: Option<Client>, text: &'a mut Text) -> Value<'a> {
-        match self {
-            Self::Referrer { internal } => match referrer::host(header(head, &REFERER), text) {
-                Value::Text(host) if referrer::is_internal(host.as_bytes(), internal) => Value::None,
-                value => value,
-            },
-            Self::Campaign => campaign::campaign(head.uri.query(), text),
-            Self::Device => client.map_or(Value::Other, Client::device),
-            Self::Browser => client.map_or(Value::Other, Client::browser),
-            Self::Language => language::language(header(head, &ACCEPT_LANGUAGE), text),
-            Self::Country { header, client } if client.is_forwarded(head) => {
-                // A client can send this header as well, so the line of the nearest proxy counts.
-                let code = head.headers.get_all(header).iter().next_back();
-                country::country(code.map_or(&[], HeaderValue::as_bytes), text)
-            }
-            Self::Country { .. } => Value::None,
-            Self::Bot(names) => names.find(header(head, &USER_AGENT)).map_or(Value::Other, Value::Text),
-            Self::Closure(_) | Self::Missing(_) => Value::Other,
-        }
-    }
-}
-
-fn header<'a>(head: &RequestHead<'a>, name: &HeaderName) -> &'a [u8] {
-    head.headers.get(name).map_or(&[], |value| value.as_bytes())
 }
 
 impl fmt::Debug for Label {

@@ -8,6 +8,7 @@
 mod single_writer;
 mod registry;
 mod label;
+mod view;
 mod bins;
 mod visitors;
 mod stripe;
@@ -40,10 +41,11 @@ pub(crate) use label::{
     LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, MISSED, NONE, OTHER_VALUE, Part, hours,
 };
 pub use recorder::{LabelValues, Recorder};
-pub use registry::{Counter, Hit, Measured, PageView};
+pub use registry::{Counter, Hit, Measured};
 use registry::{OTHER, PAGE_FLAG, Registry};
 use stripe::Stripe;
 use stripes::Stripes;
+pub use view::PageView;
 use visitors::Recent;
 
 #[derive(Debug)]

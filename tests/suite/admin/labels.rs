@@ -204,7 +204,7 @@ async fn invalid_parameters_are_rejected() {
         ("labels/pages?precision=60&label=a&label=b&value=a", 400),
         ("labels/pages?precision=60&label=a&value=%0A", 400),
         (&format!("labels/pages?precision=60&label=a&value={}", "a".repeat(199)), 400),
-        (&format!("labels?precision=60{}", "&label=a".repeat(9)), 400),
+        (&format!("labels?precision=60{}", "&label=a".repeat(17)), 400),
     ] {
         let response = fetch(&site.router, question).await;
         assert_eq!(response.status, status, "{question}: {}", response.body);

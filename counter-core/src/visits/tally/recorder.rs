@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Tally;
 use super::label::{Label, LabelError, NotedValue};
-use super::registry::{Counter, Hit, Measured, PageView};
+use super::registry::{Counter, Hit, Measured};
+use super::view::PageView;
 use crate::family::name::CounterName;
 use crate::time::Timestamp;
 use crate::visitor::{Salt, SaltError, Salting, Secret, VisitorId};
@@ -374,7 +375,7 @@ impl LabelValues {
     ///
     /// ```
     /// use std::num::NonZeroU32;
-    /// use counter_core::visits::{Agent, PageView};
+    /// use counter_core::visits::{Agent};
     /// use counter_core::{Counters, MemoryStore, Timestamp};
     ///
     /// # #[tokio::main(flavor = "current_thread")]

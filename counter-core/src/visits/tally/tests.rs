@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use super::registry::PageView;
+use super::view::PageView;
 use super::*;
 use crate::sketch::Sketch;
 use crate::visitor::VisitorKey;

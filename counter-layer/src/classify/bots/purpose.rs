@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// What a [`Bot`](crate::Bot) requests pages for.
+/// The purpose for which a [`Bot`](crate::Bot) requests pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Purpose {

@@ -1,0 +1,141 @@
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use counter_core::visits::{Agent, LabelError, LabelValues, NotedValue};
+use counter_core::{Counter, Recorder};
+use http::header::USER_AGENT;
+
+use super::Label;
+use super::client::Words;
+use super::missing::MissingHead;
+use super::source::{Source, header};
+use super::text::Text;
+use crate::identity::RequestHead;
+
+/// The labels of a layer and their counters.
+pub(crate) struct Labels {
+    /// Labels of missing pages are last.
+    labels: Vec<(LabelValues, Source)>,
+    /// Number of labels that count all requests.
+    always: usize,
+    words: Option<Words>,
+}
+
+/// The label values of a request in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestLabels {
+    /// Only the first `count` values are used.
+    noted: [NotedValue; LABELS],
+    count: usize,
+}
+
+/// Maximum number of labels of a recorder.
+const LABELS: usize = 16;
+
+impl Labels {
+    /// Resolves the labels, or returns `None` if the iterator is empty. If a name is used again, the later
+    /// label wins.
+    pub(crate) fn of(
+        recorder: &Recorder,
+        chosen: impl IntoIterator<Item = Label>,
+    ) -> Result<Option<Arc<Self>>, LabelError> {
+        let mut by_name = Vec::<Label>::new();
+        for label in chosen {
+            by_name.retain(|other| other.name != label.name);
+            by_name.push(label);
+        }
+        let needs_words =
+            by_name.iter().any(|label| matches!(label.source, Source::Device | Source::Browser));
+        let is_missing = |label: &Label| matches!(label.source, Source::Missing(_));
+        by_name.sort_by_key(is_missing);
+        let always = by_name.iter().filter(|label| !is_missing(label)).count();
+        let bound = by_name.into_iter().map(|label| {
+            let is_guarded = is_missing(&label) || label.min_hits > NonZeroU32::MIN;
+            let mut values = recorder.label_values(&label.name)?;
+            if is_guarded {
+                values = values.min_hits(label.min_hits);
+            }
+            Ok((if label.by_page { values.by_page() } else { values }, label.source))
+        });
+        let labels = bound.collect::<Result<Vec<_>, LabelError>>()?;
+        let words = needs_words.then(Words::default);
+        Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, always, words })))
+    }
+
+    /// Notes the label values of a request.
+    #[inline(never)]
+    pub(crate) fn note(
+        &self,
+        head: &RequestHead<'_>,
+        agent: Agent,
+        weight: NonZeroU32,
+    ) -> Option<RequestLabels> {
+        let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
+        let (mut text, mut all) = (Text::new(), None);
+        for (values, source) in &self.labels[..self.always] {
+            let known = source.plain(head).and_then(|value| values.note_known(value, weight));
+            let noted = known.unwrap_or_else(|| {
+                text.clear();
+                source.note(values, head, (agent, client), &mut text, weight)
+            });
+            RequestLabels::push(&mut all, noted);
+        }
+        all
+    }
+
+    /// Returns the part of a request that is needed if the page is missing, unless there is no such label.
+    pub(crate) fn missing_head(&self, head: &RequestHead<'_>) -> Option<MissingHead> {
+        (self.always < self.labels.len()).then(|| MissingHead::of(head))
+    }
+
+    /// Notes the values of a missing page.
+    #[inline(never)]
+    pub(crate) fn note_missing(
+        &self,
+        head: &MissingHead,
+        weight: NonZeroU32,
+        noted: &mut Option<RequestLabels>,
+    ) {
+        let mut text = Text::new();
+        for (values, source) in &self.labels[self.always..] {
+            let Source::Missing(part) = source else { continue };
+            text.clear();
+            RequestLabels::push(noted, values.note(head.value(*part, &mut text).observed(), weight));
+        }
+    }
+
+    /// Returns the counters for the label values of a request.
+    pub(crate) fn counters(&self, noted: &RequestLabels) -> impl Iterator<Item = Counter> {
+        self.labels.iter().zip(noted.as_slice()).map(|((values, _), noted)| values.counter(*noted))
+    }
+
+    /// Returns the counters for the label values of a request to a page, and for their pairs with the page.
+    pub(crate) fn counters_with_page(
+        &self,
+        noted: &RequestLabels,
+        page: Option<Counter>,
+        weight: NonZeroU32,
+    ) -> impl Iterator<Item = Counter> {
+        let pairs = self
+            .labels
+            .iter()
+            .zip(noted.as_slice())
+            .filter_map(move |((values, _), noted)| values.pair(*noted, page?, weight));
+        self.counters(noted).chain(pairs)
+    }
+}
+
+impl RequestLabels {
+    fn push(all: &mut Option<Self>, noted: NotedValue) {
+        let all = all.get_or_insert(Self { noted: [noted; LABELS], count: 0 });
+        if let Some(next) = all.noted.get_mut(all.count) {
+            *next = noted;
+            all.count += 1;
+        }
+    }
+
+    /// Returns the noted values in the order of the labels.
+    pub(crate) fn as_slice(&self) -> &[NotedValue] {
+        &self.noted[..self.count]
+    }
+}

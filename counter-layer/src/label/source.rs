@@ -1,0 +1,92 @@
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
+use counter_core::visits::{Agent, LabelValues, NotedValue};
+use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
+use http::{HeaderName, HeaderValue};
+
+use super::client::Client;
+use super::missing::Missing;
+use super::text::Text;
+use super::value::Value;
+use super::{campaign, country, language, referrer};
+use crate::classify::BotNames;
+use crate::closure::Closure;
+use crate::identity::{Address, RequestHead};
+
+/// The part of a request that determines a label value.
+pub(super) enum Source {
+    Referrer { internal: Vec<Box<str>> },
+    Campaign,
+    Device,
+    Browser,
+    Bot(Box<BotNames>),
+    Language,
+    Country { header: HeaderName, client: Box<Address> },
+    Closure(Box<FromFn>),
+    Missing(Missing),
+}
+
+/// A closure to find a value in the request head.
+pub(super) type FromFn = Closure<dyn for<'a> Fn(&RequestHead<'a>) -> Option<Cow<'a, str>> + Send + Sync>;
+
+impl Source {
+    /// Returns text that does not need to be validated if it is equal to a known value. `None` if there is a shorter
+    /// way to the value.
+    #[inline]
+    pub(super) fn plain<'a>(&self, head: &RequestHead<'a>) -> Option<&'a [u8]> {
+        match self {
+            Self::Referrer { internal } => referrer::plain_host(header(head, &REFERER), internal),
+            Self::Language => Some(language::first(header(head, &ACCEPT_LANGUAGE))),
+            _ => None,
+        }
+    }
+
+    /// Notes the value of a request.
+    pub(super) fn note(
+        &self,
+        values: &LabelValues,
+        head: &RequestHead<'_>,
+        (agent, client): (Agent, Option<Client>),
+        text: &mut Text,
+        weight: NonZeroU32,
+    ) -> NotedValue {
+        let value = match self {
+            Self::Closure(closure) => match closure.call(|closure| closure(head)) {
+                Some(Some(value)) => {
+                    return values.note(Some(value.trim()).filter(|value| !value.is_empty()), weight);
+                }
+                Some(None) => Value::None,
+                None => Value::Other,
+            },
+            Self::Bot(_) if agent != Agent::Bot => Value::None,
+            source => source.value(head, client, text),
+        };
+        values.note(value.observed(), weight)
+    }
+
+    fn value<'a>(&self, head: &RequestHead<'_>, client: Option<Client>, text: &'a mut Text) -> Value<'a> {
+        match self {
+            Self::Referrer { internal } => match referrer::host(header(head, &REFERER), text) {
+                Value::Text(host) if referrer::is_internal(host.as_bytes(), internal) => Value::None,
+                value => value,
+            },
+            Self::Campaign => campaign::campaign(head.uri.query(), text),
+            Self::Device => client.map_or(Value::Other, Client::device),
+            Self::Browser => client.map_or(Value::Other, Client::browser),
+            Self::Language => language::language(header(head, &ACCEPT_LANGUAGE), text),
+            Self::Country { header, client } if client.is_forwarded(head) => {
+                // A client can send this header as well, so the line of the nearest proxy counts.
+                let code = head.headers.get_all(header).iter().next_back();
+                country::country(code.map_or(&[], HeaderValue::as_bytes), text)
+            }
+            Self::Country { .. } => Value::None,
+            Self::Bot(names) => names.find(header(head, &USER_AGENT)).map_or(Value::Other, Value::Text),
+            Self::Closure(_) | Self::Missing(_) => Value::Other,
+        }
+    }
+}
+
+pub(super) fn header<'a>(head: &RequestHead<'a>, name: &HeaderName) -> &'a [u8] {
+    head.headers.get(name).map_or(&[], |value| value.as_bytes())
+}
