@@ -89,8 +89,7 @@
 //! - It has a comment that browsers don't have: it is `compatible` but has a modern engine, or ends in a name with no
 //!   version.
 //! - It names one of about 2,000 known [bots](crate::Bot), which can also be [counted by name](crate::Label::bot).
-//! - It does not name a browser engine, an app platform, a phone, a television or a console.
-//! - The user agent is missing.
+//! - It is missing, or does not name a browser engine, an app platform, a phone, a television or a console.
 //!
 //! The comparison ignores case, and anything past the first 1,024 bytes. A program pretending to be a browser will count as a
 //! browser. The words were selected with half of the entries in these lists, and the names with `crawler-user-agents` 1.67, the

@@ -9,7 +9,7 @@ use counter_layer::{AccessCounterLayer, Address, Label};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
-    /// Count referrers, campaigns, clients, bots and languages.
+    /// Count referrers, campaigns, clients, bots, languages.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
     /// Host that is not a referrer, can be repeated.

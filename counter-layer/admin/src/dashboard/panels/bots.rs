@@ -85,6 +85,7 @@ impl Group {
     fn rows(&self, total: u64, max: u64) -> Vec<PanelRow> {
         let row = |name: &str, hits: u64, before: Option<u64>, address: String, role| PanelRow {
             name: Name::new(name),
+            description: None,
             address,
             value: digits::grouped(hits),
             share: numbers::share(hits, total),
@@ -98,8 +99,9 @@ impl Group {
         let purpose = capitalized(self.purpose.as_str());
         let heading = row(&purpose, self.hits, self.before, String::new(), Role::Heading);
         let bots = self.bots.iter().take(MAX_SHOWN).map(|bot| {
-            let role = Role::Member(bot.operator.filter(|operator| !bot.name.starts_with(operator)));
-            row(&bot.name, bot.hits, bot.before, bot.address.clone(), role)
+            let operator = bot.operator.filter(|operator| !bot.name.starts_with(operator));
+            let row = row(&bot.name, bot.hits, bot.before, bot.address.clone(), Role::Member);
+            PanelRow { description: operator.map(str::to_owned), ..row }
         });
         [heading].into_iter().chain(bots).collect()
     }
@@ -126,16 +128,20 @@ mod tests {
             known.map(|(_, hits)| hits / 2)
         };
         let panel = panel(values, 120, 895, &before, &|name| Some(format!("/{name}")));
-        let rows: Vec<_> = panel.rows.iter().map(|row| (&*row.name.whole, &*row.value, row.role)).collect();
+        let rows: Vec<_> = panel
+            .rows
+            .iter()
+            .map(|row| (&*row.name.whole, &*row.value, row.role, row.description.as_deref()))
+            .collect();
         let expected = [
-            ("AI training", "60", Role::Heading),
-            ("GPTBot", "40", Role::Member(Some("OpenAI"))),
-            ("ClaudeBot", "20", Role::Member(Some("Anthropic"))),
-            ("Search engine", "40", Role::Heading),
-            ("Googlebot", "30", Role::Member(None)),
-            ("Bingbot", "10", Role::Member(Some("Microsoft"))),
-            ("Other", "5", Role::Heading),
-            ("Futurebot", "5", Role::Member(None)),
+            ("AI training", "60", Role::Heading, None),
+            ("GPTBot", "40", Role::Member, Some("OpenAI")),
+            ("ClaudeBot", "20", Role::Member, Some("Anthropic")),
+            ("Search engine", "40", Role::Heading, None),
+            ("Googlebot", "30", Role::Member, None),
+            ("Bingbot", "10", Role::Member, Some("Microsoft")),
+            ("Other", "5", Role::Heading, None),
+            ("Futurebot", "5", Role::Member, None),
         ];
         assert_eq!(rows, expected);
         let changes: Vec<_> =

@@ -36,6 +36,7 @@ pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<
             share: shares.get(index).cloned(),
             change: None,
             percent: numbers::percent(total.unwrap_or_default(), max).to_string(),
+            description: None,
             role: Role::Value,
         };
         let rows: Vec<_> = parts.iter().enumerate().map(row).collect();

@@ -35,6 +35,13 @@ const TITLES: [(&str, &str); 9] = [
     ("referrer", "Referrers"),
 ];
 
+/// Labels to read without a round trip to find them. The store reads some names in vain for each that does not exist, so
+/// rare labels are not listed.
+const EXPECTED: [&str; 6] = [bots::LABEL, "browser", "campaign", "device", "language", "referrer"];
+
+/// Labels to read for a page.
+const EXPECTED_OF_PAGE: [&str; 3] = [bots::LABEL, "device", "referrer"];
+
 /// Rankings by label.
 type Rankings = Vec<(String, Result<LabelRanking, Error>)>;
 
@@ -47,8 +54,7 @@ pub(crate) async fn panels(
     address: impl Fn(&CounterName) -> String,
 ) -> Result<Vec<Panel>, Error> {
     let (precision, range) = period.precision();
-    let expected = TITLES.map(|(label, _)| label);
-    let labels = period.reader.stats.label_rankings(&expected, precision, range, bots::MAX_BOTS).await?;
+    let labels = period.reader.stats.label_rankings(&EXPECTED, precision, range, bots::MAX_BOTS).await?;
     compare(period, labels, counter, address).await
 }
 
@@ -59,8 +65,8 @@ pub(crate) async fn panels_of_page(
     address: impl Fn(&CounterName) -> String,
 ) -> Result<Vec<Panel>, Error> {
     let (precision, range) = period.precision();
-    let (stats, expected) = (period.reader.stats, TITLES.map(|(label, _)| label));
-    let labels = stats.labels_of_page(&expected, page, precision, range, bots::MAX_BOTS).await?;
+    let stats = period.reader.stats;
+    let labels = stats.labels_of_page(&EXPECTED_OF_PAGE, page, precision, range, bots::MAX_BOTS).await?;
     compare(period, labels, |label, value| CounterName::of_pair(label, page, value), address).await
 }
 
@@ -82,7 +88,8 @@ pub(crate) async fn pages(
     let before: HashMap<_, _> = names.into_iter().zip(before).collect();
     let before = |page: &str| before.get(&pair(page)?).copied().flatten();
     let address = |page: &str| CounterName::new(page).ok().map(|page| address(&page));
-    Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), ..panel(ranking, before, address) }))
+    let panel = panel(ranking, "elsewhere", before, address);
+    Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), ..panel }))
 }
 
 /// Creates the panels of labels, with the change from the compared period. `counter` returns the counter of a value.
@@ -112,7 +119,7 @@ async fn compare(
         }
         ranking.values.truncate(MAX_VALUES);
         let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
-        let mut panel = panel(ranking, before, address);
+        let mut panel = panel(ranking, "with other values", before, address);
         if [missing::PAGES, missing::LINKS].contains(&&*label) {
             panel.rows.iter_mut().for_each(missing::describe);
         }
@@ -125,10 +132,11 @@ fn counter(label: &str, value: &str) -> Option<CounterName> {
     CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()
 }
 
-/// Creates a panel without a title. `before` returns the total of a value in the compared period, and `address` the URL of
+/// Creates a panel without a title. `others` describes hits that are not shown, `before` returns the total of a value in the compared period, and `address` the URL of
 /// its page.
 fn panel(
     ranking: LabelRanking,
+    others: &str,
     before: impl Fn(&str) -> Option<u64>,
     address: impl Fn(&str) -> Option<String>,
 ) -> Panel {
@@ -142,6 +150,7 @@ fn panel(
             share: numbers::share(*count, total),
             change: before(value).and_then(|before| numbers::change(*count, before)),
             percent: numbers::percent(*count, max).to_string(),
+            description: None,
             role: Role::Value,
         })
     };
@@ -149,7 +158,7 @@ fn panel(
     let shown: u64 = values.iter().map(|(_, count)| count).sum();
     let rest = total.saturating_sub(shown + none);
     let mut notes = Vec::new();
-    for (count, description) in [(none, "without a value"), (rest, "with other values")] {
+    for (count, description) in [(none, "without a value"), (rest, others)] {
         if count > 0 {
             notes.push(format!("{} {description}", digits::grouped(count)));
         }

@@ -16,9 +16,8 @@ pub(super) const LINKS: &str = "broken_link";
 pub(super) fn describe(row: &mut PanelRow) {
     let value = &row.name.whole;
     let (path, host) = value.split_once(' ').map_or((&**value, None), |(path, host)| (path, Some(host)));
-    let path = percent_decode_str(path).decode_utf8_lossy();
-    let name = host.map_or_else(|| path.to_string(), |host| format!("{path} \u{2190} {host}"));
-    row.name = Name::new(&name);
+    row.description = host.map(|host| format!("from {host}"));
+    row.name = Name::new(&percent_decode_str(path).decode_utf8_lossy());
     // More missing pages are not an improvement.
     row.change = row.change.take().map(|change| Change { style: "flat", ..change });
 }
@@ -30,17 +29,26 @@ mod tests {
 
     #[test]
     fn paths_are_decoded_and_followed_by_the_host() {
-        for (value, shown) in [
-            ("/old%20page", "/old page"),
-            ("/caf%C3%A9 news.example", "/café \u{2190} news.example"),
-            ("/%FF%0A", "/\u{fffd}\u{fffd}"),
+        for (value, path, host) in [
+            ("/old%20page", "/old page", None),
+            ("/caf%C3%A9 news.example", "/café", Some("from news.example")),
+            ("/%FF%0A", "/\u{fffd}\u{fffd}", None),
         ] {
             let change = Some(Change { text: "+5 %".to_owned(), style: "up" });
-            let (name, role) = (Name::new(value), Role::Value);
-            let [address, value, percent] = [(); 3].map(|()| String::new());
-            let mut row = PanelRow { name, address, value, share: None, change, percent, role };
+            let [address, count, percent] = [(); 3].map(|()| String::new());
+            let mut row = PanelRow {
+                name: Name::new(value),
+                description: None,
+                address,
+                value: count,
+                share: None,
+                change,
+                percent,
+                role: Role::Value,
+            };
             describe(&mut row);
-            assert_eq!((&*row.name.whole, row.change.map(|change| change.style)), (shown, Some("flat")));
+            assert_eq!((&*row.name.whole, row.description.as_deref()), (path, host));
+            assert_eq!(row.change.map(|change| change.style), Some("flat"));
         }
     }
 }

@@ -24,6 +24,8 @@ impl Panel {
 #[derive(Debug)]
 pub(crate) struct PanelRow {
     pub(crate) name: Name,
+    /// A hint below the name.
+    pub(crate) description: Option<String>,
     pub(crate) address: String,
     pub(crate) value: String,
     pub(crate) share: Option<String>,
@@ -40,15 +42,7 @@ impl PanelRow {
     }
 
     pub(crate) fn is_member(&self) -> bool {
-        matches!(self.role, Role::Member(_))
-    }
-
-    /// Returns the description of a member.
-    pub(crate) fn description(&self) -> Option<&'static str> {
-        match self.role {
-            Role::Member(description) => description,
-            Role::Value | Role::Heading => None,
-        }
+        self.role == Role::Member
     }
 }
 
@@ -58,6 +52,6 @@ pub(crate) enum Role {
     Value,
     /// The sum of the following members, without an address.
     Heading,
-    /// A value in a group, with a description.
-    Member(Option<&'static str>),
+    /// A value in a group.
+    Member,
 }

@@ -42,6 +42,7 @@ pub(crate) async fn panel(
             share: Some(format!("{} ×", digits::grouped(times.count()))),
             change: None,
             percent: format!("{:.0}", mean / max * 100.0),
+            description: None,
             role: Role::Value,
         })
     };
