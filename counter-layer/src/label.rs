@@ -41,13 +41,14 @@ use text::Text;
 /// | [`broken_link`](Self::broken_link) | `label:broken_link:/old example.com` | the path and the host in `Referer` |
 /// | [`from_fn`](Self::from_fn) | `label:plan:free` | a closure |
 ///
-/// A counted request has exactly one value per label, so a label adds up to `hits`, except for missing pages: `(none)` is used for
-/// requests with no value, and `(other)` for invalid values, and for rare values if there are too many. A
+/// A counted request has exactly one value per label, so a label adds up to `hits`. Labels of missing pages only
+/// count those. `(none)` is used for requests with no value, and `(other)` for invalid values, and for rare values if there are too many. A
 /// label can hold 2,000 values, and values with at least 0.1 % of the hits are always included. See
 /// [`LabelValues`](counter_core::visits::LabelValues) for the effect of scanners sending made-up values; in
 /// this case an error bound is returned with the counts.
 ///
-/// Only these values are stored; the address, URL and user agent of a request are not. See [the
+/// Only these values are stored; the address, query and user agent of a request are not, and paths only if you count
+/// missing pages. See [the
 /// guide](crate::guide::labels) for API keys, and the cost of labels.
 ///
 /// ```

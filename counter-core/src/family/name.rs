@@ -112,8 +112,14 @@ impl CounterName {
 
     /// Returns the name of a pair, given the start for all pairs of a label.
     pub(crate) fn with_prefix(prefix: &str, page: &str, value: &str) -> Option<Self> {
-        let name = Self::pairs_of_page(prefix, page) + value;
-        Self::new(&name).ok().filter(|_| !value.contains(PAIR_SEPARATOR))
+        let name = || Self::new(&(Self::pairs_of_page(prefix, page) + value)).ok();
+        Self::is_pair(prefix, page, value).then(name)?
+    }
+
+    /// Returns `true` if a pair of valid names can have a counter.
+    pub(crate) fn is_pair(prefix: &str, page: &str, value: &str) -> bool {
+        let bytes = prefix.len() + page.len() + PAIR_SEPARATOR.len() + value.len();
+        bytes <= Self::MAX_BYTES && !value.contains(PAIR_SEPARATOR)
     }
 }
 
@@ -135,7 +141,7 @@ pub(crate) fn sharded_part(name: &str) -> &str {
     match label {
         None => name,
         Some((label, value)) => match split_pair(value).filter(|_| label.ends_with(PAIR_SUFFIX)) {
-            Some((page, _)) => page,
+            Some((page, _)) => sharded_part(page),
             None => &name[..CounterName::LABELS.len() + label.len()],
         },
     }

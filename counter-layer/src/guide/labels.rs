@@ -85,8 +85,8 @@
 //! A label has 10,000 places for pairs, which are assigned like those for values, or as many as you set by
 //! [`Builder::label_pairs`](counter_core::Builder::label_pairs). There is no `(other)` for a page: what the pairs of
 //! a page do not cover is the difference to the hits of the page. This rest contains pairs without a place, pairs whose
-//! name would exceed 200 bytes, and invalid values. A page or value that has at least 0.1 % of all hits as a pair
-//! always has a place for it.
+//! name would exceed 200 bytes, invalid values, and hits from before pairs were counted. A pair with at least 0.1 % of all
+//! hits gets a place.
 //!
 //! # Missing pages
 //!
@@ -95,10 +95,10 @@
 //! both, so that you can fix the links or add redirects.
 //!
 //! Scanners request thousands of paths that never existed. Only half of the places are given for a single hit,
-//! so a scan can't take the places of real links. A path can also contain personal data: a token, a mail address,
+//! so a scan that requests each path once can't take all places. A path can also contain personal data: a token, a mail address,
 //! or the name of a file. Therefore these labels are not part of the defaults. With
 //! [`min_hits`](crate::Label::min_hits), a path is only stored after this number of hits within one to two hours, so a
-//! link that just one person has will not appear.
+//! link that just one person has will not appear, unless this person requests it as often.
 //!
 //! # Countries
 //!
@@ -210,7 +210,7 @@
 //!
 //! # Privacy
 //!
-//! A label stores just the value: for referrers the host, for user agents the kind of device and browser, for
+//! A label stores just the value: for missing pages the path, for referrers the host, for user agents the kind of device and browser, for
 //! languages the preferred language. Labels do not count visitors. A host that is an IP address counts as
 //! `(other)`, and so does a campaign with an `@`. But campaigns are free text: a campaign name that differs
 //! per recipient of a newsletter identifies the recipient, so you should not send this as `utm_campaign`.

@@ -401,7 +401,7 @@
 //! | in the store | for how long |
 //! |---|---|
 //! | counts per counter and bucket | for the retention, by default 120 buckets; then removed by the cleaner |
-//! | counter names from rules, templates and facets | as long as there are samples or sketches |
+//! | counter names from rules, templates and facets, and [label values](crate::guide::labels#privacy) | as long as there are samples or sketches |
 //! | sketches per counter and visitor bucket | for the retention, by default 120 hours and 120 days |
 //! | the salt of an epoch | until the end of the next epoch |
 //! | the salt for stable identities, if used | until you delete it |
@@ -419,9 +419,9 @@
 //!
 //! # What is never stored or logged
 //!
-//! Addresses, user agents, cookies, other headers, accounts, queries, raw paths and visitor ids are never stored or logged.
-//! The layer reads these while it classifies a request, and then just keeps the counter number and the visitor register until
-//! the request is finished. The library logs store failures with counter names and numbers.
+//! Addresses, user agents, cookies, other headers, accounts, queries and visitor ids are never stored or logged, and neither
+//! are raw paths, except if you count [missing pages](crate::guide::labels#missing-pages).
+//! The layer reads these while it classifies a request. The library logs store failures with counter names and numbers.
 //! [`explain`](crate::Rules::explain) returns the given path, but does not store it.
 //!
 //! There are two closures that can change this. Counter names are stored, so if your

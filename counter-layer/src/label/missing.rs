@@ -1,5 +1,7 @@
 //! Missing pages, and the hosts that link to them.
 
+use std::fmt;
+
 use http::header::REFERER;
 use http::{HeaderValue, Uri};
 
@@ -17,7 +19,6 @@ pub(super) enum Missing {
 }
 
 /// The part of a request that is needed if the page is missing. Copies share the bytes of the request.
-#[derive(Debug)]
 pub(crate) struct MissingHead {
     uri: Uri,
     referrer: Option<HeaderValue>,
@@ -48,6 +49,13 @@ impl MissingHead {
             Value::None => Value::None,
             Value::Other => Value::Other,
         }
+    }
+}
+
+// Logs must not contain a referrer or a query.
+impl fmt::Debug for MissingHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MissingHead").finish_non_exhaustive()
     }
 }
 

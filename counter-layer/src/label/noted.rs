@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use counter_core::visits::{Agent, LabelError, LabelValues, NotedValue};
-use counter_core::{Counter, Recorder};
+use counter_core::{Counter, Recorder, Timestamp};
 use http::header::USER_AGENT;
 
 use super::Label;
@@ -10,6 +10,7 @@ use super::client::Words;
 use super::missing::MissingHead;
 use super::source::{Source, header};
 use super::text::Text;
+use super::value::Value;
 use crate::identity::RequestHead;
 
 /// The labels of a layer and their counters.
@@ -62,12 +63,13 @@ impl Labels {
         Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, always, words })))
     }
 
-    /// Notes the label values of a request.
+    /// Notes the label values of a request made at this instant, or now if `None`.
     #[inline(never)]
     pub(crate) fn note(
         &self,
         head: &RequestHead<'_>,
         agent: Agent,
+        at: Option<Timestamp>,
         weight: NonZeroU32,
     ) -> Option<RequestLabels> {
         let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
@@ -76,7 +78,7 @@ impl Labels {
             let known = source.plain(head).and_then(|value| values.note_known(value, weight));
             let noted = known.unwrap_or_else(|| {
                 text.clear();
-                source.note(values, head, (agent, client), &mut text, weight)
+                note(values, source.value(head, (agent, client), &mut text), at, weight)
             });
             RequestLabels::push(&mut all, noted);
         }
@@ -93,6 +95,7 @@ impl Labels {
     pub(crate) fn note_missing(
         &self,
         head: &MissingHead,
+        at: Option<Timestamp>,
         weight: NonZeroU32,
         noted: &mut Option<RequestLabels>,
     ) {
@@ -100,7 +103,7 @@ impl Labels {
         for (values, source) in &self.labels[self.always..] {
             let Source::Missing(part) = source else { continue };
             text.clear();
-            RequestLabels::push(noted, values.note(head.value(*part, &mut text).observed(), weight));
+            RequestLabels::push(noted, note(values, head.value(*part, &mut text), at, weight));
         }
     }
 
@@ -114,14 +117,22 @@ impl Labels {
         &self,
         noted: &RequestLabels,
         page: Option<Counter>,
+        at: Timestamp,
         weight: NonZeroU32,
     ) -> impl Iterator<Item = Counter> {
         let pairs = self
             .labels
             .iter()
             .zip(noted.as_slice())
-            .filter_map(move |((values, _), noted)| values.pair(*noted, page?, weight));
+            .filter_map(move |((values, _), noted)| values.pair(*noted, page?, at, weight));
         self.counters(noted).chain(pairs)
+    }
+}
+
+fn note(values: &LabelValues, value: Value<'_>, at: Option<Timestamp>, weight: NonZeroU32) -> NotedValue {
+    match at {
+        None => values.note(value.observed(), weight),
+        Some(at) => values.note_at(value.observed(), at, weight),
     }
 }
 

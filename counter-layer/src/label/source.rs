@@ -1,7 +1,6 @@
 use std::borrow::Cow;
-use std::num::NonZeroU32;
 
-use counter_core::visits::{Agent, LabelValues, NotedValue};
+use counter_core::visits::Agent;
 use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 
@@ -42,31 +41,15 @@ impl Source {
         }
     }
 
-    /// Notes the value of a request.
-    pub(super) fn note(
+    /// Returns the value of a request.
+    pub(super) fn value<'a>(
         &self,
-        values: &LabelValues,
-        head: &RequestHead<'_>,
+        head: &RequestHead<'a>,
         (agent, client): (Agent, Option<Client>),
-        text: &mut Text,
-        weight: NonZeroU32,
-    ) -> NotedValue {
-        let value = match self {
-            Self::Closure(closure) => match closure.call(|closure| closure(head)) {
-                Some(Some(value)) => {
-                    return values.note(Some(value.trim()).filter(|value| !value.is_empty()), weight);
-                }
-                Some(None) => Value::None,
-                None => Value::Other,
-            },
-            Self::Bot(_) if agent != Agent::Bot => Value::None,
-            source => source.value(head, client, text),
-        };
-        values.note(value.observed(), weight)
-    }
-
-    fn value<'a>(&self, head: &RequestHead<'_>, client: Option<Client>, text: &'a mut Text) -> Value<'a> {
+        text: &'a mut Text,
+    ) -> Value<'a> {
         match self {
+            Self::Bot(_) if agent != Agent::Bot => Value::None,
             Self::Referrer { internal } => match referrer::host(header(head, &REFERER), text) {
                 Value::Text(host) if referrer::is_internal(host.as_bytes(), internal) => Value::None,
                 value => value,
@@ -82,7 +65,13 @@ impl Source {
             }
             Self::Country { .. } => Value::None,
             Self::Bot(names) => names.find(header(head, &USER_AGENT)).map_or(Value::Other, Value::Text),
-            Self::Closure(_) | Self::Missing(_) => Value::Other,
+            Self::Closure(closure) => match closure.call(|closure| closure(head)) {
+                Some(Some(Cow::Borrowed(value))) => Value::of(value),
+                Some(Some(Cow::Owned(value))) => text.extend(value.bytes()).map_or(Value::Other, Value::of),
+                Some(None) => Value::None,
+                None => Value::Other,
+            },
+            Self::Missing(_) => Value::Other,
         }
     }
 }

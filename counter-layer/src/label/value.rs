@@ -9,6 +9,14 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// Returns the value in a text from a closure.
+    pub(super) fn of(text: &'a str) -> Self {
+        match text.trim() {
+            "" => Self::None,
+            text => Self::Text(text),
+        }
+    }
+
     /// Returns the value to pass to `LabelValues::note`, which treats text in parentheses as invalid.
     pub(super) const fn observed(self) -> Option<&'a str> {
         match self {

@@ -53,10 +53,12 @@ struct Identified {
 }
 
 impl Counting {
-    /// Classifies a request. Adds the cookie to set, the action to run, and the label values to `extra`.
+    /// Classifies a request made at this instant, or now if `None`. Adds the cookie to set, the action to run, and the
+    /// label values to `extra`.
     pub(super) fn inspect(
         &self,
         head: &RequestHead<'_>,
+        at: Option<Timestamp>,
         extra: &mut Option<Box<Extra>>,
     ) -> Result<Classified, Skip> {
         // Assign the fields separately, so that the common path does not need to build a `Page`.
@@ -84,7 +86,7 @@ impl Counting {
             None => (None, None, Timestamp::MAX),
         };
         if self.needs_extra {
-            self.note(&Visit { head: *head, agent, visitor }, weight, extra);
+            self.note(&Visit { head: *head, agent, visitor }, at, weight, extra);
         }
         let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method));
         Ok(Classified { page, register, weight, agent, method, until })
@@ -141,7 +143,13 @@ impl Counting {
 
     /// Prepares the action and the labels to be used when the request ends.
     #[inline(never)]
-    fn note(&self, visit: &Visit<'_>, weight: NonZeroU32, extra: &mut Option<Box<Extra>>) {
+    fn note(
+        &self,
+        visit: &Visit<'_>,
+        at: Option<Timestamp>,
+        weight: NonZeroU32,
+        extra: &mut Option<Box<Extra>>,
+    ) {
         let Visit { head, agent, .. } = visit;
         if let Some(on_count) = &self.settings.on_count
             && let Some(then) = on_count.call(|inspect| inspect(visit)).flatten()
@@ -149,7 +157,7 @@ impl Counting {
             extra.get_or_insert_default().then = Some(then);
         }
         if let Some(labels) = &self.settings.labels {
-            let noted = labels.note(head, *agent, weight);
+            let noted = labels.note(head, *agent, at, weight);
             let extra = extra.get_or_insert_with(|| self.pool.take());
             (extra.labels, extra.missing) = (noted, labels.missing_head(head));
         }
@@ -338,7 +346,7 @@ impl Counting {
         } else {
             &[]
         };
-        self.note_missing(seen, outcome, extra.as_deref_mut());
+        self.note_missing(seen, None, outcome, extra.as_deref_mut());
         let labels = observed(extra.as_deref()).map_or(&[][..], RequestLabels::as_slice);
         self.record(PageView { others, labels, bins, ..seen.view(self.hits) });
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
@@ -356,12 +364,18 @@ impl Counting {
 
     /// Notes the label values of a missing page.
     #[inline]
-    pub(super) fn note_missing(&self, seen: &Classified, outcome: Outcome, extra: Option<&mut Extra>) {
+    pub(super) fn note_missing(
+        &self,
+        seen: &Classified,
+        at: Option<Timestamp>,
+        outcome: Outcome,
+        extra: Option<&mut Extra>,
+    ) {
         if let (Some(labels), Some(extra)) = (&self.settings.labels, extra)
             && let Some(head) = &extra.missing
             && outcome.is_missing()
         {
-            labels.note_missing(head, seen.weight, &mut extra.labels);
+            labels.note_missing(head, at, seen.weight, &mut extra.labels);
         }
     }
 

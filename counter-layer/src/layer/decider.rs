@@ -62,7 +62,7 @@ impl Decider {
         let Self { counting, hits, bins } = self;
         let head = RequestHead::of(request);
         let mut extra = None;
-        let mut seen = counting.inspect(&head, &mut extra)?;
+        let mut seen = counting.inspect(&head, Some(logged.at), &mut extra)?;
         // A cookie issued now would never reach the client, so it must not identify a visitor.
         if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
             seen.register = None;
@@ -87,9 +87,9 @@ impl Decider {
         let mut others = [counting.hits; FACETS];
         let others = seen.others(settings, outcome, &mut others);
         hits.extend(others.iter().map(|counter| hit.on(*counter)));
-        counting.note_missing(&seen, outcome, extra.as_deref_mut());
+        counting.note_missing(&seen, Some(logged.at), outcome, extra.as_deref_mut());
         if let (Some(labels), Some(noted)) = (&settings.labels, observed(extra.as_deref())) {
-            let counters = labels.counters_with_page(noted, seen.page, seen.weight);
+            let counters = labels.counters_with_page(noted, seen.page, logged.at, seen.weight);
             hits.extend(counters.map(|counter| hit.on(counter)));
         }
         extra.into_iter().for_each(|extra| counting.pool.put(extra));

@@ -40,7 +40,7 @@ impl Guard {
     pub(crate) fn of<B>(counting: &Arc<Counting>, request: &Request<B>) -> Self {
         let measuring = counting.settings.measures.as_ref().map(|measures| measures.start(request.method()));
         let mut extra = None;
-        let seen = counting.inspect(&RequestHead::of(request), &mut extra);
+        let seen = counting.inspect(&RequestHead::of(request), None, &mut extra);
         Self { counting: Arc::clone(counting), seen, open: true, measuring, extra }
     }
 

@@ -100,7 +100,7 @@ async fn the_panel_groups_bots_by_purpose() {
         "Googlebot<",
         "Other<",
         "Futurebot<",
-        "1 by others; 1 by people.",
+        "1 by other bots; 1 by people.",
     ] {
         rest = rest.split_once(part).unwrap_or_else(|| panic!("{part} in {rest} of {panel}")).1;
     }

@@ -158,7 +158,10 @@ impl Source {
                         label.parts(noted, weight, at).into_iter().flatten()
                     {
                         let lane = &mut self.lanes[shard.index()];
-                        if count > 0 && is_new(lane) {
+                        if count > 0 && !is_new(lane) {
+                            // The bound may not be part of the counted records.
+                            self.tally.give_up_labels();
+                        } else if count > 0 {
                             lane.add_label(&counter, at, count, &self.tally.grid);
                             counted += count;
                             is_full |= lane.is_full(&self.tally.grid);

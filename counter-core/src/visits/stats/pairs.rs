@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use futures_util::future::try_join4;
 
-use super::Stats;
 use super::labels::{LabelRanking, RankedValues, name};
 use super::ranking::Ranking;
+use super::{MAX_UNREADABLE, Stats};
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
@@ -155,7 +155,8 @@ impl Stats {
             self.total_missed(&pairs_start, precision, &range),
         )
         .await?;
-        let RankedValues { ranking: Ranking { counters, unreadable }, is_partial } = pairs;
+        let RankedValues { ranking: Ranking { counters, mut unreadable }, is_partial } = pairs;
+        unreadable.truncate(MAX_UNREADABLE);
         let known: u64 = counters.iter().map(|(_, count)| count).sum();
         let other = total.saturating_sub(known);
         let mut values: Vec<_> =

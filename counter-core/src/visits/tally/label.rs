@@ -180,13 +180,13 @@ impl Labels {
 }
 
 impl Label {
-    /// Sets the number of hits that a value needs for a place.
+    /// Raises the number of hits that a value needs for a place.
     pub(crate) fn require(&self, min_hits: NonZeroU32) {
         self.values().require(min_hits.get().into());
     }
 
-    pub(crate) fn note(&self, value: Option<&str>, weight: NonZeroU32) -> NotedValue {
-        let noted = self.values().note(value, weight.get().into());
+    pub(crate) fn note(&self, value: Option<&str>, at: Option<Timestamp>, weight: NonZeroU32) -> NotedValue {
+        let noted = self.values().note(value, at, weight.get().into());
         NotedValue::new(self.index, Which::Value(noted))
     }
 
@@ -202,9 +202,10 @@ impl Label {
         &self,
         page: &Page<impl Fn() -> Option<CounterName>>,
         value: NotedValue,
+        at: Timestamp,
         weight: NonZeroU32,
     ) -> Option<NotedValue> {
-        let noted = self.values().note_pair(page, value.noted(), weight.get().into())?;
+        let noted = self.values().note_pair(page, value.noted(), at, weight.get().into())?;
         Some(NotedValue::new(self.index, Which::Pair(noted)))
     }
 

@@ -340,7 +340,12 @@ impl LabelValues {
     /// This locks a mutex shared by all handles to this label, for about 50 ns, and allocates if the value
     /// gets a place.
     pub fn note(&self, value: Option<&str>, weight: NonZeroU32) -> NotedValue {
-        self.label.note(value, weight)
+        self.label.note(value, None, weight)
+    }
+
+    /// Announces hits of a value like [`note`](Self::note), for a request that was made at a different time.
+    pub fn note_at(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
+        self.label.note(value, Some(at), weight)
     }
 
     /// Announces hits of a value like [`note`](Self::note) if the value currently has a place. Otherwise, this does
@@ -375,7 +380,7 @@ impl LabelValues {
     ///
     /// ```
     /// use std::num::NonZeroU32;
-    /// use counter_core::visits::{Agent};
+    /// use counter_core::visits::{Agent, PageView};
     /// use counter_core::{Counters, MemoryStore, Timestamp};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -405,8 +410,8 @@ impl LabelValues {
         self
     }
 
-    /// Gives a place only to values with at least this number of hits in this hour and the previous hour, for all
-    /// handles to this label in this process. Earlier hits count as `(other)`.
+    /// Gives a place only to values with at least this number of requests in this hour and the previous hour, for all
+    /// handles to this label in this process. Earlier hits count as `(other)`. This can only raise the number.
     ///
     /// Use this if values might contain personal data, which only a single person sends. At least half of the places
     /// require a second hit, so that a scan with different values can't take all of them.
@@ -420,8 +425,14 @@ impl LabelValues {
     /// [pairs](Self::by_page) with this value are counted.
     ///
     /// This is not needed for the labels of a [`PageView`].
-    pub fn pair(&self, noted: NotedValue, page: Counter, weight: NonZeroU32) -> Option<Counter> {
-        let pair = self.label.note_pair(&self.tally.page(page)?, noted, weight)?;
+    pub fn pair(
+        &self,
+        noted: NotedValue,
+        page: Counter,
+        at: Timestamp,
+        weight: NonZeroU32,
+    ) -> Option<Counter> {
+        let pair = self.label.note_pair(&self.tally.page(page)?, noted, at, weight)?;
         Some(self.label.counter(pair, Some(page.shard)))
     }
 }

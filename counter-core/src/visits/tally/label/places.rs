@@ -130,7 +130,7 @@ const TURNOVER: u64 = 450_000;
 /// At this number of final counts, the current thread will fold them.
 const MAX_CLOSED_COUNTS: usize = 4096;
 
-/// Number of generations. Replacing a place this often takes years.
+/// Number of generations. Replacing the same place this often takes at least four days, given the turnover.
 const GENERATIONS: u32 = 1 << 13;
 
 /// Values that clients cannot send. They have the first places.
@@ -221,21 +221,25 @@ impl<K: Hash + Eq + Clone> Places<K> {
         Some(Noted { place: at, generation: place.generation })
     }
 
-    /// Notes hits of a key without a place, and gives it a place if possible. In this case, `name` is called
-    /// with the prefix. It returns `None` if the key can't have a counter.
+    /// Notes hits of a key without a place that will be counted at this instant, and gives it a place if possible. In
+    /// this case, `name` is called with the prefix. A key that can't have a counter has no `name`.
     #[cold]
     pub(super) fn note_unplaced<Q: Hash + ?Sized>(
         &mut self,
         key: &Q,
+        at: Timestamp,
         weight: u64,
-        name: impl FnOnce(&str) -> Option<(K, CounterName, Shard)>,
+        name: Option<impl FnOnce(&str) -> (K, CounterName, Shard)>,
     ) -> Noted {
+        self.advance_to(at);
         self.noted[0] += weight;
         let hash = self.index.hasher().hash_one(key);
         let [this, last] = &self.unplaced;
         let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
-        if let Some(at) = self.place_for(sum(known)) {
-            return name(&self.prefix).map_or(Noted::INVALID, |name| self.give_place(at, name, known));
+        if let Some(name) = name
+            && let Some(at) = self.place_for(sum(known), weight)
+        {
+            return self.give_place(at, name(&self.prefix), known);
         }
         let [this, _] = &mut self.unplaced;
         this.update_with_count(hash, weight);
@@ -245,16 +249,18 @@ impl<K: Hash + Eq + Clone> Places<K> {
 
     /// Returns the place for a key with this number of hits: either a free place, or the place of the rarest
     /// key.
-    fn place_for(&mut self, hits: u64) -> Option<usize> {
+    fn place_for(&mut self, hits: u64, weight: u64) -> Option<usize> {
         let used = self.places.len() - RESERVED.len();
+        // The minimum is a number of requests, and `hits` is weighted.
+        if hits < self.limits.min_hits.saturating_mul(weight) {
+            return None;
+        }
         if used < self.limits.keys {
-            let min_hits = self.limits.min_hits.max(if used < self.limits.first_hits { 1 } else { 2 });
-            return (hits >= min_hits).then_some(self.places.len());
+            return (used < self.limits.first_hits || hits > weight).then_some(self.places.len());
         }
         let has_share = hits.saturating_mul(self.limits.keys as u64) >= sum(self.noted);
-        let min_hits = MIN_HITS.max(self.limits.min_hits);
         let may_replace =
-            |rarest_hits: u64| hits >= min_hits.max(rarest_hits.saturating_mul(REPLACEMENT_FACTOR));
+            |rarest_hits: u64| hits >= MIN_HITS.max(rarest_hits.saturating_mul(REPLACEMENT_FACTOR));
         if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.rarest_hits) {
             return None;
         }
@@ -293,6 +299,15 @@ impl<K: Hash + Eq + Clone> Places<K> {
         Noted { place: at, generation }
     }
 
+    /// Advances to the hour of an instant.
+    #[inline]
+    fn advance_to(&mut self, at: Timestamp) {
+        let since = at.as_unix().wrapping_sub(self.hour.as_unix());
+        if since >= u64::from(self.limits.hours.as_seconds()) {
+            self.start_hour(at);
+        }
+    }
+
     /// Starts the hour of an instant, unless it is over. We also need to ignore instants in the future that would
     /// not be accepted by any store, because hours would not advance until then.
     #[cold]
@@ -301,16 +316,20 @@ impl<K: Hash + Eq + Clone> Places<K> {
             return;
         }
         let start = self.limits.hours.bucket(at).start;
-        self.add_credit(start.as_unix() - self.hour.as_unix());
+        let elapsed = start.as_unix() - self.hour.as_unix();
+        self.add_credit(elapsed);
         self.hour = start;
         self.hour_number = self.hour_number.wrapping_add(1);
         (self.missed, self.reported, self.rarest_hits) = (0, 0, 0);
-        self.noted = [0, self.noted[0]];
         self.unplaced.swap(0, 1);
         self.unplaced[0].reset();
-        for place in &mut self.places {
-            place.noted = [0, place.noted[0]];
+        let is_next = elapsed == u64::from(self.limits.hours.as_seconds());
+        if !is_next {
+            self.unplaced[1].reset();
         }
+        let shift = |noted: &mut [u64; 2]| *noted = [0, if is_next { noted[0] } else { 0 }];
+        shift(&mut self.noted);
+        self.places.iter_mut().for_each(|place| shift(&mut place.noted));
     }
 
     /// Adds credit for this number of seconds, up to a quarter of the places.
@@ -320,10 +339,10 @@ impl<K: Hash + Eq + Clone> Places<K> {
         self.credit = seconds.saturating_mul(places).saturating_add(self.credit).min(limit);
     }
 
-    /// Sets the number of hits that a key needs for a place, and reserves half of the places for keys with a second
+    /// Raises the number of hits that a key needs for a place, and reserves half of the places for keys with a second
     /// hit.
     pub(super) fn require(&mut self, min_hits: u64) {
-        self.limits.min_hits = min_hits;
+        self.limits.min_hits = self.limits.min_hits.max(min_hits);
         self.limits.first_hits = self.limits.keys.div_ceil(2);
     }
 
@@ -336,10 +355,7 @@ impl<K: Hash + Eq + Clone> Places<K> {
     /// to the hour of the hits.
     #[inline]
     fn resolve(&mut self, noted: Noted, weight: u64, at: Timestamp) -> (usize, u64) {
-        let since = at.as_unix().wrapping_sub(self.hour.as_unix());
-        if since >= u64::from(self.limits.hours.as_seconds()) {
-            self.start_hour(at);
-        }
+        self.advance_to(at);
         match self.current(noted) {
             AT_OTHER => (AT_OTHER, self.missed_by(noted, weight, at)),
             place => (place, 0),

@@ -44,16 +44,16 @@ impl Values {
         self.pairs.get_or_insert_with(|| Box::new(Places::new(prefix, shard, limits)));
     }
 
-    /// Sets the number of hits that a value needs for a place.
+    /// Raises the number of hits that a value needs for a place.
     pub(super) fn require(&mut self, min_hits: u64) {
         self.values.require(min_hits);
     }
 
     /// Notes hits of a value that are about to be counted.
     #[inline]
-    pub(super) fn note(&mut self, value: Option<&str>, weight: u64) -> Noted {
+    pub(super) fn note(&mut self, value: Option<&str>, at: Option<Timestamp>, weight: u64) -> Noted {
         let Some(value) = value else { return self.values.note_none(weight) };
-        self.note_known(value.as_bytes(), weight).unwrap_or_else(|| self.note_unplaced(value, weight))
+        self.note_known(value.as_bytes(), weight).unwrap_or_else(|| self.note_unplaced(value, at, weight))
     }
 
     /// Notes hits of a value if it has a place.
@@ -63,14 +63,20 @@ impl Values {
     }
 
     #[cold]
-    fn note_unplaced(&mut self, value: &str, weight: u64) -> Noted {
+    fn note_unplaced(&mut self, value: &str, at: Option<Timestamp>, weight: u64) -> Noted {
         if !self.is_value(value) {
             return self.values.note_invalid(weight);
         }
-        let shard = self.values.shard;
-        self.values.note_unplaced(value.as_bytes(), weight, |prefix| {
-            Some((value.as_bytes().into(), CounterName::new(&format!("{prefix}{value}")).ok()?, shard))
-        })
+        let (at, shard) = (at.unwrap_or_else(Timestamp::now), self.values.shard);
+        self.values.note_unplaced(
+            value,
+            at,
+            weight,
+            Some(|prefix: &str| {
+                let name = CounterName::new(&format!("{prefix}{value}")).expect("checked by `is_value`");
+                (value.as_bytes().into(), name, shard)
+            }),
+        )
     }
 
     /// Returns `true` if a text is a valid value, but not a reserved name.
@@ -82,12 +88,13 @@ impl Values {
             && !value.chars().any(char::is_control)
     }
 
-    /// Notes hits of a page with a noted value, if the pair can have a counter.
+    /// Notes hits of a page with a noted value, if the value has a place.
     #[inline]
     pub(super) fn note_pair(
         &mut self,
         page: &Page<impl Fn() -> Option<CounterName>>,
         value: Noted,
+        at: Timestamp,
         weight: u64,
     ) -> Option<Noted> {
         let pairs = self.pairs.as_deref_mut()?;
@@ -96,10 +103,16 @@ impl Values {
         }
         let key = u64::from(page.number) << 32 | u64::from(value.packed());
         Some(pairs.note_placed(&key, weight).unwrap_or_else(|| {
-            pairs.note_unplaced(&key, weight, |prefix| {
-                let name = CounterName::with_prefix(prefix, &(page.name)()?, self.values.text(value))?;
-                Some((key, name, page.shard))
-            })
+            let text = self.values.text(value);
+            let name = (page.name)().filter(|name| CounterName::is_pair(&pairs.prefix, name, text));
+            let place = name.map(|name| {
+                move |prefix: &str| {
+                    let name = CounterName::with_prefix(prefix, &name, text).expect("checked by `is_pair`");
+                    (key, name, page.shard)
+                }
+            });
+            // A value may return to a different place.
+            pairs.note_unplaced(&(page.number, text), at, weight, place)
         }))
     }
 
@@ -114,7 +127,7 @@ impl Values {
         start: Timestamp,
     ) -> bool {
         let pair = if self.pairs.is_some() {
-            page.and_then(|page| self.note_pair(&page, value, weight))
+            page.and_then(|page| self.note_pair(&page, value, start, weight))
         } else {
             None
         };
@@ -193,7 +206,7 @@ mod tests {
 
     /// Counts a hit, and returns the counter and the change of the error bound.
     fn count(values: &mut Values, value: &str, at: Timestamp) -> (CounterName, u64) {
-        let noted = values.note(Some(value), 1);
+        let noted = values.note(Some(value), Some(at), 1);
         let [value, missed] = values.parts(Which::Value(noted), 1, at).expect("values have counters");
         (value.counter, missed.count)
     }
@@ -224,7 +237,7 @@ mod tests {
         assert_eq!([1, 2].map(|_| count("rare", last)), [other(1), other(1)]);
         // The bound of discarded counts is counted again.
         values.give_up();
-        let noted = values.note(Some("rare"), 1);
+        let noted = values.note(Some("rare"), Some(last), 1);
         assert_eq!(values.parts(Which::Value(noted), 1, last).map(|[_, missed]| missed.count), Some(3));
     }
 
@@ -256,13 +269,13 @@ mod tests {
 
     /// Counts a hit of a page, and returns the counter of the pair if there is one.
     fn count_pair(values: &mut Values, page: u32, value: &str, at: Timestamp) -> (Option<CounterName>, u64) {
-        let noted = values.note(Some(value), 1);
+        let noted = values.note(Some(value), Some(at), 1);
         let page = Page {
             number: page,
             shard: Shards::ONE.of(""),
             name: || CounterName::new(&format!("/{page}")).ok(),
         };
-        let Some(pair) = values.note_pair(&page, noted, 1) else { return (None, 0) };
+        let Some(pair) = values.note_pair(&page, noted, at, 1) else { return (None, 0) };
         let [part, missed] = values.parts(Which::Pair(pair), 1, at).expect("pairs have counters");
         ((part.count > 0).then_some(part.counter), missed.count)
     }
@@ -317,10 +330,13 @@ mod tests {
         let mut is_placed = |value: &str, at| !count(&mut values, value, at).0.ends_with(OTHER_VALUE);
         assert_eq!([1, 2, 3].map(|_| is_placed("a", hour(0))), [false, false, true]);
         assert_eq!([0, 1, 1].map(|n| is_placed("b", hour(n))), [false, false, true]);
-        assert_eq!([2, 4, 4].map(|n| is_placed("c", hour(n))), [false, false, false]);
-        values.require(1);
+        assert_eq!([2, 2, 4, 4].map(|n| is_placed("c", hour(n))), [false; 4]);
+        // The hour of the latest count may be long ago.
+        assert_eq!([4, 4, 9].map(|n| is_placed("d", hour(n))), [false; 3]);
+        // The minimum can only be raised, and half of the places require a second hit.
+        let mut values = Values::new("missing", Shards::ONE.of(""), limits(4, 4, true));
+        [2, 1].into_iter().for_each(|hits| values.require(hits));
         let mut is_placed = |value: &str| !count(&mut values, value, hour(4)).0.ends_with(OTHER_VALUE);
-        // Half of the places require a second hit.
         assert_eq!(["d", "d", "e", "e"].map(&mut is_placed), [false, true, false, true]);
     }
 

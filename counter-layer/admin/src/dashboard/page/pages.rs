@@ -151,9 +151,10 @@ impl Counter {
         let counter = &view.chart.counters[0];
         let address = |counter: &counter_core::CounterName| view.counter(counter);
         let panels = async {
-            match counter.label() {
-                None => labels::panels_of_page(&period, counter, address).await,
-                Some((label, value)) => {
+            match (counter.pair(), counter.label()) {
+                (Some(_), _) => Ok(Vec::new()),
+                (None, None) => labels::panels_of_page(&period, counter, address).await,
+                (None, Some((label, value))) => {
                     Ok(labels::pages(&period, label, value, address).await?.into_iter().collect())
                 }
             }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use counter_layer::{Bot, Purpose};
 
 use super::name::Name;
-use super::panel::{Panel, PanelRow, Role};
+use super::panel::{self, Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
 use crate::text::digits;
 
@@ -18,6 +18,16 @@ pub(crate) const MAX_BOTS: usize = 50;
 
 /// The maximum number of bots to show for a purpose.
 const MAX_SHOWN: usize = 3;
+
+/// The clients of a site or a page.
+pub(crate) struct Clients {
+    pub(crate) people: u64,
+    /// Hits that are not by people. On a page, this includes hits with an unknown client.
+    pub(crate) others: u64,
+    pub(crate) of_page: bool,
+    /// Descriptions of limits that apply.
+    pub(crate) limits: Vec<String>,
+}
 
 /// The bots with the same purpose.
 struct Group {
@@ -41,8 +51,7 @@ struct Counted {
 /// name in the compared period, and `address` the URL of its page.
 pub(crate) fn panel(
     values: Vec<(String, u64)>,
-    bots: u64,
-    people: u64,
+    clients: &Clients,
     before: &impl Fn(&str) -> Option<u64>,
     address: &impl Fn(&str) -> Option<String>,
 ) -> Panel {
@@ -62,11 +71,12 @@ pub(crate) fn panel(
     groups.sort_by_key(|group| Reverse(group.hits));
     let max = groups.first().map_or(0, |group| group.hits);
     let listed: u64 = groups.iter().map(|group| group.hits).sum();
-    let rows = groups.iter().flat_map(|group| group.rows(bots, max)).collect();
-    let counts = [(bots.saturating_sub(listed), "by others"), (people, "by people")];
-    let notes = counts.into_iter().filter(|(hits, _)| *hits > 0);
-    let notes: Vec<_> = notes.map(|(hits, by)| format!("{} {by}", digits::grouped(hits))).collect();
-    let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
+    // The rest of a page may be hits of people.
+    let (all, others) =
+        if clients.of_page { (listed, "not attributed") } else { (clients.others, "by other bots") };
+    let rows = groups.iter().flat_map(|group| group.rows(all, max)).collect();
+    let counts = [(clients.others.saturating_sub(listed), others), (clients.people, "by people")];
+    let note = panel::note(&counts, &clients.limits);
     Panel { id: format!("label-{LABEL}"), title: "Bots".to_owned(), rows, note }
 }
 
@@ -127,7 +137,11 @@ mod tests {
             let known = hits.iter().find(|(name, _)| *name == of && of != "Bingbot");
             known.map(|(_, hits)| hits / 2)
         };
-        let panel = panel(values, 120, 895, &before, &|name| Some(format!("/{name}")));
+        let clients =
+            |of_page| Clients { people: 895, others: 120, of_page, limits: vec!["too many".to_owned()] };
+        let panel =
+            |of_page| panel(values.clone(), &clients(of_page), &before, &|name| Some(format!("/{name}")));
+        let (of_page, panel) = (panel(true), panel(false));
         let rows: Vec<_> = panel
             .rows
             .iter()
@@ -148,6 +162,8 @@ mod tests {
             panel.rows.iter().map(|row| row.change.as_ref().map(|change| &*change.text)).collect();
         assert_eq!(changes[..5], [Some("+100 %"), Some("+100 %"), Some("+100 %"), None, Some("+100 %")]);
         assert_eq!(panel.rows[0].share.as_deref(), Some("50 %"));
-        assert_eq!(panel.note.as_deref(), Some("15 by others; 895 by people."));
+        assert_eq!(panel.note.as_deref(), Some("15 by other bots; 895 by people; too many."));
+        assert_eq!(of_page.rows[0].share.as_deref(), Some("57 %"));
+        assert_eq!(of_page.note.as_deref(), Some("15 not attributed; 895 by people; too many."));
     }
 }

@@ -8,7 +8,7 @@ use counter_core::{CounterName, Error};
 use super::bots;
 use super::missing;
 use super::name::Name;
-use super::panel::{Panel, PanelRow, Role};
+use super::panel::{self, Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::text::digits;
@@ -55,7 +55,7 @@ pub(crate) async fn panels(
 ) -> Result<Vec<Panel>, Error> {
     let (precision, range) = period.precision();
     let labels = period.reader.stats.label_rankings(&EXPECTED, precision, range, bots::MAX_BOTS).await?;
-    compare(period, labels, counter, address).await
+    compare(period, labels, None, address).await
 }
 
 /// Reads the panels of all labels for a page.
@@ -67,7 +67,7 @@ pub(crate) async fn panels_of_page(
     let (precision, range) = period.precision();
     let stats = period.reader.stats;
     let labels = stats.labels_of_page(&EXPECTED_OF_PAGE, page, precision, range, bots::MAX_BOTS).await?;
-    compare(period, labels, |label, value| CounterName::of_pair(label, page, value), address).await
+    compare(period, labels, Some(page), address).await
 }
 
 /// Reads the panel of the pages of a label value. Returns `None` if there are no pairs of this value.
@@ -92,13 +92,18 @@ pub(crate) async fn pages(
     Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), ..panel }))
 }
 
-/// Creates the panels of labels, with the change from the compared period. `counter` returns the counter of a value.
+/// Creates the panels of labels, for a page if it is set, with the change from the compared period.
 async fn compare(
     period: &PeriodReader<'_>,
     labels: Rankings,
-    counter_of: impl Fn(&str, &str) -> Option<CounterName>,
+    page: Option<&CounterName>,
     address: impl Fn(&CounterName) -> String,
 ) -> Result<Vec<Panel>, Error> {
+    let of_page = page.is_some();
+    let counter_of = |label: &str, value: &str| match page {
+        None => counter(label, value),
+        Some(page) => CounterName::of_pair(label, page, value),
+    };
     let labels = labels.into_iter().take(MAX_PANELS).map(|(label, ranking)| Ok((label, ranking?)));
     let labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
     let of_label = |(label, ranking): &(String, LabelRanking)| {
@@ -114,12 +119,14 @@ async fn compare(
         let before = |value: &str| before.get(&(label.clone(), value.to_owned())).copied().flatten();
         let address = |value: &str| counter(&label, value).map(|counter| address(&counter));
         if label == bots::LABEL {
-            let LabelRanking { values, none, total, .. } = ranking;
-            return bots::panel(values, total.saturating_sub(none), none, &before, &address);
+            let (people, others) = (ranking.none, ranking.total.saturating_sub(ranking.none));
+            let clients = bots::Clients { people, others, of_page, limits: limits(&ranking) };
+            return bots::panel(ranking.values, &clients, &before, &address);
         }
         ranking.values.truncate(MAX_VALUES);
         let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
-        let mut panel = panel(ranking, "with other values", before, address);
+        let others = if of_page { "not attributed" } else { "with other values" };
+        let mut panel = panel(ranking, others, before, address);
         if [missing::PAGES, missing::LINKS].contains(&&*label) {
             panel.rows.iter_mut().for_each(missing::describe);
         }
@@ -132,15 +139,25 @@ fn counter(label: &str, value: &str) -> Option<CounterName> {
     CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()
 }
 
-/// Creates a panel without a title. `others` describes hits that are not shown, `before` returns the total of a value in the compared period, and `address` the URL of
-/// its page.
+/// Describes the limits that apply to a ranking.
+fn limits(ranking: &LabelRanking) -> Vec<String> {
+    let LabelRanking { other, missed, is_partial, .. } = ranking;
+    let low = || format!("counts may be up to {} too low", digits::grouped(*missed));
+    let rare = || "some rare values are missing".to_owned();
+    let is_low = *other > 0 && *missed > 0;
+    is_low.then(low).into_iter().chain(is_partial.then(rare)).collect()
+}
+
+/// Creates a panel without a title. `others` describes hits that are not shown, `before` returns the total of a value in
+/// the compared period, and `address` the URL of its page.
 fn panel(
     ranking: LabelRanking,
     others: &str,
     before: impl Fn(&str) -> Option<u64>,
     address: impl Fn(&str) -> Option<String>,
 ) -> Panel {
-    let LabelRanking { values, none, other, missed, total, is_partial, .. } = ranking;
+    let limits = limits(&ranking);
+    let LabelRanking { values, none, total, .. } = ranking;
     let max = values.first().map_or(0, |(_, count)| *count);
     let row = |(value, count): &(String, u64)| {
         Some(PanelRow {
@@ -157,18 +174,6 @@ fn panel(
     let rows = values.iter().filter_map(row).collect();
     let shown: u64 = values.iter().map(|(_, count)| count).sum();
     let rest = total.saturating_sub(shown + none);
-    let mut notes = Vec::new();
-    for (count, description) in [(none, "without a value"), (rest, others)] {
-        if count > 0 {
-            notes.push(format!("{} {description}", digits::grouped(count)));
-        }
-    }
-    if other > 0 && missed > 0 {
-        notes.push(format!("counts may be up to {} too low", digits::grouped(missed)));
-    }
-    if is_partial {
-        notes.push("some rare values are missing".to_owned());
-    }
-    let note = (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")));
+    let note = panel::note(&[(none, "without a value"), (rest, others)], &limits);
     Panel { id: String::new(), title: String::new(), rows, note }
 }

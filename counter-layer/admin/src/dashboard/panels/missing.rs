@@ -17,7 +17,8 @@ pub(super) fn describe(row: &mut PanelRow) {
     let value = &row.name.whole;
     let (path, host) = value.split_once(' ').map_or((&**value, None), |(path, host)| (path, Some(host)));
     row.description = host.map(|host| format!("from {host}"));
-    row.name = Name::new(&percent_decode_str(path).decode_utf8_lossy());
+    let path = percent_decode_str(path).decode_utf8_lossy();
+    row.name = Name::new(&path.replace(char::is_control, "\u{fffd}"));
     // More missing pages are not an improvement.
     row.change = row.change.take().map(|change| Change { style: "flat", ..change });
 }

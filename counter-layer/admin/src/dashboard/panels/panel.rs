@@ -2,6 +2,7 @@
 
 use super::name::Name;
 use crate::dashboard::format::numbers::Change;
+use crate::text::digits;
 
 /// A panel with a list of values and their share.
 #[derive(Debug)]
@@ -54,4 +55,12 @@ pub(crate) enum Role {
     Heading,
     /// A value in a group.
     Member,
+}
+
+/// Describes counts that are not shown as a row, if they are not 0, and limits.
+pub(crate) fn note(counts: &[(u64, &str)], limits: &[String]) -> Option<String> {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts = counts.map(|(count, description)| format!("{} {description}", digits::grouped(*count)));
+    let notes: Vec<_> = counts.chain(limits.iter().cloned()).collect();
+    (!notes.is_empty()).then(|| format!("{}.", notes.join("; ")))
 }
