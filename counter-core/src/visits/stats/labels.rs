@@ -14,7 +14,7 @@ use crate::visits::store::Unreadable;
 use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours};
 
 /// The label values with the most hits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LabelRanking {
     /// Values and hits, sorted by descending hits, then by value.
@@ -103,18 +103,19 @@ impl Stats {
         let read = async |label: String| {
             let range = range.clone();
             let ranking = match page {
-                None => self.label(&label, precision, range, limit).await,
-                Some(page) => self.label_of_page(&label, page, precision, range, limit).await,
+                None => self.label(&label, precision, range, limit).await.map(Some),
+                Some(page) => self.values_of_page(&label, page, precision, range, limit, true).await,
             };
-            (label, ranking)
+            Some((label, ranking.transpose()?))
         };
         let (found, rankings) =
             join(self.find_labels(&expected), join_all(expected.iter().cloned().map(&read))).await;
         let found = found?;
         let others = found.iter().filter(|label| !expected.contains(*label));
         let others = join_all(others.cloned().map(&read)).await;
-        let mut rankings: Vec<_> =
-            rankings.into_iter().filter(|(label, _)| found.contains(label)).chain(others).collect();
+        let is_found = |(label, _): &(String, _)| found.contains(label);
+        let rankings = rankings.into_iter().chain(others).flatten().filter(is_found);
+        let mut rankings: Vec<_> = rankings.collect();
         rankings.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Ok(rankings)
     }

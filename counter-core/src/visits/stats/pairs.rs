@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use futures_util::future::try_join4;
+use futures_util::future::try_join3;
 
 use super::labels::{LabelRanking, RankedValues, name};
 use super::ranking::Ranking;
@@ -70,6 +70,21 @@ impl Stats {
         range: Range<Timestamp>,
         limit: usize,
     ) -> Result<LabelRanking, Error> {
+        let ranking = self.values_of_page(label, page, precision, range, limit, false).await?;
+        Ok(ranking.unwrap_or_default())
+    }
+
+    /// Returns the [values of a page](Self::label_of_page). If `skip_empty` is set, this returns `None` if there are no
+    /// pairs with the page, without reading anything else.
+    pub(super) async fn values_of_page(
+        &self,
+        label: &str,
+        page: &CounterName,
+        precision: Precision,
+        range: Range<Timestamp>,
+        limit: usize,
+        skip_empty: bool,
+    ) -> Result<Option<LabelRanking>, Error> {
         // If the name is too long, the page can't have pairs.
         let prefix = name(&CounterName::pairs_of_page(&CounterName::pairs(label), page)).ok();
         let value = |name: &CounterName| {
@@ -78,12 +93,16 @@ impl Stats {
             (*of == **page).then(|| value.to_owned())
         };
         let read = Read { label, prefix, of: page, first_list: VALUES_OF_PAGE, value };
-        let mut ranking = self.pairs(read, precision, range, usize::MAX).await?;
+        let pairs = self.rank_pairs(&read, precision, &range).await?;
+        if skip_empty && pairs.ranking.counters.is_empty() {
+            return Ok(None);
+        }
+        let mut ranking = self.with_rest(read, pairs, precision, range, usize::MAX).await?;
         if let Some(at) = ranking.values.iter().position(|(value, _)| value == NONE) {
             ranking.none = ranking.values.remove(at).1;
         }
         ranking.values.truncate(limit);
-        Ok(ranking)
+        Ok(Some(ranking))
     }
 
     /// Returns the [values of a page](Self::label_of_page) for all labels with pairs of this page, sorted by name.
@@ -101,10 +120,7 @@ impl Stats {
         range: Range<Timestamp>,
         limit: usize,
     ) -> Result<Vec<(String, Result<LabelRanking, Error>)>, Error> {
-        let mut rankings = self.rankings(expected, Some(page), precision, range, limit).await?;
-        let has_pairs = |ranking: &LabelRanking| ranking.none > 0 || !ranking.values.is_empty();
-        rankings.retain(|(_, ranking)| ranking.as_ref().map_or(true, has_pairs));
-        Ok(rankings)
+        self.rankings(expected, Some(page), precision, range, limit).await
     }
 
     /// Returns up to `limit` pages with the most hits of a label value, in the buckets that start in `range`. The
@@ -130,26 +146,34 @@ impl Stats {
         };
         let prefix = Some(name(&CounterName::pairs(label))?);
         let read = Read { label, prefix, of: &of, first_list: ALL_PAIRS, value: page };
-        self.pairs(read, precision, range, limit).await
+        let pairs = self.rank_pairs(&read, precision, &range).await?;
+        self.with_rest(read, pairs, precision, range, limit).await
     }
 
-    async fn pairs<V: Fn(&CounterName) -> Option<String>>(
+    async fn rank_pairs<V: Fn(&CounterName) -> Option<String>>(
         &self,
-        read: Read<'_, V>,
+        read: &Read<'_, V>,
+        precision: Precision,
+        range: &Range<Timestamp>,
+    ) -> Result<RankedValues, Error> {
+        self.check(precision, range, 1, Self::MAX_BUCKETS)?;
+        let Some(prefix) = &read.prefix else { return Ok(RankedValues::default()) };
+        let is_match = |name: &CounterName| (read.value)(name).is_some();
+        self.rank_values(prefix, is_match, read.first_list, precision, range).await
+    }
+
+    /// Adds the hits that the pairs do not cover.
+    async fn with_rest<V: Fn(&CounterName) -> Option<String>>(
+        &self,
+        Read { label, of, value, .. }: Read<'_, V>,
+        pairs: RankedValues,
         precision: Precision,
         range: Range<Timestamp>,
         limit: usize,
     ) -> Result<LabelRanking, Error> {
-        self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
-        let Read { label, prefix, of, first_list, value } = read;
-        let pairs = async {
-            let Some(prefix) = prefix else { return Ok(RankedValues::default()) };
-            self.rank_values(&prefix, |name| value(name).is_some(), first_list, precision, &range).await
-        };
         let (values_start, pairs_start) =
             (format!("{}{label}:", CounterName::LABELS), CounterName::pairs(label));
-        let (pairs, total, of_values, of_pairs) = try_join4(
-            pairs,
+        let (total, of_values, of_pairs) = try_join3(
             self.total(of, precision, range.clone()),
             self.total_missed(&values_start, precision, &range),
             self.total_missed(&pairs_start, precision, &range),

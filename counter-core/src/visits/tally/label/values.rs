@@ -205,8 +205,8 @@ mod tests {
     }
 
     /// Counts a hit, and returns the counter and the change of the error bound.
-    fn count(values: &mut Values, value: &str, at: Timestamp) -> (CounterName, u64) {
-        let noted = values.note(Some(value), Some(at), 1);
+    fn count(values: &mut Values, value: &str, noted_at: Timestamp, at: Timestamp) -> (CounterName, u64) {
+        let noted = values.note(Some(value), Some(noted_at), 1);
         let [value, missed] = values.parts(Which::Value(noted), 1, at).expect("values have counters");
         (value.counter, missed.count)
     }
@@ -215,26 +215,26 @@ mod tests {
     fn missed_hits_are_counted_in_the_hour_of_the_miss() {
         let mut values = values();
         let (first, next) = (Timestamp::from_unix(36_000), Timestamp::from_unix(39_600));
-        let mut count = |value: &str, at| {
-            let (name, missed) = count(&mut values, value, at);
+        let mut count = |value: &str, noted_at, at| {
+            let (name, missed) = count(&mut values, value, noted_at, at);
             (name.ends_with(OTHER_VALUE), missed)
         };
         for value in 0..MAX_LABEL_VALUES {
-            assert_eq!(count(&value.to_string(), first), (false, 0));
+            assert_eq!(count(&value.to_string(), first, first), (false, 0));
         }
-        (0..50_000).for_each(|_| _ = count("0", first));
+        (0..50_000).for_each(|_| _ = count("0", first, first));
         let other = |missed: u64| (true, missed);
-        assert_eq!([1, 2].map(|_| count("rare", first)), [other(1), other(1)]);
+        assert_eq!([1, 2].map(|_| count("rare", first, first)), [other(1), other(1)]);
         // The hits of a different value do not exceed the bound.
-        assert_eq!(count("other", first), other(0));
+        assert_eq!(count("other", first, first), other(0));
         // The bound is per hour, even for hits that are late or in flight at the end of the hour.
-        assert_eq!([1, 2].map(|_| count("rare", next)), [other(1), other(1)]);
-        assert_eq!([1, 2].map(|_| count("late", first)), [other(1), other(1)]);
-        assert_eq!(count("slow", next.plus(3600)), other(1));
+        assert_eq!([1, 2].map(|_| count("rare", next, next)), [other(1), other(1)]);
+        assert_eq!([1, 2].map(|_| count("late", first, first)), [other(1), other(1)]);
+        assert_eq!(count("slow", next, next.plus(3600)), other(1));
         // Invalid values do not increase the bound.
-        assert_eq!([count("(odd)", next), count("(odd)", first)], [other(0), other(0)]);
+        assert_eq!([count("(odd)", next, next), count("(odd)", first, first)], [other(0), other(0)]);
         let last = next.plus(3600);
-        assert_eq!([1, 2].map(|_| count("rare", last)), [other(1), other(1)]);
+        assert_eq!([1, 2].map(|_| count("rare", last, last)), [other(1), other(1)]);
         // The bound of discarded counts is counted again.
         values.give_up();
         let noted = values.note(Some("rare"), Some(last), 1);
@@ -256,7 +256,7 @@ mod tests {
                         false => format!("made-up-{hour}-{}", n / repetitions),
                     };
                     let at = Timestamp::from_unix(36_000 + 3600 * hour + 3 * n);
-                    let (name, _) = count(&mut values, &value, at);
+                    let (name, _) = count(&mut values, &value, at, at);
                     others += u64::from(is_real && hour >= 48 && name.ends_with(OTHER_VALUE));
                     names.insert(name);
                 }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_scan_of_pages_with_made_up_values_does_not_crowd_out_real_pairs() {
-        const WEEKS: u64 = 4;
+        const WEEKS: u64 = 1;
         let LabelLimits { pairs, .. } = LabelLimits { values: MAX_LABEL_VALUES, pairs: 10_000 };
         // Made-up pairs with a single hit, and with enough hits to get a place.
         for repetitions in [1, 12] {
@@ -327,7 +327,7 @@ mod tests {
         let mut values = Values::new("missing", Shards::ONE.of(""), limits(4, 4, true));
         values.require(3);
         let hour = |n: u64| Timestamp::from_unix(36_000 + 3600 * n);
-        let mut is_placed = |value: &str, at| !count(&mut values, value, at).0.ends_with(OTHER_VALUE);
+        let mut is_placed = |value: &str, at| !count(&mut values, value, at, at).0.ends_with(OTHER_VALUE);
         assert_eq!([1, 2, 3].map(|_| is_placed("a", hour(0))), [false, false, true]);
         assert_eq!([0, 1, 1].map(|n| is_placed("b", hour(n))), [false, false, true]);
         assert_eq!([2, 2, 4, 4].map(|n| is_placed("c", hour(n))), [false; 4]);
@@ -336,7 +336,8 @@ mod tests {
         // The minimum can only be raised, and half of the places require a second hit.
         let mut values = Values::new("missing", Shards::ONE.of(""), limits(4, 4, true));
         [2, 1].into_iter().for_each(|hits| values.require(hits));
-        let mut is_placed = |value: &str| !count(&mut values, value, hour(4)).0.ends_with(OTHER_VALUE);
+        let mut is_placed =
+            |value: &str| !count(&mut values, value, hour(4), hour(4)).0.ends_with(OTHER_VALUE);
         assert_eq!(["d", "d", "e", "e"].map(&mut is_placed), [false, true, false, true]);
     }
 
