@@ -69,7 +69,7 @@ pub(crate) fn record_visit(
         let of_label = recorder.label_values(label)?;
         let place = (random.fraction().powi(2) * values.len() as f64) as usize;
         let value = values.get(place).filter(|_| label != "referrer" || random.fraction() < 0.6);
-        let label_value = of_label.note(value.copied(), NonZeroU32::MIN);
+        let label_value = of_label.note_at(value.copied(), at, NonZeroU32::MIN);
         recorder.record_at(of_label.counter(label_value), None, at, NonZeroU32::MIN);
     }
     Ok(())

@@ -52,7 +52,7 @@ impl Instance {
 
     /// Counts a request and returns the counter used for the value.
     fn count(&self, value: Option<&str>, at: Timestamp) -> Counter {
-        let identified = self.values.note(value, ONE);
+        let identified = self.values.note_at(value, at, ONE);
         let counter = self.values.counter(identified);
         self.recorder.record_at(self.hits, None, at, ONE);
         self.recorder.record_at(counter, None, at, ONE);
@@ -344,7 +344,7 @@ async fn labels_are_listed_separately_from_other_counters(store: impl Store + Cl
     for label in ["device", "a", "a-b", "referrer"] {
         let values = recorder.label_values(label).expect("a name");
         for n in 0..1200 {
-            let identified = values.note(Some(&format!("value:{n}")), ONE);
+            let identified = values.note_at(Some(&format!("value:{n}")), at, ONE);
             recorder.record_at(values.counter(identified), None, at, ONE);
         }
     }
@@ -394,7 +394,7 @@ async fn read(instance: &Instance, source: &mut Source, log: &[String], chunk: u
     while source.position() < end {
         let position = source.position();
         let value = &log[usize::try_from(position).expect("short")];
-        let identified = instance.values.note(Some(value), ONE);
+        let identified = instance.values.note_at(Some(value), at, ONE);
         let hits = [instance.hits.hit(), instance.values.counter(identified).hit()];
         let is_full = source.record(position..position + 1, at, &hits);
         if (is_full || position % chunk == chunk - 1)
@@ -456,7 +456,7 @@ fn a_value_with_a_place_counts_without_allocating() {
 #[tokio::test]
 async fn a_hit_is_reported_as_missed_if_its_value_lost_its_place() {
     let (mut site, at) = (Instance::over(MemoryStore::new()), yesterday());
-    let identified = site.values.note(Some("slow.example"), ONE);
+    let identified = site.values.note_at(Some("slow.example"), at, ONE);
     // The other values are more frequent in this hour and in the next hour, so the place will be needed for
     // such a value.
     for n in 0..PLACES - 1 {

@@ -66,11 +66,11 @@ impl Instance {
     }
 
     /// The hits of a request at an instant, to be recorded by a source.
-    fn hits(&self, page: &str, value: &str) -> Vec<Hit> {
-        let noted = self.values.note(Some(value), ONE);
+    fn hits(&self, page: &str, value: &str, at: Timestamp) -> Vec<Hit> {
+        let noted = self.values.note_at(Some(value), at, ONE);
         let page = self.recorder.counter(page);
         let counters = [self.hits, page, self.values.counter(noted)].into_iter();
-        counters.chain(self.values.pair(noted, page, Timestamp::now(), ONE)).map(Counter::hit).collect()
+        counters.chain(self.values.pair(noted, page, at, ONE)).map(Counter::hit).collect()
     }
 }
 
@@ -219,7 +219,7 @@ async fn read(
     while source.position() < end {
         let position = source.position();
         let (page, value) = &log[usize::try_from(position).expect("short")];
-        let is_full = source.record(position..position + 1, at, &instance.hits(page, value));
+        let is_full = source.record(position..position + 1, at, &instance.hits(page, value, at));
         if (is_full || position % chunk == chunk - 1)
             && source.commit().await.expect("there") == Commit::Moved
         {

@@ -343,7 +343,8 @@ impl LabelValues {
         self.label.note(value, None, weight)
     }
 
-    /// Announces hits of a value like [`note`](Self::note), for a request that was made at a different time.
+    /// Announces hits of a value like [`note`](Self::note), to be recorded at this instant instead of now. The hour of the
+    /// hits is part of the error bound, so this must not be much different.
     pub fn note_at(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
         self.label.note(value, Some(at), weight)
     }
