@@ -259,7 +259,7 @@ impl Label {
     /// Use [`Stats::label_of_page`](counter_core::Stats::label_of_page) to read the values of a page, and
     /// [`Stats::pages_of_value`](counter_core::Stats::pages_of_value) to read the pages of a value. A label can
     /// hold 10,000 pairs of a page and a value. The hits of all other pairs are reported as the rest of the page,
-    /// along with an error bound: see [`LabelValues::by_page`].
+    /// along with an error bound: see [`LabelValues::by_page`](counter_core::visits::LabelValues::by_page).
     ///
     /// ```
     /// # use counter_core::{CounterName, Counters, MemoryStore, Precision, Timestamp};
