@@ -42,10 +42,10 @@ use text::Text;
 /// | [`from_fn`](Self::from_fn) | `label:plan:free` | a closure |
 ///
 /// A counted request has exactly one value per label, so a label adds up to `hits`. Labels of missing pages only
-/// count those. `(none)` is used for requests with no value, and `(other)` for invalid values, and for rare values if there are too many. A
-/// label can hold 2,000 values, and values with at least 0.1 % of the hits are always included. See
-/// [`LabelValues`](counter_core::visits::LabelValues) for the effect of scanners sending made-up values; in
-/// this case an error bound is returned with the counts.
+/// count those. `(none)` is used for requests with no value, and `(other)` for invalid values, and for rare values
+/// if there are too many. A label can hold 2,000 values, and values with at least 0.1 % of the hits are always
+/// included. See [`LabelValues`](counter_core::visits::LabelValues) for the effect of scanners sending made-up
+/// values; in this case an error bound is returned with the counts.
 ///
 /// Only these values are stored; the address, query and user agent of a request are not, and paths only if you count
 /// missing pages. See [the

@@ -344,7 +344,7 @@ impl LabelValues {
     }
 
     /// Announces hits of a value like [`note`](Self::note), to be recorded at this instant instead of now. The hour of the
-    /// hits is part of the error bound, so this must not be much different.
+    /// hits is part of the error bound, so a hit recorded in a different hour adds to the bound.
     pub fn note_at(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
         self.label.note(value, Some(at), weight)
     }
