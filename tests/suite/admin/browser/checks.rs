@@ -95,5 +95,19 @@ return boxes.filter(([, at], place) =>
   at.left < box.left - 1 || at.right > box.right + 1 || (place && at.left < boxes[place - 1][1].right + 2)).map(([text]) => text);
 "##;
 
+/// The positions of everything above the panels, and the messages that may move them.
+///
+/// The panels get another row with the first hit of a value, so what follows them may move.
+pub(super) const LAYOUT_SCRIPT: &str = r##"
+const panels = document.querySelector(".panels");
+const isAbove = (e) => !(panels.compareDocumentPosition(e) & Node.DOCUMENT_POSITION_FOLLOWING);
+const places = [...document.querySelectorAll("main > *, main > .panel > *, .plot > *")].filter(isAbove).map((e) => {
+  const box = e.getBoundingClientRect();
+  return [e.id || e.className, box.top + scrollY, box.left];
+});
+const messages = ["annotations", "raised", "status", "unread"].map((id) => document.getElementById(id)?.textContent);
+return { places, messages };
+"##;
+
 /// Pixels by which the page is too wide.
 pub(super) const OVERFLOW_SCRIPT: &str = "return document.documentElement.scrollWidth - innerWidth";
