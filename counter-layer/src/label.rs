@@ -21,7 +21,7 @@ use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
 use missing::Missing;
 pub(crate) use missing::MissingHead;
-pub(crate) use noted::{Labels, RequestLabels};
+pub(crate) use noted::Labels;
 use source::Source;
 use text::Text;
 

@@ -5,13 +5,12 @@ use super::value::Value;
 
 /// Returns the first language as it is.
 pub(super) fn first(accepted: &[u8]) -> &[u8] {
-    let accepted = accepted.trim_ascii();
     let is_end = |byte: &u8| matches!(byte, b',' | b';' | b'-' | b'_' | b' ');
     &accepted[..accepted.iter().position(is_end).unwrap_or(accepted.len())]
 }
 
 pub(super) fn language<'a>(accepted: &[u8], text: &'a mut Text) -> Value<'a> {
-    let first = first(accepted);
+    let first = first(accepted.trim_ascii());
     match first {
         b"" | b"*" => return Value::None,
         _ if !(2..=3).contains(&first.len()) || !first.iter().all(u8::is_ascii_alphabetic) => {

@@ -6,7 +6,7 @@ use counter_core::{Counter, Recorder, Timestamp};
 use http::header::USER_AGENT;
 
 use super::Label;
-use super::client::Words;
+use super::client::{Client, Words};
 use super::missing::MissingHead;
 use super::source::{Source, header};
 use super::text::Text;
@@ -21,17 +21,6 @@ pub(crate) struct Labels {
     always: usize,
     words: Option<Words>,
 }
-
-/// The label values of a request in progress.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestLabels {
-    /// Only the first `count` values are used.
-    noted: [NotedValue; LABELS],
-    count: usize,
-}
-
-/// Maximum number of labels of a recorder.
-const LABELS: usize = 16;
 
 impl Labels {
     /// Resolves the labels, or returns `None` if the iterator is empty. If a name is used again, the later
@@ -64,25 +53,23 @@ impl Labels {
     }
 
     /// Notes the label values of a request made at this instant, or now if `None`.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn note(
         &self,
         head: &RequestHead<'_>,
         agent: Agent,
         at: Option<Timestamp>,
         weight: NonZeroU32,
-    ) -> Option<RequestLabels> {
+        noted: &mut Vec<NotedValue>,
+    ) {
         let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
-        let (mut text, mut all) = (Text::new(), None);
         for (values, source) in &self.labels[..self.always] {
             let known = source.plain(head).and_then(|value| values.note_known(value, weight));
-            let noted = known.unwrap_or_else(|| {
-                text.clear();
-                note(values, source.value(head, (agent, client), &mut text), at, weight)
+            noted.push(match known {
+                Some(known) => known,
+                None => note_new((values, source), head, (agent, client), at, weight),
             });
-            RequestLabels::push(&mut all, noted);
         }
-        all
     }
 
     /// Returns the part of a request that is needed if the page is missing, unless there is no such label.
@@ -97,25 +84,24 @@ impl Labels {
         head: &MissingHead,
         at: Option<Timestamp>,
         weight: NonZeroU32,
-        noted: &mut Option<RequestLabels>,
+        noted: &mut Vec<NotedValue>,
     ) {
-        let mut text = Text::new();
         for (values, source) in &self.labels[self.always..] {
             let Source::Missing(part) = source else { continue };
-            text.clear();
-            RequestLabels::push(noted, note(values, head.value(*part, &mut text), at, weight));
+            let mut text = Text::new();
+            noted.push(note(values, head.value(*part, &mut text), at, weight));
         }
     }
 
     /// Returns the counters for the label values of a request.
-    pub(crate) fn counters(&self, noted: &RequestLabels) -> impl Iterator<Item = Counter> {
-        self.labels.iter().zip(noted.as_slice()).map(|((values, _), noted)| values.counter(*noted))
+    pub(crate) fn counters(&self, noted: &[NotedValue]) -> impl Iterator<Item = Counter> {
+        self.labels.iter().zip(noted).map(|((values, _), noted)| values.counter(*noted))
     }
 
     /// Returns the counters for the label values of a request to a page, and for their pairs with the page.
     pub(crate) fn counters_with_page(
         &self,
-        noted: &RequestLabels,
+        noted: &[NotedValue],
         page: Option<Counter>,
         at: Timestamp,
         weight: NonZeroU32,
@@ -123,30 +109,29 @@ impl Labels {
         let pairs = self
             .labels
             .iter()
-            .zip(noted.as_slice())
+            .zip(noted)
             .filter_map(move |((values, _), noted)| values.pair(*noted, page?, at, weight));
         self.counters(noted).chain(pairs)
     }
+}
+
+/// Notes a value that may need to be normalized.
+// Not inlined, so that the buffer does not cost anything if all values are known.
+#[inline(never)]
+fn note_new(
+    (values, source): (&LabelValues, &Source),
+    head: &RequestHead<'_>,
+    client: (Agent, Option<Client>),
+    at: Option<Timestamp>,
+    weight: NonZeroU32,
+) -> NotedValue {
+    let mut text = Text::new();
+    note(values, source.value(head, client, &mut text), at, weight)
 }
 
 fn note(values: &LabelValues, value: Value<'_>, at: Option<Timestamp>, weight: NonZeroU32) -> NotedValue {
     match at {
         None => values.note(value.observed(), weight),
         Some(at) => values.note_at(value.observed(), at, weight),
-    }
-}
-
-impl RequestLabels {
-    fn push(all: &mut Option<Self>, noted: NotedValue) {
-        let all = all.get_or_insert(Self { noted: [noted; LABELS], count: 0 });
-        if let Some(next) = all.noted.get_mut(all.count) {
-            *next = noted;
-            all.count += 1;
-        }
-    }
-
-    /// Returns the noted values in the order of the labels.
-    pub(crate) fn as_slice(&self) -> &[NotedValue] {
-        &self.noted[..self.count]
     }
 }

@@ -1,5 +1,7 @@
 //! The site a visitor came from: the host of the `Referer` header. The rest is ignored.
 
+use memchr::memchr;
+
 use super::text::Text;
 use super::value::Value;
 
@@ -24,7 +26,7 @@ pub(super) fn is_internal(host: &[u8], internal: &[Box<str>]) -> bool {
 #[inline]
 pub(super) fn plain_host<'a>(referrer: &'a [u8], internal: &[Box<str>]) -> Option<&'a [u8]> {
     let rest = referrer.strip_prefix(b"https://")?;
-    let host = &rest[..rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len())];
+    let host = &rest[..memchr(b'/', rest).unwrap_or(rest.len())];
     let host = host.strip_prefix(b"www.").unwrap_or(host);
     (!is_internal(host, internal)).then_some(host)
 }

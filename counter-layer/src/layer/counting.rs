@@ -9,6 +9,7 @@ use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
 use http::HeaderValue;
 
 use super::extra::{Confirmation, Extra, ExtraPool};
+use super::measures::Bins;
 use super::outcome::Outcome;
 use super::route::KnownRoute;
 use super::seen::Classified;
@@ -17,11 +18,10 @@ use super::settings::facet::FACETS;
 use super::settings::page::{Page, Pages};
 use super::settings::setup::Setup;
 use super::settings::{Fallback, Settings};
-use super::visit::Visit;
+use super::visit::{OnCount, Visit};
 use crate::classify::{Digest, is_call, is_prefetch};
 use crate::closure::catch_panic;
 use crate::identity::{ExpiringRegister, RequestHead, Visitors};
-use crate::label::RequestLabels;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
@@ -86,7 +86,10 @@ impl Counting {
             None => (None, None, Timestamp::MAX),
         };
         if self.needs_extra {
-            self.note(&Visit { head: *head, agent, visitor }, at, weight, extra);
+            if let Some(on_count) = &self.settings.on_count {
+                note_action(on_count, &Visit { head: *head, agent, visitor }, extra);
+            }
+            self.note_labels(head, agent, at, weight, extra);
         }
         let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method));
         Ok(Classified { page, register, weight, agent, method, until })
@@ -141,25 +144,21 @@ impl Counting {
         visitor.map(|(id, until)| Identified { visitor: Some(id), register_until: (id.into(), until) })
     }
 
-    /// Prepares the action and the labels to be used when the request ends.
+    /// Notes the label values to be counted when the request ends.
     #[inline(never)]
-    fn note(
+    fn note_labels(
         &self,
-        visit: &Visit<'_>,
+        head: &RequestHead<'_>,
+        agent: Agent,
         at: Option<Timestamp>,
         weight: NonZeroU32,
         extra: &mut Option<Box<Extra>>,
     ) {
-        let Visit { head, agent, .. } = visit;
-        if let Some(on_count) = &self.settings.on_count
-            && let Some(then) = on_count.call(|inspect| inspect(visit)).flatten()
-        {
-            extra.get_or_insert_default().then = Some(then);
-        }
-        if let Some(labels) = &self.settings.labels {
-            let noted = labels.note(head, *agent, at, weight);
-            let extra = extra.get_or_insert_with(|| self.pool.take());
-            (extra.labels, extra.missing) = (noted, labels.missing_head(head));
+        let Some(labels) = &self.settings.labels else { return };
+        let extra = extra.get_or_insert_with(|| self.pool.take());
+        labels.note(head, agent, at, weight, &mut extra.labels);
+        if let Some(missing) = labels.missing_head(head) {
+            extra.missing = Some(missing);
         }
     }
 
@@ -314,17 +313,30 @@ impl Counting {
         outcome: Outcome,
         extra: &mut Option<Box<Extra>>,
     ) {
-        if let Some(measures) = self.settings.measures {
-            self.finish_measured(seen, outcome, measures.ended(outcome).as_slice(), extra);
-        } else {
-            self.finish_measured(seen, outcome, &[], extra);
-        }
+        let bins = self.settings.measures.map(|measures| measures.ended(outcome));
+        self.finish_measured(seen, outcome, bins.as_ref().map_or(&[], Bins::as_slice), extra);
     }
 
     /// Counts a request with this outcome and these distribution bins, and runs the action. Returns `false`
     /// if the request does not count.
     #[inline(always)]
     pub(super) fn finish_measured(
+        &self,
+        seen: &Result<Classified, Skip>,
+        outcome: Outcome,
+        bins: &[Bin],
+        extra: &mut Option<Box<Extra>>,
+    ) -> bool {
+        let is_counted = self.count(seen, outcome, bins, extra);
+        // With labels, nearly all requests need a box.
+        if self.settings.labels.is_some() {
+            self.pool.recycle(extra);
+        }
+        is_counted
+    }
+
+    #[inline(always)]
+    fn count(
         &self,
         seen: &Result<Classified, Skip>,
         outcome: Outcome,
@@ -347,8 +359,8 @@ impl Counting {
             &[]
         };
         self.note_missing(seen, None, outcome, extra.as_deref_mut());
-        let labels = observed(extra.as_deref()).map_or(&[][..], RequestLabels::as_slice);
-        self.record(PageView { others, labels, bins, ..seen.view(self.hits) });
+        let labels = extra.as_deref().map_or(&[][..], |extra| &extra.labels);
+        self.recorder.page_view(PageView { others, labels, bins, ..seen.view(self.hits) });
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {
@@ -379,11 +391,6 @@ impl Counting {
         }
     }
 
-    #[inline(never)]
-    fn record(&self, view: PageView<'_>) {
-        self.recorder.page_view(view);
-    }
-
     /// Disables actions and hints, which must not be triggered for requests served elsewhere.
     pub(super) fn without_side_effects(mut self) -> Self {
         self.settings.on_count = None;
@@ -410,18 +417,21 @@ impl Counting {
         extra: &mut Option<Box<Extra>>,
     ) {
         let counters = [self.hits].into_iter().chain(seen.page).chain(others.iter().copied());
-        let labels = self.settings.labels.as_deref().zip(observed(extra.as_deref()));
+        let labels = self.settings.labels.as_deref().zip(extra.as_deref());
         // The pairs of a page have the same shard as the page.
-        let labels = labels.into_iter().flat_map(|(labels, noted)| labels.counters(noted));
+        let labels = labels.into_iter().flat_map(|(labels, extra)| labels.counters(&extra.labels));
         let hits: Vec<_> = counters.chain(labels).map(Counter::hit).collect();
         let confirmed = Box::pin(self.recorder.confirmed(&hits, timeout));
         extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
     }
 }
 
-/// Returns the label values of a request.
-pub(super) fn observed(extra: Option<&Extra>) -> Option<&RequestLabels> {
-    extra?.labels.as_ref()
+/// Prepares the action to run when the request is counted.
+#[inline(never)]
+fn note_action(on_count: &OnCount, visit: &Visit<'_>, extra: &mut Option<Box<Extra>>) {
+    if let Some(then) = on_count.call(|inspect| inspect(visit)).flatten() {
+        extra.get_or_insert_default().then = Some(then);
+    }
 }
 
 impl fmt::Debug for Counting {

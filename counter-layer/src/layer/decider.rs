@@ -3,7 +3,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Measured, Skip};
 use http::{Method, Request};
 
-use super::counting::{Counting, observed};
+use super::counting::Counting;
 use super::layer::AccessCounterLayer;
 use super::measures::{Bins, Logged};
 use super::outcome::Outcome;
@@ -88,11 +88,11 @@ impl Decider {
         let others = seen.others(settings, outcome, &mut others);
         hits.extend(others.iter().map(|counter| hit.on(*counter)));
         counting.note_missing(&seen, Some(logged.at), outcome, extra.as_deref_mut());
-        if let (Some(labels), Some(noted)) = (&settings.labels, observed(extra.as_deref())) {
-            let counters = labels.counters_with_page(noted, seen.page, logged.at, seen.weight);
+        if let (Some(labels), Some(extra)) = (&settings.labels, extra.as_deref()) {
+            let counters = labels.counters_with_page(&extra.labels, seen.page, logged.at, seen.weight);
             hits.extend(counters.map(|counter| hit.on(counter)));
         }
-        extra.into_iter().for_each(|extra| counting.pool.put(extra));
+        counting.pool.recycle(&mut extra);
         let measures = settings.measures.filter(|_| !settings.count_on_request);
         *bins = measures.map_or_else(Bins::none, |measures| measures.logged(head.method, logged));
         let measured = Measured { hits: &hits[..count], bins: bins.as_slice() };

@@ -2,11 +2,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
 
+use counter_core::visits::NotedValue;
 use http::HeaderValue;
 
 use super::seen::Classified;
 use super::visit::CountAction;
-use crate::label::{MissingHead, RequestLabels};
+use crate::label::MissingHead;
 
 /// Request data that is rarely needed. It is boxed to keep requests small.
 #[derive(Debug, Default)]
@@ -17,8 +18,8 @@ pub(crate) struct Extra {
     pub(super) then: Option<CountAction>,
     pub(super) call: Option<NewCall>,
     pub(super) confirmation: Option<Confirmation>,
-    /// The label values, if labels are enabled.
-    pub(super) labels: Option<RequestLabels>,
+    /// The label values. The memory is reused.
+    pub(super) labels: Vec<NotedValue>,
     /// Set if missing pages are counted.
     pub(super) missing: Option<MissingHead>,
 }
@@ -46,9 +47,10 @@ pub(super) struct NewCall {
 pub(super) struct Confirmation(pub(super) Pin<Box<dyn Future<Output = bool> + Send>>);
 
 impl Extra {
-    const fn has_only_labels(&self) -> bool {
-        let Self { cookie, then, call, confirmation, labels: _, missing } = self;
-        cookie.is_none() && then.is_none() && call.is_none() && confirmation.is_none() && missing.is_none()
+    /// Returns `true` if nothing of this is needed after the request was counted.
+    const fn is_done(&self) -> bool {
+        let Self { cookie, then, call, confirmation, labels: _, missing: _ } = self;
+        cookie.is_none() && then.is_none() && call.is_none() && confirmation.is_none()
     }
 }
 
@@ -58,14 +60,15 @@ impl ExtraPool {
         self.lock().pop().unwrap_or_default()
     }
 
-    pub(super) fn put(&self, mut extra: Box<Extra>) {
-        // We drop the values first, without holding the lock, since dropping a captured value may be slow.
-        if !extra.has_only_labels() {
-            *extra = Extra::default();
-        }
-        let mut pool = self.lock();
-        if pool.len() < MAX_POOLED_BOXES {
-            pool.push(extra);
+    /// Keeps the box of a counted request, unless the request still needs it.
+    #[inline(always)]
+    pub(super) fn recycle(&self, extra: &mut Option<Box<Extra>>) {
+        let Some(mut extra) = extra.take_if(|extra| extra.is_done()) else { return };
+        extra.labels.clear();
+        extra.missing = None;
+        let mut boxes = self.lock();
+        if boxes.len() < MAX_POOLED_BOXES {
+            boxes.push(extra);
         }
     }
 

@@ -126,14 +126,6 @@ impl Guard {
         }
     }
 
-    /// Returns the box to the pool if labels are enabled, because then nearly all requests need a box.
-    #[cold]
-    fn recycle_extra(&mut self) {
-        if self.counting.settings.labels.is_some() {
-            self.extra.take().into_iter().for_each(|extra| self.counting.pool.put(extra));
-        }
-    }
-
     /// Counts the request, unless it is already counted.
     pub(crate) fn finish(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
@@ -161,9 +153,6 @@ impl Drop for Guard {
         // Usually the request is already counted.
         if self.open {
             self.finish(Outcome::Aborted);
-        }
-        if self.extra.is_some() {
-            self.recycle_extra();
         }
     }
 }

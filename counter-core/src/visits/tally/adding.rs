@@ -46,9 +46,9 @@ impl Tally {
     #[inline(always)]
     fn view_to(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
         let PageView { hit, page, others, labels, bins, agent, .. } = view;
-        let is_simple = page.is_some() && others.is_empty() && labels.is_empty() && bins.is_empty();
+        let is_simple = page.is_some() && others.is_empty() && bins.is_empty();
         if is_simple && self.add_view(stripe, hit, page, at, agent) {
-            return false;
+            return !labels.is_empty() && self.add_labels(stripe.start(), hit.weight, page, labels);
         }
         self.view_slow(stripe, view, at)
     }
@@ -101,7 +101,8 @@ impl Tally {
         }
         is_full |= self.add_others(stripe, hit.weight, others, at);
         if !labels.is_empty() {
-            is_full |= self.add_labels(stripe, hit.weight, page, labels, at);
+            let start = if stripe.is_at(at) { stripe.start() } else { self.buckets(at).start };
+            is_full |= self.add_labels(start, hit.weight, page, labels);
         }
         is_full |= self.measure_to(stripe, at, (hit.counter, page), bins);
         is_full
@@ -121,22 +122,23 @@ impl Tally {
         is_full
     }
 
-    /// Adds weighted hits to label values, and to their pairs with a page.
-    #[inline]
+    /// Adds weighted hits to label values, and to their pairs with a page, in the bucket with this start.
+    #[inline(never)]
     fn add_labels(
         &self,
-        stripe: &Stripe,
+        start: Timestamp,
         weight: NonZeroU32,
         page: Option<Counter>,
         labels: &[NotedValue],
-        at: Timestamp,
     ) -> bool {
-        let start = if stripe.is_at(at) { stripe.start() } else { self.buckets(at).start };
         let page = page.and_then(|page| self.page(page));
-        let labels = labels.iter().filter_map(|noted| Some((self.labels.of(*noted)?, *noted)));
-        labels.fold(false, |is_full, (label, noted)| {
-            is_full | label.count_with_page(page, noted, weight.get().into(), start)
-        })
+        let mut is_full = false;
+        for noted in labels {
+            if let Some(label) = self.labels.of(*noted) {
+                is_full |= label.count_with_page(page, *noted, weight.get().into(), start);
+            }
+        }
+        is_full
     }
 
     #[cold]

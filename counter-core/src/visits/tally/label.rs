@@ -21,7 +21,7 @@ use values::{Values, Which};
 /// [`LabelValues::note`](crate::visits::LabelValues::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it counts when hits of its counter are recorded"]
-pub struct NotedValue(NonZeroU32);
+pub struct NotedValue(u32);
 
 /// An error returned if a label cannot be created.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,8 +83,7 @@ pub(crate) fn hours(counts: &Precisions) -> Precision {
     hours.or(precisions().last()).unwrap_or(counts.base())
 }
 
-// From the highest bit: set for a pair (1 bit), index of the label (4), place and generation (27). All bits are
-// inverted, which can't result in 0, because the highest place is not used.
+// From the highest bit: set for a pair (1 bit), index of the label (4), place and generation (27).
 impl NotedValue {
     const NOTED_BITS: u32 = Noted::PLACE_BITS + Noted::GENERATION_BITS;
     const PAIR: u32 = 1 << (u32::BITS - 1);
@@ -95,24 +94,19 @@ impl NotedValue {
             Which::Value(noted) => (0, noted),
             Which::Pair(noted) => (Self::PAIR, noted),
         };
-        let number = flag | label << Self::NOTED_BITS | noted.packed();
-        Self(NonZeroU32::new(!number).unwrap_or(NonZeroU32::MIN))
-    }
-
-    const fn number(self) -> u32 {
-        !self.0.get()
+        Self(flag | label << Self::NOTED_BITS | noted.packed())
     }
 
     const fn label(self) -> usize {
-        ((self.number() & !Self::PAIR) >> Self::NOTED_BITS) as usize
+        ((self.0 & !Self::PAIR) >> Self::NOTED_BITS) as usize
     }
 
     const fn noted(self) -> Noted {
-        Noted::unpacked(self.number())
+        Noted::unpacked(self.0)
     }
 
     const fn which(self) -> Which {
-        if self.number() & Self::PAIR == 0 { Which::Value(self.noted()) } else { Which::Pair(self.noted()) }
+        if self.0 & Self::PAIR == 0 { Which::Value(self.noted()) } else { Which::Pair(self.noted()) }
     }
 }
 
@@ -162,8 +156,8 @@ impl Labels {
 
     /// Returns the label and the noted value or pair if this is a label counter.
     pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
-        let noted = NotedValue(NonZeroU32::new(number).filter(|_| tally == self.tally)?);
-        Some((self.of(noted)?, noted))
+        let noted = NotedValue(number);
+        Some((self.of(noted).filter(|_| tally == self.tally)?, noted))
     }
 
     /// Returns the label of a noted value.
@@ -211,7 +205,7 @@ impl Label {
 
     /// Returns the counter of a noted value, or of a noted pair with a page on this shard.
     pub(crate) fn counter(&self, noted: NotedValue, page: Option<Shard>) -> Counter {
-        Counter { number: noted.0.get(), shard: page.unwrap_or(self.shard), tally: self.tally }
+        Counter { number: noted.0, shard: page.unwrap_or(self.shard), tally: self.tally }
     }
 
     /// Counts hits of a noted value or pair. Returns `true` if the caller should [take](Self::take) the counts.

@@ -1,9 +1,9 @@
 use std::borrow::Borrow;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
 use datasketches::frequencies::FrequentItemsSketch;
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
@@ -27,14 +27,15 @@ pub(super) struct Places<K> {
     /// Shard of the reserved places.
     pub(super) shard: Shard,
     limits: Limits,
-    /// Index of places by key.
-    index: HashMap<K, usize, RandomState>,
+    /// Places by the hash of their key.
+    index: HashTable<u16>,
+    hasher: RandomState,
     places: Vec<Place<K>>,
     /// Places with a count that has not been taken yet.
-    counted: Vec<usize>,
+    counted: Vec<u16>,
     hour: Timestamp,
     /// Number of hours so far.
-    hour_number: u32,
+    hour_number: u16,
     /// Hits noted in this hour and in the previous hour.
     noted: [u64; 2],
     /// Hits of keys without a place, in this hour and in the previous hour.
@@ -74,9 +75,9 @@ pub(super) struct Limits {
 /// The place of a key that is about to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Noted {
-    pub(super) place: usize,
+    pub(super) place: u16,
     /// Number of keys that had this place before. For `(other)`, this is the number of the hour.
-    pub(super) generation: u32,
+    pub(super) generation: u16,
 }
 
 /// A key with a place, and the count that has not been taken yet.
@@ -86,7 +87,7 @@ struct Place<K> {
     key: Option<K>,
     name: CounterName,
     shard: Shard,
-    generation: u32,
+    generation: u16,
     /// Known hits in this hour and in the previous hour.
     noted: [u64; 2],
     start: Timestamp,
@@ -131,7 +132,7 @@ const TURNOVER: u64 = 450_000;
 const MAX_CLOSED_COUNTS: usize = 4096;
 
 /// Number of generations. Replacing the same place this often takes at least four days, given the turnover.
-const GENERATIONS: u32 = 1 << 13;
+const GENERATIONS: u16 = 1 << 13;
 
 /// Values that clients cannot send. They have the first places.
 const RESERVED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
@@ -139,12 +140,12 @@ pub(crate) const OTHER_VALUE: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
 pub(crate) const MISSED: &str = "(missed)";
 
-const AT_OTHER: usize = 0;
-const AT_NONE: usize = 1;
-const AT_MISSED: usize = 2;
+const AT_OTHER: u16 = 0;
+const AT_NONE: u16 = 1;
+const AT_MISSED: u16 = 2;
 
 /// Generation of hits under `(other)` without a valid key, which do not affect the error bound.
-const NO_KEY: u32 = GENERATIONS - 1;
+const NO_KEY: u16 = GENERATIONS - 1;
 
 impl Noted {
     pub(super) const GENERATION_BITS: u32 = GENERATIONS.ilog2();
@@ -152,20 +153,20 @@ impl Noted {
 
     /// Returns the place and the generation in a single number.
     pub(super) fn packed(self) -> u32 {
-        u32::try_from(self.place).unwrap_or_default() << Self::GENERATION_BITS | self.generation
+        u32::from(self.place) << Self::GENERATION_BITS | u32::from(self.generation)
     }
 
     /// Returns the place and the generation from the lowest bits of a number.
     pub(super) const fn unpacked(number: u32) -> Self {
-        let place = number >> Self::GENERATION_BITS & ((1 << Self::PLACE_BITS) - 1);
-        Self { place: place as usize, generation: number % GENERATIONS }
+        let place = (number >> Self::GENERATION_BITS) as u16 % (1 << Self::PLACE_BITS);
+        Self { place, generation: number as u16 % GENERATIONS }
     }
 
     /// An invalid key.
     pub(super) const INVALID: Self = Self { place: AT_OTHER, generation: NO_KEY };
 }
 
-impl<K: Hash + Eq + Clone> Places<K> {
+impl<K: Hash> Places<K> {
     /// Creates the reserved places, whose names start with a prefix.
     pub(super) fn new(prefix: &str, shard: Shard, limits: Limits) -> Self {
         let sketch = || FrequentItemsSketch::new(SKETCH_SIZE).expect("a power of two");
@@ -177,7 +178,8 @@ impl<K: Hash + Eq + Clone> Places<K> {
             prefix: prefix.into(),
             shard,
             limits,
-            index: HashMap::default(),
+            index: HashTable::new(),
+            hasher: RandomState::default(),
             places: reserved.into(),
             counted: Vec::new(),
             hour: Timestamp::MIN,
@@ -209,13 +211,17 @@ impl<K: Hash + Eq + Clone> Places<K> {
     }
 
     /// Notes hits of a key if it has a place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_placed<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, weight: u64) -> Option<Noted>
     where
         K: Borrow<Q>,
     {
-        let at = *self.index.get(key)?;
-        let place = &mut self.places[at];
+        let is_key = |at: &u16| {
+            let place = self.places.get(usize::from(*at));
+            place.and_then(|place| place.key.as_ref()).is_some_and(|placed| placed.borrow() == key)
+        };
+        let at = *self.index.find(self.hasher.hash_one(key), is_key)?;
+        let place = self.places.get_mut(usize::from(at))?;
         self.noted[0] += weight;
         place.noted[0] += weight;
         Some(Noted { place: at, generation: place.generation })
@@ -233,7 +239,7 @@ impl<K: Hash + Eq + Clone> Places<K> {
     ) -> Noted {
         self.advance_to(at);
         self.noted[0] += weight;
-        let hash = self.index.hasher().hash_one(key);
+        let hash = self.hasher.hash_one(key);
         let [this, last] = &self.unplaced;
         let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
         if let Some(name) = name
@@ -249,14 +255,15 @@ impl<K: Hash + Eq + Clone> Places<K> {
 
     /// Returns the place for a key with this number of hits: either a free place, or the place of the rarest
     /// key.
-    fn place_for(&mut self, hits: u64, weight: u64) -> Option<usize> {
+    fn place_for(&mut self, hits: u64, weight: u64) -> Option<u16> {
         let used = self.places.len() - RESERVED.len();
         // The minimum is a number of requests, and `hits` is weighted.
         if hits < self.limits.min_hits.saturating_mul(weight) {
             return None;
         }
         if used < self.limits.keys {
-            return (used < self.limits.first_hits || hits > weight).then_some(self.places.len());
+            return (used < self.limits.first_hits || hits > weight)
+                .then_some(u16::try_from(self.places.len()).ok()?);
         }
         let has_share = hits.saturating_mul(self.limits.keys as u64) >= sum(self.noted);
         let may_replace =
@@ -276,27 +283,25 @@ impl<K: Hash + Eq + Clone> Places<K> {
     }
 
     /// Gives a place to a key with the known hits `noted`, in this hour and in the previous hour.
-    fn give_place(
-        &mut self,
-        at: usize,
-        (key, name, shard): (K, CounterName, Shard),
-        noted: [u64; 2],
-    ) -> Noted {
-        self.index.insert(key.clone(), at);
-        let key = Some(key);
-        let mut given = Place { key, name, shard, generation: 0, noted, start: Timestamp::MIN, count: 0 };
-        let Some(place) = self.places.get_mut(at) else {
+    fn give_place(&mut self, at: u16, (key, name, shard): (K, CounterName, Shard), noted: [u64; 2]) -> Noted {
+        let hash = self.hasher.hash_one(&key);
+        let mut given =
+            Place { key: Some(key), name, shard, generation: 0, noted, start: Timestamp::MIN, count: 0 };
+        if let Some(place) = self.places.get_mut(usize::from(at)) {
+            given.generation = (place.generation + 1) % GENERATIONS;
+            let mut rarest = std::mem::replace(place, given);
+            rarest.close(&mut self.closed);
+            let former = rarest.key.map(|key| self.hasher.hash_one(key));
+            if let Some(Ok(former)) = former.map(|hash| self.index.find_entry(hash, |found| *found == at)) {
+                former.remove();
+            }
+        } else {
             self.places.push(given);
-            return Noted { place: at, generation: 0 };
-        };
-        given.generation = (place.generation + 1) % GENERATIONS;
-        let mut rarest = std::mem::replace(place, given);
-        rarest.close(&mut self.closed);
-        let generation = place.generation;
-        if let Some(key) = rarest.key {
-            self.index.remove(&key);
         }
-        Noted { place: at, generation }
+        let key_of = |at: &u16| self.places[usize::from(*at)].key.as_ref();
+        let hash_of = |at: &u16| key_of(at).map_or(0, |key| self.hasher.hash_one(key));
+        self.index.insert_unique(hash, at, hash_of);
+        Noted { place: at, generation: self.places[usize::from(at)].generation }
     }
 
     /// Advances to the hour of an instant.
@@ -351,18 +356,7 @@ impl<K: Hash + Eq + Clone> Places<K> {
         self.reported = 0;
     }
 
-    /// Returns the place of a noted key, and how much the error bound has increased since it was counted. Advances
-    /// to the hour of the hits.
-    #[inline]
-    fn resolve(&mut self, noted: Noted, weight: u64, at: Timestamp) -> (usize, u64) {
-        self.advance_to(at);
-        match self.current(noted) {
-            AT_OTHER => (AT_OTHER, self.missed_by(noted, weight, at)),
-            place => (place, 0),
-        }
-    }
-
-    #[cold]
+    /// Returns how much the error bound has increased since hits of a key without a place were counted.
     fn missed_by(&mut self, Noted { place, generation }: Noted, weight: u64, at: Timestamp) -> u64 {
         let is_in_current_hour =
             generation == self.hour_number % NO_KEY && self.limits.hours.bucket(at).start == self.hour;
@@ -378,23 +372,33 @@ impl<K: Hash + Eq + Clone> Places<K> {
 
     /// Counts hits of a noted key in the bucket with this start. Returns `true` if the caller should
     /// [take](Self::take) the counts.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&mut self, noted: Noted, weight: u64, start: Timestamp) -> bool {
-        let (at, missed) = self.resolve(noted, weight, start);
-        if at != AT_OTHER || self.limits.has_other {
-            self.add(at, start, weight);
-        }
-        if missed > 0 {
-            self.add(AT_MISSED, start, missed);
+        self.advance_to(start);
+        match self.current(noted) {
+            AT_OTHER => self.count_other(noted, weight, start),
+            at => self.add(at, start, weight),
         }
         self.closed.len() >= MAX_CLOSED_COUNTS
     }
 
-    #[inline]
-    fn add(&mut self, at: usize, start: Timestamp, count: u64) {
+    /// Counts hits of a key without a place, and the error bound.
+    #[inline(never)]
+    fn count_other(&mut self, noted: Noted, weight: u64, start: Timestamp) {
+        if self.limits.has_other {
+            self.add(AT_OTHER, start, weight);
+        }
+        let missed = self.missed_by(noted, weight, start);
+        if missed > 0 {
+            self.add(AT_MISSED, start, missed);
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, at: u16, start: Timestamp, count: u64) {
         self.recorded += count;
         self.waiting += count;
-        let place = &mut self.places[at];
+        let place = &mut self.places[usize::from(at)];
         if place.count == 0 {
             self.counted.push(at);
         } else if place.start != start {
@@ -406,10 +410,16 @@ impl<K: Hash + Eq + Clone> Places<K> {
 
     /// Returns the counters of a noted key and of the error bound, and the amounts to be added by the caller.
     pub(super) fn parts(&mut self, noted: Noted, weight: u64, at: Timestamp) -> [Part; 2] {
-        let (place, missed) = self.resolve(noted, weight, at);
-        let weight = if place != AT_OTHER || self.limits.has_other { weight } else { 0 };
-        [(place, weight), (AT_MISSED, missed)].map(|(at, count)| {
-            let Place { name, shard, .. } = &self.places[at];
+        self.advance_to(at);
+        let counts = match self.current(noted) {
+            AT_OTHER => {
+                let counted = if self.limits.has_other { weight } else { 0 };
+                [(AT_OTHER, counted), (AT_MISSED, self.missed_by(noted, weight, at))]
+            }
+            place => [(place, weight), (AT_MISSED, 0)],
+        };
+        counts.map(|(at, count)| {
+            let Place { name, shard, .. } = &self.places[usize::from(at)];
             Part { counter: name.clone(), shard: *shard, count }
         })
     }
@@ -417,7 +427,7 @@ impl<K: Hash + Eq + Clone> Places<K> {
     /// Returns the counter that hits of a noted key would currently count on.
     pub(super) fn name(&self, noted: Noted) -> Option<CounterName> {
         let at = self.current(noted);
-        (at != AT_OTHER || self.limits.has_other).then(|| self.places[at].name.clone())
+        (at != AT_OTHER || self.limits.has_other).then(|| self.places[usize::from(at)].name.clone())
     }
 
     /// Returns `true` if a noted key has a place.
@@ -428,12 +438,13 @@ impl<K: Hash + Eq + Clone> Places<K> {
 
     /// Returns the part of the current counter name of a noted key after the prefix.
     pub(super) fn text(&self, noted: Noted) -> &str {
-        &self.places[self.current(noted)].name[self.prefix.len()..]
+        &self.places[usize::from(self.current(noted))].name[self.prefix.len()..]
     }
 
     #[inline]
-    fn current(&self, Noted { place, generation }: Noted) -> usize {
-        let is_current = self.places.get(place).is_some_and(|place| place.generation == generation);
+    fn current(&self, Noted { place, generation }: Noted) -> u16 {
+        let is_current =
+            self.places.get(usize::from(place)).is_some_and(|place| place.generation == generation);
         if is_current { place } else { AT_OTHER }
     }
 
@@ -442,7 +453,7 @@ impl<K: Hash + Eq + Clone> Places<K> {
         self.is_crowded = is_crowded;
         counts.append(&mut self.closed);
         for at in self.counted.drain(..) {
-            self.places[at].close(counts);
+            self.places[usize::from(at)].close(counts);
         }
         self.waiting = 0;
     }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use super::places::{LabelCount, Limits, Noted, Part, Places};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
@@ -8,7 +6,7 @@ use crate::time::Timestamp;
 /// The values of a label, and pairs of a page and a value if these are counted.
 #[derive(Debug)]
 pub(super) struct Values {
-    values: Places<Arc<[u8]>>,
+    values: Places<Box<[u8]>>,
     /// Only contains pairs whose value has a place. There is no counter for all others: they are the rest of
     /// the hits of the page.
     pairs: Option<Box<Places<PairKey>>>,
