@@ -258,6 +258,22 @@ async fn two_readers_of_a_log_count_each_pair_once(store: impl Store + Clone) {
     }
 }
 
+#[tokio::test]
+async fn pages_with_the_same_hits_are_sorted_by_name() {
+    let mut site = Instance::over(MemoryStore::new());
+    for page in ["/a = b", "/a", "/"] {
+        site.count(page, "x");
+    }
+    site.flush().await;
+    let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(3600);
+    for (limit, expected) in [(3, &["/", "/a", "/a = b"][..]), (2, &["/", "/a"])] {
+        let stats = site.counters.stats();
+        let pages = stats.pages_of_value("referrer", "x", precision(3600), range.clone(), limit).await;
+        let pages = pages.expect("readable").values;
+        assert_eq!(pages.iter().map(|(page, _)| &**page).collect::<Vec<_>>(), expected);
+    }
+}
+
 #[test]
 fn a_pair_with_a_place_counts_without_allocating() {
     let site = Instance::over(MemoryStore::new());

@@ -185,6 +185,8 @@ impl Stats {
         let other = total.saturating_sub(known);
         let mut values: Vec<_> =
             counters.iter().filter_map(|(name, count)| Some((value(name)?, *count))).collect();
+        // The counters are sorted by their full names.
+        values.sort_by(|(value, count), (other, than)| than.cmp(count).then_with(|| value.cmp(other)));
         values.truncate(limit);
         let missed = of_values.saturating_add(of_pairs).min(other);
         Ok(LabelRanking { values, none: 0, other, missed, total, is_partial, unreadable })
