@@ -44,7 +44,7 @@ enum Marker {
     Compatible,
     /// Android. The rest of the comment is the device name, which can contain any word.
     Android,
-    /// A phone or tablet.
+    /// A phone or tablet, or another name that browsers add with no version.
     Mobile,
     /// The product at the end of the part shared by all browsers of an engine.
     Safari,
@@ -55,20 +55,24 @@ const WORDS: [(Marker, &str); 12] = [
     // Parts of browser user agents that contain a bot word.
     (
         Marker::Person,
-        "http://bsalsa.com|user-agent: mozilla|compatible; msie|khtml, like gecko, safari|android@|ios@|http pgdl\
-        |https)|https;",
+        "http://bsalsa.com|user-agent: mozilla|user-agent=mozilla|user-agent\tmozilla|compatible; msie\
+        |khtml, like gecko, safari|khtml, like gecko, hevc|khtml, like gecko; googleweblight\
+        |khtml, like gecko; version|android@|ios@|http pgdl|https)|https;|agentweb/|botech|masking-agent\
+        |technology%20preview",
     ),
     (Marker::Address, "http:|https:|www.|(at)|[at]|bot/|googlebot|-google"),
     (Marker::Host, ".com|.net|.org|.io|.ai|.co|.dev"),
     // Kinds and activities of bots.
     (
         Marker::Bot,
-        "agent|alert|analy|archiv|audit|automat|bot|capture|check|classif|collector|compliance|crawl|data|detect\
-        |diagnos|domain|downloader|extract|favicon|feed|fetch|generator|grab|grader|harvest|headless|imageproxy\
-        |indexer|insight|inspect|lookup|mailproxy|marketing|measure|metric|monitor|observatory|opengraph|page speed\
-        |pagespeed|pagetest|parser|pinger|preview|probe|ranking|render|research|resolver|retriev|scanner|score|scrap\
-        |screenshot|search console|search engine|seeker|semantic|seo|sitemap|snapshot|social|spider|survey|synthetic\
-        |tester|thumb|tracker|transcod|uptime|validat|verif|watcher|webshot|website|whois",
+        "agent|alert|analy|archiv|audit|automat|availab|benchmark|bot|capture|check|classif|collector\
+        |compliance|crawl|data|detect|diagnos|domain|downloader|expander|exploit|extract|favicon|feed|fetch\
+        |generator|grab|grader|harvest|headless|imageproxy|indexer|insight|inspect|lookup|mailproxy\
+        |marketing|measure|metric|monitor|observatory|opengraph|page speed|pagespeed|pagetest|parser|phish\
+        |pinger|plagiar|preview|probe|prospect|ranking|render|research|resolver|retriev|scanner|score|scrap\
+        |screenshot|search console|search engine|searchengine|searcher|seeker|semantic|seo|sitemap|snapshot\
+        |sniff|social|spider|sucker|survey|synthetic|tester|thumb|tracker|transcod|uptime|validat|verif\
+        |vuln|watcher|webhook|webshot|website|whois",
     ),
     // Syntax used by bots: an address, or a comment not used by browsers.
     (Marker::Bot, "http|@|; +|-user/|google-|khtml, like gecko; |khtml, like gecko, "),
@@ -82,19 +86,22 @@ const WORDS: [(Marker, &str); 12] = [
     (Marker::Engine, "gecko|goanna|webkit"),
     (Marker::Compatible, "compatible;"),
     (Marker::Android, "; android |; adr "),
-    (Marker::Mobile, "mobile"),
+    (Marker::Mobile, "mobile|campus-|honorlock|menutab|steamdeck|webappmanager"),
     (Marker::Safari, "safari/"),
-    // Other engines and browsers; app frameworks; phones, televisions and consoles, with platforms and
-    // manufacturers; and the encryption strength, which browsers in the nineties included.
+    // Other engines and browsers, which may be all that is left of a user agent; media players and app
+    // frameworks; phones, televisions and consoles, with platforms and manufacturers; and the encryption
+    // strength, which browsers in the nineties included.
     (
         Marker::Person,
-        "alcatel|amiga|android|appletv|asus|blackberry|brew/|browser/|ce-html|cfnetwork|cldc|dalvik|dillo\
-        |docomo|elinks|exoplayer|fban/|hbbtv|htc|huawei|icab|ipad|iphone|ipod| ios/|; ios |j-phone|kddi\
-        |konqueror|lg-|lge|links (|lynx|maui|midp|mmp/|mosaic|mot-|motorola|msie|netcast|netfront\
-        |netsurf|nintendo|nokia|obigo|omniweb|opera|palm|panasonic|pantech|philips|playstation|polaris\
-        |presto|risc os|roku|samsung|sie-|smart-tv|smarttv|softbank|sonos|sony|symbian|tizen|trident\
-        |ucweb|up.link|viera|vodafone|w3m|wap browser|wap-browser|wap1.|wap2.|wap_browser|watch os\
-        |watchos|willcom|windows phone|xbox|; i)|; u)",
+        " ios/|alcatel|amiga|android|appletv|asus|blackberry|brew/|browser/|ce-html|cfnetwork|chrome/|cldc\
+        |dalvik|dillo|docomo|dreamcast|elinks|exoplayer|fban/|firefox/|foxmail|galaxyclient|hbbtv|hpprint\
+        |htc|huawei|icab|icecat|iceweasel|ipad|iphone|ipod|itunes/|j-phone|kddi|konqueror|lg-|lge|links (\
+        |lynx|maui|midp|mmp/|mosaic|mot-|motorola|msie|netcast|netfront|netscape|netsurf|nintendo|nokia\
+        |nsplayer|obigo|omniweb|opera|palm|panasonic|pantech|philips|playstation|polaris|portalmmm|presto\
+        |ps vita|quicktime|risc os|roku|samsung|seamonkey|sie-|sleipnir|smart-tv|smarttv|softbank|sonos\
+        |sony|symbian|tizen|trident|ucweb|up.link|viera|vodafone|w3m|wap browser|wap-browser|wap1.|wap2.\
+        |wap_browser|watch os|watchos|willcom|windows phone|xbox|zte-|; ios |; i)|; u)|(x11; i;|(x11; u;\
+        |; rv:",
     ),
 ];
 
@@ -120,7 +127,7 @@ impl Default for AgentMatcher {
 
 impl AgentMatcher {
     /// Classifies a user agent as bot or human. Without any known words this must be a bot, since all
-    /// browsers name the engine. Known bots without a bot word are looked up by name.
+    /// browsers name the engine or themselves. Known bots without a bot word are looked up by name.
     pub(crate) fn agent(&self, user_agent: &[u8]) -> Agent {
         let text = &user_agent[..user_agent.len().min(MAX_SCANNED_BYTES)];
         let (mut agent, mut engine, mut mobile) = (Agent::Bot, false, false);

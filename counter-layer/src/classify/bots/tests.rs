@@ -13,7 +13,7 @@ const BROWSER: &str =
 #[test]
 fn bots_are_unique_and_sorted_in_groups_by_purpose() {
     let bots: Vec<_> = Bot::all().collect();
-    assert!(bots.len() >= 600, "{}", bots.len());
+    assert!(bots.len() >= 2000, "{}", bots.len());
     let lower = |bot: &Bot| (bot.name().to_ascii_lowercase(), bot.name());
     assert!(bots.is_sorted_by_key(|bot| (bot.purpose(), lower(bot))));
     assert_eq!(bots.iter().map(|bot| lower(bot).0).collect::<HashSet<_>>().len(), bots.len());
@@ -139,8 +139,13 @@ fn bots_are_named_by_product() {
             "Mozilla/5.0 (compatible; archive.org_bot +http://archive.org/details/archive.org_bot)",
             "archive.org_bot",
         ),
-        // The host of the address is the last resort.
+        // The host of an address is the last resort.
         ("Mozilla/5.0 (compatible; +https://www.diffbot.com/)", "Diffbot"),
+        ("Mozilla/5.0 (compatible; Example/1.0; +https://docs.diffbot.com/bot)", "Diffbot"),
+        ("Example/1.0 (www.diffbot.com/GPTBot)", "Diffbot"),
+        ("Example/1.0 (bot@gptbot.example)", "GPTBot"),
+        ("Example/1.0 (+https://www.semrush.com/bot.html)", "Semrush"),
+        ("curl/8.5.0 (bot@gptbot.example)", "curl"),
     ] {
         assert_eq!(names.find(user_agent.as_bytes()), Some(name), "{user_agent}");
         assert_eq!(agents.agent(user_agent.as_bytes()), Agent::Bot, "{user_agent}");
@@ -157,13 +162,75 @@ fn a_name_in_another_word_is_ignored() {
         "GPTBots/1.0",
         "my_gptbot/1.0",
         "Example/1.0 (+https://github.com/example/curl)",
-        "Example/1.0 (bot@gptbot.example)",
+        "Example/1.0 (www.example.com/gptbot)",
         "nbertaupete955",
         "\u{e9}curl/8.5.0",
         "curl\u{e9}/8.5.0",
         "cur",
     ] {
         assert_eq!(names.find(user_agent.as_bytes()), None, "{user_agent}");
+    }
+}
+
+#[test]
+fn separators_in_names_are_optional() {
+    let names = BotNames::default();
+    for (user_agent, name) in [
+        ("Speedy Spider", Some("Speedy Spider")),
+        ("SpeedySpider/1.0", Some("Speedy Spider")),
+        ("speedy_spider", Some("Speedy Spider")),
+        ("Semrush-Bot/7", Some("SemrushBot")),
+        ("Headless Chrome 138.0.0.0", Some("HeadlessChrome")),
+        ("360 Spider", Some("360Spider")),
+        ("W3C-Validator/1.3", Some("W3C_Validator")),
+        // Not within the first four bytes, unless this spelling is listed.
+        ("GP TBot", None),
+        // The end of a word is not optional.
+        ("GooglePlayer", None),
+        ("Google Player", None),
+        ("Semrush Bots", Some("Semrush")),
+    ] {
+        assert_eq!(names.find(user_agent.as_bytes()), name, "{user_agent}");
+    }
+}
+
+#[test]
+fn bots_without_a_name_are_recognized_by_their_purpose() {
+    let (names, agents) = (BotNames::default(), AgentMatcher::default());
+    for product in
+        ["ExampleProspecting", "VulnExample", "PhishExample", "ExampleWebhook", "ExampleSearchEngine"]
+    {
+        let user_agent = format!("{BROWSER} {product}/1.0");
+        assert_eq!(names.find(user_agent.as_bytes()), None, "{user_agent}");
+        assert_eq!(agents.agent(user_agent.as_bytes()), Agent::Bot, "{user_agent}");
+    }
+}
+
+#[test]
+fn browsers_with_unusual_user_agents_are_not_bots() {
+    let agents = AgentMatcher::default();
+    for user_agent in [
+        // Only the name of the browser or the version of the engine is left.
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/138.0.0.0",
+        "Mozilla/5.0 Firefox/140.0",
+        "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:140.0)",
+        // Netscape.
+        "Mozilla/4.76 [en] (X11; U; SunOS 5.7 sun4u)",
+        // The product contains a bot word.
+        "Safari%20Technology%20Preview/11601.6.17 CFNetwork/760.5.1 Darwin/15.5.0 (x86_64)",
+        "Mozilla/5.0 (Web0S; Linux/SmartTV) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/87.0.4280.88 Safari/537.36 HbbTV/1.6.1 (+DRM; LGE/KTC/BOTECH; 58BSE9503)",
+        "Mozilla/5.0 (masking-agent; rv:23.0) Gecko/20100101 Firefox/23.0",
+        // A proxy for slow networks.
+        "Mozilla/5.0 (Linux; Android 4.2.1; en-us; Nexus 5 Build/JOP40D) AppleWebKit/535.19 (KHTML, like Gecko; googleweblight) Chrome/38.0.1025.166 Mobile Safari/535.19",
+        // A name with no version.
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 SteamDeck",
+        "Mozilla/5.0 (Web0S; Linux/SmartTV) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/68.0.3440.106 Safari/537.36 WebAppManager",
+    ] {
+        assert_eq!(agents.agent(user_agent.as_bytes()), Agent::Human, "{user_agent}");
+    }
+    // Neither a name nor a version.
+    for user_agent in ["Mozilla/5.0", "Mozilla/5.0 (Windows NT 10.0; Win64; x64)", "Firefox", "64"] {
+        assert_eq!(agents.agent(user_agent.as_bytes()), Agent::Bot, "{user_agent}");
     }
 }
 
