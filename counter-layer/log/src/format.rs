@@ -6,6 +6,7 @@ mod fields;
 pub(super) mod pattern;
 mod w3c;
 mod json;
+mod log_format;
 pub(super) mod detect;
 
 use std::fmt;
@@ -134,6 +135,48 @@ impl Format {
         Pattern::new(pattern).map(Kind::Pattern).map(Self)
     }
 
+    /// Compiles a format of nginx: a string with variables, or the whole
+    /// [`log_format`](https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format) directive as it is in the
+    /// configuration.
+    ///
+    /// ```
+    /// use counter_log::{Format, Parser};
+    ///
+    /// let format = Format::log_format(
+    ///     r#"log_format timed escape=json '$remote_addr [$time_local] "$request" '
+    ///                                     '$status $request_time "$http_user_agent"';"#,
+    /// )?;
+    /// let line = br#"192.0.2.1 [10/Oct/2000:13:55:36 -0700] "GET /articles/7 HTTP/1.1" 200 0.125 "Mozilla/5.0""#;
+    /// let mut parser = Parser::new(format);
+    /// let line = parser.parse(line)?.expect("not a comment");
+    /// assert_eq!((line.target, line.at.as_unix()), (&b"/articles/7"[..], 971_211_336));
+    /// assert_eq!(line.duration.map(|time| time.as_millis()), Some(125));
+    ///
+    /// let error = Format::log_format("$remote_addr [$time_local] $status").unwrap_err();
+    /// assert_eq!(error.to_string(), "the format does not contain $request");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// | variable | field |
+    /// |---|---|
+    /// | `$remote_addr` | the peer |
+    /// | `$time_local` `$time_iso8601` `$msec` | the time |
+    /// | `$request`, or `$request_method`, `$request_uri` and `$server_protocol`; also `$uri$is_args$args` | the request |
+    /// | `$status` | the status |
+    /// | `$http_name` | any request header |
+    /// | `$host` `$server_name` | the site name |
+    /// | `$body_bytes_sent` | the bytes sent |
+    /// | `$request_time` | the duration |
+    ///
+    /// Other variables are skipped, up to the literal that follows. Escape sequences are decoded as chosen with `escape=`.
+    ///
+    /// # Errors
+    /// Fails if a variable lacks the closing brace, if the end of a variable is ambiguous, or if the format lacks the
+    /// time, the request or the status.
+    pub fn log_format(text: &str) -> Result<Self, FormatError> {
+        log_format::compile(text).map(Kind::Pattern).map(Self)
+    }
+
     /// Returns `true` if the log can contain directives that apply to later lines. If you don't start at the
     /// beginning, you must pass all earlier lines that start with `#` to the [`Parser`].
     #[must_use]
@@ -149,7 +192,8 @@ impl Format {
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// Parses a format name (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`) or a
+    /// Parses a format name (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`), a
+    /// [format of nginx](Format::log_format) if there is a dollar sign but no percent sign, or a
     /// [pattern](Format::pattern).
     fn from_str(text: &str) -> Result<Self, FormatError> {
         match text {
@@ -160,6 +204,7 @@ impl FromStr for Format {
             "w3c" => Ok(Self::w3c()),
             "caddy" => Ok(Self::caddy()),
             "nginx" => Ok(Self::nginx()),
+            format if format.contains('$') && !format.contains('%') => Self::log_format(format),
             pattern => Self::pattern(pattern),
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// Files, which may be compressed, or - for the standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Name or pattern of the format, if it is not detected.
+    /// Name of the format, or a format of nginx or Apache. By default, the format is detected.
     #[arg(long)]
     format: Option<Format>,
     /// Keep running, and count new lines.

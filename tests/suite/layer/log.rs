@@ -27,6 +27,7 @@ use crate::support::{BOT, BROWSER, clf, fewest, name, store};
 const KEY: VisitorKey = VisitorKey::new([7; 16]);
 
 /// The combined log format, with three additional headers.
+const LOG_FORMAT: &str = r#"log_format x escape=json '{"at":"$time_iso8601","request":"$request","status":$status,"agent":"$http_user_agent"}';"#;
 const PATTERN: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i" "%{Sec-Purpose}i" "%{Accept-Language}i""#;
 
 /// A request with the response status.
@@ -429,7 +430,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_in_any_format_neither_panic_nor_exceed_the_memory_bound(
         log in bytes(),
-        format in prop::sample::select(vec!["common", "combined", "vhost_combined", "main", "w3c", "caddy", "nginx", PATTERN]),
+        format in prop::sample::select(vec!["common", "combined", "vhost_combined", "main", "w3c", "caddy", "nginx", PATTERN, LOG_FORMAT]),
     ) {
         let format: Format = format.parse().expect("a format");
         let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");

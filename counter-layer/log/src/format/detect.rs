@@ -49,7 +49,7 @@ impl Format {
     ///
     /// # Errors
     /// Fails if none of the known formats matches half of the lines. In this case, you need to use a
-    /// [pattern](Format::pattern).
+    /// [pattern](Format::pattern) or the [format of nginx](Format::log_format).
     pub fn detect(beginning: &[u8]) -> Result<Self, UnknownFormat> {
         let lines = || (1..).zip(beginning.split(|byte| *byte == b'\n')).take(MAX_LINES);
         let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && line[0] != b'#';

@@ -207,7 +207,7 @@ fn line_slot(name: &[u8]) -> Slot {
 }
 
 /// Returns the slot of an nginx header variable, such as `http_user_agent`.
-fn header(name: &[u8]) -> Slot {
+pub(super) fn header(name: &[u8]) -> Slot {
     let mut buffer = [0; 64];
     let Some(name) = name.strip_prefix(b"http_") else { return Slot::Skipped };
     let Some(header) = buffer.get_mut(..name.len()) else { return Slot::Skipped };

@@ -1,4 +1,4 @@
-//! Patterns in the Apache `LogFormat` syntax.
+//! Compiled patterns, and their Apache `LogFormat` syntax.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,6 +16,14 @@ pub(super) struct Pattern {
     /// The literal before the first directive.
     beginning: Box<[u8]>,
     steps: Box<[Step]>,
+    escapes: Escapes,
+}
+
+/// The parts of a pattern that is being compiled.
+#[derive(Default)]
+pub(super) struct Steps {
+    beginning: Vec<u8>,
+    steps: Vec<(Slot, Vec<u8>)>,
 }
 
 /// A directive, and the literal after it.
@@ -26,32 +34,32 @@ struct Step {
     is_quoted: bool,
 }
 
-/// The reason why a pattern is invalid.
+/// The reason why a pattern or a format is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
     /// The directive is incomplete.
     Unfinished {
-        /// The column of the percent sign, counted from 1.
+        /// The column of the directive, counted from 1.
         column: usize,
     },
     /// The directives are adjacent, so the end of the field is ambiguous.
     Adjacent {
         /// The second directive.
         directive: String,
-        /// The column of the percent sign, counted from 1.
+        /// The column of the directive, counted from 1.
         column: usize,
     },
     /// The argument is not supported. This can be a time conversion, a unit, or a header name.
     Argument {
         /// The directive.
         directive: String,
-        /// The column of the percent sign, counted from 1.
+        /// The column of the directive, counted from 1.
         column: usize,
         /// The unsupported part of the argument.
         argument: String,
     },
-    /// The pattern lacks a required field.
+    /// The format lacks a required field.
     Missing {
         /// The missing directive.
         directive: &'static str,
@@ -60,15 +68,15 @@ pub enum FormatError {
 
 impl Pattern {
     pub(super) fn new(pattern: &str) -> Result<Self, FormatError> {
-        let mut compiler = Compiler { rest: pattern, column: 1, beginning: Vec::new(), steps: Vec::new() };
+        let mut compiler = Compiler { rest: pattern, column: 1, steps: Steps::default() };
         while let Some(next) = compiler.next() {
             match next {
                 '%' => compiler.directive()?,
                 '\\' => compiler.escape(),
-                other => compiler.literal(other),
+                other => compiler.steps.literal(other),
             }
         }
-        compiler.finish()
+        compiler.steps.finish(["%t", "%>s", "%r"], Escapes::Backslash)
     }
 
     /// Parses a line into `fields`.
@@ -80,7 +88,7 @@ impl Pattern {
         let mut at = self.beginning.len();
         for step in &self.steps {
             let (part, end) = step.find(&line[at..]).ok_or(Malformed::Fields)?;
-            fields.put(line, at + part.start..at + part.end, &step.slot, Escapes::Backslash)?;
+            fields.put(line, at + part.start..at + part.end, &step.slot, self.escapes)?;
             at += end;
         }
         // Known formats are often extended with additional fields at the end.
@@ -150,8 +158,7 @@ struct Compiler<'a> {
     rest: &'a str,
     /// The column of the next character.
     column: usize,
-    beginning: Vec<u8>,
-    steps: Vec<(Slot, Vec<u8>)>,
+    steps: Steps,
 }
 
 impl Compiler<'_> {
@@ -162,29 +169,16 @@ impl Compiler<'_> {
         Some(next)
     }
 
-    fn text(&mut self) -> &mut Vec<u8> {
-        match self.steps.last_mut() {
-            Some((_, literal)) => literal,
-            None => &mut self.beginning,
-        }
-    }
-
-    fn literal(&mut self, char: char) {
-        let mut bytes = [0; 4];
-        let bytes = char.encode_utf8(&mut bytes).as_bytes();
-        self.text().extend_from_slice(bytes);
-    }
-
     /// Handles a backslash like in an Apache configuration file.
     fn escape(&mut self) {
         let char = match self.rest.chars().next() {
             Some('t') => '\t',
             Some('n') => '\n',
             Some(char @ ('"' | '\\')) => char,
-            _ => return self.literal('\\'),
+            _ => return self.steps.literal('\\'),
         };
         self.next();
-        self.literal(char);
+        self.steps.literal(char);
     }
 
     /// Parses the rest of a directive: optional conditions, `<` or `>`, an optional argument, and a letter.
@@ -216,7 +210,7 @@ impl Compiler<'_> {
         };
         let directive = format!("%{}", &from[..from.len() - self.rest.len()]);
         if letter == '%' {
-            self.literal('%');
+            self.steps.literal('%');
             return Ok(());
         }
         let rejected = |argument: &str| FormatError::Argument {
@@ -225,28 +219,42 @@ impl Compiler<'_> {
             argument: argument.to_owned(),
         };
         let slot = slot(letter, argument).map_err(|argument| rejected(&argument))?;
-        if let Some((before, literal)) = self.steps.last_mut()
-            && literal.is_empty()
-        {
-            // `%U%q` is a special case, as both are parts of the target.
-            if (&*before, &slot) == (&Slot::Path, &Slot::Query) {
-                return Ok(());
-            }
-            return Err(FormatError::Adjacent { directive, column });
-        }
-        self.steps.push((slot, Vec::new()));
-        Ok(())
+        self.steps.push(slot, &directive, column)
+    }
+}
+
+impl Steps {
+    pub(super) fn literal(&mut self, char: char) {
+        let text = self.steps.last_mut().map_or(&mut self.beginning, |(_, literal)| literal);
+        text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
     }
 
-    fn finish(self) -> Result<Pattern, FormatError> {
+    /// Adds a directive or variable at a column.
+    pub(super) fn push(&mut self, slot: Slot, directive: &str, column: usize) -> Result<(), FormatError> {
+        match self.steps.last() {
+            // `%U%q` is a special case, as both are parts of the target.
+            Some((Slot::Path, literal)) if literal.is_empty() && slot == Slot::Query => Ok(()),
+            Some((_, literal)) if literal.is_empty() => {
+                Err(FormatError::Adjacent { directive: directive.to_owned(), column })
+            }
+            _ => {
+                self.steps.push((slot, Vec::new()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Completes the pattern. The names are the directives for the time, the status and the request, which are
+    /// required.
+    pub(super) fn finish(self, names: [&'static str; 3], escapes: Escapes) -> Result<Pattern, FormatError> {
         let has = |predicate: fn(&Slot) -> bool| self.steps.iter().any(|(slot, _)| predicate(slot));
         let target = |slot: &Slot| matches!(slot, Slot::Target | Slot::Path);
         let checks = [
-            (has(|slot| matches!(slot, Slot::Time(_))), "%t"),
-            (has(|slot| *slot == Slot::Status), "%>s"),
-            (has(|slot| *slot == Slot::Request) || has(|slot| *slot == Slot::Method) && has(target), "%r"),
+            has(|slot| matches!(slot, Slot::Time(_))),
+            has(|slot| *slot == Slot::Status),
+            has(|slot| *slot == Slot::Request) || has(|slot| *slot == Slot::Method) && has(target),
         ];
-        if let Some((_, directive)) = checks.into_iter().find(|(is_present, _)| !is_present) {
+        if let Some((_, directive)) = checks.into_iter().zip(names).find(|(is_present, _)| !is_present) {
             return Err(FormatError::Missing { directive });
         }
         let mut is_quoted = self.beginning.ends_with(b"\"");
@@ -256,7 +264,7 @@ impl Compiler<'_> {
             is_quoted = step.literal.ends_with(b"\"");
             step
         });
-        Ok(Pattern { steps: steps.collect(), beginning: self.beginning.into() })
+        Ok(Pattern { steps: steps.collect(), beginning: self.beginning.into(), escapes })
     }
 }
 
@@ -308,7 +316,7 @@ impl fmt::Display for FormatError {
             Self::Argument { directive, column, argument } => {
                 write!(f, "{argument:?} in {directive} at column {column} is not supported")
             }
-            Self::Missing { directive } => write!(f, "the pattern does not contain {directive}"),
+            Self::Missing { directive } => write!(f, "the format does not contain {directive}"),
         }
     }
 }
@@ -339,9 +347,9 @@ mod tests {
         rejected("%h %{%Y %A}t", "\"%A\" in %{%Y %A}t at column 4 is not supported");
         rejected("%h %!200,304{a b}i", "\"a b\" in %!200,304{a b}i at column 4 is not supported");
         rejected("%{h}T", "\"h\" in %{h}T at column 1 is not supported");
-        rejected("%t \"%r\"", "the pattern does not contain %>s");
-        rejected("%>s \"%r\"", "the pattern does not contain %t");
-        rejected("%>s %m %t", "the pattern does not contain %r");
+        rejected("%t \"%r\"", "the format does not contain %>s");
+        rejected("%>s \"%r\"", "the format does not contain %t");
+        rejected("%>s %m %t", "the format does not contain %r");
     }
 
     #[test]
