@@ -99,11 +99,18 @@ impl Stats {
     /// Removes the samples, visitors and lifetime of a counter. However, it will be recreated by later hits,
     /// and also by hits which an instance has not flushed so far.
     ///
+    /// If this is a page or a label value, its [pairs](crate::visits::LabelValues::by_page) will be removed, too. To
+    /// find them, this reads the names of all counters in the store.
+    ///
     /// # Errors
     /// Returns an error if the store can't do this now. It can be retried.
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
         self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
         self.tally.forget(counter);
+        // Pairs must be last: if there are hits in the meantime, a page must not have fewer hits than its pairs.
+        for pair in self.pairs_of(counter).await? {
+            self.store.forget(&pair, &self.tally.grid, Timestamp::now()).await?;
+        }
         Ok(())
     }
 

@@ -86,7 +86,7 @@
 //! [`Builder::label_pairs`](counter_core::Builder::label_pairs). There is no `(other)` for a page: what the pairs of
 //! a page do not cover is the difference to the hits of the page. This rest contains pairs without a place, pairs whose
 //! name would exceed 200 bytes, invalid values, and hits from before pairs were counted. A pair with at least 0.1 % of all
-//! hits gets a place.
+//! hits gets a place. If you [forget](counter_core::Stats::forget) a page or a value, its pairs are removed, too.
 //!
 //! # Missing pages
 //!

@@ -1,11 +1,15 @@
 //! Tests for pairs of a page and a label value: the values of a page, and the pages of a value.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use counter_core::archive::{Archive, ArchiveStore, Page, Side};
 use counter_core::source::{Commit, Source};
-use counter_core::visits::{Agent, Hit, LabelRanking, LabelValues, PageView};
-use counter_core::{Counter, Counters, MemoryStore, Recorder, Stats, Store, Timestamp};
+use counter_core::visits::{Agent, LabelRanking, LabelValues, PageView};
+use counter_core::{
+    AnyStore, Counter, CounterName, Counters, MemoryStore, Recorder, Stats, Store, Timestamp,
+};
 
 use crate::random::Random;
 use crate::stores;
@@ -18,9 +22,15 @@ stores::on! {
         hits_of_pairs_without_a_place_are_the_rest_of_the_page
         labels_with_pairs_are_listed_once
         two_readers_of_a_log_count_each_pair_once
+        a_restored_dump_has_the_same_pairs
+        pairs_of_old_days_are_archived_audited_and_repaired
+        forgetting_a_page_or_a_value_removes_its_pairs
     }
 }
 
+const PAGES: [&str; 5] = ["/", "/a", "/a = b", "/articles/{id}", "(other)"];
+/// An empty value stands for a request without a referrer.
+const VALUES: [&str; 5] = ["", "news.example", "blog.example", "a:b@c", "x"];
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 
 /// Hits by page and value.
@@ -48,7 +58,7 @@ impl Instance {
         Self { counters, recorder, values, hits, seen: BTreeMap::new() }
     }
 
-    /// Counts a request of a page, where an empty value stands for a request without a referrer.
+    /// Counts a request of a page.
     fn count(&mut self, page: &str, value: &str) {
         *self.seen.entry((page.to_owned(), value.to_owned())).or_default() += 1;
         self.record(page, value);
@@ -65,13 +75,38 @@ impl Instance {
         self.counters.flush().await.expect("the store is available");
     }
 
-    /// The hits of a request at an instant, to be recorded by a source.
-    fn hits(&self, page: &str, value: &str, at: Timestamp) -> Vec<Hit> {
-        let noted = self.values.note_at(Some(value), at, ONE);
+    /// The counters of a request at an instant.
+    fn counters(&self, page: &str, value: &str, at: Timestamp) -> Vec<Counter> {
+        let noted = self.values.note_at(Some(value).filter(|value| !value.is_empty()), at, ONE);
         let page = self.recorder.counter(page);
         let counters = [self.hits, page, self.values.counter(noted)].into_iter();
-        counters.chain(self.values.pair(noted, page, at, ONE)).map(Counter::hit).collect()
+        counters.chain(self.values.pair(noted, page, at, ONE)).collect()
     }
+
+    /// Counts random requests on past days that are over.
+    async fn count_past_days(&mut self, now: Timestamp) {
+        let mut random = Random::storm("of past days");
+        for _ in 0..1000 {
+            let at = now.minus(86_400 * random.among(2..30));
+            for counter in self.counters(random.one_of(&PAGES), random.one_of(&VALUES), at) {
+                self.recorder.record_at(counter, None, at, ONE);
+            }
+        }
+        self.flush().await;
+    }
+}
+
+/// Returns the values of all pages, and the pages of all values, in the last month.
+async fn answers(stats: &Stats, now: Timestamp) -> Vec<LabelRanking> {
+    let (day, month, mut answers) = (precision(86_400), now.minus(32 * 86_400)..now, Vec::new());
+    for page in PAGES {
+        answers.push(stats.label_of_page("referrer", &name(page), day, month.clone(), usize::MAX).await);
+    }
+    for value in VALUES {
+        let value = if value.is_empty() { "(none)" } else { value };
+        answers.push(stats.pages_of_value("referrer", value, day, month.clone(), usize::MAX).await);
+    }
+    answers.into_iter().map(|answer| answer.expect("readable")).collect()
 }
 
 async fn of_page(stats: &Stats, page: &str, at: Timestamp) -> LabelRanking {
@@ -98,13 +133,9 @@ fn ranked<'a>(seen: impl Iterator<Item = (&'a str, u64)>) -> Vec<(String, u64)> 
 async fn pairs_add_up_across_instances_to_the_hits_of_pages_and_values(store: impl Store + Clone) {
     let mut random = Random::storm("of pairs");
     let mut instances: Vec<_> = (0..3).map(|_| Instance::over(store.clone())).collect();
-    let pages = ["/", "/a", "/a = b", "/articles/{id}", "(other)"];
     for n in 0..3000 {
         let instance = &mut instances[usize::try_from(random.among(0..3)).expect("small")];
-        let page = pages[usize::try_from(random.among(0..5)).expect("small")];
-        let value = ["", "news.example", "blog.example", "a:b@c", "x"]
-            [usize::try_from(random.among(0..5)).expect("small")];
-        instance.count(page, value);
+        instance.count(random.one_of(&PAGES), random.one_of(&VALUES));
         if n % 500 == 0 {
             instance.flush().await;
         }
@@ -118,7 +149,7 @@ async fn pairs_add_up_across_instances_to_the_hits_of_pages_and_values(store: im
         assert_eq!(instance.recorder.ledger().hits.pending, 0);
     }
     let (stats, now) = (instances[0].counters.stats(), Timestamp::now());
-    for page in pages {
+    for page in PAGES {
         let top = of_page(&stats, page, now).await;
         let of_page = seen.iter().filter(|((of, value), _)| of == page && !value.is_empty());
         assert_eq!(top.values, ranked(of_page.map(|((_, value), count)| (&**value, *count))), "{page}");
@@ -134,7 +165,9 @@ async fn pairs_add_up_across_instances_to_the_hits_of_pages_and_values(store: im
         let pages = stats.pages_of_value("referrer", value, precision(3600), range.clone(), usize::MAX).await;
         let pages = pages.expect("readable");
         let of_value = seen.iter().filter(|((_, value), _)| value == of);
-        let expected = ranked(of_value.map(|((page, _), count)| (&**page, *count)));
+        let mut expected = ranked(of_value.map(|((page, _), count)| (&**page, *count)));
+        // Pages with the same number of hits are sorted like the names of the pairs.
+        expected.sort_by_key(|(page, count)| (Reverse(*count), format!("{page} = {value}")));
         assert_eq!(pages.total, expected.iter().map(|(_, count)| count).sum::<u64>());
         assert_eq!((pages.values, pages.other), (expected, 0), "{value}");
     }
@@ -186,7 +219,8 @@ async fn labels_with_pairs_are_listed_once(store: impl Store + Clone) {
     }
     counters.flush().await.expect("the store is available");
     // Pairs may outlive the values.
-    counters.stats().forget(&name("label:a-b:x")).await.expect("the store is available");
+    let grid = counters.stats().grid().clone();
+    store.forget(&name("label:a-b:x"), &grid, Timestamp::now()).await.expect("the store is available");
     let unaware = Counters::builder(store).build().expect("the defaults are fine").stats();
     let (hour, now) = (precision(3600), Timestamp::now());
     let range = now.minus(86_400)..now.plus(3600);
@@ -219,7 +253,8 @@ async fn read(
     while source.position() < end {
         let position = source.position();
         let (page, value) = &log[usize::try_from(position).expect("short")];
-        let is_full = source.record(position..position + 1, at, &instance.hits(page, value, at));
+        let hits: Vec<_> = instance.counters(page, value, at).into_iter().map(Counter::hit).collect();
+        let is_full = source.record(position..position + 1, at, &hits);
         if (is_full || position % chunk == chunk - 1)
             && source.commit().await.expect("there") == Commit::Moved
         {
@@ -256,6 +291,107 @@ async fn two_readers_of_a_log_count_each_pair_once(store: impl Store + Clone) {
         let of_page = log.iter().filter(|(of, _)| *of == page).map(|(_, value)| (&**value, 1));
         assert_eq!((top.values, top.other), (ranked(of_page), 0), "{page}");
     }
+}
+
+async fn a_restored_dump_has_the_same_pairs(store: impl Store + Clone) {
+    let (mut site, now) = (Instance::over(store), Timestamp::now());
+    site.count_past_days(now).await;
+    let expected = answers(&site.counters.stats(), now).await;
+    assert!(expected.iter().all(|answer| !answer.values.is_empty() && answer.other == 0), "{expected:?}");
+    let (mut lines, mut dump) = (Vec::new(), site.counters.stats().dump());
+    while let Some(line) = dump.next().await.expect("readable") {
+        lines.push(line);
+    }
+    let (((), memory), (_server, redis)) = (stores::memory().await, stores::redis_in_shards().await);
+    for target in [AnyStore::from(memory), AnyStore::from(redis)] {
+        let counters = Counters::builder(target).build().expect("the defaults are fine");
+        let mut restore = counters.restore();
+        for line in &lines {
+            restore.line(line.as_bytes()).await.expect("a good line");
+        }
+        restore.finish().await.expect("the dump is complete");
+        assert_eq!(answers(&counters.stats(), now).await, expected);
+    }
+}
+
+async fn pairs_of_old_days_are_archived_audited_and_repaired(near: impl Store + Clone) {
+    let ((_folder, far), now) = (stores::sqlite().await, Timestamp::now());
+    let archive = Archive::new(near.clone(), far.clone());
+    let mut site = Instance::over(archive.clone());
+    site.count_past_days(now).await;
+    let (stats, near_stats) = (site.counters.stats(), Instance::over(near.clone()).counters.stats());
+    let (grid, expected) = (stats.grid().clone(), answers(&stats, now).await);
+    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
+    let audit = async |right| {
+        let audit =
+            archive.auditor(&grid).audit(Timestamp::now(), right).await.expect("both stores are available");
+        let mut names: Vec<_> = audit.differences.iter().map(|one| one.counter.to_string()).collect();
+        names.dedup();
+        (audit.differing > 0, names)
+    };
+    assert_eq!(audit(None).await, (false, vec![]));
+
+    let (day, pair) = (precision(86_400), name("label:referrer@:/a = x"));
+    let days = grid.counts.iter().find(|retention| retention.precision == day).expect("days");
+    let mut page = Page::new(Timestamp::now(), days);
+    page.counters = vec![pair.clone()];
+    page.counts.insert(day.bucket(now.minus(5 * 86_400)).start, vec![(0, 900)]);
+    far.put(&page).await.expect("the store is available");
+    assert_eq!(audit(None).await, (true, vec![pair.to_string()]));
+    audit(Some(Side::Near)).await;
+    assert_eq!(audit(None).await, (false, vec![]));
+
+    near.forget(&pair, &grid, Timestamp::now()).await.expect("the store is available");
+    assert_ne!(answers(&near_stats, now).await, expected);
+    assert_eq!(audit(None).await, (true, vec![pair.to_string()]));
+    audit(Some(Side::Far)).await;
+    assert_eq!(audit(None).await, (false, vec![]));
+    assert_eq!(answers(&near_stats, now).await, expected);
+
+    // Simulates days past retention.
+    let retained = grid.counts.clone().samples(NonZeroU32::MIN);
+    for shard in near.shards().iter() {
+        while near.clean(shard, Timestamp::now(), &retained).await.expect("the store is available").more {}
+    }
+    assert!(answers(&near_stats, now).await.iter().all(|answer| answer.values.is_empty()));
+    assert_eq!(answers(&stats, now).await, expected);
+    stats.forget(&name("/a")).await.expect("both stores are available");
+    assert_eq!(answers(&stats, now).await[1], LabelRanking::default());
+}
+
+async fn forgetting_a_page_or_a_value_removes_its_pairs(store: impl Store + Clone) {
+    let (mut site, now) = (Instance::over(store.clone()), Timestamp::now());
+    site.count_past_days(now).await;
+    let stats = site.counters.stats();
+    let before = answers(&stats, now).await;
+    let [page, value] = ["/a", "label:referrer:x"].map(name);
+    for counter in [&page, &value] {
+        stats.forget(counter).await.expect("the store is available");
+    }
+    let after = answers(&stats, now).await;
+    for (n, (before, after)) in before.iter().zip(&after).enumerate() {
+        let is_gone =
+            |n: usize, value: &str| (n < PAGES.len() && value == "x") || (n >= PAGES.len() && value == "/a");
+        // The page, and the value.
+        if n == 1 || n == PAGES.len() + 4 {
+            assert_eq!(*after, LabelRanking::default());
+            continue;
+        }
+        let (gone, left): (Vec<_>, Vec<_>) =
+            before.values.iter().cloned().partition(|(value, _)| is_gone(n, value));
+        let rest = gone.iter().map(|(_, count)| count).sum();
+        assert!(rest > 0);
+        assert_eq!((after.total, &after.values, after.other), (before.total, &left, rest), "{n}");
+    }
+    let known = store.known(&[precision(86_400)], "label:referrer@:", 1000).await.expect("readable").counters;
+    let is_gone =
+        |name: &CounterName| name.pair().is_some_and(|(_, page, value)| page == "/a" || value == "x");
+    assert!(known.iter().all(|(name, _)| !is_gone(name)), "{known:?}");
+    // Later hits count again.
+    site.count("/a", "x");
+    site.flush().await;
+    let top = of_page(&stats, "/a", Timestamp::now()).await;
+    assert_eq!((top.values, top.other), (vec![("x".to_owned(), 1)], 0));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Rankings of pairs of a page and a value.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures_util::future::try_join3;
@@ -148,6 +149,25 @@ impl Stats {
         let read = Read { label, prefix, of: &of, first_list: ALL_PAIRS, value: page };
         let pairs = self.rank_pairs(&read, precision, &range).await?;
         self.with_rest(read, pairs, precision, range, limit).await
+    }
+
+    /// Returns the pairs of a page or of a label value, even if they no longer have samples.
+    pub(super) async fn pairs_of(&self, counter: &CounterName) -> Result<BTreeSet<CounterName>, Error> {
+        let is_pair = |name: &CounterName| {
+            let of = |(label, page, value)| page == &**counter || counter.label() == Some((label, value));
+            name.pair().is_some_and(of)
+        };
+        let mut pairs = BTreeSet::new();
+        for shard in self.store.shards().iter() {
+            let mut cursor = None;
+            loop {
+                let page = self.store.counted(shard, cursor).await?;
+                pairs.extend(page.counters.into_iter().filter(is_pair));
+                let Some(next) = page.next else { break };
+                cursor = Some(next);
+            }
+        }
+        Ok(pairs)
     }
 
     async fn rank_pairs<V: Fn(&CounterName) -> Option<String>>(

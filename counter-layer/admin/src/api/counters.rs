@@ -14,7 +14,7 @@ pub(crate) fn route(stats: &Stats) -> Route {
 }
 
 pub(crate) fn forget_route(stats: &Stats) -> Route {
-    let summary = "Forgets a counter: samples, visitors and lifetime total";
+    let summary = "Forgets a counter: samples, visitors, lifetime total and pairs";
     Route::delete(PATH, summary, stats.clone(), forget).response("204", ResponseKind::Empty)
 }
 
