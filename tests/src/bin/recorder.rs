@@ -1,16 +1,17 @@
 //! Records hits into Redis and a spool until the process is killed: `recorder REDIS FOLDER SEED MILLIS`.
 //!
-//! All hits have different visitors. The program prints `announced N` before it records up to N hits, and
+//! A quarter of the hits count for pairs of a page and a value. All others have different visitors. The program prints `announced N` before it records up to N hits, and
 //! `durable N` if N hits are written to the file or the store. If the file can't be written, it prints
 //! `failing`. The output must be kept short because the harness only stores a limited number of lines.
 
 use std::error::Error;
 use std::io::{Write, stdout};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
-use counter_core::{Counters, RedisStore};
+use counter_core::{Counters, RedisStore, Timestamp};
 use tokio::time::sleep;
 
 /// Number of hits to announce. This must be more than the hits in a single iteration.
@@ -28,6 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // This will run as long as the process.
     let _upkeep = counters.spawn();
     let all = ["a", "b", "c"].map(|name| recorder.counter(name));
+    let values = recorder.label_values("site")?.by_page();
     let key = VisitorKey::new([7; 16]);
     let (mut recorded, mut pace) = (0_u64, seed);
     let (mut announced, mut durable, mut is_failing) = (0, 0, false);
@@ -40,8 +42,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         for _ in 0..hits {
             let counter = all[usize::try_from(recorded % 3)?];
-            let visitor = key.visitor(&[&seed.to_le_bytes(), &recorded.to_le_bytes()]);
-            recorder.record(counter, Some(visitor));
+            if recorded % 4 == 3 {
+                let (noted, now) = (values.note(Some("a.example"), NonZeroU32::MIN), Timestamp::now());
+                let pair = values.pair(noted, counter, now, NonZeroU32::MIN).ok_or("there is a place")?;
+                recorder.record(pair, None);
+            } else {
+                let visitor = key.visitor(&[&seed.to_le_bytes(), &recorded.to_le_bytes()]);
+                recorder.record(counter, Some(visitor));
+            }
             recorded += 1;
         }
         let spool = stats.health().spool.ok_or("there is a spool")?;

@@ -337,7 +337,8 @@ impl Log {
         let (status, agent) =
             (self.random.one_of(&[200, 200, 304, 404, 499]), self.random.one_of(&[BROWSER, BOT]));
         let address = format!("192.0.{}.{}", visitor / 250, visitor % 250);
-        format!("{address} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"-\" \"{agent}\"\n")
+        let referrer = self.random.one_of(&["-", "https://a.example/", "https://b.example/"]);
+        format!("{address} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"{referrer}\" \"{agent}\"\n")
     }
 
     /// Appends lines in two writes, because a server might do this.
@@ -397,7 +398,7 @@ async fn imports_killed_again_and_again_count_all_lines_once() {
     let mut random = Random::storm("of imports");
     let mut log = Log::new(&folder, random.fork());
     let path = log.path.to_str().expect("text").to_owned();
-    let follow = ["--follow", "--format", "combined", &path];
+    let follow = ["--follow", "--labels", "--format", "combined", &path];
     log.write(100);
     let mut imports = [import(&redis, &follow).await, import(&redis, &follow).await];
     for _ in 0..2 * storm_seconds() {
@@ -437,8 +438,9 @@ async fn imports_killed_again_and_again_count_all_lines_once() {
         assert!(status.success() || status.signal() == Some(15), "{import}");
     }
     copy_salts(&redis, "access:", "whole:");
-    let report = summary(import(&redis, &["--namespace", "whole:", &whole]).await).await;
+    let report = summary(import(&redis, &["--namespace", "whole:", "--labels", &whole]).await).await;
     assert_eq!((&report["recorded"], &report["already_counted"]), (&json!(expected), &json!(0)), "{report}");
+    assert!(totals(&redis).contains_key("label:referrer@:/articles/{id} = a.example"));
     assert_same_contents(&contents(&redis, "access:"), &contents(&redis, "whole:"));
 }
 

@@ -289,10 +289,11 @@ async fn killed_again_and_again_under_load_hits_are_neither_lost_nor_doubled() {
     let redis = RedisServer::start();
     let random = RandomState::new();
     let rounds = 2 * storm_seconds();
-    let mut before = 0;
+    let mut before = [0; 2];
     for round in 0..rounds {
-        let mut site = Site::start(&["--redis", &redis.url(), "--confirm", "5"]).await;
-        let load = Load::start(site.address, CONNECTIONS, PAGES);
+        let mut site = Site::start(&["--redis", &redis.url(), "--confirm", "5", "--labels"]).await;
+        // The last path does not have a page.
+        let load = Load::start(site.address, CONNECTIONS, &PAGES[..PAGES.len() - 1]);
         // Kills the process at the first response, or after many responses.
         let enough = random.hash_one(round) % 400;
         until("it has answered", LIMIT, async || load.received() >= enough).await;
@@ -302,15 +303,18 @@ async fn killed_again_and_again_under_load_hits_are_neither_lost_nor_doubled() {
         // Redis applies everything that has been sent before it closes the connection.
         let clients = || redis.command(&["CLIENT", "LIST"]).text().expect("a text").lines().count();
         until("Redis has seen the end", LIMIT, async || clients() == 1).await;
-        let counted = total(&redis, 86_400) - before;
-        assert!(
-            (load.received()..=load.requested()).contains(&counted),
-            "round {round}: {counted} counted, {} received, {} asked",
-            load.received(),
-            load.requested()
-        );
-        before += counted;
-        assert_eq!(total(&redis, 3600), before);
+        // A request is a hit, and a pair of the page and the device.
+        let counted = [total(&redis, 86_400), total_of(&redis, 86_400, "label:device@:*")];
+        for (before, counted) in before.iter().zip(&counted) {
+            assert!(
+                (load.received()..=load.requested()).contains(&(counted - before)),
+                "round {round}: {counted} counted after {before}, {} received, {} asked",
+                load.received(),
+                load.requested()
+            );
+        }
+        before = counted;
+        assert_eq!([total(&redis, 3600), total_of(&redis, 3600, "label:device@:*")], before);
     }
 }
 
@@ -422,6 +426,12 @@ async fn check_link(address: SocketAddr, link: &str) {
 
 /// Returns the sum of the `hits` samples in Redis.
 fn total(redis: &RedisServer, precision: u32) -> u64 {
-    let counts = redis.strings(&["HVALS", &format!("access:count:{precision}:hits")]);
-    counts.iter().map(|count| count.parse::<u64>().expect("counts are integers")).sum()
+    total_of(redis, precision, "hits")
+}
+
+/// Returns the sum of the samples of all counters that match a pattern.
+fn total_of(redis: &RedisServer, precision: u32, pattern: &str) -> u64 {
+    let keys = redis.strings(&["KEYS", &format!("access:count:{precision}:{pattern}")]);
+    let counts = keys.iter().flat_map(|key| redis.strings(&["HVALS", key]));
+    counts.map(|count| count.parse::<u64>().expect("counts are integers")).sum()
 }

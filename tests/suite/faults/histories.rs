@@ -2,6 +2,7 @@
 //! flushes are dropped midway.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -9,8 +10,10 @@ use std::time::Duration;
 
 use counter_core::stores::StoreFuture;
 use counter_core::stores::WriterId;
-use counter_core::visits::{ApplyOutcome, Batch, Fence, Hits, StoredFence, Witness};
-use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};
+use counter_core::visits::{
+    Agent, ApplyOutcome, Batch, Fence, Hits, LabelValues, PageView, StoredFence, Witness,
+};
+use counter_core::{Counter, CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
@@ -227,9 +230,10 @@ impl History {
         let what = match self.model.among(0..14) {
             0..4 => {
                 let hits = 1 + self.model.among(0..5);
-                let counter = self.recorder.counter(["a", "b", "c"][usize::try_from(hits % 3).expect("3")]);
-                (0..hits).for_each(|_| self.recorder.record(counter, None));
-                format!("{hits} hits")
+                let page = self.recorder.counter(["a", "b", "c"][usize::try_from(hits % 3).expect("3")]);
+                let values = self.recorder.label_values("site").expect("a name").by_page();
+                (0..hits).for_each(|_| self.view(page, &values));
+                format!("{hits} views")
             }
             4..7 => {
                 self.model.fail(true);
@@ -287,6 +291,13 @@ impl History {
         if !data.fences.is_empty() || data.listed.is_empty() {
             self.snapshots.push(data);
         }
+    }
+
+    /// Records a request with a page, a value and a pair.
+    fn view(&self, page: Counter, values: &LabelValues) {
+        let noted = values.note(Some("a.example"), NonZeroU32::MIN);
+        let view = PageView::new(self.recorder.counter("hits").hit(), Agent::Human);
+        self.recorder.page_view(PageView { page: Some(page), labels: &[noted], ..view });
     }
 
     /// Sends a batch so that the process detects lost data.

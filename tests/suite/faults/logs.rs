@@ -2,6 +2,7 @@
 //! and roll back to older states, and readers are dropped midway.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Shard, Shards, StoreFuture};
 use counter_core::visits::{ApplyOutcome, Batch, Read, Skip, Write};
-use counter_core::{CounterName, Counters, Error, ErrorKind, MemoryStore, Timestamp};
+use counter_core::{Counter, CounterName, Counters, Error, ErrorKind, MemoryStore, Timestamp};
 use tokio::task::yield_now;
 use tokio::time::advance;
 
@@ -146,9 +147,14 @@ impl Reader {
         if number.is_multiple_of(NO_HIT_INTERVAL) {
             return self.source.skip(range, Skip::Excluded);
         }
-        let recorder = self.counters.recorder();
-        let hits = counters_of(number).map(|counter| recorder.counter(&counter).hit());
-        self.source.record(range, started.minus(number % 90), &hits);
+        let (recorder, at) = (self.counters.recorder(), started.minus(number % 90));
+        let [hits, page, record, value, _] = counters_of(number);
+        let values = recorder.label_values("site").expect("a name").by_page();
+        let noted = values.note_at(value.label().map(|(_, value)| value), at, NonZeroU32::MIN);
+        let [hits, page, record] = [hits, page, record].map(|counter| recorder.counter(&counter));
+        let pair = values.pair(noted, page, at, NonZeroU32::MIN).expect("there are enough places");
+        let hits = [hits, page, record, values.counter(noted), pair].map(Counter::hit);
+        self.source.record(range, at, &hits);
     }
 
     fn check(&self, events: &[String]) {
@@ -159,9 +165,18 @@ impl Reader {
     }
 }
 
-/// Returns the counters of a record, including a counter just for this record.
-fn counters_of(number: u64) -> [CounterName; 3] {
-    [name("hits"), name(&format!("/{}", number % 5)), name(&format!("record {number}"))]
+/// Returns the counters of a record, including a counter just for this record, a label value and a pair.
+fn counters_of(number: u64) -> [CounterName; 5] {
+    let (page, value) = (number % 5, number % 3);
+    let pair = format!("label:site@:/{page} = {value}.example");
+    let all = [
+        "hits",
+        &format!("/{page}"),
+        &format!("record {number}"),
+        &format!("label:site:{value}.example"),
+        &pair,
+    ];
+    all.map(name)
 }
 
 struct History {

@@ -1,6 +1,7 @@
 //! Tests for SQL databases: killed processes, lost replies, a full disk, an old backup, and other table
 //! versions.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::num::NonZeroU32;
 use std::process::Command;
@@ -77,10 +78,15 @@ async fn read_log(url: &str, started: Timestamp) {
         for _ in 0..20 {
             let number = source.position();
             let visitor = key.visitor(&[&(number % 500).to_le_bytes()]);
-            let recorder = counters.recorder();
-            let hits = ["hits".to_owned(), format!("/{}", number % PAGES)]
-                .map(|counter| recorder.counter(&counter).hit().visitor(visitor));
-            if number >= RECORDS || source.record(number..number + 1, started.minus(number % 600), &hits) {
+            let (recorder, at) = (counters.recorder(), started.minus(number % 600));
+            let [hits, page] =
+                ["hits", &format!("/{}", number % PAGES)].map(|counter| recorder.counter(counter));
+            let values = recorder.label_values("site").expect("a name").by_page();
+            let noted = values.note_at(Some(&site(number)), at, NonZeroU32::MIN);
+            let pair = values.pair(noted, page, at, NonZeroU32::MIN).expect("there are enough places");
+            let [hits, page] = [hits, page].map(|counter| counter.hit().visitor(visitor));
+            let hits = [hits, page, values.counter(noted).hit(), pair.hit()];
+            if number >= RECORDS || source.record(number..number + 1, at, &hits) {
                 break;
             }
         }
@@ -91,6 +97,11 @@ async fn read_log(url: &str, started: Timestamp) {
     until("all is counted", LIMIT, async || matches!(source.close().await, Ok(Commit::Done))).await;
 }
 
+/// Returns the site that a log record comes from.
+fn site(number: u64) -> String {
+    format!("{}.example", number % 3)
+}
+
 /// Checks that each log record was counted once.
 async fn assert_log_counted(url: &str, started: Timestamp) {
     let counters = over(SqlStore::connect(url).await.expect("a database"));
@@ -98,6 +109,13 @@ async fn assert_log_counted(url: &str, started: Timestamp) {
     for page in 0..PAGES {
         let expected = (0..RECORDS).filter(|number| number % PAGES == page).count() as u64;
         assert_eq!(total(&counters, &format!("/{page}")).await, expected, "/{page}");
+        let mut of_sites = BTreeMap::<_, u64>::new();
+        for number in (0..RECORDS).filter(|number| number % PAGES == page) {
+            *of_sites.entry(format!("label:site@:/{page} = {}", site(number))).or_default() += 1;
+        }
+        for (pair, expected) in of_sites {
+            assert_eq!(total(&counters, &pair).await, expected, "{pair}");
+        }
     }
     let range = started.minus(2 * 86_400)..Timestamp::now().plus(86_400);
     for width in [3600, 86_400] {

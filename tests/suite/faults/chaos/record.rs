@@ -5,8 +5,8 @@ use super::servers::Servers;
 use crate::random::Random;
 use crate::support::{always, name, precision, samples_of};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Distribution, Measured, Skip};
-use counter_core::{CounterName, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
+use counter_core::visits::{Agent, Bin, Distribution, Measured, PageView, Skip};
+use counter_core::{CounterName, Counters, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
 
 /// This should be enough to have pages in each of the 16 shards.
 const PAGES: usize = 40;
@@ -18,7 +18,15 @@ const PAST_COUNTERS: usize = 4;
 /// Number of label values, following these counters; this must be fewer than the places of the label.
 const LABEL_VALUES: usize = 8;
 
-const COUNTERS: usize = PAGES + PAST_COUNTERS + LABEL_VALUES;
+/// Values of a label that also counts pairs, following these values. The first is for requests without a value.
+const PAIRED_VALUES: [&str; 3] = ["(none)", "a.example", "b.example"];
+
+/// The first value without pairs, the first value with pairs, and the first pair. A page has a pair with each value.
+const VALUES: usize = PAGES + PAST_COUNTERS;
+const PAIRED: usize = VALUES + LABEL_VALUES;
+const PAIRS: usize = PAIRED + PAIRED_VALUES.len();
+
+const COUNTERS: usize = PAIRS + PAGES * PAIRED_VALUES.len();
 
 /// Counter for requests, timed by the recorder clock.
 const HITS_COUNTER: &str = "hits";
@@ -55,7 +63,8 @@ impl Record {
                 let visitor = u32::try_from(random.among(0..3000)).expect("small");
                 self.hit(recorder, page, now, Some(visitor), weight(random.among(1..4)));
             }
-            100..140 => self.hit(recorder, page, now, None, weight(1)),
+            100..120 => self.hit(recorder, page, now, None, weight(1)),
+            120..140 => self.view(recorder, page, random.one_of(&[0, 1, 2]), now),
             140..170 => {
                 // The second, five seconds or minute of this hit is about to leave retention.
                 let widths = [1, 5, 5, 60].map(precision);
@@ -66,11 +75,19 @@ impl Record {
                 self.hit(recorder, counter, at, None, weight(1));
             }
             170..180 => {
-                let value = PAGES + PAST_COUNTERS + page % LABEL_VALUES;
+                let value = VALUES + page % LABEL_VALUES;
                 let age = random.one_of(&[0, 0, 100, 4000, 100_000]);
                 self.record_label_hit(recorder, value, now.minus(age), weight(random.among(1..4)));
             }
-            180..190 => {
+            180..186 => {
+                let (value, age) = (random.one_of(&[0, 1, 2]), random.one_of(&[0, 0, 100, 4000, 100_000]));
+                let at = now.minus(age);
+                if age > 0 {
+                    self.edges.extend([(page, at), (pair(page, value), at)]);
+                }
+                self.hit_pair(recorder, page, value, at, weight(random.among(1..4)));
+            }
+            186..190 => {
                 recorder.request(&[recorder.counter(HITS_COUNTER).hit()], Agent::Human);
                 (self.requests, self.hits) = (self.requests + 1, self.hits + 1);
             }
@@ -116,7 +133,7 @@ impl Record {
     /// the first request. Older samples may exist in the precision that is held for an archive.
     pub(crate) async fn compare(
         &self,
-        store: &impl Store,
+        store: &(impl Store + Clone),
         servers: &impl Servers,
         began: Timestamp,
         now: Timestamp,
@@ -159,6 +176,7 @@ impl Record {
         for width in [HOUR, DAY].map(precision) {
             self.compare_visitors(store, servers, width).await;
         }
+        self.compare_pairs(store, now).await;
         for retention in Distribution::precisions().iter() {
             // Bins may be missing close to the end of retention.
             let oldest = if retention.precision == precision(60) { began } else { Timestamp::MIN };
@@ -193,15 +211,16 @@ impl Record {
         let requests =
             samples_of(store, &[name(HITS_COUNTER)], precision(ARCHIVED), since.clone()).await.concat();
         assert_eq!(requests.iter().map(|sample| sample.count).sum::<u64>(), self.requests);
-        for page in 0..PAGES {
-            let is_sure = |at: Timestamp| !self.edges.contains(&(page, at));
-            let recorded = self.counts.range((page, began)..=(page, Timestamp::MAX));
+        for counter in (0..PAGES).chain(PAIRS..COUNTERS) {
+            let is_sure = |at: Timestamp| !self.edges.contains(&(counter, at));
+            let recorded = self.counts.range((counter, began)..=(counter, Timestamp::MAX));
             let recorded = recorded.filter(|((_, at), _)| is_sure(*at));
             let expected: Vec<_> = recorded.map(|((_, at), count)| (*at, *count)).collect();
-            let found = samples_of(store, &[title(page)], precision(ARCHIVED), since.clone()).await.concat();
+            let found =
+                samples_of(store, &[title(counter)], precision(ARCHIVED), since.clone()).await.concat();
             let found = found.into_iter().filter(|sample| is_sure(sample.start));
             let found: Vec<_> = found.map(|sample| (sample.start, sample.count)).collect();
-            assert_eq!(found, expected, "{} by the second", title(page));
+            assert_eq!(found, expected, "{} by the second", title(counter));
         }
     }
 
@@ -217,6 +236,66 @@ impl Record {
             let reference = servers.reference(&page, bucket, &ids).await;
             let sketch = store.visitors(&[page], &[bucket]).await.expect("readable");
             assert_eq!(sketch, reference, "every register is that of the visitors");
+        }
+    }
+
+    /// Compares the values of each page, and the hits that its pairs do not cover.
+    async fn compare_pairs(&self, store: &(impl Store + Clone), now: Timestamp) {
+        let stats = Counters::builder(store.clone()).build().expect("good settings").stats();
+        let range = now.minus(200_000)..now.plus(1);
+        let total = |counter| {
+            let counts = self.counts.range((counter, Timestamp::MIN)..=(counter, Timestamp::MAX));
+            counts.map(|(_, count)| count).sum::<u64>()
+        };
+        for page in 0..PAGES {
+            let top = stats.label_of_page("from", &title(page), precision(HOUR), range.clone(), 10).await;
+            let top = top.expect("readable");
+            let pairs = [0, 1, 2].map(|value| total(pair(page, value)));
+            let [none, a, b] = pairs;
+            let value =
+                |name: &str| top.values.iter().find(|(value, _)| value == name).map_or(0, |found| found.1);
+            assert_eq!([top.none, value("a.example"), value("b.example")], [none, a, b], "{}", title(page));
+            let rest = total(page) - pairs.iter().sum::<u64>();
+            assert_eq!((top.total, top.other, top.missed), (total(page), rest, 0), "{}", title(page));
+        }
+    }
+
+    /// Records a request with a pair at an instant, like a log.
+    fn hit_pair(
+        &mut self,
+        recorder: &Recorder,
+        page: usize,
+        value: usize,
+        at: Timestamp,
+        weight: NonZeroU32,
+    ) {
+        let values = recorder.label_values("from").expect("a name").by_page();
+        let (noted, on_page) =
+            (values.note_at(paired_value(value), at, weight), recorder.counter(&title(page)));
+        let pair = values.pair(noted, on_page, at, weight).expect("there are enough places");
+        for counter in [on_page, values.counter(noted), pair] {
+            recorder.record_at(counter, None, at, weight);
+        }
+        self.count_pair(page, value, at, weight);
+    }
+
+    /// Records a request with a pair now.
+    fn view(&mut self, recorder: &Recorder, page: usize, value: usize, at: Timestamp) {
+        let values = recorder.label_values("from").expect("a name").by_page();
+        recorder.page_view(PageView {
+            page: Some(recorder.counter(&title(page))),
+            labels: &[values.note(paired_value(value), NonZeroU32::MIN)],
+            until: at.plus(1),
+            ..PageView::new(recorder.counter(HITS_COUNTER).hit(), Agent::Human)
+        });
+        (self.requests, self.hits) = (self.requests + 1, self.hits + 1);
+        self.count_pair(page, value, at, NonZeroU32::MIN);
+    }
+
+    fn count_pair(&mut self, page: usize, value: usize, at: Timestamp, weight: NonZeroU32) {
+        for counter in [page, PAIRED + value, pair(page, value)] {
+            *self.counts.entry((counter, at)).or_default() += u64::from(weight.get());
+            self.hits += u64::from(weight.get());
         }
     }
 
@@ -256,10 +335,24 @@ impl Record {
 }
 
 fn title(counter: usize) -> CounterName {
-    match counter.checked_sub(PAGES + PAST_COUNTERS) {
-        None => name(&format!("/page/{counter}")),
-        Some(value) => name(&format!("label:site:{value}.example")),
+    match counter {
+        ..VALUES => name(&format!("/page/{counter}")),
+        VALUES..PAIRED => name(&format!("label:site:{}.example", counter - VALUES)),
+        PAIRED..PAIRS => name(&format!("label:from:{}", PAIRED_VALUES[counter - PAIRED])),
+        PAIRS.. => {
+            let (page, value) =
+                ((counter - PAIRS) / PAIRED_VALUES.len(), (counter - PAIRS) % PAIRED_VALUES.len());
+            CounterName::of_pair("from", &title(page), PAIRED_VALUES[value]).expect("a short name")
+        }
     }
+}
+
+fn pair(page: usize, value: usize) -> usize {
+    PAIRS + page * PAIRED_VALUES.len() + value
+}
+
+fn paired_value(value: usize) -> Option<&'static str> {
+    (value > 0).then(|| PAIRED_VALUES[value])
 }
 
 fn visitor(n: u32) -> VisitorId {

@@ -16,6 +16,8 @@ use crate::random::Random;
 use crate::support::store;
 
 const COUNTERS: [&str; 3] = ["a", "b", "c"];
+const PAIRS: [&str; 3] =
+    ["label:site@:a = a.example", "label:site@:b = a.example", "label:site@:c = a.example"];
 const PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
 
 fn kills() -> u64 {
@@ -96,21 +98,26 @@ async fn drain(store: RedisStore, folder: &Path) -> u64 {
     hits.recovered
 }
 
-/// Returns the hits on the server, which must be equal in every precision.
+/// Returns the hits on the server.
 fn counted(server: &RedisServer) -> u64 {
+    counted_of(server, &COUNTERS) + counted_of(server, &PAIRS)
+}
+
+/// Returns the hits of these counters, which must be equal in every precision.
+fn counted_of(server: &RedisServer, counters: &[&str]) -> u64 {
     let sum = |precision: &u32| {
         let of = |counter: &&str| {
             let counts = server.strings(&["HVALS", &format!("access:count:{precision}:{counter}")]);
             counts.iter().map(|count| count.parse::<u64>().expect("an integer")).sum::<u64>()
         };
-        COUNTERS.iter().map(of).sum::<u64>()
+        counters.iter().map(of).sum::<u64>()
     };
     let sums: Vec<_> = PRECISIONS.iter().map(sum).collect();
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
     sums[0]
 }
 
-/// Returns the number of visitors on the server; each hit is from a different visitor.
+/// Returns the number of visitors on the server; each hit of a counter is from a different visitor.
 fn visitors(server: &RedisServer) -> u64 {
     let keys = COUNTERS.map(|counter| server.strings(&["KEYS", &format!("access:unique:86400:{counter}:*")]));
     let keys = keys.concat();
@@ -122,8 +129,10 @@ fn visitors(server: &RedisServer) -> u64 {
 fn assert_counted(server: &RedisServer, output: Output, what: &str) {
     let counted = counted(server);
     assert!((output.durable..=output.requested).contains(&counted), "{what}: {counted} counted, {output:?}");
-    let (visitors, few) = (visitors(server), counted / 20 + 20);
-    assert!(visitors.abs_diff(counted) <= few, "{what}: {visitors} visitors of {counted} hits");
+    let (hits, pairs) = (counted_of(server, &COUNTERS), counted_of(server, &PAIRS));
+    assert!(pairs.abs_diff(counted / 4) <= counted / 20 + 20, "{what}: {pairs} hits of pairs of {counted}");
+    let (visitors, few) = (visitors(server), hits / 20 + 20);
+    assert!(visitors.abs_diff(hits) <= few, "{what}: {visitors} visitors of {hits} hits");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

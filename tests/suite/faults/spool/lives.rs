@@ -150,12 +150,15 @@ impl History {
         let at = Timestamp::now().minus(10 * self.model.among(0..3));
         let title = name(&title(self.recorded));
         let process = self.ensure_process();
-        let counter = match title.label() {
-            None => process.recorder.counter(&title),
-            Some((label, value)) => {
-                let values = process.recorder.label_values(label).expect("a name");
-                values.counter(values.note(Some(value), NonZeroU32::MIN))
+        let values = process.recorder.label_values("hit").expect("a name").by_page();
+        let note = |value| values.note(Some(value), NonZeroU32::MIN);
+        let counter = match (title.pair(), title.label()) {
+            (Some((_, page, value)), _) => {
+                let page = process.recorder.counter(page);
+                values.pair(note(value), page, at, NonZeroU32::MIN).expect("there are enough places")
             }
+            (None, Some((_, value))) => values.counter(note(value)),
+            (None, None) => process.recorder.counter(&title),
         };
         process.recorder.record_at(counter, None, at, NonZeroU32::MIN);
         process.hits.end += 1;
@@ -323,9 +326,13 @@ impl History {
     }
 }
 
-/// Returns the counter name of a hit. A third of the hits use a label value.
+/// Returns the counter name of a hit. A third of the hits use a label value, and another third a pair.
 fn title(hit: u64) -> String {
-    if hit.is_multiple_of(3) { format!("label:hit:{hit}") } else { hit.to_string() }
+    match hit % 3 {
+        0 => format!("label:hit:{hit}"),
+        1 => format!("label:hit@:/ = {hit}"),
+        _ => hit.to_string(),
+    }
 }
 
 async fn history(seed: u64, moves: bool) -> (u64, u64) {
