@@ -63,8 +63,8 @@ impl Record {
                 let visitor = u32::try_from(random.among(0..3000)).expect("small");
                 self.hit(recorder, page, now, Some(visitor), weight(random.among(1..4)));
             }
-            100..120 => self.hit(recorder, page, now, None, weight(1)),
-            120..140 => self.view(recorder, page, random.one_of(&[0, 1, 2]), now),
+            100..132 => self.hit(recorder, page, now, None, weight(1)),
+            132..140 => self.view(recorder, page, random.one_of(&[0, 1, 2]), now),
             140..170 => {
                 // The second, five seconds or minute of this hit is about to leave retention.
                 let widths = [1, 5, 5, 60].map(precision);
