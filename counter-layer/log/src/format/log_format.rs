@@ -1,7 +1,5 @@
 //! `log_format` strings of nginx.
 
-use http::HeaderName;
-
 use super::clock::TimeForm;
 use super::escapes::Escapes;
 use super::fields::Slot;
@@ -96,17 +94,13 @@ fn strings(text: &str) -> String {
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
         match (char, quote) {
-            ('\\', _) => joined.push(match chars.next() {
-                Some('t') => '\t',
-                Some('n') => '\n',
-                Some('r') => '\r',
-                Some(char @ ('"' | '\'' | '\\')) => char,
-                other => {
-                    joined.push('\\');
-                    let Some(other) = other else { break };
-                    other
-                }
-            }),
+            ('\\', _) => match chars.next() {
+                Some('t') => joined.push('\t'),
+                Some('n') => joined.push('\n'),
+                Some('r') => joined.push('\r'),
+                Some(char @ ('"' | '\'' | '\\')) => joined.push(char),
+                other => joined.extend(['\\'].into_iter().chain(other)),
+            },
             ('"' | '\'', None) => quote = Some(char),
             (end, Some(start)) if end == start => quote = None,
             (';', None) => break,
@@ -121,6 +115,7 @@ fn strings(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
+    use http::HeaderName;
     use proptest::prelude::*;
 
     use super::*;
