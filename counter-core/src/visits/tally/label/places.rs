@@ -158,8 +158,8 @@ impl Noted {
 
     /// Returns the place and the generation from the lowest bits of a number.
     pub(super) const fn unpacked(number: u32) -> Self {
-        let place = (number >> Self::GENERATION_BITS) as u16 % (1 << Self::PLACE_BITS);
-        Self { place, generation: number as u16 % GENERATIONS }
+        let place = lower_half(number >> Self::GENERATION_BITS) % (1 << Self::PLACE_BITS);
+        Self { place, generation: lower_half(number) % GENERATIONS }
     }
 
     /// An invalid key.
@@ -472,6 +472,11 @@ impl<K> Place<K> {
             closed.push(LabelCount { name, shard, start, count });
         }
     }
+}
+
+const fn lower_half(number: u32) -> u16 {
+    let [first, second, ..] = number.to_le_bytes();
+    u16::from_le_bytes([first, second])
 }
 
 const fn sum([this, last]: [u64; 2]) -> u64 {
