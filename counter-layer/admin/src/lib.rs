@@ -68,7 +68,7 @@
 //!
 //! | parameter | values |
 //! |---|---|
-//! | `period` | `today`, `yesterday`, a number with a unit such as `5min`, `1h`, `7d` or `12mo`, or `custom` |
+//! | `period` | `today`, `yesterday`, a number with a unit such as `5min`, `1h`, `7d` or `12mo`, `all`, or `custom` |
 //! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
@@ -78,7 +78,8 @@
 //! [time zone](crate::guide#days-of-a-time-zone) of the site. A period that has not ended is compared with the
 //! same elapsed part of the other period. The menu only lists periods that are retained: in order to show
 //! 12 months, you need to retain 365 days with [`Builder::precisions`](counter_core::Builder::precisions) or in an
-//! archive. If only a part of a period is retained, then the page shows this part and says so.
+//! archive. If only a part of a period is retained, then the page shows this part and says so. `all` starts with the
+//! first retained hit of the first counter.
 //!
 //! The number of visitors is the union over the period. A visitor without a stable identity is counted once per
 //! epoch of the salt, which is a day by default. The table and the chart can be downloaded as CSV, the chart also

@@ -219,6 +219,37 @@ async fn links_lead_to_periods_and_all_years_before() {
 }
 
 #[tokio::test]
+async fn all_time_starts_with_the_first_hit_of_a_counter() {
+    let site = Site::filled(|recorder| {
+        record(recorder, days_ago(3), 1111);
+        record(recorder, days_ago(1000), 2222);
+        let article = recorder.counter("/articles");
+        recorder.record_at(article, None, days_ago(40), NonZeroU32::MIN);
+    })
+    .await;
+    let page = site.page("?period=all").await;
+    assert!(page.contains("Hits per month") && !page.contains("past retention"), "{page}");
+    assert!(page.contains(">All time</summary>") && !page.contains("id=\"earlier\""), "{page}");
+    assert_eq!(
+        (shown(&page, "sum-0"), link(&page, "period-all-time")),
+        ("3,333".to_owned(), "?period=all".to_owned())
+    );
+    for (by, buckets) in [("week", 143..=145), ("month", 33..=35)] {
+        let page = site.page(&format!("?period=all&by={by}")).await;
+        let found = page.matches("<tr><th scope=\"row\"><time").count();
+        assert!(buckets.contains(&found) && shown(&page, "sum-0") == "3,333", "{by}: {found}");
+    }
+    let page = site.page("/counter?period=all&counter=%2Farticles").await;
+    assert_eq!(page.matches("<tr><th scope=\"row\"><time").count(), 41);
+    assert_eq!(shown(&page, "sum-0"), "1");
+    // The live parts have the same period.
+    assert_eq!(shown(&site.page("/parts?period=all").await, "sum-0"), "3,333");
+    // Without hits, it is today.
+    let empty = Site::filled(|_| {}).await.page("?period=all").await;
+    assert!(empty.contains("No hits in this period"), "{empty}");
+}
+
+#[tokio::test]
 async fn the_retained_part_of_a_longer_period_is_shown() {
     let site = Site::filled(|recorder| {
         record(recorder, days_ago(3), 1111);

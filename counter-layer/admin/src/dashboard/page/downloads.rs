@@ -59,8 +59,10 @@ async fn download(
     RawQuery(query): RawQuery,
     client: Client,
 ) -> Result<Response, Rejection> {
-    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    let mut view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
     let (reader, now) = (dashboard.reader(), Timestamp::now());
+    let first_hit = dashboard.read_first_hit(&mut view, now).await;
+    first_hit.map_err(|error| failure(dashboard.stats(), &view, &error))?;
     let period = PeriodReader::new(&reader, &view, now);
     let (kind, name, text) = match file {
         File::TableCsv => {

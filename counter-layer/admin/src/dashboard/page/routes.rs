@@ -101,6 +101,18 @@ impl Dashboard {
             .map_err(|wrong| self.reject(mount, client, &wrong))
     }
 
+    /// Reads when the period of all time starts, if the view has this period: the first hit of the first counter.
+    pub(super) async fn read_first_hit(&self, view: &mut View, now: Timestamp) -> Result<(), Error> {
+        let longest = view.site.reach.iter().min_by_key(|retention| retention.oldest(now));
+        if let (Period::All, Some(longest)) = (view.chart.period, longest) {
+            let width = u64::from(longest.precision.as_seconds());
+            let oldest = longest.oldest(now).max(now.minus(width * (Stats::MAX_BUCKETS - 1)));
+            let series = self.stats.series(&view.chart.counters[0], longest.precision, oldest..now.plus(1));
+            view.site.first_hit = series.await?.samples.first().map_or(now, |sample| sample.start);
+        }
+        Ok(())
+    }
+
     /// Returns the page to show after adding a note. If the note is earlier than the period of the page, the period is
     /// replaced by the days since the note.
     fn page_with(&self, note: &Note, page: &str, mount: &Mount, client: Client) -> String {
@@ -180,6 +192,7 @@ async fn page(
 ) -> Result<Response, Rejection> {
     let (stats, now) = (&dashboard.stats, Timestamp::now());
     let mut view = dashboard.view(&mount, page, client, query.as_deref())?;
+    dashboard.read_first_hit(&mut view, now).await.map_err(|error| failure(stats, &view, &error))?;
     let may_change = choose_period(&mut view, query.as_deref(), now);
     check_counters(stats, &view).await?;
     let mut found = read(&dashboard, &view, now).await;
@@ -257,8 +270,10 @@ async fn parts(
     client: Client,
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
-    let view = dashboard.view(&mount, page, client, query.as_deref())?;
+    let mut view = dashboard.view(&mount, page, client, query.as_deref())?;
     let (reader, now) = (dashboard.reader(), Timestamp::now());
+    let first_hit = dashboard.read_first_hit(&mut view, now).await;
+    first_hit.map_err(|error| failure(&dashboard.stats, &view, &error))?;
     let moving = Moving::read(&PeriodReader::new(&reader, &view, now), &view, Extent::Live, now).await;
     Ok(match moving.map(|moving| Parts { moving }.render()) {
         Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
@@ -331,8 +346,12 @@ async fn shared(
 ) -> Result<Response, Rejection> {
     // The signed view may not be valid anymore after an update.
     let view = dashboard.view(&mount, page, client, query.as_deref());
-    let view = view.map_err(|_| Problem::invalid_link())?;
-    Ok(match Shared::read(&dashboard.stats, &view, Timestamp::now()).await {
+    let (mut view, now) = (view.map_err(|_| Problem::invalid_link())?, Timestamp::now());
+    let shared = async {
+        dashboard.read_first_hit(&mut view, now).await?;
+        Shared::read(&dashboard.stats, &view, now).await
+    };
+    Ok(match shared.await {
         Ok(page) => html(StatusCode::OK, &page),
         Err(error) => {
             warn(&dashboard.stats, &error, "failed to read a shared view");

@@ -25,6 +25,8 @@ pub(crate) enum Period {
     Days(u32),
     /// The last months including the current month.
     Months(u32),
+    /// All days since the first hit.
+    All,
     /// A fixed period.
     Custom(Timestamp, Timestamp),
 }
@@ -60,10 +62,11 @@ pub(crate) fn length(range: &Range<Timestamp>) -> u64 {
 impl Period {
     /// Parses the name of a period that is not custom.
     pub(crate) fn parse(text: &str) -> Result<Self, WrongValue> {
-        const ALLOWED: &str = "today, yesterday, 1h, 7d, 30d, 12mo, or custom with from and to";
+        const ALLOWED: &str = "today, yesterday, 1h, 7d, 30d, 12mo, all, or custom with from and to";
         match text {
             "today" => return Ok(Self::Today),
             "yesterday" => return Ok(Self::Yesterday),
+            "all" => return Ok(Self::All),
             _ => {}
         }
         let start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -120,6 +123,7 @@ impl Period {
             Self::Yesterday => "yesterday".to_owned(),
             Self::Days(days) => format!("{days}d"),
             Self::Months(months) => format!("{months}mo"),
+            Self::All => "all".to_owned(),
             Self::Custom(..) => "custom".to_owned(),
         }
     }
@@ -136,6 +140,7 @@ impl Period {
             Self::Days(days) => format!("{days} days"),
             Self::Months(1) => "1 month".to_owned(),
             Self::Months(months) => format!("{months} months"),
+            Self::All => "All time".to_owned(),
             Self::Custom(from, to) => match self.dates(zone) {
                 Some((first, last)) if first == last => first,
                 Some((first, last)) => format!("{first} to {last}"),
@@ -147,9 +152,9 @@ impl Period {
         }
     }
 
-    /// Returns the range in a calendar, which may end in the future. The ends of `Last` and of custom times
-    /// are not aligned.
-    pub(super) fn range(self, calendar: &Zone, now: Timestamp) -> Range<Timestamp> {
+    /// Returns the range in a calendar, which may end in the future, given the first hit. The ends of `Last` and of
+    /// custom times are not aligned.
+    pub(super) fn range(self, calendar: &Zone, first: Timestamp, now: Timestamp) -> Range<Timestamp> {
         let (today, tomorrow) = (calendar.day(now), calendar.next_day(now));
         match self {
             Self::Last(seconds) => now.plus(1).minus(seconds)..now.plus(1),
@@ -159,6 +164,7 @@ impl Period {
             Self::Months(months) => {
                 calendar.plus_months(now, 1 - i64::from(months))..calendar.plus_months(now, 1)
             }
+            Self::All => calendar.day(first.min(now))..tomorrow,
             Self::Custom(from, to) => {
                 let start = if from <= now { from } else { today };
                 start..to.min(tomorrow).max(start.plus(1))
@@ -181,7 +187,7 @@ impl Period {
         // A day can be an hour longer or shorter.
         let number = i64::try_from((length + DAY / 2) / DAY).unwrap_or(i64::MAX);
         match (compare, self) {
-            (Compare::None, _) => None,
+            (Compare::None, _) | (_, Self::All) => None,
             (Compare::Previous, Self::Months(number)) => Some(months(number.into())),
             (Compare::Year, Self::Months(_)) => Some(months(12)),
             (Compare::Previous, _) if is_days => Some(days(number)),
@@ -210,7 +216,7 @@ impl Period {
 
     /// Returns the shortest name of a range.
     pub(crate) fn of(range: &Range<Timestamp>, calendar: &Zone, now: Timestamp) -> Self {
-        let named = PERIODS.into_iter().find(|period| period.range(calendar, now) == *range);
+        let named = PERIODS.into_iter().find(|period| period.range(calendar, now, now) == *range);
         named.unwrap_or(Self::Custom(range.start, range.end))
     }
 }
@@ -261,7 +267,7 @@ mod tests {
 
     #[test]
     fn periods_have_the_name_they_are_parsed_from() {
-        for name in ["today", "yesterday", "5min", "1h", "36h", "7d", "30d", "12mo"] {
+        for name in ["today", "yesterday", "5min", "1h", "36h", "7d", "30d", "12mo", "all"] {
             let period = Period::parse(name).expect(name);
             assert_eq!(written(period), format!("period={name}"));
         }
@@ -299,7 +305,7 @@ mod tests {
             ("12mo", "2025-12-01 2026-12-01"),
         ] {
             let period = Period::parse(name).expect(name);
-            let found = period.range(&Zone::default(), NOW);
+            let found = period.range(&Zone::default(), NOW, NOW);
             assert_eq!(dates(&found), range, "{name}");
             assert_eq!(Period::of(&found, &Zone::default(), NOW), period);
         }
@@ -316,7 +322,7 @@ mod tests {
             (NOW.plus(1), NOW.plus(600), midnight..NOW.plus(600)),
             (tomorrow, later, midnight..tomorrow),
         ] {
-            assert_eq!(Period::Custom(from, to).range(&Zone::default(), NOW), expected);
+            assert_eq!(Period::Custom(from, to).range(&Zone::default(), NOW, NOW), expected);
         }
     }
 
@@ -329,7 +335,7 @@ mod tests {
             ("1mo", "2026-10-01 2026-11-01", "2025-11-01 2025-12-01"),
         ] {
             let (calendar, period) = (Zone::default(), Period::parse(name).expect(name));
-            let range = period.range(&calendar, NOW);
+            let range = period.range(&calendar, NOW, NOW);
             let compared = |compare| period.compared(compare, &range, &calendar);
             assert_eq!(compared(Compare::Previous).map(|range| dates(&range)).as_deref(), Some(previous));
             assert_eq!(compared(Compare::Year).map(|range| dates(&range)).as_deref(), Some(year));
@@ -343,7 +349,7 @@ mod tests {
         let berlin = Zone::new("Europe/Berlin").expect("a zone");
         // 25 October 2026 has 25 hours.
         let day = Period::custom(Some("2026-10-25"), Some("2026-10-25"), &berlin).expect("a day");
-        let range = day.range(&berlin, NOW);
+        let range = day.range(&berlin, NOW, NOW);
         assert_eq!(range.end.as_unix() - range.start.as_unix(), 25 * 3600);
         let previous = day.compared(Compare::Previous, &range, &berlin).expect("a day");
         assert_eq!((previous.end, previous.end.as_unix() - previous.start.as_unix()), (range.start, DAY));

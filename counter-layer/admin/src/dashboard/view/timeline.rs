@@ -49,7 +49,8 @@ impl Timeline {
     fn resolve(site: &Site, period: Period, by: Option<By>, now: Timestamp) -> Self {
         let mut partial = None;
         for calendar in &site.calendars {
-            let candidates = candidates(calendar, &period.range(calendar, now), &site.reach, now);
+            let candidates =
+                candidates(calendar, &period.range(calendar, site.first_hit, now), &site.reach, now);
             let is_complete = |buckets: &&Buckets| buckets.is_complete(now);
             let complete: Vec<_> = candidates.iter().filter(is_complete).cloned().collect();
             if let Some(buckets) = choose(&complete, by, calendar) {
@@ -171,9 +172,9 @@ impl View {
         Timeline::new(&self.site, self.chart.period, self.chart.by, self.chart.compare, now)
     }
 
-    /// Returns the periods that are retained.
+    /// Returns the periods that are retained, and all time.
     pub(crate) fn available_periods(&self, now: Timestamp) -> Vec<Period> {
-        PERIODS.into_iter().filter(|period| self.has(*period, now)).collect()
+        PERIODS.into_iter().filter(|period| self.has(*period, now)).chain([Period::All]).collect()
     }
 
     /// Returns `true` if the whole period is retained.
@@ -250,10 +251,10 @@ mod tests {
             "until December"
         );
         let available = view(&default, &Zone::default(), "").available_periods(NOW);
-        assert_eq!(available, PERIODS[..6]);
+        assert_eq!(available, [&PERIODS[..6], &[Period::All]].concat());
         let seconds = precisions(&[(1, 120)]);
         assert_eq!(shown(&seconds, "period=7d"), ("second".to_owned(), 120));
-        assert_eq!(view(&seconds, &Zone::default(), "").available_periods(NOW), []);
+        assert_eq!(view(&seconds, &Zone::default(), "").available_periods(NOW), [Period::All]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use counter_core::Precisions;
+use counter_core::{Precisions, Timestamp};
 
 use super::chart::ChartView;
 use super::client::Client;
@@ -29,7 +29,9 @@ pub(crate) struct Site {
     /// Determine when days start, preferred first: the time zone, and the days of the store.
     pub(super) calendars: Vec<Zone>,
     /// The readable precisions.
-    pub(super) reach: Precisions,
+    pub(crate) reach: Precisions,
+    /// The start of the period of all time. The earliest timestamp if it is not needed.
+    pub(crate) first_hit: Timestamp,
     /// True if the alerts page exists.
     pub(crate) has_alerts: bool,
     /// True if a browser can be ignored.
@@ -53,6 +55,7 @@ impl Site {
             zone: zone.clone(),
             calendars: (!zone.is_utc()).then(|| zone.clone()).into_iter().chain([stored]).collect(),
             reach: reach.clone(),
+            first_hit: Timestamp::MIN,
             has_alerts: false,
             has_ignore_switch: false,
         }
