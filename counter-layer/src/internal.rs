@@ -8,6 +8,7 @@ use http::request::Parts;
 
 pub use crate::closure::Closure;
 use crate::identity::{Address, Forwarded, RequestHead};
+pub use crate::label::BOT_LABEL;
 pub use crate::layer::{Counted, Decider, Logged};
 pub use crate::reserved::{AGENTS, HITS, STATUSES, is_facet_counter, is_reserved};
 

@@ -84,6 +84,9 @@ pub struct Label {
     min_hits: NonZeroU32,
 }
 
+/// The name of [`Label::bot`].
+pub const BOT_LABEL: &str = "bot";
+
 impl Label {
     /// Counts the site a visitor came from: the host in the `Referer` header, in lower case, with `www.` and
     /// the port removed.
@@ -137,7 +140,7 @@ impl Label {
     /// Known bots are listed by [`Bot::all`](crate::Bot::all), with the operator and the purpose. People count as
     /// `(none)`, and bots with no known name as `(other)`.
     pub fn bot() -> Self {
-        Self::new(Cow::Borrowed("bot"), Source::Bot(Box::default()))
+        Self::new(Cow::Borrowed(BOT_LABEL), Source::Bot(Box::default()))
     }
 
     /// Counts the preferred language: the first language in `Accept-Language`, with the region removed, e.g.

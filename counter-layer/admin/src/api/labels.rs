@@ -4,6 +4,7 @@ use axum::response::Response;
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Stats, Timestamp};
 use counter_layer::Bot;
+use counter_layer::internal::BOT_LABEL;
 use futures_util::future::join_all;
 
 use super::caching;
@@ -14,9 +15,6 @@ use crate::problem::Problem;
 
 /// The default number of buckets.
 const DEFAULT_BUCKETS: u64 = 1000;
-
-/// The label with the names of bots.
-const BOTS: &str = "bot";
 
 pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/labels", "The label values with the most hits", stats.clone(), labels)
@@ -105,7 +103,7 @@ impl LabelTop {
     fn of(label: String, page: Option<&CounterName>, top: LabelRanking) -> Self {
         let LabelRanking { values, none, other, missed, total, is_partial, unreadable, .. } = top;
         let bots: HashMap<_, _> = match label.as_str() {
-            BOTS => Bot::all().map(|bot| (bot.name(), bot)).collect(),
+            BOT_LABEL => Bot::all().map(|bot| (bot.name(), bot)).collect(),
             _ => HashMap::new(),
         };
         let value = |(value, count): (String, u64)| {

@@ -3,15 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use counter_layer::internal::BOT_LABEL;
 use counter_layer::{Bot, Purpose};
 
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
 use crate::text::digits;
-
-/// The label with the names of bots.
-pub(crate) const LABEL: &str = "bot";
 
 /// The maximum number of bots to read.
 pub(crate) const MAX_BOTS: usize = 50;
@@ -77,7 +75,7 @@ pub(crate) fn panel(
     let rows = groups.iter().flat_map(|group| group.rows(all, max)).collect();
     let counts = [(clients.others.saturating_sub(listed), others), (clients.people, "by people")];
     let note = panel::note(&counts, &clients.limits);
-    Panel { id: format!("label-{LABEL}"), title: "Bots".to_owned(), rows, note }
+    Panel { id: format!("label-{BOT_LABEL}"), title: "Bots".to_owned(), rows, note }
 }
 
 impl Group {

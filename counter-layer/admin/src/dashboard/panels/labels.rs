@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
+use counter_layer::internal::BOT_LABEL;
 
 use super::bots;
 use super::missing;
@@ -24,7 +25,7 @@ const MAX_PANELS: usize = 16;
 
 /// Titles for the built-in labels. Custom labels are shown by name.
 const TITLES: [(&str, &str); 9] = [
-    (bots::LABEL, "Bots"),
+    (BOT_LABEL, "Bots"),
     (missing::LINKS, "Broken links"),
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
@@ -37,10 +38,10 @@ const TITLES: [(&str, &str); 9] = [
 
 /// Labels to read without a round trip to find them. The store reads some names in vain for each that does not exist, so
 /// rare labels are not listed.
-const EXPECTED: [&str; 6] = [bots::LABEL, "browser", "campaign", "device", "language", "referrer"];
+const EXPECTED: [&str; 6] = [BOT_LABEL, "browser", "campaign", "device", "language", "referrer"];
 
 /// Labels to read for a page.
-const EXPECTED_OF_PAGE: [&str; 3] = [bots::LABEL, "device", "referrer"];
+const EXPECTED_OF_PAGE: [&str; 3] = [BOT_LABEL, "device", "referrer"];
 
 /// Rankings by label.
 type Rankings = Vec<(String, Result<LabelRanking, Error>)>;
@@ -107,7 +108,7 @@ async fn compare(
     let labels = labels.into_iter().take(MAX_PANELS).map(|(label, ranking)| Ok((label, ranking?)));
     let labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
     let of_label = |(label, ranking): &(String, LabelRanking)| {
-        let max = if label == bots::LABEL { bots::MAX_BOTS } else { MAX_VALUES };
+        let max = if label == BOT_LABEL { bots::MAX_BOTS } else { MAX_VALUES };
         let values = ranking.values.iter().take(max);
         values
             .filter_map(|(value, _)| Some(((label.clone(), value.clone()), counter_of(label, value)?)))
@@ -118,7 +119,7 @@ async fn compare(
     let panel = |(label, mut ranking): (String, LabelRanking)| {
         let before = |value: &str| before.get(&(label.clone(), value.to_owned())).copied().flatten();
         let address = |value: &str| counter(&label, value).map(|counter| address(&counter));
-        if label == bots::LABEL {
+        if label == BOT_LABEL {
             let (people, others) = (ranking.none, ranking.total.saturating_sub(ranking.none));
             let clients = bots::Clients { people, others, of_page, limits: limits(&ranking) };
             return bots::panel(ranking.values, &clients, &before, &address);
