@@ -67,7 +67,7 @@ const WORDS: [(Marker, &str); 12] = [
         Marker::Bot,
         "agent|alert|analy|archiv|audit|automat|availab|benchmark|bot|capture|check|classif|collector\
         |compliance|crawl|data|detect|diagnos|domain|downloader|expander|exploit|extract|favicon|feed|fetch\
-        |generator|grab|grader|harvest|headless|imageproxy|indexer|insight|inspect|lookup|mailproxy\
+        |geckoversion|generator|grab|grader|harvest|headless|imageproxy|indexer|insight|inspect|lookup|mailproxy\
         |marketing|measure|metric|monitor|observatory|opengraph|page speed|pagespeed|pagetest|parser|phish\
         |pinger|plagiar|preview|probe|prospect|ranking|render|research|resolver|retriev|scanner|score|scrap\
         |screenshot|search console|search engine|searchengine|searcher|seeker|semantic|seo|sitemap|snapshot\
@@ -95,7 +95,7 @@ const WORDS: [(Marker, &str); 12] = [
         Marker::Person,
         " ios/|alcatel|amiga|android|appletv|asus|blackberry|brew/|browser/|ce-html|cfnetwork|chrome/|cldc\
         |dalvik|dillo|docomo|dreamcast|elinks|exoplayer|fban/|firefox/|foxmail|galaxyclient|hbbtv|hpprint\
-        |htc|huawei|icab|icecat|iceweasel|ipad|iphone|ipod|itunes/|j-phone|kddi|konqueror|lg-|lge|links (\
+        |htc|huawei|icab/|icab |icecat|iceweasel|ipad|iphone|ipod|itunes/|j-phone|kddi|konqueror|lg-|lge|links (\
         |lynx|maui|midp|mmp/|mosaic|mot-|motorola|msie|netcast|netfront|netscape|netsurf|nintendo|nokia\
         |nsplayer|obigo|omniweb|opera|palm|panasonic|pantech|philips|playstation|polaris|portalmmm|presto\
         |ps vita|quicktime|risc os|roku|samsung|seamonkey|sie-|sleipnir|smart-tv|smarttv|softbank|sonos\

@@ -197,6 +197,8 @@ fn separators_in_names_are_optional() {
 #[test]
 fn bots_without_a_name_are_recognized_by_their_purpose() {
     let (names, agents) = (BotNames::default(), AgentMatcher::default());
+    // The letters of `iCab`, which is a browser.
+    assert_eq!(agents.agent(b"AnalyticaBot"), Agent::Bot);
     for product in
         ["ExampleProspecting", "VulnExample", "PhishExample", "ExampleWebhook", "ExampleSearchEngine"]
     {
