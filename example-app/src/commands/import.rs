@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// Files, which may be compressed, or - for the standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Name of the format, or a format of nginx or Apache. By default, the format is detected.
+    /// Format name, or format string of nginx or Apache.
     #[arg(long)]
     format: Option<Format>,
     /// Keep running, and count new lines.
