@@ -92,7 +92,7 @@ async fn links_of_a_page_keep_the_period_and_the_comparison() {
         zones += usize::from(!link.contains("zone=utc"));
     }
     // Only the menu and the arrow link to other periods, and only one link to the other time zone.
-    assert_eq!((others, zones), (6, 1));
+    assert_eq!((others, zones), (7, 1));
     // The form for other days keeps the comparison as well.
     let (_, form) = page.split_once("class=\"custom\"").expect("a form");
     let (form, _) = form.split_once("</form>").expect("its end");
