@@ -135,8 +135,8 @@ impl Format {
         Pattern::new(pattern).map(Kind::Pattern).map(Self)
     }
 
-    /// Compiles a format of nginx: a string with variables, or the whole
-    /// [`log_format`](https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format) directive as it is in the
+    /// Compiles a format of nginx: a string with variables, or a whole
+    /// [`log_format`](https://nginx.org/en/docs/http/ngx_http_log_module.html#log_format) directive, copied from the
     /// configuration.
     ///
     /// ```
@@ -161,14 +161,14 @@ impl Format {
     /// |---|---|
     /// | `$remote_addr` | the peer |
     /// | `$time_local` `$time_iso8601` `$msec` | the time |
-    /// | `$request`, or `$request_method`, `$request_uri` and `$server_protocol`; also `$uri$is_args$args` | the request |
+    /// | `$request`, or `$request_method` with `$request_uri` or `$uri$is_args$args`, and optionally `$server_protocol` | the request |
     /// | `$status` | the status |
     /// | `$http_name` | any request header |
     /// | `$host` `$server_name` | the site name |
     /// | `$body_bytes_sent` | the bytes sent |
     /// | `$request_time` | the duration |
     ///
-    /// Other variables are skipped, up to the literal that follows. Escape sequences are decoded as chosen with `escape=`.
+    /// Other variables are skipped, up to the literal that follows. Escape sequences are those of `escape=`.
     ///
     /// # Errors
     /// Fails if a variable lacks the closing brace, if the end of a variable is ambiguous, or if the format lacks the

@@ -83,8 +83,8 @@
 //! `api/labels?label=bot&counter=/about` and `api/labels/pages?label=bot&value=GPTBot`.
 //!
 //! A label has 10,000 places for pairs, which are assigned like those for values, or as many as you set by
-//! [`Builder::label_pairs`](counter_core::Builder::label_pairs). There is no `(other)` for a page: what the pairs of
-//! a page do not cover is the difference to the hits of the page. This rest contains pairs without a place, pairs whose
+//! [`Builder::label_pairs`](counter_core::Builder::label_pairs). Pages do not have `(other)`: the rest is the
+//! difference between the hits of the page and those of its pairs. It contains pairs without a place, pairs whose
 //! name would exceed 200 bytes, invalid values, and hits from before pairs were counted. A pair with at least 0.1 % of all
 //! hits gets a place. If you [forget](counter_core::Stats::forget) a page or a value, its pairs are removed, too.
 //!

@@ -72,7 +72,7 @@ impl Labels {
         }
     }
 
-    /// Returns the part of a request that is needed if the page is missing, unless there is no such label.
+    /// Returns the part of a request that is needed if the page is missing, if any label needs it.
     pub(crate) fn missing_head(&self, head: &RequestHead<'_>) -> Option<MissingHead> {
         (self.always < self.labels.len()).then(|| MissingHead::of(head))
     }

@@ -74,6 +74,19 @@ struct Found {
 /// Maximum number of headers in a line, including repeated headers in JSON.
 const MAX_HEADERS: usize = 128;
 
+impl Slot {
+    /// Returns the slot of an nginx header variable, such as `http_user_agent`.
+    pub(super) fn of_header_variable(name: &[u8]) -> Self {
+        let mut buffer = [0; 64];
+        let Some(name) = name.strip_prefix(b"http_") else { return Self::Skipped };
+        let Some(header) = buffer.get_mut(..name.len()) else { return Self::Skipped };
+        for (to, byte) in header.iter_mut().zip(name) {
+            *to = if *byte == b'_' { b'-' } else { *byte };
+        }
+        HeaderName::from_bytes(header).map_or(Self::Skipped, Self::Header)
+    }
+}
+
 impl Found {
     /// Returns the field that stores the text of a slot, or `None` if the slot is parsed or skipped. A later
     /// text overwrites an earlier text.

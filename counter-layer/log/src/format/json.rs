@@ -202,19 +202,8 @@ fn line_slot(name: &[u8]) -> Slot {
         b"user_agent" | b"agent" => Slot::Header(http::header::USER_AGENT),
         b"referer" | b"referrer" | b"http_referrer" => Slot::Header(http::header::REFERER),
         b"x_forwarded_for" | b"forwarded_for" => Slot::Header(HeaderName::from_static("x-forwarded-for")),
-        name => header(name),
+        name => Slot::of_header_variable(name),
     }
-}
-
-/// Returns the slot of an nginx header variable, such as `http_user_agent`.
-pub(super) fn header(name: &[u8]) -> Slot {
-    let mut buffer = [0; 64];
-    let Some(name) = name.strip_prefix(b"http_") else { return Slot::Skipped };
-    let Some(header) = buffer.get_mut(..name.len()) else { return Slot::Skipped };
-    for (to, byte) in header.iter_mut().zip(name) {
-        *to = if *byte == b'_' { b'-' } else { *byte };
-    }
-    HeaderName::from_bytes(header).map_or(Slot::Skipped, Slot::Header)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use super::clock::TimeForm;
 use super::escapes::Escapes;
 use super::fields::Slot;
-use super::json;
 use super::pattern::{FormatError, Pattern, Steps};
 
 /// Compiles a string with variables, or the whole `log_format` directive.
@@ -11,28 +10,29 @@ pub(super) fn compile(text: &str) -> Result<Pattern, FormatError> {
     let Directive { escapes, format } = Directive::read(text);
     let (mut steps, mut rest, mut column) = (Steps::default(), &*format, 1);
     while let Some(next) = rest.chars().next() {
-        let length = if next == '$' { variable(rest, column)?.map_or(1, str::len) } else { next.len_utf8() };
-        let (token, after) = rest.split_at(length);
-        if length > 1 && next == '$' {
-            steps.push(slot(token.trim_matches(['$', '{', '}'])), token, column)?;
+        let token = if let Some(variable) = variable(rest, column)? {
+            steps.push(slot(variable.trim_matches(['$', '{', '}'])), variable, column)?;
+            variable
         } else {
             steps.literal(next);
-        }
+            &rest[..next.len_utf8()]
+        };
         column += token.chars().count();
-        rest = after;
+        rest = &rest[token.len()..];
     }
     steps.finish(["$time_local", "$status", "$request"], escapes)
 }
 
-/// Returns the variable at the start of the text, as `$name` or `${name}`, or `None` for a literal dollar sign.
+/// Returns the variable at the start of the text, as `$name` or `${name}`, unless it starts with a literal.
 fn variable(text: &str, column: usize) -> Result<Option<&str>, FormatError> {
-    let is_end = |char: char| !char.is_ascii_alphanumeric() && char != '_';
-    let name = &text[1..];
+    let Some(name) = text.strip_prefix('$') else { return Ok(None) };
     if name.starts_with('{') {
         let end = text.find('}').ok_or(FormatError::Unfinished { column })?;
         return Ok(Some(&text[..=end]));
     }
+    let is_end = |char: char| !char.is_ascii_alphanumeric() && char != '_';
     let length = name.find(is_end).unwrap_or(name.len());
+    // A dollar sign without a name is a literal.
     Ok((length > 0).then(|| &text[..=length]))
 }
 
@@ -52,7 +52,7 @@ fn slot(name: &str) -> Slot {
         // This must not include `$bytes_sent`, which contains the size of the head.
         "body_bytes_sent" => Slot::Bytes,
         "request_time" => Slot::Duration(1),
-        name => json::header(name.as_bytes()),
+        name => Slot::of_header_variable(name.as_bytes()),
     }
 }
 

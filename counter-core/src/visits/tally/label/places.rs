@@ -17,9 +17,9 @@ use crate::visits::store::MAX_FUTURE_SECONDS;
 /// previous hour, double the hits of the rarest key, and a share of all hits that is at least 1 in the number
 /// of places. A sketch of frequent items bounds the hits under `(other)`.
 ///
-/// The share is sufficient to protect a busy site. On a site with fewer than 2,000 hits in two hours,
-/// however, even a made-up key with a single hit has this share. We therefore also require a minimum number
-/// of hits and limit the turnover of places: see [`TURNOVER`]. This bounds the number of names that a label
+/// The share is sufficient to protect a busy site, but if a site has fewer than 2,000 hits in two hours, even a
+/// made-up key with a single hit has this share. We therefore also require a minimum number of hits and limit
+/// the turnover of places: see [`TURNOVER`]. This bounds the number of names that a label
 /// leaves in the store.
 #[derive(Debug)]
 pub(super) struct Places<K> {
@@ -228,7 +228,7 @@ impl<K: Hash> Places<K> {
     }
 
     /// Notes hits of a key without a place that will be counted at this instant, and gives it a place if possible. In
-    /// this case, `name` is called with the prefix. A key that can't have a counter has no `name`.
+    /// this case, `name` is called with the prefix. `name` is `None` if the key can't have a counter.
     #[cold]
     pub(super) fn note_unplaced<Q: Hash + ?Sized>(
         &mut self,

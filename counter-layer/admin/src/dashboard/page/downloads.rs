@@ -25,7 +25,7 @@ use crate::text::csv;
 /// The colors of the lines.
 const COLORS: [&str; 6] = ["#2563c9", "#b8500c", "#1a7f4b", "#7c3aed", "#c01c6f", "#0e7490"];
 
-/// A chart as an image of its own.
+/// A chart as a separate image.
 #[derive(Debug, Template)]
 #[template(path = "pages/chart.svg")]
 struct Image {
