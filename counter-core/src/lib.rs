@@ -189,6 +189,8 @@ pub use visits::archive;
 #[doc(inline)]
 pub use visits::dump;
 #[doc(inline)]
+pub use visits::fleet;
+#[doc(inline)]
 pub use visits::source;
 #[doc(inline)]
 pub use visits::{

@@ -17,6 +17,7 @@ mod flush;
 pub mod dump;
 #[cfg(feature = "archive")]
 pub mod archive;
+pub mod fleet;
 mod stats;
 mod counters;
 

@@ -16,4 +16,5 @@ mod upkeep;
 pub(crate) mod identity;
 mod source;
 mod dump;
+mod fleet;
 mod metrics;

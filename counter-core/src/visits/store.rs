@@ -7,7 +7,6 @@ mod reading;
 mod read;
 mod write;
 pub(crate) mod identity;
-#[cfg(any(feature = "archive", feature = "sql"))]
 mod unions;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod remarks;
@@ -31,7 +30,6 @@ pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use read::Read;
 pub use reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
-#[cfg(feature = "archive")]
 pub(crate) use unions::Unions;
 pub use witness::Witness;
 pub use write::{Cleaned, Write};

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use super::audit::Audit;
 use super::binding::Binding;
-use super::listed::sketches;
 use super::{Archive, restore};
 use crate::document::DocumentStore;
 use crate::error::Error;
@@ -245,22 +244,13 @@ impl Read for Archive {
                 true => counters.iter().map(|_| Vec::new()).collect(),
                 false => self.near.visitor_counts(counters, precision, &near).await?,
             };
-            let mut unions = Unions::new(counters.len(), precision, &remaining);
-            let all = unions.starts();
-            let mut starts = &all[..];
-            while !starts.is_empty() {
-                for (start, sketches) in sketches(self, counters, precision, &mut starts).await? {
-                    for (counter, sketch) in sketches.iter().enumerate() {
-                        unions.add(counter, start, sketch);
-                    }
-                }
-            }
+            let remaining = Unions::read(self, counters, precision, &remaining).await?;
             let in_order = |(near, remaining): (Vec<_>, Vec<_>)| {
                 let (mut near, mut remaining) = (near.into_iter(), remaining.into_iter());
                 let next = |is_near: &bool| if *is_near { near.next() } else { remaining.next() };
                 is_near.iter().filter_map(next).collect()
             };
-            Ok(near.into_iter().zip(unions.counts()).map(in_order).collect())
+            Ok(near.into_iter().zip(remaining).map(in_order).collect())
         })
     }
 

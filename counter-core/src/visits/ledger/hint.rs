@@ -80,6 +80,13 @@ impl Hint {
         "Stop all processes that use the file before you move or restore it, or restore it with SQLite's `.restore`.",
     );
 
+    /// The hint that a site of a [fleet](crate::fleet) can't be read.
+    pub const SITE_UNREADABLE: Self = Self::new(
+        "site_unreadable",
+        "A site of the fleet cannot be read, so counts are too low, and some values are unknown.",
+        "Find the site and the reason in the log. Its counts are included again as soon as it can be read.",
+    );
+
     /// The hint that the clock used for deletion by a store is more than 25 hours ahead of trusted time.
     pub const CLOCK_JUMPED: Self = Self::new(
         "clock_jumped",

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::read::Read;
 use super::reading::Unreadable;
+use crate::error::Error;
+use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::time::{Precision, Timestamp};
+use crate::time::{Bucket, Precision, Timestamp};
 
 /// The unions of visitors over ranges of buckets, by counter.
 #[derive(Debug)]
@@ -24,6 +27,29 @@ enum Union {
 }
 
 impl<'a> Unions<'a> {
+    /// Reads the sketches of all buckets, and returns the estimates by counter, then by range.
+    pub(crate) async fn read(
+        store: &dyn Read,
+        counters: &[CounterName],
+        precision: Precision,
+        ranges: &'a [Range<Timestamp>],
+    ) -> Result<Vec<Vec<Result<u64, Unreadable>>>, Error> {
+        let mut unions = Self::new(counters.len(), precision, ranges);
+        let all = unions.starts();
+        let mut starts = &all[..];
+        while !starts.is_empty() {
+            let buckets: Vec<_> = starts.iter().map(|&start| Bucket { precision, start }).collect();
+            // The store decides how many buckets it returns.
+            let sketches = store.sketches(counters, &buckets).await?;
+            let (read, left) = starts.split_at(sketches.len().clamp(1, starts.len()));
+            for (start, sketches) in read.iter().zip(&sketches) {
+                sketches.iter().enumerate().for_each(|(counter, sketch)| unions.add(counter, *start, sketch));
+            }
+            starts = left;
+        }
+        Ok(unions.counts())
+    }
+
     pub(crate) fn new(counters: usize, precision: Precision, ranges: &'a [Range<Timestamp>]) -> Self {
         let is_one = |range: &Range<_>| precision.starts(range.clone()).nth(1).is_none();
         let empty = |range| Ok(if is_one(range) { Union::Count(0) } else { Union::Sketch(Sketch::new()) });

@@ -1,0 +1,172 @@
+//! Tests for a fleet: several stores, read as one.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use counter_core::fleet::Fleet;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, Bin, Hint, LabelValues, Measure, PageView};
+use counter_core::{CounterName, Counters, MemoryStore, Precisions, Recorder, Stats, Store, Timestamp};
+use tests::{FaultProxy, RedisServer};
+
+use crate::random::Random;
+use crate::stores;
+use crate::support::{name, precision, store};
+
+stores::on! {
+    [memory redis redis_in_shards sqlite postgres mariadb]
+    {
+        the_answers_of_a_fleet_are_those_of_a_single_store
+    }
+}
+
+const ONE: NonZeroU32 = NonZeroU32::MIN;
+
+/// A process that counts into a store.
+struct Instance {
+    counters: Counters,
+    recorder: Recorder,
+    labels: LabelValues,
+}
+
+impl Instance {
+    fn over(store: impl Store) -> Self {
+        let hours = Precisions::new([precision(3600)]).expect("a set");
+        let counters = Counters::builder(store).distributions(hours).build().expect("a grid");
+        let recorder = counters.recorder();
+        let labels = recorder.label_values("referrer").expect("a name").by_page();
+        Self { counters, recorder, labels }
+    }
+
+    /// Counts a view of a page by a visitor.
+    fn view(&self, page: &str, visitor: u32, referrer: Option<&str>) {
+        let visitor = VisitorKey::new([7; 16]).visitor(&[&visitor.to_le_bytes()]);
+        let (hit, page) = (self.recorder.counter("hits").hit(), self.recorder.counter(page));
+        self.recorder.page_view(PageView {
+            page: Some(page),
+            labels: &[self.labels.note(referrer, ONE)],
+            bins: &[Bin::status(200)],
+            ..PageView::new(hit.visitor(visitor), Agent::Human)
+        });
+        self.recorder.record_at(page, None, Timestamp::now().minus(86_400), ONE);
+    }
+
+    async fn flush(&mut self) {
+        self.counters.flush().await.expect("the store is available");
+    }
+}
+
+/// Returns all kinds of answers.
+async fn answers(stats: &Stats, now: Timestamp) -> Vec<String> {
+    let (hour, range) = (precision(3600), now.minus(2 * 86_400)..now.plus(3600));
+    let names = ["hits", "/", "/1", "/2", "/never"].map(name);
+    let page = &names[1];
+    let mut answers = vec![
+        format!("{:?}", stats.lifetimes(&names).await),
+        format!("{:?}", stats.uniques(&names, hour, range.clone()).await),
+        format!("{:?}", stats.uniques_by_counter(&names, hour, range.clone()).await),
+        format!("{:?}", stats.uniques_by_range(&names, hour, &[range.clone(), now..now.plus(1)]).await),
+        format!("{:?}", stats.distribution(&names, hour, range.clone(), Measure::Status).await),
+        format!("{:?}", stats.top(hour, range.clone(), 3, |name| name.starts_with('/')).await),
+        format!("{:?}", stats.label("referrer", hour, range.clone(), 10).await),
+        format!("{:?}", stats.label_of_page("referrer", page, hour, range.clone(), 10).await),
+        format!("{:?}", stats.pages_of_value("referrer", "a.example", hour, range.clone(), 10).await),
+        format!("{:?}", stats.list_counters(None, 100).await),
+        format!("{:?}", stats.contains_counters(&names).await),
+    ];
+    for width in [60, 3600, 86_400] {
+        let range = now.minus(2 * u64::from(width))..now.plus(3600);
+        answers.push(format!("{:?}", stats.series_many(&names, precision(width), range).await));
+    }
+    answers
+}
+
+async fn the_answers_of_a_fleet_are_those_of_a_single_store(home: impl Store + Clone) {
+    let (((), memory), (_folder, sql)) = (stores::memory().await, stores::sqlite().await);
+    let fleet = Fleet::new("eu", home.clone()).with("us", memory.clone()).with("asia", sql.clone());
+    assert_eq!(fleet.sites().collect::<Vec<_>>(), ["eu", "us", "asia"]);
+    let mut random = Random::storm("of a fleet");
+    let mut sites = [Instance::over(fleet.clone()), Instance::over(memory), Instance::over(sql)];
+    let mut single = Instance::over(MemoryStore::new());
+    for _ in 0..2000 {
+        let page = random.one_of(&["/", "/1", "/2"]);
+        let visitor = u32::try_from(random.among(0..500)).expect("small");
+        let referrer = random.one_of(&[None, Some("a.example"), Some("b.example")]);
+        let site = usize::try_from(random.among(0..3)).expect("small");
+        sites[site].view(page, visitor, referrer);
+        single.view(page, visitor, referrer);
+    }
+    for instance in sites.iter_mut().chain([&mut single]) {
+        instance.flush().await;
+    }
+    let now = Timestamp::now();
+    let expected = answers(&single.counters.stats(), now).await;
+    assert!(expected.iter().all(|answer| answer.starts_with("Ok")), "{expected:#?}");
+    assert_eq!(answers(&sites[0].counters.stats(), now).await, expected);
+    assert_eq!((fleet.unreadable_sites(), sites[0].counters.stats().health().hints), (vec![], vec![]));
+    // The first site only stores what was counted there.
+    let own = Instance::over(home).counters.stats().lifetimes(&[name("hits")]).await.expect("readable");
+    assert!((1..2000).contains(&own[0]), "{own:?}");
+}
+
+#[tokio::test]
+async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let (us, timeout) = (store(&proxy.url()).await, Duration::from_millis(400));
+    let fleet = Fleet::new("eu", MemoryStore::new()).with("us", us.clone()).timeout(timeout);
+    let (mut home, mut other) = (Instance::over(fleet.clone()), Instance::over(us));
+    (0..3).for_each(|visitor| home.view("/", visitor, None));
+    (3..7).for_each(|visitor| other.view("/", visitor, Some("a.example")));
+    home.flush().await;
+    other.flush().await;
+    let (stats, now) = (home.counters.stats(), Timestamp::now());
+    let (hour, range) = (precision(3600), now.minus(3600)..now.plus(3600));
+    let hits = name("hits");
+    assert_eq!(stats.total(&hits, hour, range.clone()).await.expect("readable"), 7);
+
+    proxy.set_frozen(true);
+    let started = Instant::now();
+    let series = stats.series(&hits, hour, range.clone()).await.expect("partial");
+    assert!(started.elapsed() < 4 * timeout, "{:?}", started.elapsed());
+    let unreadable = series.unreadable.clone().expect("a site is away");
+    assert_eq!((series.total(), unreadable.key.as_str()), (3, "site us"));
+    for error in [
+        stats.total(&hits, hour, range.clone()).await.map(drop),
+        stats.lifetimes(std::slice::from_ref(&hits)).await.map(drop),
+        stats.uniques(std::slice::from_ref(&hits), hour, range.clone()).await.map(drop),
+    ] {
+        let error = error.expect_err("it would be too low");
+        assert!(format!("{error:?}").contains("site us"), "{error:?}");
+    }
+    let top = stats.top(hour, range.clone(), 9, |_| true).await.expect("partial");
+    assert!(top.unreadable.iter().any(|one| one.key == "site us"), "{top:?}");
+    let page = stats.list_counters(None, 100).await.expect("partial");
+    assert!(page.unreadable.iter().any(|one| one.key == "site us"), "{page:?}");
+    assert_eq!(stats.health().hints, [Hint::SITE_UNREADABLE]);
+    assert_eq!(fleet.unreadable_sites().iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["us"]);
+
+    // Counting is unaffected, and the site is read again as soon as it answers.
+    home.view("/", 9, None);
+    home.flush().await;
+    proxy.set_frozen(false);
+    tests::until("the site can be read", Duration::from_secs(20), async || {
+        stats.total(&hits, hour, range.clone()).await.is_ok_and(|total| total == 8)
+    })
+    .await;
+    assert_eq!((stats.health().hints, fleet.unreadable_sites()), (vec![], vec![]));
+    let uniques = stats.uniques(&[hits], hour, range).await.expect("readable");
+    assert_eq!(uniques.estimate, 8);
+}
+
+#[tokio::test]
+async fn without_any_site_a_read_fails() {
+    let mut server = RedisServer::start();
+    let only = store(&server.url()).await;
+    let stats = Instance::over(Fleet::new("eu", only)).counters.stats();
+    server.kill();
+    let now = Timestamp::now();
+    let names: [CounterName; 1] = [name("hits")];
+    assert!(stats.lifetimes(&names).await.is_err());
+    assert!(stats.series(&names[0], precision(3600), now.minus(60)..now).await.is_err());
+}
