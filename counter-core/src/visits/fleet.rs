@@ -129,7 +129,9 @@ impl Fleet {
         match failed.into_iter().next() {
             Some((_, error)) if all.is_empty() => Err(error),
             first => {
-                let missing = first.map(|(_, error)| Unreadable::new(key, error.to_string()));
+                let missing =
+                    |error: Error| Unreadable { is_part: true, ..Unreadable::new(key, error.to_string()) };
+                let missing = first.map(|(_, error)| missing(error));
                 Ok(Replies { all, missing })
             }
         }

@@ -125,7 +125,7 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
     let hits = name("hits");
     assert_eq!(stats.total(&hits, hour, range.clone()).await.expect("readable"), 7);
 
-    proxy.set_frozen(true);
+    proxy.black_hole(true);
     let started = Instant::now();
     let series = stats.series(&hits, hour, range.clone()).await.expect("partial");
     assert!(started.elapsed() < 4 * timeout, "{:?}", started.elapsed());
@@ -149,14 +149,14 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
     // Counting is unaffected, and the site is read again as soon as it answers.
     home.view("/", 9, None);
     home.flush().await;
-    proxy.set_frozen(false);
+    proxy.black_hole(false);
     tests::until("the site can be read", Duration::from_secs(20), async || {
         stats.total(&hits, hour, range.clone()).await.is_ok_and(|total| total == 8)
     })
     .await;
     assert_eq!((stats.health().hints, fleet.unreadable_sites()), (vec![], vec![]));
     let uniques = stats.uniques(&[hits], hour, range).await.expect("readable");
-    assert_eq!(uniques.estimate, 8);
+    assert_eq!(uniques.visitors, 8);
 }
 
 #[tokio::test]

@@ -25,7 +25,8 @@ pub(super) fn samples(
 ) -> Result<Reading, Unreadable> {
     let (mut sum, mut unreadable) = (BTreeMap::<_, u64>::new(), missing.cloned());
     for reading in sites {
-        let reading = reading.unwrap_or_else(Reading::from);
+        // The counts of the other sites are known.
+        let reading = reading.unwrap_or_else(|unreadable| Unreadable { is_part: true, ..unreadable }.into());
         for Sample { start, count } in reading.samples {
             let sum = sum.entry(start).or_default();
             *sum = sum.saturating_add(count);
@@ -101,16 +102,16 @@ pub(super) fn known(Replies { all, missing }: Replies<KnownReading>) -> KnownRea
     merged
 }
 
-/// Combines two unreadable entries. If one of them affects all buckets, so does the result.
+/// Combines two unreadable entries. Only the first is named.
 fn both(one: Option<Unreadable>, other: Option<Unreadable>) -> Option<Unreadable> {
     match (one, other) {
-        (Some(mut one), Some(other)) if !one.buckets.is_empty() && !other.buckets.is_empty() => {
+        (Some(mut one), Some(other)) => {
+            one.is_part |= other.is_part;
             one.buckets.extend(other.buckets);
             one.buckets.sort_unstable();
             one.buckets.dedup();
             Some(one)
         }
-        (Some(one), Some(other)) => Some(if one.buckets.is_empty() { one } else { other }),
         (one, other) => one.or(other),
     }
 }

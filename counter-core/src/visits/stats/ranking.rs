@@ -92,7 +92,14 @@ impl Stats {
             let series = portions.map(|names| self.series_many(names, precision, range.clone()));
             let series = try_join_all(series).await?.into_iter().flatten();
             for (name, series) in names.iter().zip(series) {
-                match series.and_then(|series| series.known_total()) {
+                let total = series.and_then(|series| match series.known_total() {
+                    Err(unreadable) if unreadable.is_part => {
+                        ranking.unreadable.push(unreadable);
+                        Ok(series.total())
+                    }
+                    total => total,
+                });
+                match total {
                     Ok(0) => {}
                     Ok(total) => ranking.counters.push((name.clone(), total)),
                     Err(unreadable) => ranking.unreadable.push(unreadable),

@@ -120,7 +120,9 @@ impl Series {
     /// Returns an error if the count of any bucket could not be read.
     pub fn known_total(&self) -> Result<u64, Unreadable> {
         match &self.unreadable {
-            Some(unreadable) if !unreadable.buckets.is_empty() => Err(unreadable.clone()),
+            Some(unreadable) if unreadable.is_part || !unreadable.buckets.is_empty() => {
+                Err(unreadable.clone())
+            }
             _ => Ok(self.total()),
         }
     }
@@ -128,8 +130,10 @@ impl Series {
     /// Returns whether the count of the bucket starting at `start` could not be read.
     #[must_use]
     pub fn is_unknown(&self, start: Timestamp) -> bool {
-        let unreadable = self.unreadable.as_ref();
-        unreadable.is_some_and(|unreadable| unreadable.buckets.binary_search(&start).is_ok())
+        let is_empty = || self.samples.binary_search_by_key(&start, |sample| sample.start).is_err();
+        self.unreadable.as_ref().is_some_and(|unreadable| {
+            unreadable.buckets.binary_search(&start).is_ok() || unreadable.is_part && is_empty()
+        })
     }
 
     /// Returns a sample for every bucket that starts in the range, with 0 for empty buckets. Skips buckets

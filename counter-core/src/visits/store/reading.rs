@@ -20,6 +20,9 @@ pub struct Unreadable {
     /// Starts of the requested buckets with an unknown count, in ascending order. This is empty if the whole
     /// counter is affected.
     pub buckets: Vec<Timestamp>,
+    /// True if only a part of the counts is missing in all buckets, such as those of a site in a
+    /// [fleet](crate::fleet). The other counts are a lower bound.
+    pub is_part: bool,
 }
 
 /// The samples of a counter, as returned by [`Read::samples`](crate::visits::Read::samples).
@@ -66,7 +69,7 @@ impl Unreadable {
     /// Creates an entry for a key which can't be read at all.
     #[must_use]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { key: key.into(), reason: reason.into(), buckets: Vec::new() }
+        Self { key: key.into(), reason: reason.into(), buckets: Vec::new(), is_part: false }
     }
 }
 

@@ -102,6 +102,12 @@ impl Buckets {
     }
 }
 
+/// Returns the count, unless it is 0 while a part of the counts is missing.
+pub(super) fn known(series: &Series, count: u64) -> Option<u64> {
+    let is_part = series.unreadable.as_ref().is_some_and(|unreadable| unreadable.is_part);
+    (count > 0 || !is_part).then_some(count)
+}
+
 fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
     let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
     if unknown.iter().any(|start| bucket.contains(start)) {
@@ -109,7 +115,7 @@ fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
     }
     let from = series.samples.partition_point(|sample| sample.start < bucket.start);
     let samples = series.samples[from..].iter().take_while(|sample| sample.start < bucket.end);
-    Some(samples.map(|sample| sample.count).fold(0, u64::saturating_add))
+    known(series, samples.map(|sample| sample.count).fold(0, u64::saturating_add))
 }
 
 #[cfg(all(test, feature = "time-zone"))]

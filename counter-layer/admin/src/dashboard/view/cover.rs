@@ -5,6 +5,8 @@ use std::ops::Range;
 use counter_core::time::Retention;
 use counter_core::{Precision, Precisions, Series, Timestamp};
 
+use super::buckets::known;
+
 /// Buckets of several precisions that cover a range with few samples, e.g. whole days and then hours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cover {
@@ -89,7 +91,7 @@ fn total_between(series: &Series, range: Range<Timestamp>) -> Option<u64> {
         u64::try_from(u128::from(count) * u128::from(seconds) / u128::from(width)).unwrap_or(u64::MAX)
     };
     let parts = series.samples.iter().map(|sample| part(sample.count, seconds(sample.start)));
-    Some(parts.fold(0, u64::saturating_add))
+    known(series, parts.fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
