@@ -4,4 +4,5 @@ pub(crate) mod clock;
 pub(crate) mod labels;
 pub(crate) mod ignored;
 pub(crate) mod store;
+pub(crate) mod sites;
 pub(crate) mod grid;

@@ -234,7 +234,7 @@ impl Builder {
     }
 
     /// Reads the precisions from the store, including offsets and retention: see [`Stats::grid_mismatch`].
-    /// Does nothing if the store doesn't have a grid yet.
+    /// Does nothing if the store doesn't have a grid yet. For a [fleet](crate::fleet), this may be the grid of a site.
     ///
     /// This should be called after any other grid settings, because it replaces them. It also resets
     /// [`utc_offset`](Self::utc_offset) to 0, because the precisions already include the offset. If the store
@@ -243,11 +243,15 @@ impl Builder {
     /// # Errors
     /// Fails when the store is unavailable.
     pub async fn grid_of_store(mut self) -> Result<Self, Error> {
-        let record = identity::read(&*self.store).await?;
-        if let Some(grid) = record.and_then(|(record, _)| record.grid) {
-            let distributions = grid.distributions.or(self.grid.distributions);
-            // The precisions already include the offset.
-            (self.grid, self.utc_offset) = (Grid { distributions, ..grid }, 0);
+        let sites = self.store.sites().iter().map(|site| &site.store);
+        for store in std::iter::once(&self.store).chain(sites) {
+            let record = identity::read(&**store).await?;
+            if let Some(grid) = record.and_then(|(record, _)| record.grid) {
+                let distributions = grid.distributions.or(self.grid.distributions.take());
+                // The precisions already include the offset.
+                (self.grid, self.utc_offset) = (Grid { distributions, ..grid }, 0);
+                break;
+            }
         }
         Ok(self)
     }

@@ -19,52 +19,53 @@
 //!     counters.flush().await?;
 //! }
 //!
-//! let fleet = Fleet::new("eu", eu).with("us", us);
-//! let stats = Counters::builder(fleet.clone()).build()?.stats();
-//! assert_eq!(stats.lifetimes(&["/".parse::<CounterName>()?]).await?, [7]);
-//! assert!(fleet.unreadable_sites().is_empty());
+//! // A process in `eu` counts into `eu`, and reads both.
+//! let fleet = Fleet::new(eu.clone()).with("eu", eu).with("us", us);
+//! let (stats, page) = (Counters::builder(fleet).build()?.stats(), ["/".parse::<CounterName>()?]);
+//! assert_eq!(stats.lifetimes(&page).await?, [7]);
+//! let us = stats.of_site("us").expect("a site of the fleet");
+//! assert_eq!(us.lifetimes(&page).await?, [4]);
 //! # Ok(())
 //! # }
 //! ```
 
 mod merge;
+mod site;
 mod all;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::timeout;
 
-use super::store::{Read, Store, Unreadable};
-use crate::error::{Error, ErrorKind};
+pub use site::Site;
+
+use super::store::{Store, Unreadable};
+use crate::error::Error;
 use crate::family::future::StoreFuture;
 
-/// A store that counts into the store of one site, and reads the stores of all sites.
+/// A store that counts into the store of this process, and reads the stores of all sites.
 ///
-/// Counts, distributions and lifetimes add up, and sketches of visitors are merged. If the sites share the secret and the
-/// salt of an epoch, a visitor of several sites counts once. Otherwise, the visitors of a fleet are an upper bound.
+/// Counts, distributions and lifetimes add up, and sketches of visitors are merged. A visitor of several sites counts
+/// once per site, so [`Uniques`](crate::Uniques) are an upper bound, unless the sites
+/// [share visitors](Self::with_shared_visitors).
 ///
-/// If a site can't be read within the [timeout](Self::timeout), this affects only its part: counts are those of the other
-/// sites, along with an [`Unreadable`] entry that names the site. Lifetimes and visitors are unreadable then, because their
-/// answers cannot state that they are too low. The site is also named by [`unreadable_sites`](Self::unreadable_sites), and
-/// raises the hint [`SITE_UNREADABLE`](crate::Hint::SITE_UNREADABLE). It is read again with the next call.
+/// If a site can't be read within the [timeout](Self::with_timeout), this affects only its part: counts are those of the
+/// other sites, along with an [`Unreadable`] entry that names the site. Lifetimes and visitors are unreadable then, because
+/// their answers cannot state that they are too low. The site has a [failure](Site::failure), and the hint
+/// [`SITE_UNREADABLE`](crate::visits::Hint::SITE_UNREADABLE) is raised. Reads leave out the site for the duration of the
+/// timeout, and then try again.
 ///
-/// All sites need the same precisions and offsets. Everything else belongs to the first site: writes, cleaning, documents,
-/// the archive, and names that only have a lifetime.
+/// All sites need the same precisions and offsets; see [`Stats::grid_mismatch`](crate::Stats::grid_mismatch). The archives
+/// of sites are read if all of them retain the same. [`Stats::forget`](crate::Stats::forget) applies to all sites.
+/// Everything else applies to the store of this process: counting, cleaning, documents and dumps.
 #[derive(Clone)]
 pub struct Fleet {
     home: Arc<dyn Store>,
-    sites: Vec<Arc<Site>>,
+    sites: Vec<Site>,
     timeout: Duration,
-}
-
-struct Site {
-    name: Box<str>,
-    store: Arc<dyn Read>,
-    /// The reason if the last read failed.
-    failure: Mutex<Option<String>>,
+    shares_visitors: bool,
 }
 
 /// The default timeout.
@@ -77,104 +78,63 @@ struct Replies<T> {
 }
 
 impl Fleet {
-    /// Creates a fleet with the first site, which also stores the hits of this process.
+    /// Creates a fleet without sites. `home` stores the hits of this process. It is only read if it is also a site.
     #[must_use]
-    pub fn new(name: &str, home: impl Store) -> Self {
-        let home: Arc<dyn Store> = Arc::new(home);
-        let site = Site::new(name, Arc::new(Home(Arc::clone(&home))));
-        Self { home, sites: vec![Arc::new(site)], timeout: TIMEOUT }
+    pub fn new(home: impl Store) -> Self {
+        Self { home: Arc::new(home), sites: Vec::new(), timeout: TIMEOUT, shares_visitors: false }
     }
 
-    /// Adds a site to read.
+    /// Adds a site. If there already is a site of this name, it will be replaced.
     #[must_use]
-    pub fn with(mut self, name: &str, store: impl Read) -> Self {
-        self.sites.push(Arc::new(Site::new(name, Arc::new(store))));
+    pub fn with(mut self, name: &str, store: impl Store) -> Self {
+        self.sites.retain(|site| site.name() != name);
+        self.sites.push(Site::new(name, Arc::new(store)));
         self
     }
 
     /// Sets the maximum time to wait for a site. Default: 2 s.
     #[must_use]
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Returns the names of all sites, starting with the first.
-    pub fn sites(&self) -> impl Iterator<Item = &str> {
-        self.sites.iter().map(|site| &*site.name)
-    }
-
-    /// Returns the names of the sites whose last read failed, and the reasons.
+    /// States that all sites identify visitors by the same [`VisitorKey`](crate::visitor::VisitorKey), so that a visitor of
+    /// several sites counts once. This is not the case for salts, because each store has its own.
     #[must_use]
-    pub fn unreadable_sites(&self) -> Vec<(String, String)> {
-        let failure = |site: &Arc<Site>| Some((site.name.to_string(), site.failure().clone()?));
-        self.sites.iter().filter_map(failure).collect()
+    pub const fn with_shared_visitors(mut self) -> Self {
+        self.shares_visitors = true;
+        self
     }
 
     /// Reads all sites. Fails if none of them can be read.
     async fn read<'a, T>(
         &'a self,
-        read: impl Fn(&'a dyn Read) -> StoreFuture<'a, T>,
+        read: impl Fn(&'a dyn Store) -> StoreFuture<'a, T>,
     ) -> Result<Replies<T>, Error> {
-        let replies = self.sites.iter().map(|site| site.read(read(&*site.store), self.timeout));
+        let replies = self.sites.iter().map(|site| site.read(&read, self.timeout));
         let (mut all, mut failed) = (Vec::new(), Vec::new());
         for (site, reply) in self.sites.iter().zip(join_all(replies).await) {
             match reply {
                 Ok(reply) => all.push(reply),
-                Err(error) => failed.push((site, error)),
+                Err(error) => failed.push((site.name(), error)),
             }
         }
-        let names: Vec<_> = failed.iter().map(|(site, _)| &*site.name).collect();
+        let names: Vec<_> = failed.iter().map(|(name, _)| *name).collect();
         let key = format!("site {}", names.join(", "));
         match failed.into_iter().next() {
+            None => Ok(Replies { all, missing: None }),
             Some((_, error)) if all.is_empty() => Err(error),
-            first => {
-                let missing =
-                    |error: Error| Unreadable { is_part: true, ..Unreadable::new(key, error.to_string()) };
-                let missing = first.map(|(_, error)| missing(error));
-                Ok(Replies { all, missing })
+            Some((_, error)) => {
+                let missing = Unreadable { is_part: true, ..Unreadable::new(key, error.to_string()) };
+                Ok(Replies { all, missing: Some(missing) })
             }
         }
-    }
-}
-
-impl Site {
-    fn new(name: &str, store: Arc<dyn Read>) -> Self {
-        Self { name: name.into(), store, failure: Mutex::default() }
-    }
-
-    async fn read<T>(&self, read: StoreFuture<'_, T>, limit: Duration) -> Result<T, Error> {
-        let reply = timeout(limit, read).await;
-        let reply = reply.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable).caused_by("timed out")));
-        let failure = reply.as_ref().err().map(Error::to_string);
-        let was_readable = std::mem::replace(&mut *self.failure(), failure.clone()).is_none();
-        match (was_readable, failure) {
-            (true, Some(error)) => {
-                tracing::warn!(site = &*self.name, error, "a site of the fleet cannot be read");
-            }
-            (false, None) => tracing::info!(site = &*self.name, "a site of the fleet can be read again"),
-            _ => {}
-        }
-        reply
-    }
-
-    fn failure(&self) -> MutexGuard<'_, Option<String>> {
-        self.failure.lock().expect("the lock is never poisoned")
-    }
-}
-
-/// The read half of the first store.
-#[derive(Debug)]
-struct Home(Arc<dyn Store>);
-
-impl AsRef<dyn Store> for Home {
-    fn as_ref(&self) -> &(dyn Store + 'static) {
-        &*self.0
     }
 }
 
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.sites()).finish()
+        f.debug_list().entries(&self.sites).finish()
     }
 }

@@ -19,6 +19,7 @@ pub use uniques::Uniques;
 
 #[cfg(feature = "dump")]
 use super::dump::{Dump, Restore};
+use super::fleet::Site;
 use super::ledger::{Health, Hint, Ledger, Metric};
 use super::source::{SourceStatus, Sources};
 use super::store::Store;
@@ -99,12 +100,22 @@ impl Stats {
     /// Removes the samples, visitors and lifetime of a counter. However, it will be recreated by later hits,
     /// and also by hits which an instance has not flushed so far.
     ///
+    /// In a [fleet](crate::fleet), this applies to all sites.
+    ///
     /// If this is a page or a label value, its [pairs](crate::visits::LabelValues::by_page) will be removed, too. To
     /// find them, this reads the names of all counters in the store.
     ///
     /// # Errors
     /// Returns an error if the store can't do this now. It can be retried.
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
+        self.forget_in_store(counter).await?;
+        for site in self.sites() {
+            self.over(site).forget_in_store(counter).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget_in_store(&self, counter: &CounterName) -> Result<(), Error> {
         self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
         self.tally.forget(counter);
         // Pairs must be last: if there are hits in the meantime, a page must not have fewer hits than its pairs.
@@ -133,6 +144,23 @@ impl Stats {
     #[must_use]
     pub fn reach(&self) -> &Grid {
         &self.reach
+    }
+
+    /// Returns the sites, if the store is a [fleet](crate::fleet).
+    #[must_use]
+    pub fn sites(&self) -> &[Site] {
+        self.store.sites()
+    }
+
+    /// Returns a handle to read a single site of a [fleet](crate::fleet), or `None` if there is no site of this name.
+    #[must_use]
+    pub fn of_site(&self, name: &str) -> Option<Self> {
+        self.sites().iter().find(|site| site.name() == name).map(|site| self.over(site))
+    }
+
+    fn over(&self, site: &Site) -> Self {
+        let (store, tally) = (Arc::clone(&site.store), Arc::clone(&self.tally));
+        Self::new(store, tally, self.salt_epoch, self.sources.clone())
     }
 
     /// Returns the width of a salt epoch. A visitor is counted once in each epoch, unless your visitors are

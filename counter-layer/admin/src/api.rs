@@ -2,6 +2,7 @@
 
 mod response;
 mod mark;
+pub(crate) mod site;
 pub(crate) mod parameter;
 pub(crate) mod caching;
 mod schema;

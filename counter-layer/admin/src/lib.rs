@@ -239,6 +239,7 @@ use api::badge::{self, Pictures};
 use api::explain;
 use api::route::{self, Catalog};
 use api::routes::routes;
+use api::site;
 use counter_layer::Rules;
 use dashboard::annotations::Annotators;
 use dashboard::page::alert_routes::alert_pages;
@@ -297,21 +298,33 @@ pub fn router(stats: Stats, access: Access) -> Router {
 
 /// Creates the admin router with additional options. See [`router`].
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
+    let names: Arc<[String]> = stats.sites().iter().map(|site| site.name().to_owned()).collect();
+    let of_site =
+        |name: &String| Some((name.clone(), unguarded(stats.of_site(name)?, &names, &access, &options)));
+    let sites = names.iter().filter_map(of_site).collect();
+    let documents = stats.documents();
+    let all = unguarded(stats, &names, &access, &options);
+    access.guard(site::select(all, sites), options.public_path, documents.as_ref())
+}
+
+/// Creates the routes for these statistics. `sites` are the names of all sites.
+fn unguarded(stats: Stats, sites: &Arc<[String]>, access: &Access, options: &Options) -> Router {
     let catalog = Catalog::default();
     let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
-    let site = Dashboard::new(stats, options.zone.clone(), annotators, options.ignore_switch);
-    let mut other_pages = pages(&site).merge(downloads(&site)).merge(share_pages(&site));
+    let dashboard =
+        Dashboard::new(stats, options.zone.clone(), annotators, options.ignore_switch, sites.clone());
+    let mut other_pages = pages(&dashboard).merge(downloads(&dashboard)).merge(share_pages(&dashboard));
     if let Some(alerts) = &options.alerts {
-        other_pages = other_pages.merge(alert_pages(&site, alerts));
+        other_pages = other_pages.merge(alert_pages(&dashboard, alerts));
     }
     if options.ignore_switch {
         other_pages = other_pages.merge(ignore_pages());
     }
-    let (public_path, documents) = (options.public_path.clone(), site.stats().documents());
-    let first = first_page(&site);
-    let (routes, descriptions) = route::serve(routes(first, site.stats(), &access, options, &catalog));
+    let first = first_page(&dashboard);
+    let (routes, descriptions) =
+        route::serve(routes(first, dashboard.stats(), access, options.clone(), &catalog));
     catalog.set(descriptions);
-    access.guard(with_fallbacks(routes.merge(other_pages)), public_path, documents.as_ref())
+    with_fallbacks(routes.merge(other_pages))
 }
 
 fn with_fallbacks(routes: Router) -> Router {

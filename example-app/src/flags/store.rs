@@ -24,9 +24,9 @@ const IN_MEMORY: &str = "in memory, and will be lost on exit";
 #[group(skip)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct Settings {
-    /// Store URL.
-    #[arg(long, alias = "redis", env = "COUNTER_STORE", hide_env_values = true, value_name = "URL", default_value = DEFAULT_STORE)]
-    store: String,
+    /// Store URL (default: sqlite:access-counter.db).
+    #[arg(long, alias = "redis", env = "COUNTER_STORE", hide_env_values = true, value_name = "URL")]
+    store: Option<String>,
     /// Prefix for Redis keys (default: access:).
     #[arg(long, env = "COUNTER_NAMESPACE", value_name = "PREFIX")]
     namespace: Option<Namespace>,
@@ -53,33 +53,47 @@ impl Settings {
     /// Returns an error if the URL is invalid, or if the database does not exist. If Redis is unavailable,
     /// this will wait for it.
     pub(crate) async fn open(&self) -> Result<Opened, Box<dyn Error>> {
-        let address = &*self.store;
-        let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
-        if self.namespace.is_some() && (scheme == "memory" || is_sql(scheme)) {
-            return Err(format!(
-                "--namespace is only supported for Redis, but the store is {scheme}: use a separate file, database or schema per site"
-            )
-            .into());
-        }
-        let (store, place): (AnyStore, _) = match scheme {
-            "memory" => (MemoryStore::new().into(), IN_MEMORY.to_owned()),
-            _ if is_sql(scheme) => {
-                let (store, place) = sql(address).await?;
-                (store.into(), place)
-            }
-            _ => {
-                let store = RedisStore::connect(address, self.namespace.clone().unwrap_or_default()).await?;
-                (store.into(), "in Redis".to_owned())
-            }
-        };
+        self.open_or(DEFAULT_STORE).await
+    }
+
+    /// Like [`open`](Self::open), with a different default.
+    pub(crate) async fn open_or(&self, default: &str) -> Result<Opened, Box<dyn Error>> {
+        let address = self.store.as_deref().unwrap_or(default);
+        let (store, place) = connect(address, self.namespace.as_ref(), true).await?;
         let is_in_memory = match &store {
             AnyStore::Memory(_) => true,
             AnyStore::Sql(store) => store.is_in_memory(),
             _ => false,
         };
-        let file = (scheme == "sqlite" && !is_in_memory).then(|| address.to_owned());
+        let file = (address.starts_with("sqlite:") && !is_in_memory).then(|| address.to_owned());
         Ok(Opened { store, place, file, is_in_memory, address: address.to_owned() })
     }
+}
+
+/// Connects to a store. Also returns a description for the startup message.
+pub(super) async fn connect(
+    address: &str,
+    namespace: Option<&Namespace>,
+    create_tables: bool,
+) -> Result<(AnyStore, String), Box<dyn Error>> {
+    let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
+    if namespace.is_some() && (scheme == "memory" || is_sql(scheme)) {
+        return Err(format!(
+            "--namespace is only supported for Redis, but the store is {scheme}: use a separate file, database or schema per site"
+        )
+        .into());
+    }
+    Ok(match scheme {
+        "memory" => (MemoryStore::new().into(), IN_MEMORY.to_owned()),
+        _ if is_sql(scheme) => {
+            let (store, place) = sql(address, create_tables).await?;
+            (store.into(), place)
+        }
+        _ => {
+            let store = RedisStore::connect(address, namespace.cloned().unwrap_or_default()).await?;
+            (store.into(), "in Redis".to_owned())
+        }
+    })
 }
 
 impl Opened {
@@ -101,7 +115,7 @@ impl Opened {
         if is_same_file {
             return Err("--archive must not be the same database as --store".into());
         }
-        let (store, place) = sql(address).await?;
+        let (store, place) = sql(address, true).await?;
         if store.is_in_memory() {
             return Err("--archive must not be in memory, because it would be lost on exit".into());
         }
@@ -128,9 +142,11 @@ fn is_sql(scheme: &str) -> bool {
     ["sqlite", "postgres", "postgresql", "mariadb", "mysql"].contains(&scheme)
 }
 
-/// Connects to a SQL database, and creates tables. Also returns a description for the startup message.
-async fn sql(address: &str) -> Result<(SqlStore, String), Box<dyn Error>> {
-    let connected = SqlStore::builder().create_tables().connect(address).await;
+/// Connects to a SQL database. Also returns a description for the startup message.
+async fn sql(address: &str, create_tables: bool) -> Result<(SqlStore, String), Box<dyn Error>> {
+    let builder = SqlStore::builder();
+    let builder = if create_tables { builder.create_tables() } else { builder };
+    let connected = builder.connect(address).await;
     let connected = connected.map_err(|error| error_chain(&error));
     match address.split_once(':').map_or("", |(scheme, _)| scheme) {
         "sqlite" => {

@@ -16,7 +16,7 @@ use example_app::demo::History;
 use super::server::Timeouts;
 use super::watch;
 use crate::flags::store::Opened;
-use crate::flags::{clock, grid, ignored, labels, store};
+use crate::flags::{clock, grid, ignored, labels, sites, store};
 
 /// Options of the site.
 #[derive(Debug, Args)]
@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(super) counting: Counting,
     #[command(flatten)]
     pub(super) dashboard: Dashboard,
+    #[command(flatten)]
+    pub(super) sites: sites::Settings,
     #[command(flatten)]
     pub(super) watch: watch::Settings,
     #[command(flatten)]
@@ -131,7 +133,7 @@ pub(super) struct Demo {
 }
 
 impl Settings {
-    /// Builds the counters for the store and the archive.
+    /// Builds the counters for the store, the archive and the sites.
     ///
     /// # Errors
     ///
@@ -145,7 +147,8 @@ impl Settings {
     ) -> Result<Counters, Box<dyn Error>> {
         let mut counters = match archive {
             Some(archive) => Counters::builder(archive.clone()),
-            None => Counters::builder(opened.store.clone()),
+            None if self.sites.is_empty() => Counters::builder(opened.store.clone()),
+            None => Counters::builder(self.sites.fleet(opened.store.clone()).await?),
         };
         counters = counters.flush_interval(self.writes.flush_interval);
         if let Some(secret) = secret {
@@ -160,7 +163,9 @@ impl Settings {
             }
             counters = counters.spool(folder);
         }
-        self.grid.build_with_timeout(counters).await
+        let counters = self.grid.build_with_timeout(counters).await?;
+        sites::check(&counters.stats()).await?;
+        Ok(counters)
     }
 
     /// Builds the history of the demo for a store with this grid, or returns `None` if there should not be a

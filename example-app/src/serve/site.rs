@@ -96,7 +96,10 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
 
 /// Connects to the stores and builds the site.
 async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Error>> {
-    let opened = settings.store.open().await?;
+    let opened = match settings.sites.is_empty() {
+        true => settings.store.open().await?,
+        false => settings.store.open_or("memory:").await?,
+    };
     let (archive, place) = match &settings.writes.archive {
         Some(address) => {
             let (far, far_place) = opened.archive(address).await?;

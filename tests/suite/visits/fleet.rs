@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use counter_core::fleet::Fleet;
+use counter_core::fleet::{Fleet, Site};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Hint, LabelValues, Measure, PageView};
 use counter_core::{CounterName, Counters, MemoryStore, Precisions, Recorder, Stats, Store, Timestamp};
@@ -83,8 +83,9 @@ async fn answers(stats: &Stats, now: Timestamp) -> Vec<String> {
 
 async fn the_answers_of_a_fleet_are_those_of_a_single_store(home: impl Store + Clone) {
     let (((), memory), (_folder, sql)) = (stores::memory().await, stores::sqlite().await);
-    let fleet = Fleet::new("eu", home.clone()).with("us", memory.clone()).with("asia", sql.clone());
-    assert_eq!(fleet.sites().collect::<Vec<_>>(), ["eu", "us", "asia"]);
+    let fleet =
+        Fleet::new(home.clone()).with("eu", home).with("us", memory.clone()).with("asia", sql.clone());
+    let fleet = fleet.with_shared_visitors();
     let mut random = Random::storm("of a fleet");
     let mut sites = [Instance::over(fleet.clone()), Instance::over(memory), Instance::over(sql)];
     let mut single = Instance::over(MemoryStore::new());
@@ -103,19 +104,40 @@ async fn the_answers_of_a_fleet_are_those_of_a_single_store(home: impl Store + C
     let expected = answers(&single.counters.stats(), now).await;
     assert!(expected.iter().all(|answer| answer.starts_with("Ok")), "{expected:#?}");
     assert_eq!(answers(&sites[0].counters.stats(), now).await, expected);
-    assert_eq!((fleet.unreadable_sites(), sites[0].counters.stats().health().hints), (vec![], vec![]));
-    // The first site only stores what was counted there.
-    let own = Instance::over(home).counters.stats().lifetimes(&[name("hits")]).await.expect("readable");
-    assert!((1..2000).contains(&own[0]), "{own:?}");
+    let stats = sites[0].counters.stats();
+    assert_eq!(stats.health().hints, []);
+
+    // Each site can be read separately.
+    assert_eq!(stats.sites().iter().map(Site::name).collect::<Vec<_>>(), ["eu", "us", "asia"]);
+    assert!(stats.of_site("africa").is_none());
+    let mut sum = 0;
+    for (name, instance) in ["eu", "us", "asia"].iter().zip(&sites) {
+        let (site, own) = (stats.of_site(name).expect("a site"), &instance.counters.stats());
+        if *name != "eu" {
+            assert_eq!(answers(&site, now).await, answers(own, now).await, "{name}");
+        }
+        let hits = site.lifetimes(&[crate::support::name("hits")]).await.expect("readable")[0];
+        assert!((1..2000).contains(&hits), "{name}: {hits}");
+        sum += hits;
+    }
+    assert_eq!(sum, 2000);
+
+    // All sites forget a page and its pairs.
+    let page = name("/1");
+    stats.forget(&page).await.expect("available");
+    single.counters.stats().forget(&page).await.expect("available");
+    assert_eq!(answers(&stats, now).await, answers(&single.counters.stats(), now).await);
+    assert_eq!(stats.lifetimes(&[page]).await.expect("readable"), [0]);
 }
 
 #[tokio::test]
 async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
-    let (us, timeout) = (store(&proxy.url()).await, Duration::from_millis(400));
-    let fleet = Fleet::new("eu", MemoryStore::new()).with("us", us.clone()).timeout(timeout);
-    let (mut home, mut other) = (Instance::over(fleet.clone()), Instance::over(us));
+    let (us, timeout) = (store(&proxy.url()).await, Duration::from_secs(1));
+    let eu = MemoryStore::new();
+    let fleet = Fleet::new(eu.clone()).with("eu", eu).with("us", us.clone()).with_timeout(timeout);
+    let (mut home, mut other) = (Instance::over(fleet), Instance::over(us));
     (0..3).for_each(|visitor| home.view("/", visitor, None));
     (3..7).for_each(|visitor| other.view("/", visitor, Some("a.example")));
     home.flush().await;
@@ -144,7 +166,10 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
     let page = stats.list_counters(None, 100).await.expect("partial");
     assert!(page.unreadable.iter().any(|one| one.key == "site us"), "{page:?}");
     assert_eq!(stats.health().hints, [Hint::SITE_UNREADABLE]);
-    assert_eq!(fleet.unreadable_sites().iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["us"]);
+    let failed =
+        || stats.sites().iter().filter(|site| site.failure().is_some()).map(Site::name).collect::<Vec<_>>();
+    assert_eq!(failed(), ["us"]);
+    assert!(started.elapsed() < 4 * timeout, "all reads wait once: {:?}", started.elapsed());
 
     // Counting is unaffected, and the site is read again as soon as it answers.
     home.view("/", 9, None);
@@ -154,19 +179,19 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
         stats.total(&hits, hour, range.clone()).await.is_ok_and(|total| total == 8)
     })
     .await;
-    assert_eq!((stats.health().hints, fleet.unreadable_sites()), (vec![], vec![]));
+    assert_eq!(stats.health().hints, []);
     let uniques = stats.uniques(&[hits], hour, range).await.expect("readable");
-    assert_eq!(uniques.visitors, 8);
+    assert_eq!((uniques.visitors, uniques.is_upper_bound), (8, true));
 }
 
 #[tokio::test]
 async fn without_any_site_a_read_fails() {
     let mut server = RedisServer::start();
     let only = store(&server.url()).await;
-    let stats = Instance::over(Fleet::new("eu", only)).counters.stats();
+    let stats = Instance::over(Fleet::new(only.clone()).with("eu", only)).counters.stats();
     server.kill();
     let now = Timestamp::now();
     let names: [CounterName; 1] = [name("hits")];
     assert!(stats.lifetimes(&names).await.is_err());
-    assert!(stats.series(&names[0], precision(3600), now.minus(60)..now).await.is_err());
+    assert!(stats.series(&names[0], precision(3600), now.minus(3600)..now).await.is_err());
 }

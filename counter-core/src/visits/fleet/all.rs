@@ -1,8 +1,8 @@
-//! Implements the store traits for a fleet: reads go to all sites, and everything else goes to the first.
+//! Implements the store traits for a fleet: reads go to all sites, and everything else goes to the store of this process.
 
 use std::ops::Range;
 
-use super::{Fleet, merge};
+use super::{Fleet, Site, merge};
 use crate::document::DocumentStore;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
@@ -24,6 +24,7 @@ impl Write for Fleet {
 
     fn attach(&self, grid: &Grid) {
         self.home.attach(grid);
+        self.sites.iter().for_each(|site| site.store.attach(grid));
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
@@ -83,8 +84,19 @@ impl Read for Fleet {
         self.home.documents()
     }
 
+    /// Returns what all sites retain.
     fn reach(&self) -> Option<&Grid> {
-        self.home.reach()
+        let mut reaches = self.sites.iter().map(|site| site.store.reach());
+        let first = reaches.next().flatten();
+        first.filter(|first| reaches.all(|reach| reach == Some(first)))
+    }
+
+    fn sites(&self) -> &[Site] {
+        &self.sites
+    }
+
+    fn counts_visitors_per_site(&self) -> bool {
+        self.sites.len() > 1 && !self.shares_visitors
     }
 
     fn archive_health(&self) -> Option<ArchiveHealth> {
@@ -93,7 +105,8 @@ impl Read for Fleet {
 
     fn hints(&self) -> Vec<Hint> {
         let mut hints = self.home.hints();
-        hints.extend((!self.unreadable_sites().is_empty()).then_some(Hint::SITE_UNREADABLE));
+        let is_unreadable = self.sites.iter().any(|site| site.failure().is_some());
+        hints.extend(is_unreadable.then_some(Hint::SITE_UNREADABLE));
         hints
     }
 

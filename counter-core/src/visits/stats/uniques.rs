@@ -18,6 +18,8 @@ pub struct Uniques {
     /// The standard error, relative to the estimate. About two thirds of all estimates should be within this
     /// error.
     pub standard_error: f64,
+    /// `true` if a visitor counts once per site of a [fleet](crate::fleet), so that the estimate is an upper bound.
+    pub is_upper_bound: bool,
 }
 
 impl Stats {
@@ -36,7 +38,7 @@ impl Stats {
         let starts = precision.starts(range);
         let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
         let union = self.store.visitors(counters, &buckets).await?;
-        Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR })
+        Ok(self.uniques_of(union.estimate()))
     }
 
     /// Returns the number of unique visitors for each counter, in the given order, in the buckets that start
@@ -132,9 +134,14 @@ impl Stats {
             return Err(Error::new(ErrorKind::TooManyBuckets { requested, max }));
         }
         let counts = self.store.visitor_counts(counters, precision, ranges).await?;
-        let uniques = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR };
-        let to_uniques =
-            |counts: Vec<Result<u64, _>>| counts.into_iter().map(|count| count.map(uniques)).collect();
+        let to_uniques = |counts: Vec<Result<u64, _>>| {
+            counts.into_iter().map(|count| count.map(|visitors| self.uniques_of(visitors))).collect()
+        };
         Ok(counts.into_iter().map(to_uniques).collect())
+    }
+
+    fn uniques_of(&self, visitors: u64) -> Uniques {
+        let is_upper_bound = self.store.counts_visitors_per_site();
+        Uniques { visitors, standard_error: STANDARD_ERROR, is_upper_bound }
     }
 }

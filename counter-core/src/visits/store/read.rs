@@ -10,6 +10,7 @@ use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Timestamp};
+use crate::visits::fleet::Site;
 use crate::visits::ledger::{ArchiveHealth, Hint};
 
 /// The read half of a [`Store`](super::Store), for its counts and its state.
@@ -54,6 +55,17 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
     /// is empty.
     fn hints(&self) -> Vec<Hint> {
         Vec::new()
+    }
+
+    /// Returns the sites, if this is a [fleet](crate::fleet). The default is empty.
+    fn sites(&self) -> &[Site] {
+        &[]
+    }
+
+    /// Returns `true` if a visitor counts once per [site](Self::sites), so that visitors are an upper bound. The default
+    /// is `false`.
+    fn counts_visitors_per_site(&self) -> bool {
+        false
     }
 
     /// Returns how far the clock of this process was ahead of the store clock when the last batch was sent,
@@ -232,6 +244,8 @@ for_handles!(Read of Store {
     fn reach() -> Option<&'a Grid>;
     fn archive_health() -> Option<ArchiveHealth>;
     fn hints() -> Vec<Hint>;
+    fn sites() -> &'a [Site];
+    fn counts_visitors_per_site() -> bool;
     fn clock_skew() -> Option<i64>;
     fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, retained: u32)
         -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;

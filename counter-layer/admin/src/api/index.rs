@@ -18,6 +18,17 @@ pub(crate) struct Index {
     counts: Vec<ReadablePrecision>,
     /// Precisions of visitors, from fine to coarse.
     visitors: Vec<ReadablePrecision>,
+    /// The sites of a fleet. A parameter `site` selects one of them, for any route.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sites: Vec<Site>,
+}
+
+/// A site of a fleet.
+#[derive(Debug, Serialize, ToSchema)]
+struct Site {
+    name: String,
+    /// False if the last read failed.
+    is_readable: bool,
 }
 
 /// A precision, with the number of samples.
@@ -39,7 +50,7 @@ const PATH: &str = "/api";
 const SUMMARY: &str = "The API paths, and how far back you can read samples";
 
 pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
-    Route::get(PATH, SUMMARY, (stats.clone(), catalog.clone()), index).json::<Index>()
+    Route::get(PATH, SUMMARY, (stats.clone(), catalog.clone()), index).json::<Index>().schema::<Site>()
 }
 
 async fn index(
@@ -51,10 +62,15 @@ async fn index(
     let routes = catalog.descriptions().iter();
     let paths = routes.filter(|route| route.method == "get" && !["/", PATH].contains(&route.path));
     let (stored, reach) = (stats.grid(), stats.reach());
+    let site = |site: &counter_core::fleet::Site| Site {
+        name: site.name().to_owned(),
+        is_readable: site.failure().is_none(),
+    };
     Json(Index {
         pages: paths.map(|route| format!("{mount}{}", route.path)).collect(),
         counts: readable(&stored.counts, &reach.counts),
         visitors: readable(&stored.visitors, &reach.visitors),
+        sites: stats.sites().iter().map(site).collect(),
     })
     .into_response()
 }

@@ -2,11 +2,13 @@
 
 use axum::response::Response;
 use counter_core::Stats;
+use counter_core::fleet::Site;
 use counter_core::time::Grid;
 use serde_json::{Map, Value, json};
 
 use super::parameter::{self, RequestParts};
 use super::route::{Catalog, Description, ResponseKind, Route};
+use super::site::SITE;
 use super::{caching, schema};
 use crate::problem::Details;
 
@@ -29,16 +31,16 @@ pub(crate) fn route(stats: &Stats, catalog: &Catalog) -> Route {
 async fn openapi(
     RequestParts { state: (stats, catalog), mount, headers, .. }: RequestParts<(Stats, Catalog), ()>,
 ) -> Response {
-    caching::json_response(&headers, None, &describe(&mount, catalog.descriptions(), stats.grid()))
+    caching::json_response(&headers, None, &describe(&mount, catalog.descriptions(), &stats))
 }
 
-fn describe(mount: &str, routes: &[Description], grid: &Grid) -> Value {
+fn describe(mount: &str, routes: &[Description], stats: &Stats) -> Value {
     let mut paths = Map::new();
     // OpenAPI paths must start with a slash, so we can't describe the dashboard of a nested router without a
     // trailing slash.
     for route in routes.iter().filter(|route| mount.is_empty() || route.path != "/") {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method] = operation(route, grid);
+        path[route.method] = operation(route, stats);
     }
     json!({
         "openapi": "3.1.0",
@@ -74,7 +76,7 @@ fn schemas(routes: &[Description]) -> Map<String, Value> {
     all.into_iter().map(|(name, schema)| (name, json(schema))).collect()
 }
 
-fn operation(route: &Description, grid: &Grid) -> Value {
+fn operation(route: &Description, stats: &Stats) -> Value {
     let mut responses = Map::new();
     for (status, response_kind) in &route.responses {
         responses.insert((*status).to_owned(), response(response_kind));
@@ -97,7 +99,8 @@ fn operation(route: &Description, grid: &Grid) -> Value {
     for (status, why) in &route.errors {
         responses.insert((*status).to_owned(), error(why));
     }
-    let parameters = route.parameters.iter().map(|described| parameter(described, grid));
+    let parameters = route.parameters.iter().map(|described| parameter(described, stats.grid()));
+    let parameters = parameters.chain(site(stats).filter(|_| route.method == "get"));
     let mut operation = json!({
         "summary": route.summary,
         "parameters": parameters.collect::<Vec<_>>(),
@@ -111,6 +114,20 @@ fn operation(route: &Description, grid: &Grid) -> Value {
         operation["description"] = details.into();
     }
     operation
+}
+
+/// Describes the parameter that selects a site of a fleet.
+fn site(stats: &Stats) -> Option<Value> {
+    let names: Vec<_> = stats.sites().iter().map(Site::name).collect();
+    let parameter = json!({
+        "name": SITE,
+        "in": "query",
+        "required": false,
+        "description": "The site to read. The default is all sites.",
+        "schema": {"type": "string", "enum": names},
+        "allowEmptyValue": true,
+    });
+    (!names.is_empty()).then_some(parameter)
 }
 
 fn response(response_kind: &ResponseKind) -> Value {

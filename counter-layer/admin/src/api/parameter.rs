@@ -39,6 +39,7 @@ pub(crate) use time::{
     ReadableRetention, VisitorPrecision,
 };
 
+use super::site::{SITE, Selected};
 use crate::mount::Mount;
 use crate::problem::Problem;
 
@@ -126,12 +127,14 @@ impl Description {
 
 impl<'a> Values<'a> {
     /// Parses a query string. Unknown parameters are rejected.
-    fn parse(query: &str, headers: &'a HeaderMap, known: &[Description]) -> Result<Self, Problem> {
+    fn parse(parts: &'a Parts, known: &[Description]) -> Result<Self, Problem> {
         let known: Vec<_> = known.iter().filter(|parameter| !parameter.is_header).collect();
         let is_known = |name: &str| known.iter().find(|parameter| parameter.name == name);
         let mut pairs = Vec::new();
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let is_site = |name: &str| name == SITE && parts.extensions.get::<Selected>().is_some();
+        for (name, value) in form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()) {
             match is_known(&name) {
+                None if is_site(&name) => {}
                 // Routes without parameters always ignored the query, and this should not change.
                 None if known.is_empty() => {}
                 None => {
@@ -144,7 +147,7 @@ impl<'a> Values<'a> {
                 Some(_) => pairs.push((name.into_owned(), value.into_owned())),
             }
         }
-        Ok(Self { pairs, headers })
+        Ok(Self { pairs, headers: &parts.headers })
     }
 
     fn all(&self, name: &str) -> impl Iterator<Item = &str> {
@@ -169,8 +172,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let query = parts.uri.query().unwrap_or_default();
-        let values = Values::parse(query, &parts.headers, &P::describe())?;
+        let values = Values::parse(parts, &P::describe())?;
         let parameters = P::read(&values, state)?;
         let mount = parts.extensions.get::<Mount>();
         Ok(Self {

@@ -200,6 +200,8 @@ pub(crate) struct Uniques {
     pub(crate) uniques: u64,
     /// The standard error as a fraction of `uniques`. Two thirds of all estimates are within this error.
     pub(crate) standard_error: f64,
+    /// True if a visitor of several sites counts once per site.
+    pub(crate) is_upper_bound: bool,
     /// The length of a salt epoch in seconds. A visitor will count again in the next epoch, unless the
     /// identity is stable.
     pub(crate) salt_epoch: u32,

@@ -36,6 +36,7 @@ async fn uniques(
         to: range.end.as_unix(),
         uniques: uniques.visitors,
         standard_error: uniques.standard_error,
+        is_upper_bound: uniques.is_upper_bound,
         salt_epoch: stats.salt_epoch().as_seconds(),
     };
     Ok(caching::json_response(&headers, max_age, &uniques))

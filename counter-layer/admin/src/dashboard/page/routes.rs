@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
@@ -37,6 +39,8 @@ pub(crate) struct Dashboard {
     zone: Zone,
     annotators: Annotators,
     has_ignore_switch: bool,
+    /// The names of the sites of a fleet.
+    sites: Arc<[String]>,
 }
 
 /// A response to be sent instead of a page.
@@ -67,8 +71,9 @@ impl Dashboard {
         zone: Zone,
         annotators: Annotators,
         has_ignore_switch: bool,
+        sites: Arc<[String]>,
     ) -> Self {
-        Self { stats, zone, annotators, has_ignore_switch }
+        Self { stats, zone, annotators, has_ignore_switch, sites }
     }
 
     pub(super) fn reader(&self) -> Reader<'_> {
@@ -96,6 +101,7 @@ impl Dashboard {
         let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
         site.has_alerts = self.annotators.has_alerts();
         site.has_ignore_switch = self.has_ignore_switch;
+        site.sites = Arc::clone(&self.sites);
         let client = Client { may_note: client.may_note && self.accepts_notes(), ..client };
         View::of(site, client, page, query.unwrap_or_default())
             .map_err(|wrong| self.reject(mount, client, &wrong))

@@ -194,7 +194,10 @@ async fn slow_cards(
     let visitors = Card {
         value: uniques.flatten().map_or_else(numbers::unknown, |uniques| digits::grouped(uniques.visitors)),
         change: compared.and_then(|(now, before)| numbers::change(now, before)),
-        note: uniques.is_none().then(|| "Not kept for this period".to_owned()),
+        note: match uniques {
+            None => Some("Not kept for this period".to_owned()),
+            Some(uniques) => uniques.filter(|uniques| uniques.is_upper_bound).map(|_| "At most".to_owned()),
+        },
         tooltip: uniques.flatten().map(|uniques| tooltip(period, uniques)),
         ..Card::of(view, "visitors", "Visitors", &[counter], true)
     };
@@ -210,6 +213,9 @@ async fn slow_cards(
 /// Describes how visitors are counted.
 fn tooltip(period: &PeriodReader<'_>, uniques: Uniques) -> String {
     let mut words = format!("± {:.1} %.", uniques.standard_error * 100.0);
+    if uniques.is_upper_bound {
+        words += " A visitor of several sites is counted once per site.";
+    }
     let epoch = u64::from(period.reader.stats.salt_epoch().as_seconds());
     if length(&period.timeline.buckets.range()) > epoch {
         words += &format!(" A visitor without a stable identity is counted once per {}.", units::unit(epoch));

@@ -20,6 +20,8 @@ pub(crate) struct Controls {
     pub(crate) earlier: Option<String>,
     pub(crate) later: Option<String>,
     pub(crate) compare: Menu,
+    /// The sites of a fleet.
+    pub(crate) sites: Option<Menu>,
     pub(crate) by: Vec<Chip>,
     pub(crate) lines: Lines,
     pub(crate) visitors: Visitors,
@@ -91,6 +93,9 @@ pub(crate) struct Visitors {
     pub(crate) letter: char,
 }
 
+/// The title of the choice of all sites.
+const ALL_SITES: &str = "All sites";
+
 /// Returns the name of the comparison line.
 pub(crate) fn compared(view: &View) -> String {
     let name = &view.chart.counters[0];
@@ -112,6 +117,11 @@ impl Controls {
             let address = view.address_with(|view| view.chart.compare = compare);
             Chip::new("compare", compare.title(), compare == view.chart.compare, address)
         };
+        let site = |name: Option<&String>| {
+            let address = view.address_with(|view| view.of_site = name.cloned());
+            Chip::new("site", name.map_or(ALL_SITES, |name| name), view.of_site.as_ref() == name, address)
+        };
+        let sites = &view.site.sites;
         let by = |by| {
             let address = view.address_with(|view| view.chart.by = Some(by));
             Chip::new("by", by.unit(), by == timeline.buckets.by, address)
@@ -139,6 +149,10 @@ impl Controls {
                 title: view.chart.compare.title().to_owned(),
                 choices: Compare::ALL.map(compare).into(),
             },
+            sites: (!sites.is_empty()).then(|| Menu {
+                title: view.of_site.as_deref().unwrap_or(ALL_SITES).to_owned(),
+                choices: std::iter::once(None).chain(sites.iter().map(Some)).map(site).collect(),
+            }),
             by: timeline.choices.iter().copied().map(by).collect(),
             forecast: Chip::new(
                 "forecast",

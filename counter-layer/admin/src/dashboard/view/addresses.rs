@@ -7,6 +7,7 @@ use super::table::TableView;
 use super::view::{Page, View};
 use crate::access::login::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS};
 use crate::access::signed::link::SHARED;
+use crate::api::site::SITE;
 
 /// The path of the alerts page.
 pub(crate) const ALERTS: &str = "/alerts";
@@ -114,6 +115,7 @@ impl View {
         }
         self.chart.write(&self.site.zone, &mut fields);
         self.table.write(&mut fields);
+        fields.extend(self.of_site.clone().map(|name| (SITE, name)));
         fields.extend(self.utc.then(|| ("zone", "utc".to_owned())));
         fields.retain(|(name, _)| !without.contains(name));
         fields

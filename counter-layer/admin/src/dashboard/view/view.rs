@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use counter_core::{Precisions, Timestamp};
 
 use super::chart::ChartView;
 use super::client::Client;
 use super::table::TableView;
 use super::value::WrongValue;
+use crate::api::site::SITE;
 use crate::zone::Zone;
 
 /// The state of a page: the parsed URL, the site and the client.
@@ -16,6 +19,8 @@ pub(crate) struct View {
     pub(crate) table: TableView,
     /// True to show times in the time zone of the site instead of the viewer.
     pub(crate) utc: bool,
+    /// The site of a fleet, or `None` for all sites.
+    pub(crate) of_site: Option<String>,
 }
 
 /// The site of a page.
@@ -36,6 +41,8 @@ pub(crate) struct Site {
     pub(crate) has_alerts: bool,
     /// True if a browser can be ignored.
     pub(crate) has_ignore_switch: bool,
+    /// The names of the sites of a fleet.
+    pub(crate) sites: Arc<[String]>,
 }
 
 /// The pages of the dashboard.
@@ -58,6 +65,7 @@ impl Site {
             first_hit: Timestamp::MIN,
             has_alerts: false,
             has_ignore_switch: false,
+            sites: Arc::default(),
         }
     }
 }
@@ -75,8 +83,12 @@ impl View {
         for (name, value) in &pairs {
             table.read(name, value)?;
         }
-        let utc = pairs.iter().rev().find(|(name, _)| name == "zone").is_some_and(|(_, zone)| zone == "utc");
-        Ok(Self { site, client, page, chart, table, utc })
+        let value =
+            |wanted: &str| pairs.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
+        let utc = value("zone") == Some("utc");
+        let of_site =
+            value(SITE).filter(|name| site.sites.iter().any(|site| site == name)).map(str::to_owned);
+        Ok(Self { site, client, page, chart, table, utc, of_site })
     }
 }
 

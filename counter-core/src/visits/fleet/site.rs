@@ -1,0 +1,84 @@
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use crate::error::{Error, ErrorKind};
+use crate::family::future::StoreFuture;
+use crate::visits::store::Store;
+
+/// A site of a [`Fleet`](super::Fleet).
+#[derive(Clone)]
+pub struct Site {
+    name: Arc<str>,
+    pub(in crate::visits) store: Arc<dyn Store>,
+    failure: Arc<Mutex<Option<Failure>>>,
+}
+
+struct Failure {
+    at: Instant,
+    reason: String,
+}
+
+impl Site {
+    pub(super) fn new(name: &str, store: Arc<dyn Store>) -> Self {
+        Self { name: name.into(), store, failure: Arc::default() }
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the reason why the last read of this site failed, or `None` if it succeeded.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.last_failure().as_ref().map(|failure| failure.reason.clone())
+    }
+
+    /// Reads the site. If a read failed less than `limit` ago, this fails immediately, so that the reads of a page wait
+    /// only once.
+    pub(super) async fn read<'a, T>(
+        &'a self,
+        read: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
+        limit: Duration,
+    ) -> Result<T, Error> {
+        let recent =
+            self.last_failure().as_ref().filter(|last| last.at.elapsed() < limit).map(Failure::error);
+        if let Some(error) = recent {
+            return Err(error);
+        }
+        let reply = timeout(limit, read(&*self.store)).await;
+        let reply = reply.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable).caused_by("timed out")));
+        let failure =
+            reply.as_ref().err().map(|error| Failure { at: Instant::now(), reason: error.to_string() });
+        let error = reply.as_ref().err();
+        let was_readable = std::mem::replace(&mut *self.last_failure(), failure).is_none();
+        match error {
+            Some(error) if was_readable => {
+                tracing::warn!(site = self.name(), %error, "failed to read a site");
+            }
+            None if !was_readable => tracing::info!(site = self.name(), "a site can be read again"),
+            _ => {}
+        }
+        reply
+    }
+
+    fn last_failure(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().expect("the lock is never poisoned")
+    }
+}
+
+impl Failure {
+    fn error(&self) -> Error {
+        Error::new(ErrorKind::Unavailable).caused_by(self.reason.clone())
+    }
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}

@@ -1,0 +1,91 @@
+//! Sites to show on the dashboard.
+
+use std::error::Error;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use counter_core::Stats;
+use counter_core::fleet::Fleet;
+use counter_core::stores::Namespace;
+use counter_core::visits::Store;
+use tokio::time::timeout;
+
+use super::store;
+
+/// Time to wait for a site at startup.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Options for a dashboard of several sites.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Dashboard")]
+pub(crate) struct Settings {
+    /// Site to show instead of the store; repeatable.
+    #[arg(
+        long = "site",
+        env = "COUNTER_SITES",
+        hide_env_values = true,
+        value_name = "NAME=URL",
+        value_delimiter = ' ',
+        conflicts_with = "archive"
+    )]
+    sites: Vec<Site>,
+}
+
+/// A name, and the URL of a store. Redis URLs may end with a prefix for keys, as in `redis://127.0.0.1:6379#shop:`.
+#[derive(Clone, Debug)]
+struct Site {
+    name: String,
+    url: String,
+    namespace: Option<Namespace>,
+}
+
+impl Settings {
+    /// Returns `true` if there are no sites.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.sites.is_empty()
+    }
+
+    /// Connects to the stores of the sites. `home` stores the hits of this process.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the URL of a site is invalid, or if it is a database that does not exist or does not respond.
+    pub(crate) async fn fleet(&self, home: impl Store) -> Result<Fleet, Box<dyn Error>> {
+        let mut fleet = Fleet::new(home);
+        for Site { name, url, namespace } in &self.sites {
+            let store = store::connect(url, namespace.as_ref(), false).await;
+            let (store, _) = store.map_err(|error| format!("--site {name}: {error}"))?;
+            fleet = fleet.with(name, store);
+        }
+        Ok(fleet)
+    }
+}
+
+/// Rejects sites that use other buckets, because their counts would be missing. Sites that do not respond are skipped.
+///
+/// # Errors
+///
+/// Returns an error if the buckets of a site are different.
+pub(crate) async fn check(stats: &Stats) -> Result<(), Box<dyn Error>> {
+    for site in stats.sites().iter().filter_map(|site| Some((site.name(), stats.of_site(site.name())?))) {
+        let (name, stats) = site;
+        if let Ok(Ok(Some(mismatch))) = timeout(CHECK_TIMEOUT, stats.grid_mismatch()).await {
+            return Err(format!("--site {name}: {mismatch}").into());
+        }
+    }
+    Ok(())
+}
+
+impl FromStr for Site {
+    type Err = Box<dyn Error + Send + Sync>;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, url) =
+            text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=URL")?;
+        let (url, prefix) = url.rsplit_once('#').map_or((url, None), |(url, prefix)| (url, Some(prefix)));
+        let namespace = prefix.map(str::parse).transpose()?;
+        Ok(Self { name: name.to_owned(), url: url.to_owned(), namespace })
+    }
+}
