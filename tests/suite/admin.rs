@@ -30,5 +30,6 @@ mod forecast;
 mod measured;
 mod shared;
 mod years;
+mod fleet;
 mod zones;
 mod browser;

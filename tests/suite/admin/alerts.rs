@@ -354,7 +354,7 @@ async fn an_unreadable_alert_state_is_reported_and_the_rest_is_shown() {
     let router = &watched.site.router;
     for path in ["?counter=%2F&period=24h", "/counter?counter=%2F&period=24h"] {
         let page = page(router, path).await;
-        assert!(page.contains("Some stored data cannot be read") && page.contains("id=\"lines\""), "{page}");
+        assert!(page.contains("Some data cannot be read") && page.contains("id=\"lines\""), "{page}");
     }
     assert_eq!(send(router, "/admin/stats/alerts", None).await.status, StatusCode::SERVICE_UNAVAILABLE);
     let metrics = send(router, "/admin/stats/metrics", None).await;

@@ -10,6 +10,7 @@ mod archiving;
 mod instance;
 mod servers;
 mod databases;
+mod regions;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -83,8 +83,8 @@ impl Hint {
     /// The hint that a site of a [fleet](crate::fleet) can't be read.
     pub const SITE_UNREADABLE: Self = Self::new(
         "site_unreadable",
-        "A site of the fleet cannot be read, so counts are too low, and some values are unknown.",
-        "Find the site and the reason in the log. Its counts are included again as soon as it can be read.",
+        "A site cannot be read, so counts are too low, and some values are unknown.",
+        "Find the site and the reason in the log. Its counts will be included as soon as it can be read.",
     );
 
     /// The hint that the clock used for deletion by a store is more than 25 hours ahead of trusted time.

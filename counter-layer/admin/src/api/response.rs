@@ -24,6 +24,9 @@ pub(crate) struct Unreadable {
     /// The start times of the buckets with unknown counts, unless all counts are unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     buckets: Vec<u64>,
+    /// True if only a part of the counts is missing, such as those of a site. The counts are too low.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_part: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -353,8 +356,9 @@ impl Unreadable {
 
 impl From<counter_core::visits::Unreadable> for Unreadable {
     fn from(unreadable: counter_core::visits::Unreadable) -> Self {
-        let counter_core::visits::Unreadable { key, reason, buckets, .. } = unreadable;
-        Self { key, reason, buckets: buckets.into_iter().map(counter_core::Timestamp::as_unix).collect() }
+        let counter_core::visits::Unreadable { key, reason, buckets, is_part, .. } = unreadable;
+        let buckets = buckets.into_iter().map(counter_core::Timestamp::as_unix).collect();
+        Self { key, reason, buckets, is_part }
     }
 }
 

@@ -150,10 +150,7 @@ impl<'a> Reader<'a> {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        Some(format!(
-            "Some stored data cannot be read and is shown as \
-             unknown or left out. Check these keys: {named}{more}."
-        ))
+        Some(format!("Some data cannot be read, so values are unknown, left out or too low: {named}{more}."))
     }
 
     fn add_unreadable(&self, series: Option<&Series>) {

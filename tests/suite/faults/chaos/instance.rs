@@ -47,6 +47,10 @@ impl Instance {
         Self { recorder, stats, writers, auditor, audits, upkeep, done }
     }
 
+    pub(crate) fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
     /// Stops like a service: first the writers, and then the counters. On return, every hit must be stored.
     pub(crate) async fn end(self) -> Record {
         until("the ledger was checked", LIMIT, async || self.audits.load(Ordering::Relaxed) > 100).await;

@@ -53,6 +53,11 @@ pub(crate) struct Record {
     pub(crate) hits: u64,
 }
 
+/// Returns all counters.
+pub(crate) fn all_counters() -> Vec<CounterName> {
+    (0..COUNTERS).map(title).chain([name(HITS_COUNTER)]).collect()
+}
+
 impl Record {
     /// Records a random event.
     pub(crate) fn write(&mut self, recorder: &Recorder, random: &mut Random) {

@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use counter_core::sketch::Sketch;
@@ -71,11 +72,16 @@ pub(crate) trait Keys {
 }
 
 pub(crate) async fn store(servers: &impl Keys) -> RedisStore {
+    store_at(servers, &servers.url()).await
+}
+
+/// Returns a store that is connected to another address, such as a proxy for these servers.
+pub(crate) async fn store_at(servers: &impl Keys, url: &str) -> RedisStore {
     let mut builder = RedisStore::builder();
     if let Some(shards) = servers.shards() {
         builder = builder.shards(shards);
     }
-    builder.connect(&servers.url()).await.expect("an address")
+    builder.connect(url).await.expect("an address")
 }
 
 pub(crate) fn batches(servers: &impl Keys) -> u64 {
@@ -137,6 +143,10 @@ impl SingleServer {
     pub(crate) async fn start_without_scripts() -> Self {
         let user = ["--user", "default", "on", "nopass", "~*", "&*", "+@all", "-@scripting"];
         Self::start_with(&user, false).await
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     async fn start_with(arguments: &[&str], scripts: bool) -> Self {

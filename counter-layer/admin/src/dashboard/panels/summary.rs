@@ -85,13 +85,13 @@ impl Summary {
         let share = |card: Card, parts: &[&str], wholes: &[&str]| {
             let of = |totals: &[Option<u64>]| sum(totals, parts).zip(sum(totals, wholes));
             let known = of(&totals);
-            let (hits, whole) = (totals[0].unwrap_or_default(), known.map_or(0, |(_, whole)| whole));
+            let is_recorded = totals[0] == Some(0) || known.is_none_or(|(_, whole)| whole > 0);
             Card {
                 value: known
                     .and_then(|(part, whole)| numbers::share(part, whole))
                     .unwrap_or_else(numbers::unknown),
                 change: known.zip(of(&before)).and_then(|(now, before)| numbers::points(now, before)),
-                note: (hits > 0 && whole == 0).then(|| "Not recorded".to_owned()),
+                note: (!is_recorded).then(|| "Not recorded".to_owned()),
                 ..card
             }
         };

@@ -1,0 +1,179 @@
+//! A dashboard and an API over several sites.
+
+use axum::Router;
+use counter_core::fleet::Fleet;
+use counter_core::{MemoryStore, Timestamp};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tests::{FaultProxy, RedisServer, until};
+
+use super::site::{LIMIT, Site, card, check, fetch, request, send, text, visitor};
+use crate::support::store;
+
+/// Returns routers for a fleet, and for each of its sites. `eu` has a hit in 3, and `us` has others.
+async fn routers() -> (Router, [Router; 2]) {
+    let stores = [MemoryStore::new(), MemoryStore::new()];
+    let [mut eu, mut us] = stores.clone().map(Site::open);
+    let at = Timestamp::now().minus(100_000);
+    for (site, hits) in [(&mut eu, 3), (&mut us, 4)] {
+        site.record("hits", at, hits).await;
+        site.record("/", at, hits).await;
+        site.recorder().record_at(
+            site.recorder().counter("/"),
+            visitor("one"),
+            at,
+            std::num::NonZeroU32::MIN,
+        );
+        site.counters.flush().await.expect("in memory");
+    }
+    us.record("/us", at, 2).await;
+    let [one, two] = stores;
+    let fleet = Site::open(Fleet::new(MemoryStore::new()).with("eu", one).with("us", two));
+    (fleet.router, [eu.router, us.router])
+}
+
+/// Returns the OpenAPI description of a router.
+async fn described(router: &Router) -> Value {
+    fetch(router, "openapi.json").await.json()
+}
+
+#[tokio::test]
+async fn counts_of_all_sites_add_up_and_a_site_can_be_selected() {
+    let (fleet, _) = routers().await;
+    let lifetime = |counter, total: u64| json!({"lifetimes": [{"counter": counter, "total": total}]});
+    for (site, hits) in [("", 7), ("&site=", 7), ("&site=eu", 3), ("&site=us", 4)] {
+        check(&fleet, &format!("lifetimes?counter=hits{site}"), lifetime("hits", hits)).await;
+    }
+    let sites = json!([{"name": "eu", "is_readable": true}, {"name": "us", "is_readable": true}]);
+    assert_eq!(fetch(&fleet, "").await.status, StatusCode::NOT_FOUND);
+    let index = send(&fleet, "/admin/stats/api", None).await.json();
+    assert_eq!(index["sites"], sites);
+    let uniques = fetch(&fleet, "uniques?counter=/&precision=86400").await.json();
+    assert_eq!((&uniques["uniques"], &uniques["is_upper_bound"]), (&json!(1), &json!(true)));
+    let uniques = fetch(&fleet, "uniques?counter=/&precision=86400&site=us").await.json();
+    assert_eq!((&uniques["uniques"], &uniques["is_upper_bound"]), (&json!(1), &json!(false)));
+}
+
+#[tokio::test]
+async fn every_route_can_read_a_single_site() {
+    let (fleet, sites) = routers().await;
+    let description = described(&fleet).await;
+    let mut read = 0;
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        let Some(parameters) = methods["get"]["parameters"].as_array() else { continue };
+        assert!(parameters.iter().any(|parameter| parameter["name"] == "site"), "{path}");
+        // Live responses do not end, and the descriptions differ in this parameter.
+        if ["/api/live", "/api/openapi.json"].contains(&&**path) {
+            continue;
+        }
+        let required = parameters.iter().filter(|parameter| parameter["required"] == true);
+        let value = |parameter: &Value| match parameter["name"].as_str().expect("a name") {
+            "counter" => "counter=/".to_owned(),
+            "precision" => "precision=86400".to_owned(),
+            name => format!("{name}={}", parameter["example"].as_str().unwrap_or("a")),
+        };
+        let query = required.map(value).collect::<Vec<_>>().join("&");
+        for (name, router) in ["eu", "us"].iter().zip(&sites) {
+            let expected = send(router, &format!("/admin/stats{path}?{query}"), None).await;
+            let found = send(&fleet, &format!("/admin/stats{path}?{query}&site={name}"), None).await;
+            assert_eq!(found.status, expected.status, "{path}?{query}: {}", found.body);
+            // The page and the process are those of the fleet.
+            if !["/", "/metrics", "/api/health", "/api/ledger"].contains(&&**path) && found.status != 404 {
+                assert_eq!(found.body, expected.body, "{path}?{query}");
+                read += 1;
+            }
+        }
+    }
+    assert!(read > 30, "{read}");
+    for file in ["pages.csv", "chart.csv", "chart.svg"] {
+        let expected = send(&sites[1], &format!("/admin/stats/{file}?period=7d"), None).await.body;
+        let found = send(&fleet, &format!("/admin/stats/{file}?period=7d&site=us"), None).await.body;
+        assert_eq!(found, expected);
+        assert_ne!(send(&fleet, &format!("/admin/stats/{file}?period=7d"), None).await.body, expected);
+    }
+}
+
+#[tokio::test]
+async fn wrong_sites_are_rejected() {
+    let (fleet, [single, _]) = routers().await;
+    let wrong = "unknown site";
+    for (query, detail, value) in [
+        ("site=asia", wrong, "asia"),
+        ("site=eu%20", wrong, "eu "),
+        ("site=eu&site=us", "duplicate parameter", "us"),
+    ] {
+        let reply = fetch(&fleet, &format!("lifetimes?counter=hits&{query}")).await;
+        let problem = reply.json();
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+        assert_eq!((&problem["detail"], &problem["value"]), (&json!(detail), &json!(value)));
+        assert_eq!((&problem["parameter"], &problem["allowed"]), (&json!("site"), &json!("eu, us")));
+    }
+    let path = "/admin/stats/api/notes?text=a&site=eu";
+    let reply = request(&fleet, Method::POST, path, None).await;
+    assert_eq!((reply.status, &reply.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!("site")));
+    // Without a fleet, this is not a parameter. It must not be ignored.
+    let reply = fetch(&single, "lifetimes?counter=hits&site=eu").await;
+    assert_eq!((reply.status, &reply.json()["parameter"]), (StatusCode::BAD_REQUEST, &json!("site")));
+}
+
+#[tokio::test]
+async fn links_of_a_page_keep_the_site() {
+    let (fleet, [single, _]) = routers().await;
+    let page = send(&fleet, "/admin/stats?period=7d&site=us", None).await.body;
+    assert_eq!(text(&page, "site-menu", "</summary>"), "us");
+    assert!(card(&page, "total").contains("4"), "{}", card(&page, "total"));
+    let links = page.split("href=\"/admin/stats").skip(1).map(|rest| rest.split('"').next().expect("an end"));
+    let views = links.filter(|link| link.contains("period="));
+    let (with, without): (Vec<_>, Vec<_>) = views.partition(|link| link.contains("site=us"));
+    // Only the menu of sites leads to the other sites.
+    assert!(with.len() > 20, "{with:?}");
+    assert_eq!(without, ["?period=7d", "?period=7d&#38;site=eu"], "{without:?}");
+    let forms = page.matches("<form method=\"get\"").count();
+    assert_eq!(page.matches("<input type=\"hidden\" name=\"site\" value=\"us\">").count(), forms);
+
+    let page = send(&fleet, "/admin/stats?period=7d", None).await.body;
+    assert_eq!(text(&page, "site-menu", "</summary>"), "All sites");
+    assert!(card(&page, "total").contains("7"), "{}", card(&page, "total"));
+    assert!(!send(&single, "/admin/stats?period=7d&site=us", None).await.body.contains("site=us"));
+}
+
+#[tokio::test]
+async fn a_page_names_a_site_that_is_away() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let (us, mut direct) = (store(&proxy.url()).await, Site::open(store(&server.url()).await));
+    let (eu, now) = (MemoryStore::new(), Timestamp::now());
+    Site::open(eu.clone()).record("hits", now, 3).await;
+    direct.record("hits", now, 4).await;
+    let fleet = Fleet::new(MemoryStore::new()).with("eu", eu).with("us", us).with_timeout(LIMIT / 20);
+    let router = Site::open(fleet).router;
+    let page = "/admin/stats?period=30d";
+    until("both are read", LIMIT, async || {
+        card(&send(&router, page, None).await.body, "total").contains('7')
+    })
+    .await;
+
+    proxy.black_hole(true);
+    let body = send(&router, page, None).await.body;
+    assert!(text(&body, "unread", "</div>").contains("too low: site us ("), "{body}");
+    assert!(card(&body, "total").contains('3'), "{}", card(&body, "total"));
+    assert_eq!(card(&body, "visitors"), "Visitors –");
+    let reply = fetch(&router, "series?counter=hits&precision=86400").await.json();
+    assert_eq!(
+        (&reply["unreadable"]["key"], &reply["unreadable"]["is_part"]),
+        (&json!("site us"), &json!(true))
+    );
+    assert_eq!(
+        fetch(&router, "total?counter=hits&precision=86400").await.status,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
+    assert_eq!(fetch(&router, "total?counter=hits&precision=86400&site=eu").await.json()["total"], 3);
+    let index = send(&router, "/admin/stats/api", None).await.json();
+    assert_eq!(index["sites"][1], json!({"name": "us", "is_readable": false}));
+
+    proxy.black_hole(false);
+    until("both are read", LIMIT, async || {
+        card(&send(&router, page, None).await.body, "total").contains('7')
+    })
+    .await;
+}

@@ -1,0 +1,131 @@
+//! A storm over three regions: a server, a pair of servers and a file, which are read as one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use counter_core::fleet::Fleet;
+use counter_core::visits::Hits;
+use counter_core::{Counters, MemoryStore, Recorder, Stats, Timestamp};
+use tests::{FaultProxy, until};
+use tokio::time::{Instant, sleep};
+
+use super::databases::File;
+use super::instance::{Instance, cleaner};
+use super::record::{Record, all_counters};
+use super::servers::{SentinelPair, Servers, SingleServer, store_at};
+use super::{LIMIT, Storm};
+use crate::random::Rounds;
+
+/// How long a read waits for a region.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Reads the fleet all the time.
+#[derive(Debug)]
+struct Reader {
+    stats: Stats,
+    /// The regions that never lose acknowledged hits, and all regions.
+    durable: Vec<Recorder>,
+    all: Vec<Recorder>,
+    done: Arc<AtomicBool>,
+}
+
+/// The number of reads with all regions, and with some of them.
+#[derive(Debug, Default)]
+struct Reads {
+    complete: u32,
+    partial: u32,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
+    let mut storm = Storm::announce("over_three_regions");
+    let (mut eu, mut us, mut asia) = (SingleServer::start().await, SentinelPair::start(), File::new().await);
+    // Partitions are between the reader and a region, so they do not affect the instances there.
+    let link = FaultProxy::start(eu.address()).await;
+    let fleet = Fleet::new(MemoryStore::new())
+        .with("eu", store_at(&eu, &link.url()).await)
+        .with("us", us.store().await)
+        .with("asia", asia.store().await)
+        .with_timeout(TIMEOUT)
+        .with_shared_visitors();
+    let began = Timestamp::now();
+    let instances = [
+        Instance::start(eu.store().await, SingleServer::MAX_PENDING, &mut storm.random),
+        Instance::start(us.store().await, SentinelPair::MAX_PENDING, &mut storm.random),
+        Instance::start(asia.store().await, File::MAX_PENDING, &mut storm.random),
+    ];
+    let [at_eu, at_us, at_asia] = instances.each_ref().map(Instance::recorder);
+    let (done, stats) =
+        (Arc::<AtomicBool>::default(), Counters::builder(fleet.clone()).build().expect("a grid").stats());
+    let (durable, all) = (vec![at_eu.clone(), at_asia.clone()], vec![at_eu, at_us, at_asia]);
+    let reader = tokio::spawn(Reader { stats: stats.clone(), durable, all, done: Arc::clone(&done) }.read());
+
+    let mut kinds = [SingleServer::FAULTS, SentinelPair::FAULTS, File::FAULTS].map(Rounds::of);
+    let (end, mut partitions) = (Instant::now() + storm.time, 0);
+    while Instant::now() < end || partitions < 2 || !us.all_faults_took_effect() {
+        link.black_hole(true);
+        partitions += 1;
+        storm.inject_faults(&mut eu, &mut kinds[0], Duration::ZERO).await;
+        storm.inject_faults(&mut us, &mut kinds[1], Duration::ZERO).await;
+        // The reader has to notice it.
+        sleep(2 * TIMEOUT).await;
+        link.black_hole(false);
+        storm.inject_faults(&mut asia, &mut kinds[2], Duration::ZERO).await;
+        sleep(2 * TIMEOUT).await;
+    }
+
+    eu.heal().await;
+    us.heal().await;
+    let mut record = Record::default();
+    for instance in instances {
+        record.add(instance.end().await);
+    }
+    done.store(true, Ordering::Relaxed);
+    let reads = reader.await.expect("every answer was right");
+    assert!(reads.complete > 0 && reads.partial > 0, "{reads:?}");
+    let now = Timestamp::now();
+    clean(eu.store().await, now).await;
+    clean(us.store().await, now).await;
+    clean(asia.store().await, now).await;
+    until("all regions can be read", LIMIT, async || stats.lifetimes(&all_counters()).await.is_ok()).await;
+    record.compare(&fleet, &asia, began, now).await;
+    eprintln!("{}: {:?}, {partitions} partitions, {reads:?}, {} hits", storm.name, storm.faults, record.hits);
+}
+
+async fn clean(store: impl counter_core::Store, now: Timestamp) {
+    let mut cleaner = cleaner(store);
+    until("all is clean", LIMIT, async || cleaner.clean_once(now).await.is_ok()).await;
+}
+
+impl Reader {
+    async fn read(self) -> Reads {
+        let (mut reads, counters) = (Reads::default(), all_counters());
+        while !self.done.load(Ordering::Relaxed) {
+            let hits = |regions: &[Recorder], hits: fn(Hits) -> u64| {
+                regions.iter().map(|region| hits(region.ledger().hits)).sum::<u64>()
+            };
+            let (acknowledged, started) = (hits(&self.durable, |hits| hits.applied), Instant::now());
+            let lifetimes = self.stats.lifetimes_by_counter(&counters).await;
+            assert!(started.elapsed() < LIMIT, "an answer took {:?}", started.elapsed());
+            let recorded = hits(&self.all, |hits| hits.recorded);
+            match lifetimes.map(|lifetimes| lifetimes.into_iter().collect::<Result<Vec<_>, _>>()) {
+                Ok(Ok(lifetimes)) => {
+                    let sum = lifetimes.iter().sum();
+                    assert!(
+                        (acknowledged..=recorded).contains(&sum),
+                        "{acknowledged} <= {sum} <= {recorded}"
+                    );
+                    reads.complete += 1;
+                }
+                Ok(Err(unreadable)) => {
+                    assert!(unreadable.is_part && unreadable.key.starts_with("site "), "{unreadable:?}");
+                    reads.partial += 1;
+                }
+                Err(_) => {}
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        reads
+    }
+}
