@@ -1,6 +1,7 @@
 //! A dashboard and an API over several sites.
 
 use axum::Router;
+use counter_admin::Access;
 use counter_core::fleet::Fleet;
 use counter_core::{MemoryStore, Timestamp};
 use http::{Method, StatusCode};
@@ -28,7 +29,8 @@ async fn routers() -> (Router, [Router; 2]) {
     }
     us.record("/us", at, 2).await;
     let [one, two] = stores;
-    let fleet = Site::open(Fleet::new(MemoryStore::new()).with("eu", one).with("us", two));
+    let fleet = Fleet::new(MemoryStore::new()).with("eu", one).with("us", two);
+    let fleet = Site::with(fleet, Access::open().may_note());
     (fleet.router, [eu.router, us.router])
 }
 
