@@ -54,6 +54,7 @@ pub use audit::{Audit, Auditor, Difference, Side};
 use binding::Binding;
 pub use copier::{Copied, Copier};
 
+use super::source::{FarPart, FarStore, Settling};
 use super::store::Store;
 pub use super::store::{ArchiveStore, Bins, Page, Progress, Values};
 use crate::error::Error;
@@ -186,6 +187,30 @@ impl Archive {
         set.of_width(precision.as_seconds()).map(|retention| Retention { precision, ..retention })
     }
 
+    /// Returns what the far store keeps of each precision of a grid.
+    pub(in crate::visits) fn far_parts(&self, grid: &Grid) -> FarStore {
+        let part = |near: Retention| {
+            let precision = near.precision;
+            let set = |values| Precisions::new([self.far_retention(values, precision)?]).ok();
+            let counts = set(Values::Counts)?;
+            let (visitors, bins) = (set(Values::Visitors), set(Values::Distributions));
+            let near_bins = grid.distributions.as_ref().and_then(|set| set.retention(precision));
+            Some(FarPart {
+                near,
+                near_visitors: grid.visitors.retention(precision).filter(|_| visitors.is_some()),
+                near_bins: near_bins.filter(|_| bins.is_some()),
+                grid: Arc::new(Grid {
+                    visitors: visitors.unwrap_or_else(|| counts.clone()),
+                    counts,
+                    distributions: bins.filter(|_| near_bins.is_some()),
+                }),
+            })
+        };
+        let parts = grid.counts.iter().filter_map(part).collect();
+        let store: Arc<dyn Store> = Arc::clone(&self.far) as _;
+        FarStore { store, parts, archive: Arc::new(self.clone()) }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(LOCK_POISONED)
     }
@@ -295,6 +320,30 @@ impl Archive {
             Err(_) if is_near => Ok((near?, None)),
             Err(error) => near.and(Err(error)),
         }
+    }
+}
+
+impl Settling for Archive {
+    fn is_settled(&self, at: Timestamp) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            self.check().await?;
+            let near = self.state().near.clone().unwrap_or_default();
+            let distributions = near.distributions.iter().flat_map(Precisions::iter);
+            let distributions = distributions.map(|retention| (Values::Distributions, retention));
+            // It does not matter when visitors are merged.
+            for (values, retention) in
+                near.counts.iter().map(|retention| (Values::Counts, retention)).chain(distributions)
+            {
+                if self.far_retention(values, retention.precision).is_none() {
+                    continue;
+                }
+                let progress = self.far.progress(values, retention.precision).await?;
+                if progress.is_none_or(|progress| progress.settled < retention.oldest(at)) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
     }
 }
 

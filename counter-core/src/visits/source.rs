@@ -40,10 +40,13 @@
 mod name;
 mod ledger;
 mod lane;
+mod history;
 mod position;
 mod reader;
 mod sources;
 
+#[cfg(feature = "archive")]
+pub(super) use history::{FarPart, FarStore, Settling};
 pub use ledger::{SourceHits, SourceLedger, SourceRecords, SourceStatus};
 pub use name::{SourceName, SourceNameError};
 pub use reader::{Commit, Source};

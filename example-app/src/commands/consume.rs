@@ -107,7 +107,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         never = stopping => never,
     };
     let summary = Summary::new(&sources, counted_before(&sources), started.elapsed());
-    summary.warn();
+    summary.warn("");
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     for ended in ended {
         ended?;

@@ -10,19 +10,20 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use counter_core::source::{Commit, Source, SourceName, Sources};
-use counter_core::{AnyStore, Counters, ErrorKind};
+use counter_core::{ErrorKind, Timestamp};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use counter_log::{
     Fingerprint, Follower, Format, Grown, Import, Lines, LogCounter, LogFile, LogIndex, LogIndexError, Marks,
     Parser,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::progress;
 use super::summary::Summary;
-use super::target::Target;
-use crate::flags::store::error_chain;
+use super::target::{OpenTarget, Target};
+use crate::flags::store::{check_archive, error_chain};
 
 /// Count the requests in access logs. Each line is only counted once.
 #[derive(Debug, Args)]
@@ -42,6 +43,9 @@ pub(crate) struct Settings {
     /// Name of the server that wrote the logs.
     #[arg(long)]
     name: Option<String>,
+    /// Database for hits that are older than the store keeps.
+    #[arg(long, env = "COUNTER_ARCHIVE", hide_env_values = true, value_name = "URL")]
+    archive: Option<String>,
     #[command(flatten)]
     target: Target,
 }
@@ -85,34 +89,48 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     // We install the signal handlers first, so that the program can also be stopped while it connects to the
     // store.
     let mut stop = settings.follow.then(stop_signals).transpose()?;
-    let (store, counters) = match &mut stop {
+    let opened = match &mut stop {
         Some([interrupt, terminate]) => tokio::select! {
-            opened = open_with_retry(&settings.target) => opened?,
+            opened = open_with_retry(&settings) => opened?,
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
         },
-        None => settings.target.open().await?,
+        None => settings.open().await?,
     };
-    let mut logs = Logs::new(&settings, store, &counters)?;
-    if let Some(stop) = stop {
-        logs.follow(&settings.files, stop).await?;
-        logs.close().await;
+    let OpenTarget { counters, archive, .. } = &opened;
+    let mut logs = Logs::new(&settings, &opened)?;
+    if let Some(archive) = archive {
+        check_archive(archive).await?;
+        let mut copier = archive.copier(counters.stats().grid());
+        // The first copy can take long. The import waits for it, but not for later copies.
+        copier.copy_once(Timestamp::now()).await?;
+        let (stop_copies, stopped) = oneshot::channel::<()>();
+        let counting = async {
+            let counted = logs.run(&settings.files, stop).await;
+            drop(stop_copies);
+            counted
+        };
+        let (counted, ()) = tokio::join!(counting, copier.run(async { drop(stopped.await) }));
+        counted?;
     } else {
-        for file in &settings.files {
-            let counted = logs.count(file).await;
-            counted.map_err(|error| format!("{}: {}", file.display(), error_chain(&*error)))?;
-        }
+        logs.run(&settings.files, stop).await?;
     }
-    let summary = Summary::new(&counters.sources(), logs.already_counted, started.elapsed());
-    summary.warn();
+    let summary = Summary::new(&logs.sources, logs.already_counted, started.elapsed());
+    summary.warn(if archive.is_some() { "" } else { ": import the log again with --archive to keep them" });
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
     Ok(())
 }
 
+impl Settings {
+    async fn open(&self) -> Result<OpenTarget, Box<dyn Error>> {
+        self.target.open(self.archive.as_deref()).await
+    }
+}
+
 /// Opens the store, and retries while it is unavailable. Used to follow logs.
-async fn open_with_retry(target: &Target) -> Result<(AnyStore, Counters), Box<dyn Error>> {
+async fn open_with_retry(settings: &Settings) -> Result<OpenTarget, Box<dyn Error>> {
     loop {
-        match target.open().await {
+        match settings.open().await {
             Err(error) if is_unavailable(&*error) => {
                 tracing::warn!(error, "the store is unavailable, will retry");
             }
@@ -169,14 +187,32 @@ struct Watch<'a> {
 }
 
 impl Logs {
-    fn new(settings: &Settings, store: AnyStore, counters: &Counters) -> Result<Self, Box<dyn Error>> {
+    fn new(settings: &Settings, opened: &OpenTarget) -> Result<Self, Box<dyn Error>> {
+        let OpenTarget { store, counters, archive } = opened;
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
         let layer = settings.target.layer(counters, client)?;
         let format = settings.format.clone();
         let name = settings.name.as_deref().unwrap_or(DEFAULT_NAME).to_owned();
-        let index = LogIndex::new(store, &name);
-        let (sources, open, rejected) = (counters.sources(), HashMap::new(), HashSet::new());
+        let index = LogIndex::new(store.clone(), &name);
+        let sources = match archive {
+            Some(archive) => counters.sources().archive(archive),
+            None => counters.sources().with_history(),
+        };
+        let (open, rejected) = (HashMap::new(), HashSet::new());
         Ok(Self { sources, layer, format, name, index, already_counted: 0, open, rejected })
+    }
+
+    async fn run(&mut self, files: &[PathBuf], stop: Option<[Signal; 2]>) -> Result<(), Box<dyn Error>> {
+        if let Some(stop) = stop {
+            self.follow(files, stop).await?;
+            self.close().await;
+            return Ok(());
+        }
+        for file in files {
+            let counted = self.count(file).await;
+            counted.map_err(|error| format!("{}: {}", file.display(), error_chain(&*error)))?;
+        }
+        Ok(())
     }
 
     async fn count(&mut self, file: &Path) -> Result<(), Box<dyn Error>> {

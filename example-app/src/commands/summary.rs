@@ -24,6 +24,8 @@ pub(crate) struct Summary {
 #[derive(Debug, Default, Serialize)]
 struct Hits {
     applied: u64,
+    /// Hits that are older than all buckets of the store, and were added to the archive.
+    archived: u64,
     /// Hits that are older than all buckets. These are only added to the lifetime totals.
     expired: u64,
     /// Hits that were rejected because they are more than 25 hours ahead of the store clock.
@@ -51,7 +53,8 @@ impl Summary {
             summary.lost += records.lost;
             let hits = status.ledger.hits;
             summary.hits.applied += hits.applied;
-            summary.hits.expired += hits.expired;
+            summary.hits.archived += hits.archived;
+            summary.hits.expired += hits.expired.saturating_sub(hits.archived);
             summary.hits.ahead += hits.dropped.ahead;
             summary.hits.refused += hits.dropped.total() - hits.dropped.ahead;
             summary.hits.returned += hits.pending + hits.returned;
@@ -59,13 +62,13 @@ impl Summary {
         summary
     }
 
-    /// Logs a warning if hits were not added to a bucket.
-    pub(crate) fn warn(&self) {
+    /// Logs a warning if hits were not added to a bucket, with a remedy for expired hits.
+    pub(crate) fn warn(&self, remedy: &str) {
         let Hits { expired, ahead, refused, .. } = self.hits;
         if expired > 0 {
             tracing::warn!(
                 expired,
-                "some hits are older than all buckets, only the lifetime totals include them"
+                "some hits are older than all buckets, only the lifetime totals include them{remedy}"
             );
         }
         if ahead > 0 {

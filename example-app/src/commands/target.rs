@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use counter_core::archive::Archive;
 use counter_core::visits::{Distribution, Measure};
 use counter_core::{AnyStore, Counters, Secret};
 use counter_layer::{AccessCounterLayer, Address, Facet, Rule, Rules};
@@ -36,16 +37,31 @@ pub(crate) struct Target {
     grid: grid::Settings,
 }
 
+/// The open store, with the counters.
+pub(crate) struct OpenTarget {
+    pub(crate) store: AnyStore,
+    pub(crate) counters: Counters,
+    pub(crate) archive: Option<Archive>,
+}
+
 impl Target {
     #[cfg(feature = "kafka")]
     pub(crate) async fn counters(&self) -> Result<Counters, Box<dyn Error>> {
-        Ok(self.open().await?.1)
+        Ok(self.open(None).await?.counters)
     }
 
-    /// Opens the store and builds the counters.
-    pub(crate) async fn open(&self) -> Result<(AnyStore, Counters), Box<dyn Error>> {
-        let store = self.store.open().await?.store;
-        let mut counters = Counters::builder(store.clone());
+    /// Opens the store and the archive, and builds the counters.
+    pub(crate) async fn open(&self, archive: Option<&str>) -> Result<OpenTarget, Box<dyn Error>> {
+        let opened = self.store.open().await?;
+        let archive = match archive {
+            Some(address) => Some(Archive::new(opened.store.clone(), opened.archive(address).await?.0)),
+            None => None,
+        };
+        let store = opened.store;
+        let mut counters = match &archive {
+            Some(archive) => Counters::builder(archive.clone()),
+            None => Counters::builder(store.clone()),
+        };
         if let Some(secret) = self.secret.clone() {
             counters = counters.secret(secret);
         }
@@ -53,7 +69,7 @@ impl Target {
             counters = counters.distributions(Distribution::precisions());
         }
         let counters = self.grid.build(counters).await?;
-        Ok((store, counters))
+        Ok(OpenTarget { store, counters, archive })
     }
 
     /// Builds a layer with the same settings as the site. It is only used to count records.

@@ -4,6 +4,7 @@ mod contract;
 mod copies;
 mod audits;
 mod histories;
+mod imports;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,20 +1,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::history::FarPart;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::sketch::Register;
-use crate::time::{Grid, Timestamp};
+use crate::time::{Grid, Retention, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::pending::Pending;
-use crate::visits::store::{Batch, DEFAULT_BATCH_SAMPLES, Fence, FenceKind};
+use crate::visits::store::{Adds, ApplyOutcome, Batch, DEFAULT_BATCH_SAMPLES, Fence, FenceKind, Store};
 use crate::visits::tally::Tally;
 
 /// Records of a source that a shard has not counted yet, merged into cells.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) shard: Shard,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) writer: WriterId,
+    grid: Arc<Grid>,
+    /// What to add, if this is a lane of a far store.
+    pub(super) far: Option<FarPart>,
     /// Latest known position of the source on the shard.
     pub(super) counted: u64,
     /// Position up to which records are either counted or in the batch in flight.
@@ -29,49 +36,87 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(shard: Shard) -> Self {
+    pub(super) fn new(shard: Shard, store: Arc<dyn Store>, writer: WriterId, grid: Arc<Grid>) -> Self {
         let pending = Pending::default();
-        Self { shard, counted: 0, read_to: 0, pending, work: 0, touched: false, outgoing: None }
+        let (counted, read_to, work) = (0, 0, 0);
+        let (far, touched, outgoing) = (None, false, None);
+        Self { shard, store, writer, grid, far, counted, read_to, pending, work, touched, outgoing }
     }
 
+    /// Creates a lane for a precision of a far store.
+    pub(super) fn to_far(store: Arc<dyn Store>, writer: WriterId, part: FarPart) -> Self {
+        let lane = Self::new(Shard::default(), store, writer, Arc::clone(&part.grid));
+        Self { far: Some(part), ..lane }
+    }
+
+    /// Adds hits. A far store needs the cutoff of the record.
     pub(super) fn add(
         &mut self,
         counter: u32,
         at: Timestamp,
         count: u64,
         register: Option<Register>,
-        grid: &Grid,
+        cutoff: Option<Timestamp>,
     ) {
-        self.touched = true;
-        self.work += self.pending.add(counter, at, count, grid);
-        if let Some(register) = register {
-            self.work += self.pending.raise(counter, at, register, grid);
+        if self.keeps(|far| Some(far.near), at, cutoff) {
+            self.touched = true;
+            self.work += self.pending.add(counter, at, count, &self.grid);
+        }
+        if let Some(register) = register
+            && self.keeps(|far| far.near_visitors, at, cutoff)
+        {
+            self.touched = true;
+            self.work += self.pending.raise(counter, at, register, &self.grid);
         }
     }
 
     /// Adds hits to a label value or a pair.
-    pub(super) fn add_label(&mut self, counter: &CounterName, at: Timestamp, count: u64, grid: &Grid) {
-        self.touched = true;
-        self.work += self.pending.add_label(counter, at, count, grid);
-    }
-
-    pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], grid: &Grid) {
-        let Some(set) = &grid.distributions else { return };
-        let start = set.base().bucket(at).start;
-        self.touched |= !bins.is_empty();
-        for bin in bins {
-            self.work += self.pending.measure(counter, start, *bin, 1, grid);
+    pub(super) fn add_label(
+        &mut self,
+        counter: &CounterName,
+        at: Timestamp,
+        count: u64,
+        cutoff: Option<Timestamp>,
+    ) {
+        if self.keeps(|far| Some(far.near), at, cutoff) {
+            self.touched = true;
+            self.work += self.pending.add_label(counter, at, count, &self.grid);
         }
     }
 
-    /// Returns `true` if there is enough data for a batch.
-    pub(super) fn is_full(&mut self, grid: &Grid) -> bool {
+    pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], cutoff: Option<Timestamp>) {
+        let Some(set) = &self.grid.distributions else { return };
+        if !self.keeps(|far| far.near_bins, at, cutoff) {
+            return;
+        }
+        let start = set.base().bucket(at).start;
+        self.touched |= !bins.is_empty();
+        for bin in bins {
+            self.work += self.pending.measure(counter, start, *bin, 1, &self.grid);
+        }
+    }
+
+    /// Returns whether a far store adds a record, i.e. whether the near store did not keep it. A near store adds every
+    /// record.
+    fn keeps(
+        &self,
+        near: impl Fn(&FarPart) -> Option<Retention>,
+        at: Timestamp,
+        cutoff: Option<Timestamp>,
+    ) -> bool {
+        self.far.as_ref().is_none_or(|far| {
+            near(far).zip(cutoff).is_some_and(|(retention, cutoff)| at < retention.oldest(cutoff))
+        })
+    }
+
+    /// Returns `true` if there is enough data for a batch. `clock` decides which buckets are past retention.
+    pub(super) fn is_full(&mut self, clock: impl FnOnce() -> Timestamp) -> bool {
         if self.work < DEFAULT_BATCH_SAMPLES {
             return false;
         }
         // Old records will merge into fewer cells, so that we need fewer batches.
-        self.pending.coarsen(Timestamp::now(), grid);
-        self.work = self.pending.work(grid);
+        self.pending.coarsen(clock(), &self.grid);
+        self.work = self.pending.work(&self.grid);
         // An exact check for every record would be too expensive.
         self.work >= DEFAULT_BATCH_SAMPLES / 8 * 7
     }
@@ -82,14 +127,17 @@ impl Lane {
     }
 
     /// Creates a batch of all records up to `position`, if none is in flight.
-    pub(super) fn cut(&mut self, source: WriterId, life: Option<Duration>, position: u64, tally: &Tally) {
+    pub(super) fn cut(&mut self, life: Option<Duration>, position: u64, clock: Timestamp, tally: &Tally) {
         if self.outgoing.is_some() || self.counted >= position {
             return;
         }
-        self.pending.coarsen(Timestamp::now(), &tally.grid);
-        let mut batch = empty(source, self.shard, self.counted, position, &tally.grid);
+        self.pending.coarsen(clock, &self.grid);
+        let mut batch = empty(self.writer, self.shard, self.counted, position, &self.grid);
         batch.fence.kind = FenceKind::Source { life };
-        for chunk in self.pending.take(&tally.names(), &tally.grid, DEFAULT_BATCH_SAMPLES) {
+        if self.far.is_some() {
+            batch.adds = Adds::Samples;
+        }
+        for chunk in self.pending.take(&tally.names(), &self.grid, DEFAULT_BATCH_SAMPLES) {
             batch.cells.extend(chunk.cells);
             batch.sketches.extend(chunk.sketches);
             batch.bins.extend(chunk.bins);
@@ -98,12 +146,18 @@ impl Lane {
         (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
     }
 
+    /// Sends the batch in flight.
+    pub(super) fn apply(&self) -> Option<StoreFuture<'_, ApplyOutcome>> {
+        Some(self.store.apply(self.outgoing.as_ref()?))
+    }
+
     /// Discards unacknowledged records, because the shard is at a different position. Returns the number of
     /// discarded hits.
     pub(super) fn move_to(&mut self, position: u64) -> u64 {
         let sent = self.outgoing.take().map_or(0, |batch| batch.hits());
         let hits = sent + self.pending.hits();
-        *self = Self { counted: position, read_to: position, ..Self::new(self.shard) };
+        (self.counted, self.read_to, self.pending) = (position, position, Pending::default());
+        (self.work, self.touched) = (0, false);
         hits
     }
 }
@@ -117,17 +171,17 @@ pub(crate) fn empty(source: WriterId, shard: Shard, after: u64, sequence: u64, g
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::shard::Shards;
+    use crate::stores::MemoryStore;
 
     /// Returns the number of hits in a batch when the lane is full, given a hit per second from `seconds_ago`
     /// on.
     fn hits_of_a_batch(seconds_ago: u64) -> u64 {
-        let (grid, now) = (Grid::default(), Timestamp::now());
-        let mut lane = Lane::new(Shards::ONE.iter().next().expect("one"));
+        let (writer, now) = (WriterId::random(), Timestamp::now());
+        let mut lane = Lane::new(Shard::default(), Arc::new(MemoryStore::new()), writer, Arc::default());
         for second in 0..10_000_u64 {
             let register = Register::of(&second.to_le_bytes());
-            lane.add(1, now.minus(seconds_ago).plus(second), 1, Some(register), &grid);
-            if lane.is_full(&grid) {
+            lane.add(1, now.minus(seconds_ago).plus(second), 1, Some(register), None);
+            if lane.is_full(Timestamp::now) {
                 return second + 1;
             }
         }

@@ -59,6 +59,9 @@ pub struct SourceHits {
     /// Hits past the retention of all precisions, which only add to the counter lifetimes. This also includes
     /// hits too old for the [lifetime](super::Sources::expire_after) of the source, which are not counted.
     pub expired: u64,
+    /// Expired hits that an [archive](super::Sources::archive) has added to its buckets. These are included in `expired`,
+    /// unless another run counted them in the store.
+    pub archived: u64,
     /// Hits returned to the log, either because the store is at a different position or because the source
     /// was closed early. The next reader will determine if these hits are already counted.
     pub returned: u64,
@@ -234,10 +237,11 @@ impl SourceRecords {
 impl SourceHits {
     /// Records the outcome of pending hits.
     pub(super) fn resolve(&mut self, resolved: &Self) {
-        let Self { applied, expired, returned, dropped, .. } = *resolved;
+        let Self { applied, expired, archived, returned, dropped, .. } = *resolved;
         self.pending -= applied + expired + returned + dropped.total();
         self.applied += applied;
         self.expired += expired;
+        self.archived += archived;
         self.returned += returned;
         self.dropped += dropped;
     }

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::family::writer::WriterId;
+use crate::time::Precision;
 use crate::visitor::VisitorKey;
 
 /// The name of a source: 1 to 255 bytes of UTF-8, not including control characters.
@@ -42,6 +43,13 @@ impl SourceName {
     /// Returns the writer id, derived from the name. The fence of this writer contains the position.
     pub(in crate::visits) fn writer(&self) -> WriterId {
         let id = VisitorKey::new(*b"access counter's").visitor(&[self.as_bytes()]);
+        WriterId::of(*id.as_bytes())
+    }
+
+    /// Returns the writer id for a precision of the far store of an archive.
+    pub(in crate::visits) fn writer_of(&self, precision: Precision) -> WriterId {
+        let width = precision.as_seconds().to_le_bytes();
+        let id = VisitorKey::new(*b"access counter's").visitor(&[self.as_bytes(), &width]);
         WriterId::of(*id.as_bytes())
     }
 }

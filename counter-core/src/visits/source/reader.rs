@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::history::{FarStore, History};
 use super::lane::{Lane, empty};
 use super::ledger::{SourceHits, SourceLedger, Status};
 use super::name::SourceName;
@@ -27,7 +28,10 @@ pub struct Source {
     writer: WriterId,
     tally: Arc<Tally>,
     store: Arc<dyn Store>,
+    /// A lane per shard of the store, and a lane per precision of the far store.
     lanes: Vec<Lane>,
+    shards: usize,
+    history: Option<History>,
     position: u64,
     /// Time for which the store keeps the position after a commit; `None` means forever.
     life: Option<Duration>,
@@ -70,20 +74,31 @@ impl Source {
     /// The maximum position of a source: 2^53, because larger integers are not exact in Lua.
     pub const MAX_POSITION: u64 = LARGEST_POSITION;
 
-    pub(super) async fn open(
+    pub(super) fn new(
         tally: Arc<Tally>,
         store: Arc<dyn Store>,
         name: SourceName,
         life: Option<Duration>,
         status: Arc<Status>,
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let writer = name.writer();
-        let lanes = store.shards().iter().map(Lane::new).collect();
-        let aligned = Instant::now();
-        let hits = SourceHits::default();
-        let mut source = Self { name, writer, tally, store, lanes, position: 0, life, status, hits, aligned };
-        source.locate().await?;
-        Ok(source)
+        let lane = |shard| Lane::new(shard, Arc::clone(&store), writer, Arc::clone(&tally.grid));
+        let lanes: Vec<_> = store.shards().iter().map(lane).collect();
+        let (shards, aligned, hits) = (lanes.len(), Instant::now(), SourceHits::default());
+        let (history, position) = (None, 0);
+        Self { name, writer, tally, store, lanes, shards, history, position, life, status, hits, aligned }
+    }
+
+    pub(super) async fn open(mut self, has_history: bool, far: Option<&FarStore>) -> Result<Self, Error> {
+        if has_history {
+            self.history = Some(History::read(&*self.store, self.writer, &self.tally.grid, far).await?);
+        }
+        for (far, part) in far.iter().flat_map(|far| far.parts.iter().map(move |part| (far, part))) {
+            let writer = self.name.writer_of(part.near.precision);
+            self.lanes.push(Lane::to_far(Arc::clone(&far.store), writer, part.clone()));
+        }
+        self.locate().await?;
+        Ok(self)
     }
 
     /// Returns the source name.
@@ -143,52 +158,60 @@ impl Source {
             self.malformed(range);
             return false;
         }
+        let history = self.history.as_ref();
+        let cutoff = history.and_then(|history| history.cutoff(range.start));
+        let clock = || history.map_or_else(Timestamp::now, History::clock);
+        let (near, far) = self.lanes.split_at_mut(self.shards);
         let is_expired = self.life.is_some_and(|life| at < oldest(Timestamp::now(), life));
         let is_new = |lane: &Lane| range.start >= lane.read_to.max(before);
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
         for hit in hits {
             if let Some((label, noted)) = self.tally.label_of(hit.counter) {
                 let (weight, is_own_new) =
-                    (hit.weight.get().into(), is_new(&self.lanes[hit.counter.shard.index()]));
+                    (hit.weight.get().into(), is_new(&near[hit.counter.shard.index()]));
+                let is_near_new = is_own_new || near.iter().any(is_new);
                 if is_expired {
                     counted += if is_own_new { weight } else { 0 };
-                } else if is_own_new || self.lanes.iter().any(is_new) {
+                } else if is_near_new || far.iter().any(is_new) {
                     // The error bound of pairs is on a different shard, which may be at a different position.
                     for LabelPart { counter, shard, count } in
-                        label.parts(noted, weight, at).into_iter().flatten()
+                        label.parts(noted, weight, at).into_iter().flatten().filter(|part| part.count > 0)
                     {
-                        let lane = &mut self.lanes[shard.index()];
-                        if count > 0 && !is_new(lane) {
+                        let lane = &mut near[shard.index()];
+                        if is_new(lane) {
+                            counted += count;
+                        } else if is_near_new {
                             // The bound may not be part of the counted records.
                             self.tally.give_up_labels();
-                        } else if count > 0 {
-                            lane.add_label(&counter, at, count, &self.tally.grid);
-                            counted += count;
-                            is_full |= lane.is_full(&self.tally.grid);
+                        }
+                        for lane in std::iter::once(lane).chain(&mut *far).filter(|lane| is_new(lane)) {
+                            lane.add_label(&counter, at, count, cutoff);
+                            is_full |= lane.is_full(clock);
                         }
                     }
                 }
                 continue;
             }
             let (number, shard, is_other) = self.tally.slot(hit.counter);
-            let lane = &mut self.lanes[shard.index()];
+            let (lane, count) = (&mut near[shard.index()], u64::from(hit.weight.get()));
             if is_new(lane) {
-                let count = u64::from(hit.weight.get());
-                if !is_expired {
-                    lane.add(number, at, count, hit.register, &self.tally.grid);
-                }
                 counted += count;
                 overflow += if is_other { count } else { 0 };
-                is_full |= lane.is_full(&self.tally.grid);
+            }
+            if !is_expired {
+                for lane in std::iter::once(lane).chain(&mut *far).filter(|lane| is_new(lane)) {
+                    lane.add(number, at, count, hit.register, cutoff);
+                    is_full |= lane.is_full(clock);
+                }
             }
         }
         let is_measured = |hit: &&Hit| !is_expired && self.tally.label_of(hit.counter).is_none();
         for hit in measured.hits.iter().filter(is_measured) {
             let (number, shard, _) = self.tally.slot(hit.counter);
-            let lane = &mut self.lanes[shard.index()];
-            if is_new(lane) {
-                lane.measure(number, at, measured.bins, &self.tally.grid);
-                is_full |= lane.is_full(&self.tally.grid);
+            let lane = &mut near[shard.index()];
+            for lane in std::iter::once(lane).chain(&mut *far).filter(|lane| is_new(lane)) {
+                lane.measure(number, at, measured.bins, cutoff);
+                is_full |= lane.is_full(clock);
             }
         }
         self.note_record(at, is_expired, counted, overflow);
@@ -287,37 +310,70 @@ impl Source {
     }
 
     async fn send(&mut self, align: bool) -> Result<Commit, Error> {
-        // If an earlier call left a batch in flight, this sends that batch first, and then the newer records.
-        while self.lanes.iter().any(|lane| lane.is_due() || align && lane.counted < self.position) {
-            for lane in &mut self.lanes {
-                if align || lane.is_due() {
-                    lane.cut(self.writer, self.life, self.position.max(lane.read_to), &self.tally);
+        let align = align || self.history.as_ref().is_some_and(History::is_due);
+        // The far store must not be ahead: it decides by the time at which the near store counted a record.
+        for lanes in [0..self.shards, self.shards..self.lanes.len()] {
+            // If an earlier call left a batch in flight, this sends that batch first, and then the newer records.
+            let position = self.position;
+            let is_due = |lane: &Lane| lane.is_due() || align && lane.counted < position;
+            while self.lanes[lanes.clone()].iter().any(is_due) {
+                let clock = self.history.as_ref().map_or_else(Timestamp::now, History::clock);
+                for lane in &mut self.lanes[lanes.clone()] {
+                    if align || lane.is_due() {
+                        lane.cut(self.life, position.max(lane.read_to), clock, &self.tally);
+                    }
                 }
-            }
-            let outgoing: Vec<_> = self.lanes.iter().filter_map(|lane| lane.outgoing.as_ref()).collect();
-            let outcomes = join_all(outgoing.into_iter().map(|batch| self.store.apply(batch))).await;
-            if self.acknowledge(outcomes)? == Commit::Moved {
-                return Ok(Commit::Moved);
+                let outgoing = self.lanes[lanes.clone()].iter().filter_map(Lane::apply);
+                let outcomes = join_all(outgoing).await;
+                if self.acknowledge(lanes.clone(), outcomes)? == Commit::Moved {
+                    return Ok(Commit::Moved);
+                }
             }
         }
         if align {
             self.aligned = Instant::now();
+            self.renew_cutoff().await?;
         }
         self.status.lock().commit(self.position);
         Ok(Commit::Done)
     }
 
-    /// Handles the replies to the batches in flight, in shard order.
-    fn acknowledge(&mut self, outcomes: Vec<Result<ApplyOutcome, Error>>) -> Result<Commit, Error> {
+    /// Adds a cutoff for later records if the time has passed that decides about the buckets.
+    async fn renew_cutoff(&mut self) -> Result<(), Error> {
+        let is_aligned = self.lanes[..self.shards].iter().all(|lane| lane.counted == self.lanes[0].counted);
+        if let Some(history) = &mut self.history
+            && history.is_due()
+            && is_aligned
+        {
+            history.advance(&*self.store, self.writer, self.lanes[0].counted).await?;
+        }
+        Ok(())
+    }
+
+    /// Handles the replies to the batches in flight, in the order of the lanes.
+    fn acknowledge(
+        &mut self,
+        lanes: Range<usize>,
+        outcomes: Vec<Result<ApplyOutcome, Error>>,
+    ) -> Result<Commit, Error> {
         let (mut commit, mut failed) = (Commit::Done, None);
         mark_read(&mut self.lanes, self.position);
         let mut resolved = SourceHits::default();
-        let sent = self.lanes.iter_mut().filter(|lane| lane.outgoing.is_some());
-        for (lane, outcome) in sent.zip(outcomes) {
+        let coarsest = self.lanes.len() - 1;
+        let sent = self.lanes.iter_mut().enumerate().take(lanes.end).skip(lanes.start);
+        let sent = sent.filter(|(_, lane)| lane.outgoing.is_some());
+        for ((index, lane), outcome) in sent.zip(outcomes) {
             match outcome {
                 Ok(ApplyOutcome::Applied(remarks)) => {
                     let Some(batch) = lane.outgoing.take() else { continue };
                     lane.counted = batch.fence.sequence;
+                    if lane.far.is_some() {
+                        // What is too old for the coarsest precision of the near store is too old for all of them.
+                        let kept = batch.cells.iter().filter(|cell| batch.buckets(cell).next().is_some());
+                        let kept = kept.map(|cell| cell.count).sum::<u64>();
+                        resolved.archived += if index == coarsest { kept } else { 0 };
+                        continue;
+                    }
                     let expired = batch.expired_hits();
                     let (mut applied, mut rejected) = (batch.hits() - expired, Dropped::default());
                     for remark in remarks {
@@ -334,7 +390,8 @@ impl Source {
                     resolved.dropped += rejected;
                 }
                 Ok(ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found }) => {
-                    resolved.returned += lane.move_to(found.sequence);
+                    let returned = lane.move_to(found.sequence);
+                    resolved.returned += if lane.far.is_none() { returned } else { 0 };
                     self.tally.give_up_labels();
                     commit = Commit::Moved;
                 }
@@ -356,9 +413,9 @@ impl Source {
                 if lane.counted == 0 {
                     break;
                 }
-                let mut batch = empty(self.writer, lane.shard, lane.counted, 0, &self.tally.grid);
+                let mut batch = empty(lane.writer, lane.shard, lane.counted, 0, &self.tally.grid);
                 batch.fence.kind = FenceKind::Source { life: Some(Duration::ZERO) };
-                lane.counted = match self.store.apply(&batch).await? {
+                lane.counted = match lane.store.apply(&batch).await? {
                     ApplyOutcome::Applied(_) => 0,
                     ApplyOutcome::SequenceGap { found } | ApplyOutcome::Conflict { found } => found.sequence,
                 };
@@ -367,7 +424,10 @@ impl Source {
                 return Err(Error::new(ErrorKind::Unavailable));
             }
         }
-        Ok(())
+        match &mut self.history {
+            Some(history) => history.forget(&*self.store, self.writer).await,
+            None => Ok(()),
+        }
     }
 
     /// Checks whether the store is still at the position of this reader.
@@ -382,7 +442,7 @@ impl Source {
     /// # Cancel safety
     /// This method is cancel safe.
     pub async fn check(&mut self) -> Result<Commit, Error> {
-        let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
+        let positions = self.read_positions().await?;
         mark_read(&mut self.lanes, self.position);
         let mut commit = Commit::Done;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
@@ -407,13 +467,26 @@ impl Source {
         state.counted = state.counted.min(self.position);
     }
 
-    /// Reads the positions of all shards from the store, and moves to the lowest.
-    async fn locate(&mut self) -> Result<(), Error> {
-        let positions = positions(&*self.store, self.writer, &self.tally.grid).await?;
-        for (lane, last) in self.lanes.iter_mut().zip(positions) {
-            lane.move_to(last);
+    /// Reads the positions of all lanes from the stores.
+    async fn read_positions(&self) -> Result<Vec<u64>, Error> {
+        let mut all = positions(&*self.store, self.writer, &self.tally.grid).await?;
+        for lane in &self.lanes[self.shards..] {
+            all.extend(positions(&*lane.store, lane.writer, &self.tally.grid).await?);
         }
-        self.position = self.lanes.iter().map(|lane| lane.counted).min().unwrap_or_default();
+        Ok(all)
+    }
+
+    /// Reads the positions of all lanes, and moves to the lowest.
+    async fn locate(&mut self) -> Result<(), Error> {
+        for (place, last) in self.read_positions().await?.into_iter().enumerate() {
+            self.lanes[place].move_to(last);
+        }
+        self.renew_cutoff().await?;
+        if let Some(start) = self.history.as_ref().and_then(History::start) {
+            // There is nothing to add for earlier records.
+            self.lanes[self.shards..].iter_mut().for_each(|lane| lane.read_to = lane.read_to.max(start));
+        }
+        self.position = self.lanes.iter().map(|lane| lane.read_to).min().unwrap_or_default();
         let mut state = self.status.lock();
         state.opened.get_or_insert(self.position);
         (state.position, state.counted) = (self.position, self.position);
@@ -431,7 +504,7 @@ fn mark_read(lanes: &mut [Lane], position: u64) {
 /// Returns unacknowledged hits to the log.
 impl Drop for Source {
     fn drop(&mut self) {
-        let left = self.lanes.iter_mut().map(|lane| lane.move_to(0)).sum::<u64>();
+        let left = self.lanes[..self.shards].iter_mut().map(|lane| lane.move_to(0)).sum::<u64>();
         if left > 0 {
             self.tally.give_up_labels();
         }

@@ -3,12 +3,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use super::history::FarStore;
 use super::ledger::{SourceStatus, Statuses};
 use super::name::SourceName;
 use super::reader::Source;
 use crate::error::Error;
 use crate::time::{Bucket, Timestamp};
 use crate::visitor::{SaltError, Salting, VisitorKey};
+#[cfg(feature = "archive")]
+use crate::visits::archive::Archive;
 use crate::visits::store::{Store, identity};
 use crate::visits::tally::Tally;
 
@@ -20,6 +23,9 @@ pub struct Sources {
     salting: Salting,
     statuses: Arc<Statuses>,
     life: Option<Duration>,
+    /// True if the sources have a history.
+    has_history: bool,
+    far: Option<FarStore>,
     /// True if the store is known to have a grid.
     has_grid: Arc<AtomicBool>,
 }
@@ -29,7 +35,16 @@ const MIN_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
 
 impl Sources {
     pub(crate) fn new(tally: Arc<Tally>, store: Arc<dyn Store>, salting: Salting) -> Self {
-        Self { tally, store, salting, statuses: Arc::default(), life: None, has_grid: Arc::default() }
+        Self {
+            tally,
+            store,
+            salting,
+            statuses: Arc::default(),
+            life: None,
+            has_history: false,
+            far: None,
+            has_grid: Arc::default(),
+        }
     }
 
     /// Returns a handle for sources that expire if there is no commit for this time, measured by the store
@@ -59,6 +74,57 @@ impl Sources {
     #[must_use]
     pub const fn expires_after(&self) -> Option<Duration> {
         self.life
+    }
+
+    /// Notes when records are counted, so that an [archive](Self::archive) can add those which are past retention, even if
+    /// the log was counted without an archive before. You should use this for logs with records of the past.
+    ///
+    /// This needs a store with [documents](crate::visits::Read::documents), and writes up to one document per source and
+    /// hour.
+    #[must_use]
+    pub fn with_history(self) -> Self {
+        Self { has_history: true, ..self }
+    }
+
+    /// Adds the buckets that the near store does not keep any more to the far store of an archive. Implies
+    /// [`with_history`](Self::with_history).
+    ///
+    /// Each record counts once, no matter how often the log is read: the far store has positions of its own. If a record
+    /// was counted before without a history, it is not added.
+    ///
+    /// A [copier](crate::archive::Copier) must be running, because buckets can only be added once their final values have
+    /// been copied. Do not read the same log in two processes at the same time.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::archive::Archive;
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
+    /// let counters = Counters::builder(archive.clone()).build()?;
+    /// let (recorder, stats) = (counters.recorder(), counters.stats());
+    /// archive.copier(stats.grid()).copy_once(Timestamp::now()).await?;
+    ///
+    /// let sources = counters.sources().archive(&archive);
+    /// let mut log = sources.open("access.log".parse()?).await?;
+    /// let two_years_ago = Timestamp::now().minus(2 * 365 * 86_400);
+    /// log.record(0..1, two_years_ago, &[recorder.counter("/").hit()]);
+    /// log.close().await?;
+    /// assert_eq!((log.hits().expired, log.hits().archived), (1, 1));
+    ///
+    /// let (day, page) = (Precision::try_from(86_400)?, "/".parse()?);
+    /// let range = two_years_ago.minus(86_400)..two_years_ago.plus(86_400);
+    /// assert_eq!(stats.series(&page, day, range).await?.total(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "archive")]
+    #[must_use]
+    pub fn archive(self, archive: &Archive) -> Self {
+        let far = Some(archive.far_parts(&self.tally.grid));
+        Self { has_history: true, far, ..self }
     }
 
     /// Removes the position of a source from the store, e.g. if the log was deleted.
@@ -95,7 +161,8 @@ impl Sources {
             self.has_grid.store(true, SeqCst);
         }
         let status = self.statuses.of(&name);
-        Source::open(Arc::clone(&self.tally), Arc::clone(&self.store), name, self.life, status).await
+        let source = Source::new(Arc::clone(&self.tally), Arc::clone(&self.store), name, self.life, status);
+        source.open(self.has_history, self.far.as_ref()).await
     }
 
     /// Returns the visitor key for the salt epoch that contains `at`, and the epoch.

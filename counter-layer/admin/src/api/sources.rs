@@ -63,6 +63,8 @@ struct SourceHits {
     applied: u64,
     pending: u64,
     expired: u64,
+    /// Expired hits that were added to an archive.
+    archived: u64,
     /// Hits returned to the log, to be read again by the next reader.
     returned: u64,
     dropped: Dropped,
@@ -93,7 +95,15 @@ impl From<SourceStatus> for Source {
             ..
         } = status.ledger.records;
         let source::SourceHits {
-            recorded: hits, applied, pending, expired, returned, dropped, overflow, ..
+            recorded: hits,
+            applied,
+            pending,
+            expired,
+            archived,
+            returned,
+            dropped,
+            overflow,
+            ..
         } = status.ledger.hits;
         Self {
             lag: status.lag(),
@@ -121,6 +131,7 @@ impl From<SourceStatus> for Source {
                 applied,
                 pending,
                 expired,
+                archived,
                 returned,
                 dropped: dropped.into(),
                 overflow,

@@ -89,7 +89,7 @@ async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
     clean(us.store().await, now).await;
     clean(asia.store().await, now).await;
     until("all regions can be read", LIMIT, async || stats.lifetimes(&all_counters()).await.is_ok()).await;
-    record.compare(&fleet, &asia, began, now).await;
+    record.compare(&fleet.with_timeout(LIMIT), &asia, began, now).await;
     eprintln!("{}: {:?}, {partitions} partitions, {reads:?}, {} hits", storm.name, storm.faults, record.hits);
 }
 

@@ -1,0 +1,181 @@
+//! What an archive adds for records that are older than the retention of the store.
+//!
+//! When the store counts a record, the time decides which buckets it still keeps. The far store of an archive gets the
+//! other buckets, so it has to decide by the same time, even if it counts the record much later. So we note the time in
+//! a document of the store, as a list of cutoffs: a cutoff applies to all records from its position on, up to the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::document::change::change_document;
+use crate::error::{Error, ErrorKind};
+use crate::family::writer::WriterId;
+use crate::time::{Grid, Retention, Timestamp};
+use crate::visits::store::Store;
+
+/// The part of a source that depends on when its records are counted.
+#[derive(Debug)]
+pub(super) struct History {
+    /// Positions and times in ascending order.
+    cutoffs: Vec<(u64, Timestamp)>,
+    /// The precisions whose retention matters.
+    retained: Vec<Retention>,
+    archive: Option<Arc<dyn Settling>>,
+}
+
+/// The far store of an archive, and what it keeps of the buckets that the store no longer has.
+#[derive(Clone, Debug)]
+pub(in crate::visits) struct FarStore {
+    pub(in crate::visits) store: Arc<dyn Store>,
+    pub(in crate::visits) parts: Vec<FarPart>,
+    pub(in crate::visits) archive: Arc<dyn Settling>,
+}
+
+/// What the far store keeps in a precision.
+#[derive(Clone, Debug)]
+pub(in crate::visits) struct FarPart {
+    /// The grid of the far store, with just this precision.
+    pub(in crate::visits) grid: Arc<Grid>,
+    /// What the near store keeps in this precision.
+    pub(in crate::visits) near: Retention,
+    pub(in crate::visits) near_visitors: Option<Retention>,
+    pub(in crate::visits) near_bins: Option<Retention>,
+}
+
+/// Tells whether an archive has the final values of all buckets that the near store does not keep.
+pub(in crate::visits) trait Settling: std::fmt::Debug + Send + Sync {
+    /// Returns whether this is the case for buckets that were past retention at this time.
+    fn is_settled(&self, at: Timestamp) -> crate::family::future::StoreFuture<'_, bool>;
+}
+
+/// The time from the end of retention to the cutoff, which is the default lateness of a copier: until then, the far store
+/// does not have the final values.
+const LATENESS: u64 = 120;
+
+/// The finest precision for which an archive could be added later.
+const FINEST_SECONDS: u32 = 3600;
+
+/// The maximum number of cutoffs. If there are more, the archive no longer adds the earliest records.
+const MAX_CUTOFFS: usize = 1000;
+
+/// How long to wait for the final values.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+impl History {
+    /// Reads the cutoffs of a source.
+    pub(super) async fn read(
+        store: &dyn Store,
+        writer: WriterId,
+        grid: &Grid,
+        far: Option<&FarStore>,
+    ) -> Result<Self, Error> {
+        let documents = store.documents().ok_or_else(unsupported)?;
+        let document = documents.read(&name(writer)).await?;
+        let retained = match far {
+            Some(far) => far.parts.iter().map(|part| part.near).collect(),
+            None => grid.counts.iter().filter(|one| one.precision.as_seconds() >= FINEST_SECONDS).collect(),
+        };
+        let archive = far.map(|far| Arc::clone(&far.archive));
+        Ok(Self { cutoffs: parse(&document.content), retained, archive })
+    }
+
+    /// Returns the cutoff of the record at this position, or `None` if it was counted without a cutoff.
+    pub(super) fn cutoff(&self, position: u64) -> Option<Timestamp> {
+        let after = self.cutoffs.partition_point(|(from, _)| *from <= position);
+        Some(self.cutoffs[after.checked_sub(1)?].1)
+    }
+
+    /// Returns the first position with a cutoff.
+    pub(super) fn start(&self) -> Option<u64> {
+        Some(self.cutoffs.first()?.0)
+    }
+
+    /// Returns the time that decides which buckets the store keeps.
+    pub(super) fn clock(&self) -> Timestamp {
+        let latest = latest();
+        self.cutoffs.last().map_or(latest, |(_, at)| if self.is_same(*at, latest) { latest } else { *at })
+    }
+
+    /// Returns whether later records need a new cutoff.
+    pub(super) fn is_due(&self) -> bool {
+        self.cutoffs.last().is_none_or(|(_, at)| !self.is_same(*at, latest()))
+    }
+
+    /// Adds a cutoff for the records from `position` on, which must not have been counted yet.
+    pub(super) async fn advance(
+        &mut self,
+        store: &dyn Store,
+        writer: WriterId,
+        position: u64,
+    ) -> Result<(), Error> {
+        let at = latest();
+        self.wait_until_settled(at).await?;
+        self.cutoffs.retain(|(from, _)| *from < position);
+        self.cutoffs.push((position, at));
+        let surplus = self.cutoffs.len().saturating_sub(MAX_CUTOFFS);
+        self.cutoffs.drain(..surplus);
+        self.write(store, writer).await
+    }
+
+    /// Removes all cutoffs.
+    pub(super) async fn forget(&mut self, store: &dyn Store, writer: WriterId) -> Result<(), Error> {
+        self.cutoffs.clear();
+        self.write(store, writer).await
+    }
+
+    async fn write(&self, store: &dyn Store, writer: WriterId) -> Result<(), Error> {
+        let lines = self.cutoffs.iter().map(|(position, at)| format!("{position} {at}\n"));
+        let content = lines.collect::<String>().into_bytes();
+        let documents = store.documents().ok_or_else(unsupported)?;
+        let name = name(writer);
+        let changed = change_document(documents, &name, |document| {
+            document?;
+            Ok(((), Some(content.clone())))
+        });
+        changed.await?.ok_or_else(|| Error::new(ErrorKind::Unavailable))
+    }
+
+    async fn wait_until_settled(&self, at: Timestamp) -> Result<(), Error> {
+        let Some(archive) = &self.archive else { return Ok(()) };
+        let mut waited = Duration::ZERO;
+        while !archive.is_settled(at).await? {
+            if waited >= MAX_WAIT {
+                return Err(
+                    Error::new(ErrorKind::Unavailable).caused_by("no copier has copied the final values yet")
+                );
+            }
+            sleep(POLL_INTERVAL).await;
+            waited += POLL_INTERVAL;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the store keeps the same buckets at both times.
+    fn is_same(&self, one: Timestamp, other: Timestamp) -> bool {
+        self.retained.iter().all(|retention| retention.oldest(one) == retention.oldest(other))
+    }
+}
+
+fn latest() -> Timestamp {
+    Timestamp::now().minus(LATENESS)
+}
+
+fn name(writer: WriterId) -> String {
+    format!("cutoffs:{writer}")
+}
+
+fn parse(content: &[u8]) -> Vec<(u64, Timestamp)> {
+    let text = String::from_utf8_lossy(content);
+    let cutoff = |line: &str| {
+        let (position, at) = line.split_once(' ')?;
+        Some((position.parse().ok()?, Timestamp::from_unix(at.parse().ok()?)))
+    };
+    text.lines().filter_map(cutoff).collect()
+}
+
+fn unsupported() -> Error {
+    Error::new(ErrorKind::Rejected).caused_by("the store does not support documents")
+}
