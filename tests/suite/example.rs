@@ -1,6 +1,7 @@
 //! The example program, including the forum.
 
 mod import;
+mod history;
 mod minimal;
 mod program;
 mod trouble;

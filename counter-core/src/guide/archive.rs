@@ -66,6 +66,17 @@
 //! for up to twice its retention. When the list can be read again, retained buckets are copied immediately,
 //! and other buckets will be copied when they leave the near store or by the next audit.
 //!
+//! # Old logs
+//!
+//! A log that is older than the near store keeps can be counted into the archive:
+//! [`Sources::archive`](crate::source::Sources::archive), or `import --archive URL` of the example. Each record counts once
+//! in each precision, either in the near store or in the far store, and lifetimes include all of them. This remains true if
+//! the import is killed, repeated, or has been run without an archive before.
+//!
+//! For this purpose, a source notes in the near store when its records were counted, because this decides which buckets
+//! the near store has kept. The near store is always written first. Hits are only added to a bucket of the far store once
+//! its final copy is done, so a copier must be running. It does not matter if the site has counted in the same hours.
+//!
 //! # Audits
 //!
 //! An [`Auditor`](crate::archive::Auditor) compares counts, visitors and distributions of both stores, for

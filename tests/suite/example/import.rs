@@ -8,50 +8,45 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use counter_core::archive::Archive;
-use counter_core::{Store, Timestamp};
+use counter_core::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{FaultProxy, LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
-use crate::stores::sql;
-use crate::support::{
-    BOT, BROWSER, always, assert_same_contents, clf, contents, copy_salts, name, precision, samples_of,
-    store, storm_seconds,
-};
+use crate::support::{BOT, BROWSER, assert_same_contents, clf, contents, copy_salts, storm_seconds};
 
 /// Returns a log line in the combined format with the current time.
 fn line(path: &str, status: u16, visitor: u8) -> String {
     line_at(Timestamp::now(), path, status, visitor)
 }
 
-fn line_at(at: Timestamp, path: &str, status: u16, visitor: u8) -> String {
+pub(super) fn line_at(at: Timestamp, path: &str, status: u16, visitor: u8) -> String {
     let at = clf(at);
     format!("192.0.2.{visitor} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"-\" \"{BROWSER}\"\n")
 }
 
-async fn import(redis: &RedisServer, arguments: &[&str]) -> Process {
+pub(super) async fn import(redis: &RedisServer, arguments: &[&str]) -> Process {
     let mut command = Command::new(process::example().await);
     command.args(["import", "--store", &redis.url(), "--route", "/articles/{id}"]).args(arguments);
     Process::start(&mut command)
 }
 
 /// Waits for the import to end, and parses the last line.
-async fn summary(mut import: Process) -> Value {
+pub(super) async fn summary(mut import: Process) -> Value {
     assert!(import.wait(LIMIT).await.success(), "{import}");
     let summary = import.wait_line(|line| serde_json::from_str::<Value>(line).ok(), LIMIT).await;
     assert!(summary["seconds"].as_f64() > Some(0.0), "{summary}");
     summary
 }
 
-fn totals(redis: &RedisServer) -> BTreeMap<String, u64> {
+pub(super) fn totals(redis: &RedisServer) -> BTreeMap<String, u64> {
     let all = redis.strings(&["HGETALL", "access:total"]);
     let pairs = all.chunks_exact(2).filter(|pair| !pair[0].is_empty());
     pairs.map(|pair| (pair[0].clone(), pair[1].parse().expect("a number"))).collect()
 }
 
-fn path(folder: &TempDir, name: &str) -> String {
+pub(super) fn path(folder: &TempDir, name: &str) -> String {
     folder.path().join(name).to_str().expect("text").to_owned()
 }
 
@@ -106,64 +101,6 @@ async fn expired_lines_are_reported_and_counted_in_lifetimes() {
         json!({ "applied": 4, "archived": 0, "expired": 4, "ahead": 4, "refused": 0, "returned": 0 });
     assert_eq!((&report["recorded"], &report["hits"]), (&json!(3), &expected), "{report}");
     assert_eq!(totals(&redis)["hits"], 2);
-}
-
-#[tokio::test]
-async fn expired_lines_can_be_archived_later() {
-    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
-    let log = path(&folder, "access.log");
-    let (now, day) = (Timestamp::now(), 86_400);
-    // The store keeps days for 120 days, the archive for ten years.
-    let times = [now.minus(20 * 366 * day), now.minus(200 * day), now.minus(30 * day), now];
-    fs::write(&log, times.map(|at| line_at(at, "/", 200, 1)).concat()).expect("there is space");
-    let mut first = import(&redis, &["--route", "/", &log]).await;
-    let remedy = |line: &str| line.contains("import the log again with --archive").then_some(());
-    first.wait_error_line(remedy, LIMIT).await;
-    assert_eq!(summary(first).await["hits"]["expired"], 8);
-
-    let archive = format!("sqlite:{}", path(&folder, "archive.db"));
-    for archived in [4, 0] {
-        let report = summary(import(&redis, &["--route", "/", "--archive", &archive, &log]).await).await;
-        assert_eq!((&report["already_counted"], &report["recorded"]), (&json!(4), &json!(0)), "{report}");
-        assert_eq!(report["hits"]["archived"], archived, "{report}");
-    }
-    let store = Archive::new(store(&redis.url()).await, sql(&archive).await);
-    assert_eq!(days(&store).await, 3);
-    assert_eq!(totals(&redis)["hits"], 4);
-}
-
-/// Returns the hits of all days.
-async fn days(store: &impl Store) -> u64 {
-    let days = samples_of(store, &[name("hits")], precision(86_400), always()).await;
-    days.concat().iter().map(|sample| sample.count).sum()
-}
-
-#[tokio::test]
-async fn imports_into_an_archive_killed_again_and_again_count_all_lines_once() {
-    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
-    let mut random = Random::storm("of imports into an archive");
-    let (log, now, lines) = (path(&folder, "access.log"), Timestamp::now(), 20_000);
-    let times: Vec<_> = (0..lines).map(|_| now.minus(random.among(0..3 * 365 * 86_400))).collect();
-    let text = times.iter().map(|at| line_at(*at, "/", 200, 1));
-    fs::write(&log, text.collect::<String>()).expect("there is space");
-    let archive = format!("sqlite:{}", path(&folder, "archive.db"));
-    let arguments = ["--route", "/", "--archive", &archive, &log];
-    let mut kills = 0;
-    let report = loop {
-        let mut import = import(&redis, &arguments).await;
-        tokio::time::sleep(random.millis(100..1000)).await;
-        if kills >= 5 {
-            break summary(import).await;
-        }
-        import.kill();
-        kills += 1;
-    };
-    let store = Archive::new(store(&redis.url()).await, sql(&archive).await);
-    assert_eq!((days(&store).await, totals(&redis)["hits"]), (lines, lines), "{report}");
-    let (hour, since) = (precision(3600), precision(3600).bucket(now.minus(700 * 86_400)).start);
-    let hours = samples_of(&store, &[name("hits")], hour, since..now.plus(1)).await;
-    let hours: u64 = hours.concat().iter().map(|sample| sample.count).sum();
-    assert_eq!(hours, times.iter().filter(|at| **at >= since).count() as u64);
 }
 
 /// Returns log lines for a range of seconds after `from`.

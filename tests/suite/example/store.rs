@@ -100,6 +100,37 @@ async fn hits_of_a_killed_process_for_an_unavailable_redis_are_sent_by_the_next(
 }
 
 #[tokio::test]
+async fn a_dashboard_shows_several_sites() {
+    let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
+    let eu = start_in(folder.path(), &["--redis", &redis.url(), "--namespace", "eu:"]).await;
+    let us = start_in(folder.path(), &["--store", "sqlite:us.db"]).await;
+    visit(&eu, 2).await;
+    visit(&us, 3).await;
+    until_counted(&eu, 2).await;
+    until_counted(&us, 3).await;
+    let sites = [&format!("eu={}#eu:", redis.url()), "us=sqlite:us.db"];
+    let all = start_in(folder.path(), &["--site", sites[0], "--site", sites[1]]).await;
+    for (site, hits) in [("", 5), ("&site=eu", 2), ("&site=us", 3)] {
+        assert_eq!(total(&all, &format!("hits{site}")).await, hits, "{site}");
+    }
+    // Requests to this process are not counted in these stores.
+    visit(&all, 4).await;
+    assert_eq!(total(&all, "hits").await, 5);
+
+    for (site, reason) in [
+        ("sqlite:us.db", "expected NAME=URL"),
+        ("us=sqlite:none.db", "--site us: "),
+        ("us=sqlite:us.db#us:", "--namespace is only supported for Redis"),
+    ] {
+        let mut command = example_command().await;
+        let output = command.current_dir(folder.path()).args(["--site", site]).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(reason), "{site}: {error}");
+    }
+    assert!(!folder.path().join("none.db").exists());
+}
+
+#[tokio::test]
 async fn counts_in_redis_are_kept_after_a_kill() {
     let (redis, folder) = (RedisServer::start(), TempDir::new().expect("a folder"));
     let settings = ["--redis", &redis.url()];
