@@ -54,7 +54,7 @@ pub use audit::{Audit, Auditor, Difference, Side};
 use binding::Binding;
 pub use copier::{Copied, Copier};
 
-use super::source::{FarPart, FarStore, Settling};
+use super::source::{FarPart, FarStore, Settling, Sources};
 use super::store::Store;
 pub use super::store::{ArchiveStore, Bins, Page, Progress, Values};
 use crate::error::Error;
@@ -188,7 +188,7 @@ impl Archive {
     }
 
     /// Returns what the far store keeps of each precision of a grid.
-    pub(in crate::visits) fn far_parts(&self, grid: &Grid) -> FarStore {
+    fn far_store(&self, grid: &Grid) -> FarStore {
         let part = |near: Retention| {
             let precision = near.precision;
             let set = |values| Precisions::new([self.far_retention(values, precision)?]).ok();
@@ -320,6 +320,48 @@ impl Archive {
             Err(_) if is_near => Ok((near?, None)),
             Err(error) => near.and(Err(error)),
         }
+    }
+}
+
+impl Sources {
+    /// Adds the buckets that the near store does not keep any more to the far store of an archive. Implies
+    /// [`with_history`](Self::with_history).
+    ///
+    /// Each record counts once, no matter how often the log is read: the far store has positions of its own. If a record
+    /// was counted before without a history, it is not added.
+    ///
+    /// A [copier](crate::archive::Copier) must be running, because buckets can only be added once their final values have
+    /// been copied. Do not read the same log in two processes at the same time.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::archive::Archive;
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
+    /// let counters = Counters::builder(archive.clone()).build()?;
+    /// let (recorder, stats) = (counters.recorder(), counters.stats());
+    /// archive.copier(stats.grid()).copy_once(Timestamp::now()).await?;
+    ///
+    /// let sources = counters.sources().archive(&archive);
+    /// let mut log = sources.open("access.log".parse()?).await?;
+    /// let two_years_ago = Timestamp::now().minus(2 * 365 * 86_400);
+    /// log.record(0..1, two_years_ago, &[recorder.counter("/").hit()]);
+    /// log.close().await?;
+    /// assert_eq!((log.hits().expired, log.hits().archived), (1, 1));
+    ///
+    /// let (day, page) = (Precision::try_from(86_400)?, "/".parse()?);
+    /// let range = two_years_ago.minus(86_400)..two_years_ago.plus(86_400);
+    /// assert_eq!(stats.series(&page, day, range).await?.total(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn archive(self, archive: &Archive) -> Self {
+        let far = archive.far_store(self.grid());
+        self.with_far_store(far)
     }
 }
 

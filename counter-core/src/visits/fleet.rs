@@ -30,7 +30,6 @@
 //! ```
 
 mod merge;
-mod site;
 mod all;
 
 use std::fmt;
@@ -39,8 +38,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-pub use site::Site;
-
+pub use super::store::Site;
 use super::store::{Store, Unreadable};
 use crate::error::Error;
 use crate::family::future::StoreFuture;

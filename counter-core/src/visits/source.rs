@@ -39,8 +39,8 @@
 
 mod name;
 mod ledger;
-mod lane;
 mod history;
+mod lane;
 mod position;
 mod reader;
 mod sources;

@@ -19,10 +19,9 @@ pub use uniques::Uniques;
 
 #[cfg(feature = "dump")]
 use super::dump::{Dump, Restore};
-use super::fleet::Site;
 use super::ledger::{Health, Hint, Ledger, Metric};
 use super::source::{SourceStatus, Sources};
-use super::store::Store;
+use super::store::{Site, Store};
 use super::tally::Tally;
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
@@ -152,7 +151,7 @@ impl Stats {
         self.store.sites()
     }
 
-    /// Returns a handle to read a single site of a [fleet](crate::fleet), or `None` if there is no site of this name.
+    /// Returns a handle to read a single site of a [fleet](crate::fleet). Returns `None` if the name is unknown.
     #[must_use]
     pub fn of_site(&self, name: &str) -> Option<Self> {
         self.sites().iter().find(|site| site.name() == name).map(|site| self.over(site))

@@ -101,9 +101,10 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let mut logs = Logs::new(&settings, &opened)?;
     if let Some(archive) = archive {
         check_archive(archive).await?;
-        let mut copier = archive.copier(counters.stats().grid());
-        // The first copy can take long. The import waits for it, but not for later copies.
-        copier.copy_once(Timestamp::now()).await?;
+        let grid = counters.stats().grid().clone();
+        // The import needs this copy, even if a killed copier still holds the lease.
+        archive.copier(&grid).without_lease().copy_once(Timestamp::now()).await?;
+        let mut copier = archive.copier(&grid);
         let (stop_copies, stopped) = oneshot::channel::<()>();
         let counting = async {
             let counted = logs.run(&settings.files, stop).await;

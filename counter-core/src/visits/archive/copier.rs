@@ -44,6 +44,7 @@ pub struct Copier {
     lateness: Duration,
     /// True if this copier may hold the lease.
     is_held: bool,
+    needs_lease: bool,
 }
 
 /// The number of entries that were copied by a pass of a [`Copier`].
@@ -80,7 +81,16 @@ impl Copier {
             interval: Duration::from_secs(30),
             lateness: Duration::from_secs(120),
             is_held: false,
+            needs_lease: true,
         }
+    }
+
+    /// Copies even if another copier holds the lease, e.g. one that was killed. This is correct, but may do the same work
+    /// twice.
+    #[must_use]
+    pub const fn without_lease(mut self) -> Self {
+        self.needs_lease = false;
+        self
     }
 
     /// Sets the interval between passes. Default: 30 s.
@@ -112,11 +122,13 @@ impl Copier {
         let mut copied = Copied::default();
         self.archive.check().await?;
         let far = &self.archive.far;
-        // Must be set first, in case the call is dropped.
-        self.is_held = true;
-        self.is_held = far.lease(self.holder, LEASE_TTL).await?;
-        if !self.is_held {
-            return Ok(copied);
+        if self.needs_lease {
+            // Must be set first, in case the call is dropped.
+            self.is_held = true;
+            self.is_held = far.lease(self.holder, LEASE_TTL).await?;
+            if !self.is_held {
+                return Ok(copied);
+            }
         }
         // Use the earlier of the two clocks: a clock that is ahead would close buckets too early.
         let now = now.min(far.time().await?);

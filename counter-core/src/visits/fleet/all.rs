@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Fleet, Site, merge};
+use super::{Fleet, merge};
 use crate::document::DocumentStore;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
@@ -13,7 +13,7 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
 use crate::visits::store::{
-    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unions,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Site, Unions,
     Unreadable, Witness, Write,
 };
 

@@ -1,4 +1,4 @@
-//! What an archive adds for records that are older than the retention of the store.
+//! Cutoffs: the times at which the records of a source were counted, for archives.
 //!
 //! When the store counts a record, the time decides which buckets it still keeps. The far store of an archive gets the
 //! other buckets, so it has to decide by the same time, even if it counts the record much later. So we note the time in
@@ -44,7 +44,7 @@ pub(in crate::visits) struct FarPart {
     pub(in crate::visits) near_bins: Option<Retention>,
 }
 
-/// Tells whether an archive has the final values of all buckets that the near store does not keep.
+/// Reports whether an archive has the final values of all buckets that the near store does not keep.
 pub(in crate::visits) trait Settling: std::fmt::Debug + Send + Sync {
     /// Returns whether this is the case for buckets that were past retention at this time.
     fn is_settled(&self, at: Timestamp) -> crate::family::future::StoreFuture<'_, bool>;
@@ -61,7 +61,7 @@ const FINEST_SECONDS: u32 = 3600;
 const MAX_CUTOFFS: usize = 1000;
 
 /// How long to wait for the final values.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(180);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl History {

@@ -19,7 +19,7 @@ pub(super) struct Lane {
     pub(super) shard: Shard,
     pub(super) store: Arc<dyn Store>,
     pub(super) writer: WriterId,
-    grid: Arc<Grid>,
+    pub(super) grid: Arc<Grid>,
     /// What to add, if this is a lane of a far store.
     pub(super) far: Option<FarPart>,
     /// Latest known position of the source on the shard.
@@ -160,6 +160,12 @@ impl Lane {
         (self.work, self.touched) = (0, false);
         hits
     }
+}
+
+/// Returns the number of hits of a batch in buckets that are retained.
+pub(super) fn hits_in_buckets(batch: &Batch) -> u64 {
+    let retained = batch.cells.iter().filter(|cell| batch.buckets(cell).next().is_some());
+    retained.map(|cell| cell.count).sum()
 }
 
 /// Returns an empty batch that moves the position of a source on a shard from `after` to `sequence`.

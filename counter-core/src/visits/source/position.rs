@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::lane::empty;
+use super::lane::{Lane, empty};
 use crate::error::{Error, ErrorKind};
 use crate::family::writer::WriterId;
 use crate::time::Grid;
@@ -10,6 +10,16 @@ use crate::visits::store::{ApplyOutcome, Store};
 
 /// The maximum position of a source: 2^53, because larger integers are not exact in Lua.
 pub(crate) const LARGEST_POSITION: u64 = 1 << 53;
+
+/// Reads the positions of all lanes: those of the shards of a store, and those of a far store.
+pub(super) async fn all_positions(lanes: &[Lane], shards: usize) -> Result<Vec<u64>, Error> {
+    let Lane { store, writer, grid, .. } = &lanes[0];
+    let mut all = positions(&**store, *writer, grid).await?;
+    for Lane { store, writer, grid, .. } in &lanes[shards..] {
+        all.extend(positions(&**store, *writer, grid).await?);
+    }
+    Ok(all)
+}
 
 /// Reads the position of a source on all shards, in shard order.
 pub(crate) async fn positions(

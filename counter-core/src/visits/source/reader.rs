@@ -6,10 +6,10 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::history::{FarStore, History};
-use super::lane::{Lane, empty};
+use super::lane::{Lane, empty, hits_in_buckets};
 use super::ledger::{SourceHits, SourceLedger, Status};
 use super::name::SourceName;
-use super::position::{LARGEST_POSITION, positions};
+use super::position::{LARGEST_POSITION, all_positions};
 use crate::error::{Error, ErrorKind};
 use crate::family::writer::WriterId;
 use crate::time::Timestamp;
@@ -323,8 +323,7 @@ impl Source {
                         lane.cut(self.life, position.max(lane.read_to), clock, &self.tally);
                     }
                 }
-                let outgoing = self.lanes[lanes.clone()].iter().filter_map(Lane::apply);
-                let outcomes = join_all(outgoing).await;
+                let outcomes = join_all(self.lanes[lanes.clone()].iter().filter_map(Lane::apply)).await;
                 if self.acknowledge(lanes.clone(), outcomes)? == Commit::Moved {
                     return Ok(Commit::Moved);
                 }
@@ -340,12 +339,10 @@ impl Source {
 
     /// Adds a cutoff for later records if the time has passed that decides about the buckets.
     async fn renew_cutoff(&mut self) -> Result<(), Error> {
-        let is_aligned = self.lanes[..self.shards].iter().all(|lane| lane.counted == self.lanes[0].counted);
-        if let Some(history) = &mut self.history
-            && history.is_due()
-            && is_aligned
-        {
-            history.advance(&*self.store, self.writer, self.lanes[0].counted).await?;
+        let counted = self.lanes[0].counted;
+        let is_aligned = self.lanes[..self.shards].iter().all(|lane| lane.counted == counted);
+        if let Some(history) = self.history.as_mut().filter(|history| is_aligned && history.is_due()) {
+            history.advance(&*self.store, self.writer, counted).await?;
         }
         Ok(())
     }
@@ -368,10 +365,8 @@ impl Source {
                     let Some(batch) = lane.outgoing.take() else { continue };
                     lane.counted = batch.fence.sequence;
                     if lane.far.is_some() {
-                        // What is too old for the coarsest precision of the near store is too old for all of them.
-                        let kept = batch.cells.iter().filter(|cell| batch.buckets(cell).next().is_some());
-                        let kept = kept.map(|cell| cell.count).sum::<u64>();
-                        resolved.archived += if index == coarsest { kept } else { 0 };
+                        // Hits that are past the longest retention of the near store have expired there.
+                        resolved.archived += if index == coarsest { hits_in_buckets(&batch) } else { 0 };
                         continue;
                     }
                     let expired = batch.expired_hits();
@@ -442,7 +437,7 @@ impl Source {
     /// # Cancel safety
     /// This method is cancel safe.
     pub async fn check(&mut self) -> Result<Commit, Error> {
-        let positions = self.read_positions().await?;
+        let positions = all_positions(&self.lanes, self.shards).await?;
         mark_read(&mut self.lanes, self.position);
         let mut commit = Commit::Done;
         for (lane, last) in self.lanes.iter_mut().zip(positions) {
@@ -467,19 +462,11 @@ impl Source {
         state.counted = state.counted.min(self.position);
     }
 
-    /// Reads the positions of all lanes from the stores.
-    async fn read_positions(&self) -> Result<Vec<u64>, Error> {
-        let mut all = positions(&*self.store, self.writer, &self.tally.grid).await?;
-        for lane in &self.lanes[self.shards..] {
-            all.extend(positions(&*lane.store, lane.writer, &self.tally.grid).await?);
-        }
-        Ok(all)
-    }
-
     /// Reads the positions of all lanes, and moves to the lowest.
     async fn locate(&mut self) -> Result<(), Error> {
-        for (place, last) in self.read_positions().await?.into_iter().enumerate() {
-            self.lanes[place].move_to(last);
+        let positions = all_positions(&self.lanes, self.shards).await?;
+        for (lane, last) in self.lanes.iter_mut().zip(positions) {
+            lane.move_to(last);
         }
         self.renew_cutoff().await?;
         if let Some(start) = self.history.as_ref().and_then(History::start) {

@@ -8,10 +8,10 @@ use super::ledger::{SourceStatus, Statuses};
 use super::name::SourceName;
 use super::reader::Source;
 use crate::error::Error;
+#[cfg(feature = "archive")]
+use crate::time::Grid;
 use crate::time::{Bucket, Timestamp};
 use crate::visitor::{SaltError, Salting, VisitorKey};
-#[cfg(feature = "archive")]
-use crate::visits::archive::Archive;
 use crate::visits::store::{Store, identity};
 use crate::visits::tally::Tally;
 
@@ -86,45 +86,16 @@ impl Sources {
         Self { has_history: true, ..self }
     }
 
-    /// Adds the buckets that the near store does not keep any more to the far store of an archive. Implies
-    /// [`with_history`](Self::with_history).
-    ///
-    /// Each record counts once, no matter how often the log is read: the far store has positions of its own. If a record
-    /// was counted before without a history, it is not added.
-    ///
-    /// A [copier](crate::archive::Copier) must be running, because buckets can only be added once their final values have
-    /// been copied. Do not read the same log in two processes at the same time.
-    ///
-    /// ```
-    /// use std::num::NonZeroU32;
-    /// use counter_core::archive::Archive;
-    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
-    /// let counters = Counters::builder(archive.clone()).build()?;
-    /// let (recorder, stats) = (counters.recorder(), counters.stats());
-    /// archive.copier(stats.grid()).copy_once(Timestamp::now()).await?;
-    ///
-    /// let sources = counters.sources().archive(&archive);
-    /// let mut log = sources.open("access.log".parse()?).await?;
-    /// let two_years_ago = Timestamp::now().minus(2 * 365 * 86_400);
-    /// log.record(0..1, two_years_ago, &[recorder.counter("/").hit()]);
-    /// log.close().await?;
-    /// assert_eq!((log.hits().expired, log.hits().archived), (1, 1));
-    ///
-    /// let (day, page) = (Precision::try_from(86_400)?, "/".parse()?);
-    /// let range = two_years_ago.minus(86_400)..two_years_ago.plus(86_400);
-    /// assert_eq!(stats.series(&page, day, range).await?.total(), 1);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Adds the buckets that the near store does not keep to this far store.
     #[cfg(feature = "archive")]
-    #[must_use]
-    pub fn archive(self, archive: &Archive) -> Self {
-        let far = Some(archive.far_parts(&self.tally.grid));
-        Self { has_history: true, far, ..self }
+    pub(in crate::visits) fn with_far_store(self, far: FarStore) -> Self {
+        Self { has_history: true, far: Some(far), ..self }
+    }
+
+    /// Returns the grid of the near store.
+    #[cfg(feature = "archive")]
+    pub(in crate::visits) fn grid(&self) -> &Grid {
+        &self.tally.grid
     }
 
     /// Removes the position of a source from the store, e.g. if the log was deleted.

@@ -3,6 +3,7 @@ use std::ops::Range;
 
 use super::Store;
 use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+use super::site::Site;
 use crate::document::DocumentStore;
 use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
@@ -10,7 +11,6 @@ use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Timestamp};
-use crate::visits::fleet::Site;
 use crate::visits::ledger::{ArchiveHealth, Hint};
 
 /// The read half of a [`Store`](super::Store), for its counts and its state.

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use super::Store;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
-use crate::visits::store::Store;
 
-/// A site of a [`Fleet`](super::Fleet).
+/// A site of a [`Fleet`](crate::fleet::Fleet).
 #[derive(Clone)]
 pub struct Site {
     name: Arc<str>,
@@ -22,7 +22,7 @@ struct Failure {
 }
 
 impl Site {
-    pub(super) fn new(name: &str, store: Arc<dyn Store>) -> Self {
+    pub(in crate::visits) fn new(name: &str, store: Arc<dyn Store>) -> Self {
         Self { name: name.into(), store, failure: Arc::default() }
     }
 
@@ -40,7 +40,7 @@ impl Site {
 
     /// Reads the site. If a read failed less than `limit` ago, this fails immediately, so that the reads of a page wait
     /// only once.
-    pub(super) async fn read<'a, T>(
+    pub(in crate::visits) async fn read<'a, T>(
         &'a self,
         read: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
         limit: Duration,
