@@ -9,6 +9,7 @@ mod settings;
 mod fold;
 mod folding;
 mod counters;
+mod sliding;
 mod compare;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -21,4 +22,4 @@ pub use counters::{Inserted, LimitDecision, WindowCounters};
 pub use dimensions::Dimensions;
 pub use folding::{FoldingFront, FoldingWorker};
 pub use interval::{Window, WindowError};
-pub use store::{Acquired, Addition, WindowKey, WindowStore};
+pub use store::{Acquired, Addition, Earlier, WindowKey, WindowStore};

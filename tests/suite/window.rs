@@ -4,4 +4,5 @@ mod contract;
 mod compare;
 mod keys;
 mod outage;
+mod sliding;
 mod sql;

@@ -86,6 +86,42 @@
 //! [`try_acquire_at`](crate::window::WindowCounters::try_acquire_at) does not allow anything. The expiry is
 //! set by the call that creates the key and does not change later.
 //!
+//! # Sliding windows
+//!
+//! If windows have a fixed start, a client can send the limit at the end of a window, and again at the start
+//! of the next. [`try_acquire_sliding`](crate::window::WindowCounters::try_acquire_sliding) applies the limit
+//! to any interval as long as a window.
+//!
+//! For this, a window of width W is divided into parts of W / 10, rounded up to whole seconds. The count is
+//! the sum of the current part and the parts that overlap the preceding W seconds. So no interval of W seconds
+//! allows more than the limit, for any number of clients and instances, but up to one part too much is
+//! counted. This means that a client that always sends as soon as possible is allowed less than the limit per
+//! W:
+//!
+//! | W | parts | minimum |
+//! |---|---|---|
+//! | a multiple of 10 s | 10 of W / 10 | 91 % of the limit |
+//! | 3 s or more | 3 to 10 of whole seconds | 75 % |
+//! | 2 s | 2 of 1 s | 67 % |
+//! | 1 s | 1 of 1 s | 50 % |
+//!
+//! A weighted sum of two windows would need fewer keys, but is just an estimate: a burst at the end of a
+//! window can be followed by almost the limit within the same W seconds.
+//!
+//! - If a call is rejected, `reset` is the time at which the amount will fit, unless there are other calls.
+//!   Otherwise it is the start of the next part.
+//! - The parts are separate counters, which are not used by other methods. A client has at most 11 entries in
+//!   memory or rows in a SQL database, each for at most W plus two parts, or two keys on Redis, each for 2 W.
+//! - In memory, the cost is that of a fixed window, except for the first call of a client in a part. On Redis,
+//!   it is still a single call. In a SQL database, the parts are read by the same statement as the current
+//!   count, and once more by the first call in a part. Near the end of a part, the time is read after the
+//!   commit.
+//! - If a part ends before the amount is visible to other instances, which can occur in a SQL database and on
+//!   Redis without scripts, the amount is subtracted and the call is repeated in the next part. If the process
+//!   stops in between, the client is allowed less than the limit.
+//! - If the store clock is set back by at least a part, calls after that do not include the counts of later
+//!   parts, so more than the limit can pass. If it is set forward, counts are dropped too early.
+//!
 //! # When the store is unavailable
 //!
 //! | failure | [`increment`](crate::window::WindowCounters::increment), [`try_acquire`](crate::window::WindowCounters::try_acquire) | [`increment_once`](crate::window::WindowCounters::increment_once), reads |
@@ -108,9 +144,10 @@
 //! | key | type | contents | lifetime |
 //! |---|---|---|---|
 //! | `window:{width}:{dimensions}:{start}` | string | the count | TTL until the end of retention, set once |
+//! | `window:{part}:{width}*{dimensions}:{start}` | hash | the counts of ten parts of a sliding window | TTL of up to two windows |
 //! | `window:{width}:{dimensions}:{start}:tokens` | set | 16 bytes for each token | the same |
 //!
-//! The namespace, or the hash tag of the shard, is prepended to both keys. The shard of a counter depends on
+//! The namespace, or the hash tag of the shard, is prepended to the keys. The shard of a counter depends on
 //! its dimensions. With [`group_by`](crate::window::WindowCounters::group_by), it depends on the value of a
 //! single dimension, e.g. to keep all counters of an application in the same slot of a cluster.
 //!
@@ -118,8 +155,8 @@
 //! access counter uses the same user, add [its permissions](crate::guide::redis#rights):
 //!
 //! ```text
-//! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +time +get +set +mget +incrby +sadd +scard +expireat
-//! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +time +get +set +mget +incrby +ttl +sadd +scard +sismember +expireat
+//! ACL SETUSER windows on >secret ~access:* ~{access:* -@all +eval +evalsha +time +get +set +mget +incrby +hmget +hincrby +sadd +scard +expireat
+//! ACL SETUSER plainly on >secret ~access:* ~{access:* -@all +watch +unwatch +multi +exec +discard +time +get +set +mget +incrby +ttl +hmget +hincrby +sadd +scard +sismember +expireat
 //! ```
 //!
 //! Without scripts, a client that counts up to a limit watches the key, and retries up to 10 times if the key

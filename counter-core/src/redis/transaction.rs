@@ -107,7 +107,8 @@ impl<'a> Transaction<'a> {
         Ok(replies.map(|replies| replies.iter().map(error_of).collect()))
     }
 
-    /// Like [`execute`](Self::execute), but returns the integer replies, or the server errors, by command.
+    /// Like [`execute`](Self::execute), but returns the integer replies, or the server errors, by command. For
+    /// an array, e.g. the reply to `TIME`, this is the first element.
     pub(crate) async fn execute_for_integers(
         self,
         commands: Vec<Command>,
@@ -115,6 +116,10 @@ impl<'a> Transaction<'a> {
         let integer = |frame: &Resp3Frame| match (error_of(frame), frame) {
             (Some(message), _) => Err(message),
             (None, Resp3Frame::Number { data, .. }) => Ok(Some(*data)),
+            (None, Resp3Frame::Array { data, .. }) => Ok(data.first().and_then(|first| match first {
+                Resp3Frame::BlobString { data, .. } => str::from_utf8(data).ok()?.parse().ok(),
+                _ => None,
+            })),
             (None, _) => Ok(None),
         };
         let replies = self.exchange(commands).await?;

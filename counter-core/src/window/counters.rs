@@ -11,7 +11,7 @@ use super::folding;
 use super::folding::{FoldingFront, FoldingWorker};
 use super::interval::Window;
 use super::settings::Settings;
-use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use super::store::{Acquired, Addition, Earlier, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
 use crate::family::operations;
 use crate::family::operations::measured;
@@ -50,7 +50,7 @@ use crate::visitor::VisitorId;
 pub struct WindowCounters {
     pub(super) store: Arc<dyn WindowStore>,
     pub(super) settings: Settings,
-    clock: StoreClock,
+    pub(super) clock: StoreClock,
 }
 
 /// The result of a limit check.
@@ -63,7 +63,9 @@ pub struct LimitDecision {
     pub limit: u32,
     /// Amount still available in this window.
     pub remaining: u32,
-    /// Start of the next window.
+    /// Start of the next window. In a [sliding window](WindowCounters::try_acquire_sliding), this is the time
+    /// at which a rejected amount will fit, or otherwise the next time at which the remaining amount can
+    /// increase.
     pub reset: Timestamp,
     /// Store time of the decision, in whole seconds. A client can retry after `reset - now`, which doesn't
     /// depend on the process clock.
@@ -87,7 +89,7 @@ impl WindowCounters {
         operations::describe();
         Self {
             store: Arc::new(store),
-            settings: Settings { window, keep: 1, group: None },
+            settings: Settings { window, keep: 1, group: None, sliding: None },
             clock: StoreClock::default(),
         }
     }
@@ -278,11 +280,7 @@ impl WindowCounters {
         limit: u32,
         n: NonZeroU32,
     ) -> Option<Result<LimitDecision, Error>> {
-        let acquire = self.store.is_immediate().then(|| self.try_acquire(dimensions, limit, n))?;
-        match pin!(acquire).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(reply) => Some(reply),
-            Poll::Pending => Some(Err(Error::new(ErrorKind::Unconfirmed))),
-        }
+        self.store.is_immediate().then(|| poll_once(self.try_acquire(dimensions, limit, n)))
     }
 
     /// Increments a counter within a limit, in the window that contains `at`. If the window is closed, i.e.
@@ -318,12 +316,24 @@ impl WindowCounters {
         limit: u32,
         n: NonZeroU32,
     ) -> Result<LimitDecision, Error> {
-        let reset = self.settings.window.span(key.start).end;
+        self.try_acquire_within(self.settings.window, key, Earlier::NONE, limit, n).await
+    }
+
+    pub(super) async fn try_acquire_within(
+        &self,
+        window: Window,
+        key: WindowKey,
+        earlier: Earlier<'_>,
+        limit: u32,
+        n: NonZeroU32,
+    ) -> Result<LimitDecision, Error> {
+        let end = window.span(key.start).end;
         let addition = Addition { key, amount: n.get().into() };
         let reply = measured("try_acquire", async {
-            self.store.add_within(&addition, limit.into()).await.map_err(unconfirmed)
+            self.store.add_within(&addition, earlier, limit.into()).await.map_err(unconfirmed)
         });
-        let Acquired { is_added, count, now } = reply.await?;
+        let Acquired { is_added, count, fits_after, now } = reply.await?;
+        let reset = end.plus(u64::from(window.as_seconds()) * u64::from(fits_after.saturating_sub(1)));
         let remaining = u64::from(limit).saturating_sub(count);
         let remaining = u32::try_from(remaining).expect("not more than the limit");
         Ok(LimitDecision { allowed: is_added, limit, remaining, reset, now })
@@ -368,6 +378,13 @@ impl WindowCounters {
     }
 }
 
+pub(super) fn poll_once<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(reply) => reply,
+        Poll::Pending => Err(Error::new(ErrorKind::Unconfirmed)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -396,7 +413,7 @@ mod tests {
             self.wait()
         }
 
-        fn add_within<'a>(&'a self, _: &'a Addition, _: u64) -> StoreFuture<'a, Acquired> {
+        fn add_within<'a>(&'a self, _: &'a Addition, _: Earlier<'a>, _: u64) -> StoreFuture<'a, Acquired> {
             self.wait()
         }
 

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::fmt::Write;
 
 use crate::time::Timestamp;
 use crate::visitor::{VisitorId, VisitorKey};
@@ -96,6 +97,27 @@ impl Dimensions {
     /// Formats all dimensions as text, such as `(scope)app=shop,device=tv`. This is unique within the window.
     pub(crate) fn key(&self, width: u32, start: Timestamp) -> String {
         let mut key = String::with_capacity(KEY_CAPACITY);
+        self.write(&mut key, |visitor| id_in_window(*visitor, width, start));
+        key
+    }
+
+    /// Like [`key`](Self::key), but for a block of parts of a sliding window of width `of`. This can't collide
+    /// with other keys because the asterisk is escaped.
+    pub(super) fn sliding_key(&self, of: u32, width: u32, start: Timestamp) -> String {
+        let mut key = String::with_capacity(KEY_CAPACITY);
+        write!(key, "{of}*").expect("memory takes everything");
+        self.write(&mut key, |visitor| id_in_window(*visitor, width, start));
+        key
+    }
+
+    /// Formats all dimensions. The result is the same in every window, so it must not be stored.
+    pub(super) fn placement(&self) -> String {
+        let mut key = String::with_capacity(KEY_CAPACITY);
+        self.write(&mut key, |visitor| *visitor);
+        key
+    }
+
+    fn write(&self, key: &mut String, id: impl Fn(&VisitorId) -> VisitorId) {
         if let Some(scope) = &self.scope {
             key.extend(["(", scope, ")"]);
         }
@@ -103,9 +125,8 @@ impl Dimensions {
             if index > 0 {
                 key.push(',');
             }
-            dimension.write(&mut key, |visitor| id_in_window(*visitor, width, start));
+            dimension.write(key, &id);
         }
-        key
     }
 
     /// Formats a single dimension. The result is the same in every window, so it must not be stored.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use foldhash::quality::RandomState;
 use tokio::time::Instant;
 
-use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use super::store::{Acquired, Addition, Earlier, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::{BoxFuture, StoreFuture};
 use crate::time::Timestamp;
@@ -37,6 +37,9 @@ struct Windows {
 #[derive(Debug)]
 struct Counted {
     count: u64,
+    /// Sum of the earlier windows, which are final when this window is open. 0 if they don't count toward a
+    /// limit.
+    earlier: u64,
     expiry: Timestamp,
     tokens: HashSet<VisitorId>,
 }
@@ -68,12 +71,25 @@ impl MemoryWindows {
 
     /// Locks the windows of this counter and removes some expired windows.
     fn windows(&self, key: &WindowKey, now: Timestamp) -> MutexGuard<'_, Windows> {
+        let mut windows = self.lock(key);
+        self.clean(&mut windows, now);
+        windows
+    }
+
+    fn lock(&self, key: &WindowKey) -> MutexGuard<'_, Windows> {
         let part = usize::try_from(self.hasher.hash_one(&key.counter) % PARTS as u64).expect("less than 16");
-        let mut windows = self.parts[part].lock().expect("the lock is never poisoned");
+        self.parts[part].lock().expect("the lock is never poisoned")
+    }
+
+    fn clean(&self, windows: &mut Windows, now: Timestamp) {
         if windows.has_expired(now) {
             windows.clean(self.expiry(now));
         }
-        windows
+    }
+
+    fn read(&self, keys: &[WindowKey]) -> Vec<u64> {
+        let now = Timestamp::now();
+        keys.iter().map(|key| self.windows(key, now).count(key, now)).collect()
     }
 
     fn expiry(&self, now: Timestamp) -> Expiry {
@@ -86,7 +102,7 @@ impl WindowStore for MemoryWindows {
     fn add<'a>(&'a self, additions: &'a [Addition]) -> BoxFuture<'a, Vec<Result<u64, Error>>> {
         Box::pin(async move {
             let now = Timestamp::now();
-            let add = |addition: &Addition| self.windows(&addition.key, now).add(addition, now);
+            let add = |addition: &Addition| self.windows(&addition.key, now).add(addition, 0, now);
             additions.iter().map(add).collect()
         })
     }
@@ -102,7 +118,7 @@ impl WindowStore for MemoryWindows {
             if windows.is_full() {
                 return Err(full());
             }
-            let count = windows.add(&Addition { key: key.clone(), amount: 1 }, now)?;
+            let count = windows.add(&Addition { key: key.clone(), amount: 1 }, 0, now)?;
             if let Some(counted) = windows.counted.get_mut(&name(key)) {
                 counted.tokens.insert(token);
                 windows.tokens += 1;
@@ -111,17 +127,44 @@ impl WindowStore for MemoryWindows {
         })
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        earlier: Earlier<'a>,
+        limit: u64,
+    ) -> StoreFuture<'a, Acquired> {
         Box::pin(async move {
-            let now = Timestamp::now();
-            let windows = &mut *self.windows(&addition.key, now);
-            addition.key.check(now)?;
-            let count = windows.count(&addition.key, now);
-            match count.checked_add(addition.amount) {
-                Some(sum) if sum <= limit => {
-                    Ok(Acquired { is_added: true, count: windows.add(addition, now)?, now })
+            let Addition { key, amount } = addition;
+            let mut counts = earlier.is_empty().then(Vec::new);
+            loop {
+                let mut windows = self.lock(key);
+                // We need the time while we hold the lock, so that nothing is added after the window is over.
+                let now = Timestamp::now();
+                key.check(now)?;
+                self.clean(&mut windows, now);
+                let counted = windows.get(key, now);
+                let count = counted.map_or(0, |counted| counted.count);
+                // In most cases, we don't need the individual counts.
+                let sum = counted.map(|counted| counted.earlier);
+                let checked = match (&counts, sum) {
+                    (Some(counts), _) => Acquired::check(counts, count, *amount, limit, now).map_err(Some),
+                    (None, Some(sum)) => {
+                        Acquired::check(&[sum], count, *amount, limit, now).map_err(|_| None)
+                    }
+                    (None, None) => Err(None),
+                };
+                match checked {
+                    Ok(before) => {
+                        windows.add(addition, before - count, now)?;
+                        return Ok(Acquired::added(before + amount, now));
+                    }
+                    Err(Some(rejected)) => return Ok(rejected),
+                    Err(None) => {
+                        // They can have another lock.
+                        drop(windows);
+                        counts = Some(self.read(&earlier.keys()));
+                    }
                 }
-                _ => Ok(Acquired { is_added: false, count, now }),
             }
         })
     }
@@ -131,18 +174,15 @@ impl WindowStore for MemoryWindows {
     }
 
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
-        Box::pin(async move {
-            let now = Timestamp::now();
-            Ok(keys.iter().map(|key| self.windows(key, now).count(key, now)).collect())
-        })
+        Box::pin(async move { Ok(self.read(keys)) })
     }
 }
 
 impl Windows {
-    fn add(&mut self, addition: &Addition, now: Timestamp) -> Result<u64, Error> {
+    fn add(&mut self, addition: &Addition, earlier: u64, now: Timestamp) -> Result<u64, Error> {
         let Addition { key, amount } = addition;
         key.check(now)?;
-        let counted = self.get_or_insert(key, now)?;
+        let counted = self.get_or_insert(key, earlier, now)?;
         let sum = counted.count.checked_add(*amount).filter(|sum| i64::try_from(*sum).is_ok());
         counted.count = sum.ok_or_else(|| rejected("the count overflows"))?;
         Ok(counted.count)
@@ -156,7 +196,12 @@ impl Windows {
         self.counted.get(&name(key)).filter(|counted| counted.expiry > now)
     }
 
-    fn get_or_insert(&mut self, key: &WindowKey, now: Timestamp) -> Result<&mut Counted, Error> {
+    fn get_or_insert(
+        &mut self,
+        key: &WindowKey,
+        earlier: u64,
+        now: Timestamp,
+    ) -> Result<&mut Counted, Error> {
         let name = name(key);
         self.remove_expired(&name, now);
         if !self.counted.contains_key(&name) {
@@ -165,7 +210,7 @@ impl Windows {
             }
             self.expiring.entry(key.expiry).or_default().push(name.clone());
         }
-        let counted = || Counted { count: 0, expiry: key.expiry, tokens: HashSet::new() };
+        let counted = || Counted { count: 0, earlier, expiry: key.expiry, tokens: HashSet::new() };
         Ok(self.counted.entry(name).or_insert_with(counted))
     }
 
@@ -255,7 +300,10 @@ mod tests {
 
     fn add(windows: &MemoryWindows, key: WindowKey) -> Result<Acquired, Error> {
         let addition = Addition { key, amount: 1 };
-        windows.add_within(&addition, 10).now_or_never().expect("the in-memory store is immediate")
+        windows
+            .add_within(&addition, Earlier::NONE, 10)
+            .now_or_never()
+            .expect("the in-memory store is immediate")
     }
 
     fn len(windows: &MemoryWindows) -> usize {
@@ -292,7 +340,7 @@ mod tests {
         let (now, end) = (Timestamp::now(), Timestamp::now().plus(3600));
         let expiry = ExpiryClock::default().expiry(end, end, Instant::now());
         for counter in 0..1000 {
-            windows.add(&Addition { key: key(counter, 60), amount: 1 }, now).expect("not full");
+            windows.add(&Addition { key: key(counter, 60), amount: 1 }, 0, now).expect("not full");
         }
         assert_eq!((windows.counted.len(), windows.count(&key(1, 60), now)), (1000, 1));
         assert_eq!(windows.count(&key(1, 60), end), 0, "it has expired");

@@ -1,6 +1,7 @@
 //! Window counters in Redis: each window of a counter has a separate key with an expiry.
 
 mod without_scripts;
+mod sliding;
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use fred::error::{Error as FredError, ErrorKind as FredKind};
 use fred::types::Value;
 use futures_util::future::{TryFutureExt, join_all};
 
-use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use super::store::{Acquired, Addition, Earlier, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::{BoxFuture, StoreFuture};
 use crate::family::shard::Shards;
@@ -29,6 +30,7 @@ pub(crate) struct RedisWindows {
     client: Arc<Client>,
     add: Script,
     within: Script,
+    sliding: Script,
     once: Script,
 }
 
@@ -38,6 +40,7 @@ impl RedisWindows {
             client,
             add: Script::new(include_str!("redis/add.lua")),
             within: Script::new(include_str!("redis/within.lua")),
+            sliding: Script::new(include_str!("redis/sliding.lua")),
             once: Script::new(include_str!("redis/once.lua")),
         }
     }
@@ -64,8 +67,16 @@ impl WindowStore for RedisWindows {
         )
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
-        Box::pin(with_retries(was_not_executed, move || add_within(self, addition, limit)))
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        earlier: Earlier<'a>,
+        limit: u64,
+    ) -> StoreFuture<'a, Acquired> {
+        if earlier.is_empty() {
+            return Box::pin(with_retries(was_not_executed, move || add_within(self, addition, limit)));
+        }
+        Box::pin(with_retries(was_not_executed, move || sliding::add_within(self, addition, earlier, limit)))
     }
 
     fn counts<'a>(&'a self, keys: &'a [WindowKey]) -> StoreFuture<'a, Vec<u64>> {
@@ -127,12 +138,12 @@ async fn add_within(store: &RedisWindows, addition: &Addition, limit: u64) -> Re
     };
     let without_scripts = without_scripts::add_within(&store.client, counter, addition, limit);
     let without_scripts = without_scripts
-        .map_ok(|Acquired { is_added, count, now }| (u64::from(is_added), count, now.as_unix()));
+        .map_ok(|Acquired { is_added, count, now, .. }| (u64::from(is_added), count, now.as_unix()));
     // We evaluate the result here because `scripted` first needs to know that the script ran.
     let (reply, count, now) = store.client.scripted(by_script, without_scripts).await?;
     let now = Timestamp::from_unix(now);
     match reply {
-        0 | 1 => Ok(Acquired { is_added: reply == 1, count, now }),
+        0 | 1 => Ok(Acquired { is_added: reply == 1, count, fits_after: 1, now }),
         _ => Err(closed(now)),
     }
 }

@@ -6,8 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::store::{Acquired, Addition, WindowKey, WindowStore};
+use tokio::time::Instant;
+
+use super::store::{Acquired, Addition, Earlier, WindowKey, WindowStore};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::{BoxFuture, StoreFuture};
 use crate::sql::dialect::Dialect;
@@ -101,12 +104,23 @@ impl WindowStore for SqlWindows {
         })
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        earlier: Earlier<'a>,
+        limit: u64,
+    ) -> StoreFuture<'a, Acquired> {
         Box::pin(async move {
-            let add = Add::new(&addition.key, addition.amount)?;
-            let added = self.database.attempt(|| add_within(self, add, limit)).await?;
+            let (add, earlier) = (Add::new(&addition.key, addition.amount)?, earlier.keys());
+            let started = Instant::now();
+            let added = self.database.attempt(|| add_within(self, add, &earlier, limit)).await?;
             self.clean().await;
-            added
+            match added {
+                Ok(added) if added.is_added && !earlier.is_empty() => {
+                    check_commit(self, add, added.now, started).await.map(|()| added)
+                }
+                added => added,
+            }
         })
     }
 
@@ -219,17 +233,25 @@ async fn add_all(
     Ok(replies)
 }
 
-async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Checked<Acquired>, Failure> {
+async fn add_within(
+    store: &SqlWindows,
+    add: Add<'_>,
+    earlier: &[WindowKey],
+    limit: u64,
+) -> Result<Checked<Acquired>, Failure> {
+    let amount = add.amount.unsigned_abs();
     // If the limit is already exceeded, we don't need to write: counts never decrease.
     let mut session = store.database.reader().await?;
-    let (now, found) = read_row(&mut session, store.database.dialect(), add.key).await?;
+    let keys: Vec<_> = earlier.iter().chain([add.key]).collect();
+    let (now, mut found) = read_counts(&mut session, store.database.dialect(), &keys).await?;
     session.end();
     if let Err(closed) = add.key.check(now) {
         return Ok(Err(closed));
     }
-    let count = found.map_or(0, |(_, count)| count);
-    if count.saturating_add(add.amount.unsigned_abs()) > limit {
-        return Ok(Ok(Acquired { is_added: false, count, now }));
+    let current = found.pop().flatten();
+    let mut before: Vec<_> = found.into_iter().map(Option::unwrap_or_default).collect();
+    if let Err(rejected) = Acquired::check(&before, current.unwrap_or(0), amount, limit, now) {
+        return Ok(Ok(rejected));
     }
     let mut session = store.database.begin().await?;
     let row = upsert_one(&mut session, store.database.dialect(), add).await?;
@@ -237,13 +259,50 @@ async fn add_within(store: &SqlWindows, add: Add<'_>, limit: u64) -> Result<Chec
         session.roll_back().await?;
         return Ok(Err(closed));
     }
-    if row.count > limit {
-        session.roll_back().await?;
-        let count = row.count.saturating_sub(add.amount.unsigned_abs());
-        return Ok(Ok(Acquired { is_added: false, count, now: row.now }));
+    // If the row of this window did not exist, the earlier counts may have been read before it was open.
+    if current.is_none() && !earlier.is_empty() {
+        let keys: Vec<_> = earlier.iter().collect();
+        let (_, found) = read_counts(&mut session, store.database.dialect(), &keys).await?;
+        before = found.into_iter().map(Option::unwrap_or_default).collect();
     }
-    session.commit().await?;
-    Ok(Ok(Acquired { is_added: true, count: row.count, now: row.now }))
+    match Acquired::check(&before, row.count.saturating_sub(amount), amount, limit, row.now) {
+        Ok(sum) => {
+            session.commit().await?;
+            Ok(Ok(Acquired::added(sum + amount, row.now)))
+        }
+        Err(rejected) => {
+            session.roll_back().await?;
+            Ok(Ok(rejected))
+        }
+    }
+}
+
+/// Subtracts the amount and returns an error if the window is over. If an addition is committed later, other
+/// instances may already have read the count as an earlier window.
+async fn check_commit(
+    store: &SqlWindows,
+    add: Add<'_>,
+    now: Timestamp,
+    started: Instant,
+) -> Result<(), Error> {
+    let left = add.key.open.end.as_unix().saturating_sub(now.as_unix());
+    // `now` is in whole seconds, and was read after the start.
+    if started.elapsed() + Duration::from_secs(1) < Duration::from_secs(left) {
+        return Ok(());
+    }
+    let now =
+        store.time(add.key).await.map_err(|error| Error::new(ErrorKind::Unavailable).caused_by(error))?;
+    let Err(closed) = add.key.check(now) else { return Ok(()) };
+    let subtract = || async {
+        let mut session = store.database.begin().await?;
+        let [counter, width, start] = named(add.key);
+        let text = format!("UPDATE access_window SET hits = hits - ? WHERE {ROW}");
+        session.execute(&text, &[Value::Int(add.amount), counter, width, start]).await?;
+        session.commit().await
+    };
+    // If this fails, the count stays too high, and the window allows less than the limit.
+    drop(store.database.attempt(subtract).await);
+    Err(closed)
 }
 
 async fn add_once(
@@ -288,6 +347,29 @@ async fn add_once(
     session.execute(&text, &values).await?;
     session.commit().await?;
     Ok(Ok((true, row.count)))
+}
+
+/// Reads the database time, and the counts of windows with different starts, in order.
+async fn read_counts(
+    session: &mut Session,
+    dialect: &Dialect,
+    keys: &[&WindowKey],
+) -> Result<(Timestamp, Vec<Option<u64>>), Failure> {
+    let now = dialect.now;
+    let any = vec![ROW; keys.len()].join(" OR ");
+    let text = format!(
+        "SELECT {now}, kept.start, kept.hits FROM (SELECT 1 AS one) AS one \
+         LEFT JOIN access_window AS kept ON ({any}) AND expiry > {now}"
+    );
+    let values: Vec<_> = keys.iter().flat_map(|key| named(key)).collect();
+    let (mut time, mut counts) = (Timestamp::MIN, HashMap::with_capacity(keys.len()));
+    for row in session.fetch(&text, &values).await? {
+        time = at(row.int(0)?);
+        if let (Some(start), Some(count)) = (row.optional_int(1)?, row.optional_int(2)?) {
+            counts.insert(start, counted(count)?);
+        }
+    }
+    Ok((time, keys.iter().map(|key| counts.get(&unix(key.start)).copied()).collect()))
 }
 
 /// Reads the database time, and the id and count of a row.

@@ -8,8 +8,10 @@
 //! layers or a crate like `governor` instead. To count visits you don't need a limit either: use
 //! [`AccessCounterLayer`](crate::AccessCounterLayer), which does not wait.
 //!
-//! Windows are fixed, so up to twice the limit might pass in a short time around the boundary between two
-//! windows. You can add a second limit with shorter windows to reduce this.
+//! By default, windows are fixed, so up to twice the limit might pass in a short time around the boundary
+//! between two windows. With [`sliding`](crate::WindowLimitLayer::sliding), any interval as long as a window
+//! allows at most the limit, and a client that always sends as soon as possible is allowed 91 % of it. See the
+//! [guide](counter_core::guide::window#sliding-windows) for the details.
 //!
 //! # Choosing the key
 //!
@@ -63,7 +65,8 @@
 //! | the store is unavailable, [`OnStoreError::Deny`](crate::OnStoreError::Deny) | 503 | `Retry-After: 2` |
 //! | the key is `None` | from the inner service | none |
 //!
-//! Here `r` is the remaining quota, `t` the seconds until the window ends, `q` the limit and `w` the window
+//! Here `r` is the remaining quota, `t` the seconds until the window ends (if the window is sliding: until the
+//! quota can increase, or until the client can send another request), `q` the limit and `w` the window
 //! width in seconds, as in `draft-ietf-httpapi-ratelimit-headers-11`. If there are multiple limit layers,
 //! every layer adds a value. `t` and `Retry-After` are based on the store clock, so the process clock can be
 //! wrong.
@@ -73,7 +76,7 @@
 //! name, and `temporary-reduced-capacity`.
 //!
 //! Keys over the limit are cached, up to 4,096 keys, in order to reject further requests without a call to
-//! the store until the window ends.
+//! the store until the window ends, or until the client can send another request.
 //!
 //! # When the store fails
 //!

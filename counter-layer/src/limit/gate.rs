@@ -44,6 +44,7 @@ pub(super) type Pending = Pin<Box<dyn Future<Output = Decision> + Send>>;
 pub(super) struct Gate {
     pub(super) policy: Policy,
     pub(super) timeout: Duration,
+    pub(super) is_sliding: bool,
     counters: WindowCounters,
     limit: u32,
     key: LimitKey,
@@ -76,7 +77,7 @@ impl Gate {
         timeout: Duration,
     ) -> Self {
         let known = Arc::new(StoreState::new(counters.shards()));
-        Self { policy, timeout, counters, limit, key, on_error, known }
+        Self { policy, timeout, is_sliding: false, counters, limit, key, on_error, known }
     }
 
     /// Starts to decide a request. Returns `None` if it is not limited.
@@ -86,7 +87,10 @@ impl Gate {
             return Some(Deciding::Decided(Decision::Limit(quota)));
         }
         let sent_at = Instant::now();
-        let reply = catch_panic(|| self.counters.try_acquire_now(&dimensions, self.limit, NonZeroU32::MIN));
+        let reply = catch_panic(|| match self.is_sliding {
+            true => self.counters.try_acquire_sliding_now(&dimensions, self.limit, NonZeroU32::MIN),
+            false => self.counters.try_acquire_now(&dimensions, self.limit, NonZeroU32::MIN),
+        });
         if let Some(reply) = reply.unwrap_or_else(|| Some(Err(panicked()))) {
             let decided = self.accept_reply(&dimensions, reply, sent_at);
             return Some(Deciding::Decided(self.decision_or_fallback(&dimensions, Some(decided))));
@@ -96,11 +100,21 @@ impl Gate {
             let rejected = || gate.known.over.of(&dimensions).map(Decision::Limit);
             let call = async {
                 let sent_at = Instant::now();
-                let reply = gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN);
+                let reply = async {
+                    match gate.is_sliding {
+                        true => {
+                            gate.counters.try_acquire_sliding(&dimensions, gate.limit, NonZeroU32::MIN).await
+                        }
+                        false => gate.counters.try_acquire(&dimensions, gate.limit, NonZeroU32::MIN).await,
+                    }
+                };
                 let reply = catch_panic_future(reply).await.unwrap_or_else(|| Err(panicked()));
                 gate.accept_reply(&dimensions, reply, sent_at)
             };
-            let shard = gate.counters.shard(&dimensions);
+            let shard = match gate.is_sliding {
+                true => gate.counters.sliding_shard(&dimensions),
+                false => gate.counters.shard(&dimensions),
+            };
             let decided = gate.known.turns.call(shard, gate.timeout, rejected, call).await;
             gate.decision_or_fallback(&dimensions, decided)
         })))

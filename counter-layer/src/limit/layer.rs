@@ -110,6 +110,40 @@ impl<A> WindowLimitLayer<A> {
         WindowLimitLayer { gate: self.gate, rejection: Arc::new(rejection) }
     }
 
+    /// Applies the limit to any interval as long as a window, instead of a window with a fixed start: see
+    /// [`try_acquire_sliding`](WindowCounters::try_acquire_sliding). Otherwise, a client can send twice the
+    /// limit around the end of a window.
+    ///
+    /// `Retry-After` is the time until the client can send another request.
+    ///
+    /// ```
+    /// use counter_core::window::{Dimensions, Window, WindowCounters};
+    /// use counter_core::MemoryStore;
+    /// use counter_layer::{LimitKey, OnStoreError, WindowLimitLayer};
+    /// # use http::{Request, Response, StatusCode};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let minutes = WindowCounters::new(MemoryStore::new(), Window::MINUTE);
+    /// let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("path", head.uri.path())));
+    /// let limit = WindowLimitLayer::new(minutes, 1, key, OnStoreError::Allow).sliding();
+    /// # let inner = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(())));
+    /// let service = limit.layer(inner);
+    ///
+    /// assert_eq!(service.clone().oneshot(Request::new(())).await?.status(), StatusCode::OK);
+    /// let rejected = service.oneshot(Request::new(())).await?;
+    /// assert_eq!(rejected.status(), StatusCode::TOO_MANY_REQUESTS);
+    /// let seconds: u32 = rejected.headers()["retry-after"].to_str()?.parse()?;
+    /// assert!((54..=66).contains(&seconds));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn sliding(mut self) -> Self {
+        self.gate.is_sliding = true;
+        self
+    }
+
     /// Sets the policy name in the headers. Default: `default`.
     ///
     /// Limits with different names are counted separately; limits with the same name, key, window and store

@@ -12,7 +12,8 @@ const MAX_KEYS: usize = 4096;
 
 /// Keys over the limit, cached until their window ends, to reject requests without a call to the store.
 ///
-/// Within a window counts only grow, so if the store rejected a key, it would reject the key again.
+/// Within a window counts only grow, so if the store rejected a key, it would reject the key again. A sliding
+/// window reports the time at which the count will be low enough.
 #[derive(Debug, Default)]
 pub(super) struct ExceededKeys(Mutex<Rejections>);
 

@@ -47,7 +47,8 @@ async fn imports_into_an_archive_killed_again_and_again_count_all_lines_once() {
     let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
     let mut random = Random::storm("of imports into an archive");
     let (log, now, lines) = (path(&folder, "access.log"), Timestamp::now(), 20_000);
-    let times: Vec<_> = (0..lines).map(|_| now.minus(random.among(0..3 * 365 * 86_400))).collect();
+    let mut times: Vec<_> = (0..lines).map(|_| now.minus(random.among(0..3 * 365 * 86_400))).collect();
+    times.sort_unstable();
     let text = times.iter().map(|at| line_at(*at, "/", 200, 1));
     fs::write(&log, text.collect::<String>()).expect("there is space");
     let archive = format!("sqlite:{}", path(&folder, "archive.db"));

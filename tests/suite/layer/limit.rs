@@ -1,6 +1,7 @@
 //! The rate limit layer: allowed and rejected requests, headers, and store failures.
 
 mod acquiring;
+mod sliding;
 mod store;
 
 use std::convert::Infallible;

@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 
 use counter_core::stores::{BoxFuture, StoreFuture};
 use counter_core::visitor::VisitorKey;
-use counter_core::window::{Acquired, Addition, Dimensions, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::window::{
+    Acquired, Addition, Dimensions, Earlier, Window, WindowCounters, WindowKey, WindowStore,
+};
 use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
 use tokio::task::JoinSet;
 
@@ -227,9 +229,16 @@ impl<S: WindowStore + Clone> WindowStore for FastClock<S> {
         )
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        earlier: Earlier<'a>,
+        limit: u64,
+    ) -> StoreFuture<'a, Acquired> {
         Box::pin(async move {
-            let answer = self.0.add_within(&self.addition(addition), limit).await;
+            let key = |ago: u32| self.key(&(earlier.key)(ago));
+            let earlier = Earlier { key: &key, ..earlier };
+            let answer = self.0.add_within(&self.addition(addition), earlier, limit).await;
             let answer = answer.map_err(|error| self.explain(error))?;
             Ok(Acquired { now: Self(self.0.clone(), -self.1).store_time(answer.now), ..answer })
         })

@@ -148,6 +148,8 @@ async fn the_permissions_in_the_guide_are_sufficient() {
         assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 1);
         assert_eq!(hours.increment_at(&app("a"), n(1), now).await.expect("counted"), 2);
         assert!(hours.try_acquire_at(&app("a"), 3, n(1), now).await.expect("decided").allowed);
+        assert!(hours.try_acquire_sliding(&app("a"), 1, n(1)).await.expect("decided").allowed);
+        assert!(!hours.try_acquire_sliding(&app("a"), 1, n(1)).await.expect("decided").allowed);
         assert!(hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").is_new);
         assert!(!hours.increment_once_at(&app("a"), token(1), now).await.expect("counted").is_new);
         assert_closed(hours.increment_at(&app("a"), n(1), now.minus(86_400)).await);
@@ -167,8 +169,9 @@ async fn no_personal_identifier_is_stored() {
     let dimensions = app("shop").visitor("address", key_of_address);
     hours.increment_at(&dimensions, n(1), now).await.expect("counted");
     hours.increment_once_at(&dimensions, key.visitor(&[b"ann@example.org"]), now).await.expect("counted");
+    hours.try_acquire_sliding(&dimensions, 1, n(1)).await.expect("counted");
     let keys = server.strings(&["KEYS", "*"]);
-    assert_eq!(keys.len(), 2);
+    assert_eq!(keys.len(), 3);
     for key in &keys {
         assert!(!key.contains("192") || key.contains('@'), "{key}");
         assert!(!key.contains("192.0.2.77"), "{key}");

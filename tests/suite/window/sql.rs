@@ -1,7 +1,7 @@
 //! Tests for the rows of window counters in SQL databases, and for database failures.
 
 use counter_core::entity::sqlx::{self, MySql, MySqlPool, PgPool, QueryBuilder, Sqlite, SqlitePool};
-use counter_core::window::{Addition, Window, WindowCounters, WindowKey, WindowStore};
+use counter_core::window::{Addition, Earlier, Window, WindowCounters, WindowKey, WindowStore};
 use counter_core::{Error, ErrorKind, SqlStore, Timestamp};
 use tests::{FaultProxy, Postgres};
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ async fn an_expired_window_starts_from_zero() {
         assert_eq!(store.add_once(&over, token(1)).await.expect("counted"), (true, 1));
         let within = Addition { key: open.clone(), amount: 2 };
         for is_added in [true, false] {
-            let decided = store.add_within(&within, 3).await.expect("decided");
+            let decided = store.add_within(&within, Earlier::NONE, 3).await.expect("decided");
             assert_eq!((decided.is_added, decided.count), (is_added, 2));
         }
         assert_eq!(store.add_once(&open, token(1)).await.expect("counted"), (true, 3));

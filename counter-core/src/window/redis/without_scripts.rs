@@ -80,7 +80,7 @@ pub(super) async fn add_within(
             let count = read(&transaction, counter).await?;
             if count.saturating_add(addition.amount) > limit {
                 transaction.abandon().await?;
-                return Ok(Err(Acquired { is_added: false, count, now }));
+                return Ok(Err(Acquired { is_added: false, count, fits_after: 1, now }));
             }
             let commands =
                 increment_commands(counter, &addition.amount.to_string(), addition.key.expiry).into();
@@ -90,7 +90,7 @@ pub(super) async fn add_within(
             Err(rejected) => return Ok(rejected),
             Ok((Some(replies), now)) => {
                 ensure_expiry(&server, counter, addition.key.expiry, &replies).await;
-                return Ok(Acquired { is_added: true, count: self::count(&replies)?, now });
+                return Ok(Acquired::added(self::count(&replies)?, now));
             }
             // The counter was modified by a different client.
             Ok((None, now)) => last = now,
@@ -116,11 +116,11 @@ async fn add_or_subtract(
     let added = change(server, counter, &amount.to_string(), key.expiry).await;
     let count = client.learn(added).and_then(|replies| count(&replies))?;
     if count <= limit {
-        return Ok(Acquired { is_added: true, count, now });
+        return Ok(Acquired::added(count, now));
     }
     // If this fails, the count stays too high, and the window allows less than the limit.
     drop(client.learn(change(server, counter, &format!("-{amount}"), key.expiry).await));
-    Ok(Acquired { is_added: false, count: count.saturating_sub(*amount), now })
+    Ok(Acquired { is_added: false, count: count.saturating_sub(*amount), fits_after: 1, now })
 }
 
 async fn change(
@@ -225,6 +225,6 @@ async fn read(transaction: &Transaction<'_>, counter: &str) -> Result<u64, Error
     text.map_or(Ok(0), |text| text.parse().map_err(malformed))
 }
 
-fn unwatched() -> Error {
+pub(super) fn unwatched() -> Error {
     unavailable("a transaction without watched keys was aborted")
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::pending;
 
 use counter_core::stores::{BoxFuture, StoreFuture};
-use counter_core::window::{Acquired, Addition, WindowKey, WindowStore};
+use counter_core::window::{Acquired, Addition, Earlier, WindowKey, WindowStore};
 use counter_core::{Error, VisitorId};
 
 /// A store with `add_within` implemented by a closure. Limits don't use other operations.
@@ -34,7 +34,12 @@ where
         unreachable!("a limit adds within a limit")
     }
 
-    fn add_within<'a>(&'a self, addition: &'a Addition, limit: u64) -> StoreFuture<'a, Acquired> {
+    fn add_within<'a>(
+        &'a self,
+        addition: &'a Addition,
+        _: Earlier<'a>,
+        limit: u64,
+    ) -> StoreFuture<'a, Acquired> {
         (self.add_within)(addition, limit)
     }
 

@@ -189,7 +189,7 @@ fn store_with_clock(start: Timestamp) -> impl WindowStore + Clone {
         let count = counts.entry(addition.key.start).or_default();
         let is_added = *count + addition.amount <= limit;
         *count += if is_added { addition.amount } else { 0 };
-        Box::pin(ready(Ok(Acquired { is_added, count: *count, now })))
+        Box::pin(ready(Ok(Acquired { is_added, count: *count, fits_after: 1, now })))
     };
     Acquiring { is_immediate: false, add_within }
 }

@@ -1,0 +1,43 @@
+-- Adds to a part of a sliding window if the sum of this part and the earlier parts is within a limit.
+--
+-- - KEYS: scratch (see apply.lua), the current and the previous block. A block is a hash with the count of each
+--   part.
+-- - ARGV: amount, expiry of the current block, start (inclusive) and end (exclusive) of the part, limit, index
+--   of the part in the block, number of parts in a block
+--
+-- Returns {1, count, now, 1} if the amount was added, {0, count, now, parts} if not, with the number of parts
+-- after which it will fit, and {2, 0, now, 0} if the part is not open at `now`, the server time. If it is
+-- open, the counts of earlier parts are final.
+
+local now = tonumber(redis.call('TIME')[1])
+if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
+  return {2, 0, now, 0}
+end
+local amount, limit, index = tonumber(ARGV[1]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local fields = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+local counts = redis.call('HMGET', KEYS[3], unpack(fields, index + 1, tonumber(ARGV[7])))
+local current = redis.call('HMGET', KEYS[2], unpack(fields, 1, index + 1))
+local sum, is_new = 0, true
+for place = 1, #counts do
+  counts[place] = tonumber(counts[place] or 0)
+  sum = sum + counts[place]
+end
+for place = 1, #current do
+  is_new = is_new and not current[place]
+  counts[#counts + 1] = tonumber(current[place] or 0)
+  sum = sum + counts[#counts]
+end
+if sum + amount > limit then
+  local left = sum
+  for place = 1, #counts do
+    left = left - counts[place]
+    if left + amount <= limit or place == #counts then
+      return {0, sum, now, place}
+    end
+  end
+end
+redis.call('HINCRBY', KEYS[2], ARGV[6], ARGV[1])
+if is_new then
+  redis.call('EXPIREAT', KEYS[2], ARGV[2])
+end
+return {1, sum + amount, now, 1}
