@@ -193,8 +193,6 @@
 //! - An open dashboard reads every five seconds. This does not depend on the number of instances.
 //! - A partition between two regions delays reads, but no request and no flush.
 //!
-//! FLEET_MEASURED
-//!
 //! # The same load from topics
 //!
 //! A Kafka consumer (`counter-kafka`) folds the records of a partition before it writes to the store, so the
