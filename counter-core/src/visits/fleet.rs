@@ -46,7 +46,7 @@ use crate::family::future::StoreFuture;
 /// A store that counts into the store of this process, and reads the stores of all sites.
 ///
 /// Counts, distributions and lifetimes add up, and sketches of visitors are merged. A visitor of several sites counts
-/// once per site, so [`Uniques`](crate::Uniques) are an upper bound, unless the sites
+/// once per site, so [`Uniques`](crate::visits::Uniques) are an upper bound, unless the sites
 /// [share visitors](Self::with_shared_visitors).
 ///
 /// If a site can't be read within the [timeout](Self::with_timeout), this affects only its part: counts are those of the
