@@ -243,17 +243,21 @@ impl Builder {
     /// # Errors
     /// Fails when the store is unavailable.
     pub async fn grid_of_store(mut self) -> Result<Self, Error> {
-        let sites = self.store.sites().iter().map(|site| &site.store);
-        for store in std::iter::once(&self.store).chain(sites) {
-            let record = identity::read(&**store).await?;
-            if let Some(grid) = record.and_then(|(record, _)| record.grid) {
-                let distributions = grid.distributions.or(self.grid.distributions.take());
-                // The precisions already include the offset.
-                (self.grid, self.utc_offset) = (Grid { distributions, ..grid }, 0);
-                break;
+        let sites: Vec<_> = self.store.sites().iter().map(|site| Arc::clone(&site.store)).collect();
+        let mut failed = None;
+        for store in std::iter::once(Arc::clone(&self.store)).chain(sites) {
+            match identity::read(&*store).await.map(|record| record.and_then(|(record, _)| record.grid)) {
+                Ok(Some(grid)) => {
+                    let distributions = grid.distributions.or(self.grid.distributions.take());
+                    // The precisions already include the offset.
+                    (self.grid, self.utc_offset) = (Grid { distributions, ..grid }, 0);
+                    return Ok(self);
+                }
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
             }
         }
-        Ok(self)
+        failed.map_or(Ok(self), Err)
     }
 
     /// Sets how long the same salt is used to identify visitors. Default: a day, aligned with the days of the

@@ -242,7 +242,7 @@ async fn uniques_are_the_union_over_all_counters() {
         let names: String = counters.iter().map(|counter| format!("counter={counter}&")).collect();
         let expected = json!({
             "counters": counters, "precision": 3600, "from": from, "to": to,
-            "uniques": uniques, "standard_error": STANDARD_ERROR, "salt_epoch": 86_400,
+            "uniques": uniques, "standard_error": STANDARD_ERROR, "is_upper_bound": false, "salt_epoch": 86_400,
         });
         check(&site.router, &format!("uniques?{names}precision=3600&from={from}&to={to}"), expected).await;
     }

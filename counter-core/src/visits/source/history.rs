@@ -23,6 +23,10 @@ pub(super) struct History {
     /// The precisions whose retention matters.
     retained: Vec<Retention>,
     archive: Option<Arc<dyn Settling>>,
+    /// True if the cutoffs are in the document.
+    is_written: bool,
+    /// True if the far store has the final values for the last cutoff.
+    is_settled: bool,
 }
 
 /// The far store of an archive, and what it keeps of the buckets that the store no longer has.
@@ -50,9 +54,9 @@ pub(in crate::visits) trait Settling: std::fmt::Debug + Send + Sync {
     fn is_settled(&self, at: Timestamp) -> crate::family::future::StoreFuture<'_, bool>;
 }
 
-/// The time from the end of retention to the cutoff, which is the default lateness of a copier: until then, the far store
-/// does not have the final values.
-const LATENESS: u64 = 120;
+/// The time from the end of retention to the cutoff. This is half of the lateness of a copier, so that hits are in the near
+/// store before the final copy.
+const LATENESS: u64 = 60;
 
 /// The finest precision for which an archive could be added later.
 const FINEST_SECONDS: u32 = 3600;
@@ -79,7 +83,7 @@ impl History {
             None => grid.counts.iter().filter(|one| one.precision.as_seconds() >= FINEST_SECONDS).collect(),
         };
         let archive = far.map(|far| Arc::clone(&far.archive));
-        Ok(Self { cutoffs: parse(&document.content), retained, archive })
+        Ok(Self { cutoffs: parse(&document.content), retained, archive, is_written: true, is_settled: false })
     }
 
     /// Returns the cutoff of the record at this position, or `None` if it was counted without a cutoff.
@@ -99,34 +103,41 @@ impl History {
         self.cutoffs.last().map_or(latest, |(_, at)| if self.is_same(*at, latest) { latest } else { *at })
     }
 
-    /// Returns whether later records need a new cutoff.
-    pub(super) fn is_due(&self) -> bool {
-        self.cutoffs.last().is_none_or(|(_, at)| !self.is_same(*at, latest()))
+    /// Returns whether the records from `position` on need a new cutoff.
+    pub(super) fn is_due(&self, position: u64) -> bool {
+        self.cutoffs.last().is_none_or(|(from, at)| *from > position || !self.is_same(*at, latest()))
     }
 
-    /// Adds a cutoff for the records from `position` on, which must not have been counted yet.
-    pub(super) async fn advance(
+    /// Adds a cutoff for the records from `position` on, if needed, and writes it.
+    pub(super) async fn renew(
         &mut self,
         store: &dyn Store,
         writer: WriterId,
         position: u64,
     ) -> Result<(), Error> {
-        let at = latest();
-        self.wait_until_settled(at).await?;
-        self.cutoffs.retain(|(from, _)| *from < position);
-        self.cutoffs.push((position, at));
-        let surplus = self.cutoffs.len().saturating_sub(MAX_CUTOFFS);
-        self.cutoffs.drain(..surplus);
+        if self.is_due(position) {
+            self.cutoffs.retain(|(from, _)| *from < position);
+            self.cutoffs.push((position, latest()));
+            let surplus = self.cutoffs.len().saturating_sub(MAX_CUTOFFS);
+            self.cutoffs.drain(..surplus);
+            // They must be written before any of the records is counted.
+            (self.is_written, self.is_settled) = (false, false);
+        }
         self.write(store, writer).await
     }
 
     /// Removes all cutoffs.
     pub(super) async fn forget(&mut self, store: &dyn Store, writer: WriterId) -> Result<(), Error> {
         self.cutoffs.clear();
+        self.is_written = false;
         self.write(store, writer).await
     }
 
-    async fn write(&self, store: &dyn Store, writer: WriterId) -> Result<(), Error> {
+    /// Writes the cutoffs, unless this is done.
+    pub(super) async fn write(&mut self, store: &dyn Store, writer: WriterId) -> Result<(), Error> {
+        if self.is_written {
+            return Ok(());
+        }
         let lines = self.cutoffs.iter().map(|(position, at)| format!("{position} {at}\n"));
         let content = lines.collect::<String>().into_bytes();
         let documents = store.documents().ok_or_else(unsupported)?;
@@ -135,13 +146,16 @@ impl History {
             document?;
             Ok(((), Some(content.clone())))
         });
-        changed.await?.ok_or_else(|| Error::new(ErrorKind::Unavailable))
+        changed.await?.ok_or_else(|| Error::new(ErrorKind::Unavailable))?;
+        self.is_written = true;
+        Ok(())
     }
 
-    async fn wait_until_settled(&self, at: Timestamp) -> Result<(), Error> {
-        let Some(archive) = &self.archive else { return Ok(()) };
+    /// Waits until the far store has the final values of all buckets to which records can be added.
+    pub(super) async fn wait_until_settled(&mut self) -> Result<(), Error> {
+        let (Some(archive), Some((_, at))) = (&self.archive, self.cutoffs.last()) else { return Ok(()) };
         let mut waited = Duration::ZERO;
-        while !archive.is_settled(at).await? {
+        while !self.is_settled && !archive.is_settled(*at).await? {
             if waited >= MAX_WAIT {
                 return Err(
                     Error::new(ErrorKind::Unavailable).caused_by("no copier has copied the final values yet")
@@ -150,6 +164,7 @@ impl History {
             sleep(POLL_INTERVAL).await;
             waited += POLL_INTERVAL;
         }
+        self.is_settled = true;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::history::{FarStore, History};
-use super::lane::{Lane, empty, hits_in_buckets};
+use super::lane::{Lane, empty, hits_in_buckets, mark_read};
 use super::ledger::{SourceHits, SourceLedger, Status};
 use super::name::SourceName;
 use super::position::{LARGEST_POSITION, all_positions};
@@ -310,13 +310,19 @@ impl Source {
     }
 
     async fn send(&mut self, align: bool) -> Result<Commit, Error> {
-        let align = align || self.history.as_ref().is_some_and(History::is_due);
+        let align = align || self.history.as_ref().is_some_and(|history| history.is_due(self.position));
+        if let Some(history) = &mut self.history {
+            history.write(&*self.store, self.writer).await?;
+        }
         // The far store must not be ahead: it decides by the time at which the near store counted a record.
         for lanes in [0..self.shards, self.shards..self.lanes.len()] {
             // If an earlier call left a batch in flight, this sends that batch first, and then the newer records.
             let position = self.position;
             let is_due = |lane: &Lane| lane.is_due() || align && lane.counted < position;
             while self.lanes[lanes.clone()].iter().any(is_due) {
+                if let Some(history) = self.history.as_mut().filter(|_| lanes.start > 0) {
+                    history.wait_until_settled().await?;
+                }
                 let clock = self.history.as_ref().map_or_else(Timestamp::now, History::clock);
                 for lane in &mut self.lanes[lanes.clone()] {
                     if align || lane.is_due() {
@@ -337,14 +343,11 @@ impl Source {
         Ok(Commit::Done)
     }
 
-    /// Adds a cutoff for later records if the time has passed that decides about the buckets.
+    /// Adds a cutoff for the records that are not counted yet, if needed.
     async fn renew_cutoff(&mut self) -> Result<(), Error> {
-        let counted = self.lanes[0].counted;
-        let is_aligned = self.lanes[..self.shards].iter().all(|lane| lane.counted == counted);
-        if let Some(history) = self.history.as_mut().filter(|history| is_aligned && history.is_due()) {
-            history.advance(&*self.store, self.writer, counted).await?;
-        }
-        Ok(())
+        let counted = self.lanes[..self.shards].iter().map(|lane| lane.counted).max().unwrap_or_default();
+        let Some(history) = &mut self.history else { return Ok(()) };
+        history.renew(&*self.store, self.writer, counted).await
     }
 
     /// Handles the replies to the batches in flight, in the order of the lanes.
@@ -451,6 +454,9 @@ impl Source {
         if commit == Commit::Moved {
             self.rewind_to_lowest();
         }
+        if !self.lanes.iter().any(Lane::is_due) {
+            self.renew_cutoff().await?;
+        }
         Ok(commit)
     }
 
@@ -478,13 +484,6 @@ impl Source {
         state.opened.get_or_insert(self.position);
         (state.position, state.counted) = (self.position, self.position);
         Ok(())
-    }
-}
-
-/// Records that all records up to a position were passed to the lanes.
-fn mark_read(lanes: &mut [Lane], position: u64) {
-    for lane in lanes {
-        lane.read_to = lane.read_to.max(position);
     }
 }
 

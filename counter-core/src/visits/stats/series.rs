@@ -127,13 +127,12 @@ impl Series {
         }
     }
 
-    /// Returns whether the count of the bucket starting at `start` could not be read.
+    /// Returns whether the count of the bucket starting at `start` could not be read, completely or in part.
     #[must_use]
     pub fn is_unknown(&self, start: Timestamp) -> bool {
-        let is_empty = || self.samples.binary_search_by_key(&start, |sample| sample.start).is_err();
-        self.unreadable.as_ref().is_some_and(|unreadable| {
-            unreadable.buckets.binary_search(&start).is_ok() || unreadable.is_part && is_empty()
-        })
+        let unreadable = self.unreadable.as_ref();
+        unreadable
+            .is_some_and(|unreadable| unreadable.is_part || unreadable.buckets.binary_search(&start).is_ok())
     }
 
     /// Returns a sample for every bucket that starts in the range, with 0 for empty buckets. Skips buckets

@@ -52,6 +52,10 @@ impl Site {
         }
         let reply = timeout(limit, read(&*self.store)).await;
         let reply = reply.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable).caused_by("timed out")));
+        if reply.as_ref().is_err_and(|error| *error.kind() != ErrorKind::Unavailable) {
+            // This only affects this read.
+            return reply;
+        }
         let failure =
             reply.as_ref().err().map(|error| Failure { at: Instant::now(), reason: error.to_string() });
         let error = reply.as_ref().err();

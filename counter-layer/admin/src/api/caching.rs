@@ -25,6 +25,8 @@ pub(crate) fn max_age(precision: Precision, end: Timestamp, now: Timestamp) -> O
 /// Responds with JSON, or with a 304 if the client already has this response.
 pub(crate) fn json_response(request: &HeaderMap, max_age: Option<u64>, value: &impl Serialize) -> Response {
     let body = serde_json::to_string(value).expect("responses can be serialized");
+    // A partial response must not be kept until the rest can be read again. Strings can't contain an unescaped quote.
+    let max_age = max_age.filter(|_| !body.contains("\"unreadable\":"));
     respond(request, max_age, "application/json", body)
 }
 

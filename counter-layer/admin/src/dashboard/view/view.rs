@@ -86,8 +86,10 @@ impl View {
         let value =
             |wanted: &str| pairs.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
         let utc = value("zone") == Some("utc");
-        let of_site =
-            value(SITE).filter(|name| site.sites.iter().any(|site| site == name)).map(str::to_owned);
+        let of_site = value(SITE).map(str::to_owned);
+        if let Some(name) = of_site.as_ref().filter(|name| !site.sites.contains(name)) {
+            return Err(WrongValue::new(SITE, name, "the name of a site"));
+        }
         Ok(Self { site, client, page, chart, table, utc, of_site })
     }
 }
