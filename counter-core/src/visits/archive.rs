@@ -334,7 +334,7 @@ impl Sources {
     /// been copied. Do not read the same log in two processes at the same time.
     ///
     /// ```
-    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
     /// use counter_core::archive::Archive;
     /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
     ///
@@ -343,7 +343,9 @@ impl Sources {
     /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
     /// let counters = Counters::builder(archive.clone()).build()?;
     /// let (recorder, stats) = (counters.recorder(), counters.stats());
-    /// archive.copier(stats.grid()).copy_once(Timestamp::now()).await?;
+    /// // In a service, a copier runs in the background, and includes hits that are late.
+    /// let mut copier = archive.copier(stats.grid()).lateness(Duration::ZERO);
+    /// copier.copy_once(Timestamp::now()).await?;
     ///
     /// let sources = counters.sources().archive(&archive);
     /// let mut log = sources.open("access.log".parse()?).await?;

@@ -18,7 +18,7 @@ use super::{LIMIT, Storm};
 use crate::random::Rounds;
 
 /// How long a read waits for a region.
-const TIMEOUT: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the fleet all the time.
 #[derive(Debug)]
