@@ -190,7 +190,7 @@
 //!
 //! - A read of the fleet is a read of each region, at the same time. It costs as much as three reads, and takes as long as the
 //!   slowest region, or until the [timeout](crate::fleet::Fleet::with_timeout).
-//! - An open dashboard reads every five seconds. This does not depend on the number of instances.
+//! - An open dashboard reads every one to five seconds. This does not depend on the number of instances.
 //! - A partition between two regions delays reads, but no request and no flush.
 //!
 //! # The same load from topics

@@ -330,8 +330,9 @@ impl Sources {
     /// Each record counts once, no matter how often the log is read: the far store has positions of its own. If a record
     /// was counted before without a history, it is not added.
     ///
-    /// A [copier](crate::archive::Copier) must be running, because buckets can only be added once their final values have
-    /// been copied. Do not read the same log in two processes at the same time.
+    /// A [copier](crate::archive::Copier) must be running, because hits can only be added to a bucket once its final values
+    /// have been copied. A commit waits for this, and fails after 3 minutes; the store has then counted the records, and the
+    /// archive follows with the next commit. Do not read the same log in two processes at the same time.
     ///
     /// ```
     /// use std::time::Duration;

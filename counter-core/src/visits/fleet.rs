@@ -1,7 +1,7 @@
 //! A fleet: the stores of several sites or regions, read as one.
 //!
 //! Each region counts into its own store and does not need a connection to the others, so a partition between regions
-//! neither loses nor delays any hits. A [`Fleet`] reads all of these stores and adds up what it finds.
+//! neither loses nor delays any hits. A [`Fleet`] reads all of these stores and adds up their counts.
 //!
 //! ```
 //! use std::num::NonZeroU32;
@@ -57,7 +57,8 @@ use crate::family::future::StoreFuture;
 ///
 /// All sites need the same precisions and offsets; see [`Stats::grid_mismatch`](crate::Stats::grid_mismatch). The archives
 /// of sites are read if all of them retain the same. [`Stats::forget`](crate::Stats::forget) applies to all sites.
-/// Everything else applies to the store of this process: counting, cleaning, documents and dumps.
+/// Counting, cleaning and documents apply to the store of this process. A dump of a fleet is incomplete and says so: dump
+/// each [site](crate::Stats::of_site) instead.
 #[derive(Clone)]
 pub struct Fleet {
     home: Arc<dyn Store>,

@@ -42,7 +42,7 @@ struct Site {
 }
 
 impl Settings {
-    /// Returns `true` if there are no sites.
+    /// Returns `true` without any sites.
     pub(crate) const fn is_empty(&self) -> bool {
         self.sites.is_empty()
     }

@@ -122,6 +122,11 @@ async fn the_answers_of_a_fleet_are_those_of_a_single_store(home: impl Store + C
     }
     assert_eq!(sum, 2000);
 
+    // A dump of all sites would not be complete, and says so.
+    let mut dump = stats.dump();
+    while dump.next().await.expect("readable").is_some() {}
+    assert!(dump.dumped().unreadable > 0, "{:?}", dump.dumped());
+
     // All sites forget a page and its pairs.
     let page = name("/1");
     stats.forget(&page).await.expect("available");
@@ -153,6 +158,7 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
     assert!(started.elapsed() < 4 * timeout, "{:?}", started.elapsed());
     let unreadable = series.unreadable.clone().expect("a site is away");
     assert_eq!((series.total(), unreadable.key.as_str()), (3, "site us"));
+    assert!(series.is_unknown(series.samples[0].start), "alerts must not use a part");
     for error in [
         stats.total(&hits, hour, range.clone()).await.map(drop),
         stats.lifetimes(std::slice::from_ref(&hits)).await.map(drop),

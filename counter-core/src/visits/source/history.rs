@@ -4,6 +4,7 @@
 //! other buckets, so it has to decide by the same time, even if it counts the record much later. So we note the time in
 //! a document of the store, as a list of cutoffs: a cutoff applies to all records from its position on, up to the next.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::document::change::change_document;
 use crate::error::{Error, ErrorKind};
+use crate::family::future::StoreFuture;
 use crate::family::writer::WriterId;
 use crate::time::{Grid, Retention, Timestamp};
 use crate::visits::store::Store;
@@ -29,7 +31,7 @@ pub(super) struct History {
     is_settled: bool,
 }
 
-/// The far store of an archive, and what it keeps of the buckets that the store no longer has.
+/// The far store of an archive, with the precisions that it keeps.
 #[derive(Clone, Debug)]
 pub(in crate::visits) struct FarStore {
     pub(in crate::visits) store: Arc<dyn Store>,
@@ -37,21 +39,21 @@ pub(in crate::visits) struct FarStore {
     pub(in crate::visits) archive: Arc<dyn Settling>,
 }
 
-/// What the far store keeps in a precision.
+/// A precision of the far store.
 #[derive(Clone, Debug)]
 pub(in crate::visits) struct FarPart {
     /// The grid of the far store, with just this precision.
     pub(in crate::visits) grid: Arc<Grid>,
-    /// What the near store keeps in this precision.
+    /// The retention of the near store in this precision.
     pub(in crate::visits) near: Retention,
     pub(in crate::visits) near_visitors: Option<Retention>,
     pub(in crate::visits) near_bins: Option<Retention>,
 }
 
 /// Reports whether an archive has the final values of all buckets that the near store does not keep.
-pub(in crate::visits) trait Settling: std::fmt::Debug + Send + Sync {
+pub(in crate::visits) trait Settling: fmt::Debug + Send + Sync {
     /// Returns whether this is the case for buckets that were past retention at this time.
-    fn is_settled(&self, at: Timestamp) -> crate::family::future::StoreFuture<'_, bool>;
+    fn is_settled(&self, at: Timestamp) -> StoreFuture<'_, bool>;
 }
 
 /// The time from the end of retention to the cutoff. This is half of the lateness of a copier, so that hits are in the near
@@ -193,4 +195,55 @@ fn parse(content: &[u8]) -> Vec<(u64, Timestamp)> {
 
 fn unsupported() -> Error {
     Error::new(ErrorKind::Rejected).caused_by("the store does not support documents")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::MemoryStore;
+
+    const HOUR: u64 = 3600;
+
+    async fn read(store: &MemoryStore, writer: WriterId) -> History {
+        History::read(store.as_ref(), writer, &Grid::default(), None).await.expect("in memory")
+    }
+
+    #[tokio::test]
+    async fn records_keep_the_cutoff_of_the_time_at_which_they_were_counted() {
+        let (store, writer) = (MemoryStore::new(), WriterId::random());
+        let mut history = read(&store, writer).await;
+        assert!(history.is_due(0) && history.cutoff(0).is_none());
+        let old = latest().minus(2 * HOUR);
+        (history.cutoffs, history.is_written) = (vec![(5, old)], false);
+        history.write(store.as_ref(), writer).await.expect("in memory");
+        assert_eq!(history.clock(), old, "the store still counts by the cutoff");
+
+        // The hour has ended. Only later records have a new cutoff, also after a restart.
+        let mut history = read(&store, writer).await;
+        history.renew(store.as_ref(), writer, 10).await.expect("in memory");
+        for history in [&history, &read(&store, writer).await] {
+            assert_eq!([4, 5, 9].map(|position| history.cutoff(position)), [None, Some(old), Some(old)]);
+            assert!(history.cutoff(10) >= Some(old.plus(2 * HOUR)) && history.start() == Some(5));
+        }
+
+        // If the store returns to an earlier position, it counts these records again, by a new cutoff.
+        assert!(history.is_due(7));
+        history.renew(store.as_ref(), writer, 7).await.expect("in memory");
+        assert!(history.cutoff(6) == Some(old) && history.cutoff(7) > Some(old));
+        history.forget(store.as_ref(), writer).await.expect("in memory");
+        assert_eq!(read(&store, writer).await.cutoffs, []);
+    }
+
+    #[tokio::test]
+    async fn cutoffs_are_bounded_and_only_written_if_they_change() {
+        let (store, writer) = (MemoryStore::new(), WriterId::random());
+        let mut history = read(&store, writer).await;
+        let old = latest().minus(2 * HOUR);
+        history.cutoffs = (0..MAX_CUTOFFS as u64).map(|position| (position, old)).collect();
+        for _ in 0..2 {
+            history.renew(store.as_ref(), writer, 5000).await.expect("in memory");
+            assert_eq!((history.cutoffs.len(), history.start()), (MAX_CUTOFFS, Some(1)));
+            assert!(history.is_written);
+        }
+    }
 }

@@ -79,8 +79,8 @@ impl Sources {
     /// Notes when records are counted, so that an [archive](Self::archive) can add those which are past retention, even if
     /// the log was counted without an archive before. You should use this for logs with records of the past.
     ///
-    /// This needs a store with [documents](crate::visits::Read::documents), and writes up to one document per source and
-    /// hour.
+    /// A source has a document for this, which is replaced at most once per hour, and has at most 1,000 entries of about 20
+    /// bytes. Opening a source fails if the store does not have [documents](crate::visits::Read::documents).
     #[must_use]
     pub fn with_history(self) -> Self {
         Self { has_history: true, ..self }
