@@ -73,12 +73,10 @@ impl RedisCluster {
         let mut end = SLOTS;
         for (i, node) in self.nodes.iter().enumerate().rev() {
             let start = end - end / (u16::try_from(i).expect("few nodes") + 1);
-            assert_ok(&node.command(&[
-                "CLUSTER",
-                "ADDSLOTSRANGE",
-                &start.to_string(),
-                &(end - 1).to_string(),
-            ]));
+            // Redis 6.2 does not have ADDSLOTSRANGE.
+            let add = ["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
+            let slots = (start..end).map(|slot| slot.to_string());
+            assert_ok(&node.command(&add.into_iter().chain(slots).collect::<Vec<_>>()));
             end = start;
             // With distinct epochs, the nodes do not need to resolve a conflict.
             assert_ok(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(i + 1).to_string()]));

@@ -191,6 +191,38 @@ async fn compare(archive: &(impl Store + Clone), expected: &Expected, now: Times
 }
 
 #[tokio::test]
+async fn each_bucket_is_counted_in_exactly_one_store() {
+    let (near, far) = (MemoryStore::new(), MemoryStore::new());
+    let archive = Archive::new(near.clone(), far.clone());
+    let counters = Counters::builder(archive.clone()).build().expect("the defaults are fine");
+    let copier = archive.copier(counters.stats().grid());
+    copier.lateness(Duration::ZERO).copy_once(Timestamp::now()).await.expect("in memory");
+    let mut source =
+        counters.sources().archive(&archive).open("log".parse().expect("a name")).await.expect("in memory");
+    let (recorder, now) = (counters.recorder(), Timestamp::now());
+    // A record per hour, until the store has neither hours nor days.
+    let ages = 0..125 * 24;
+    for age in ages.clone() {
+        let at = now.minus((ages.end - 1 - age) * HOUR);
+        source.record(age..age + 1, at, &[recorder.counter("/").hit()]);
+    }
+    assert_eq!(source.close().await.expect("in memory"), Commit::Done);
+    for (width, kept) in [(3600, 120), (86_400, 120)] {
+        let (near, far) = (samples(&near, "/", width).await, samples(&far, "/", width).await);
+        assert!(
+            near.len().abs_diff(kept) <= 1 && !far.is_empty(),
+            "{} and {} of {width} s",
+            near.len(),
+            far.len()
+        );
+        // They meet without a gap and without a bucket in common.
+        let next = far.last().expect("not empty").0 + u64::from(width);
+        assert_eq!(near[0].0, next, "{width} s");
+        assert_eq!(far.iter().chain(&near).map(|(_, count)| count).sum::<u64>(), ages.end, "{width} s");
+    }
+}
+
+#[tokio::test]
 async fn without_final_copies_an_archive_does_not_add_anything() {
     let archive = Archive::new(MemoryStore::new(), MemoryStore::new());
     let counters = Counters::builder(archive.clone()).build().expect("the defaults are fine");
