@@ -188,10 +188,25 @@
 //! with 1,000 instances each, the tables above apply to each region: with the settings of the last row, this needs two
 //! masters per region. Between regions, there are only reads:
 //!
-//! - A read of the fleet is a read of each region, at the same time. It costs as much as three reads, and takes as long as the
-//!   slowest region, or until the [timeout](crate::fleet::Fleet::with_timeout).
+//! - A read of the fleet is a read of each region, at the same time. It takes as long as the slowest region, or until the
+//!   [timeout](crate::fleet::Fleet::with_timeout). It needs a little more than three times the operations, because sketches are
+//!   fetched and merged in the process.
 //! - An open dashboard reads every one to five seconds. This does not depend on the number of instances.
 //! - A partition between two regions delays reads, but no request and no flush.
+//!
+//! With three servers and all processes on a machine with two cores, `tests/bench/run scale regions 200 10` measured the following
+//! (200 counters with ten hits per second each, and a flush every 10 s). The sums of the fleet were exact.
+//!
+//! | instances per region | operations per second and region | page of a region | page of the fleet | operations of a page |
+//! |--:|--:|--:|--:|--:|
+//! | 0 | 0 | 22 ms | 49 ms | 321; 1,278 |
+//! | 1 | 598 | 24 ms | 56 ms | 321; 1,278 |
+//! | 4 | 1,747 | 23 ms | 43 ms | 321; 1,278 |
+//! | 16 | 6,410 | 25 ms | 58 ms | 321; 1,278 |
+//!
+//! The time of a page does not depend on the number of instances, so 1,000 instances per region should not change it. We have
+//! not measured that. With a delay of 100 ms for each round trip to one of two regions, a page took 0.33 s, i.e. three round
+//! trips to the most distant region.
 //!
 //! # The same load from topics
 //!

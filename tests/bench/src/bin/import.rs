@@ -3,7 +3,8 @@
 //!
 //! The first argument is the program that imports. The second argument sets the number of lines (a million by
 //! default); a log four times as long is also imported. Logs are in the combined format, with 2,000 routes,
-//! 50,000 addresses, 500 user agents and 3 % bots, and cover a day.
+//! 50,000 addresses, 500 user agents and 3 % bots, and cover a day. Another log covers three years, and is imported
+//! without and with an archive.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -22,6 +23,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The kernel's clock rate for CPU times.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Days of the log for the archive.
+const YEARS: u64 = 3 * 365;
 
 /// The cost of running a program.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +54,7 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
     let mut rows = Vec::new();
     for lines in [lines, 4 * lines] {
         let log = folder.join("access.log");
-        write_log(&log, lines)?;
+        write_log(&log, lines, 1)?;
         let import = |store: &str, log: &Path| {
             let mut command = Command::new(program);
             command.args(["import", "--route", "/articles/{id}", "--store", store]).arg(log);
@@ -89,6 +93,30 @@ fn measure_all(program: &Path, folder: &Path, lines: u64) -> Result<(), Box<dyn 
                 eprintln!("without GoAccess: apt-get install goaccess");
             }
             Err(error) => return Err(error.into()),
+        }
+    }
+    let log = folder.join("years.log");
+    write_log(&log, lines, YEARS)?;
+    let database = |name: &str| format!("sqlite:{}", folder.join(name).display());
+    let server = RedisServer::start();
+    for (name, store) in [("SQLite", &database("near.db")), ("Redis", &server.url())] {
+        for is_archived in [false, true] {
+            let mut import = Command::new(program);
+            import.args(["import", "--route", "/articles/{id}", "--store", store]).arg(&log);
+            let mut label = format!("three years to {name}");
+            if is_archived {
+                import.arg("--archive").arg(database("far.db"));
+                label += " with an archive in SQLite";
+            }
+            rows.push((label, lines, measure(&mut import)?));
+            // The next import counts the same log in empty stores.
+            server.command(&["FLUSHALL"]);
+            for file in fs::read_dir(folder)? {
+                let file = file?.path();
+                if file.to_string_lossy().contains(".db") {
+                    fs::remove_file(file)?;
+                }
+            }
         }
     }
     let columns = ["program", "lines", "s", "CPU s", "lines per CPU second", "peak MB"];
@@ -135,16 +163,12 @@ fn succeed(child: &mut Child) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("the program failed: {status}"))) }
 }
 
-/// Writes a log. Always the same, except for times.
-fn write_log(path: &Path, lines: u64) -> io::Result<()> {
+/// Writes a log of whole days, the last of which is yesterday. Always the same, except for times.
+fn write_log(path: &Path, lines: u64, days: u64) -> io::Result<()> {
     const DAY: u64 = 86_400;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
-    // All lines fall on the same day, so we need to format the date only once.
-    let day_start = now / DAY * DAY - DAY;
-    let date =
-        Command::new("date").args(["-u", "-d", &format!("@{day_start}"), "+%d/%b/%Y"]).output()?.stdout;
-    let date = String::from_utf8(date).map_err(io::Error::other)?;
-    let date = date.trim();
+    let today = now / DAY * DAY;
+    let (mut day, mut date) = (0, String::new());
     let mut log = BufWriter::new(File::create(path)?);
     let mut seed = 7_u64;
     for line in 0..lines {
@@ -156,7 +180,14 @@ fn write_log(path: &Path, lines: u64) -> io::Result<()> {
             mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             (mixed ^ (mixed >> 31)) % below
         };
-        let second = line * DAY / lines;
+        let second = today - days * DAY + line * days * DAY / lines;
+        if day != second / DAY {
+            day = second / DAY;
+            let output =
+                Command::new("date").args(["-u", "-d", &format!("@{second}"), "+%d/%b/%Y"]).output()?;
+            date = String::from_utf8(output.stdout).map_err(io::Error::other)?.trim().to_owned();
+        }
+        let second = second % DAY;
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         let address = random(50_000);
         // The minimum of two numbers, so that a few routes get most requests.

@@ -105,7 +105,12 @@ impl Additions {
         self.totals.iter().map(|(id, _)| *id).collect()
     }
 
-    pub(crate) async fn write(&self, session: &mut Session, dialect: &Dialect) -> Result<(), Failure> {
+    pub(crate) async fn write(
+        &self,
+        session: &mut Session,
+        dialect: &Dialect,
+        adds: Adds,
+    ) -> Result<(), Failure> {
         if !self.totals.is_empty() {
             let text = dialect.update_by_pairs(
                 "access_counter",
@@ -121,27 +126,45 @@ impl Additions {
         let condition = "kept.width = ? AND kept.bucket = ? AND kept.counter = pair.id";
         let update = dialect.update_by_pairs("access_sample", "hits", "kept.hits + pair.n", condition);
         let pairs = dialect.pairs;
-        let insert = dialect.insert_new(
-            "access_sample (width, bucket, counter, hits)",
-            &format!("SELECT ?, ?, pair.id, pair.n FROM {pairs} WHERE pair.n > 0"),
+        let rows = format!("SELECT ?, ?, pair.id, pair.n FROM {pairs} WHERE pair.n > 0");
+        let insert = dialect.insert_new("access_sample (width, bucket, counter, hits)", &rows);
+        let add = dialect.upsert(
+            "access_sample",
+            "width, bucket, counter, hits",
+            &rows,
+            "width, bucket, counter",
+            &[("hits", "{old} + {new}")],
         );
         let enter = dialect.upsert(
             "access_known",
             "width, counter, latest",
-            &format!("SELECT ?, pair.id, ? FROM {pairs} WHERE pair.n > 0"),
+            &format!("SELECT ?, pair.id, pair.n FROM {pairs} WHERE pair.n >= 0"),
             "width, counter",
             &[("latest", &format!("{}({{old}}, {{new}})", dialect.greatest))],
         );
+        // The latest new bucket of each counter by width.
+        let mut latest = BTreeMap::<i64, BTreeMap<i64, i64>>::new();
         for (&(width, bucket), pairs) in &self.buckets {
-            let [width, bucket] = [width, bucket].map(Value::Int);
             let values = Value::Pairs(pairs);
-            // The counters are locked by this transaction, so rows can't be inserted between these
-            // statements. If all rows exist already, they are also in the list of known counters.
-            let found = session.execute(&update, &[values, width, bucket]).await?;
-            if found < pairs.len() as u64 {
-                session.execute(&insert, &[width, bucket, values]).await?;
-                session.execute(&enter, &[width, bucket, values]).await?;
+            let (count, [wide, start]) = (pairs.len() as u64, [width, bucket].map(Value::Int));
+            if adds == Adds::Samples {
+                // The samples of another store, most of which are new.
+                session.execute(&add, &[wide, start, values]).await?;
+            } else if session.execute(&update, &[values, wide, start]).await? < count {
+                // The counters are locked by this transaction, so rows can't be inserted between these
+                // statements.
+                session.execute(&insert, &[wide, start, values]).await?;
+            } else {
+                // All rows existed, so they are also in the list of known counters.
+                continue;
             }
+            // Buckets are in ascending order.
+            let new = pairs.iter().filter(|(_, more)| *more > 0).map(|(id, _)| (*id, bucket));
+            latest.entry(width).or_default().extend(new);
+        }
+        for (width, latest) in latest {
+            let latest: Pairs = latest.into_iter().collect();
+            session.execute(&enter, &[Value::Int(width), Value::Pairs(&latest)]).await?;
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ async fn write(
         }
     };
     add_new_lifetimes(session, dialect, batch, (&cells, &known), unix(time), &additions, remarks).await?;
-    additions.write(session, dialect).await?;
+    additions.write(session, dialect, batch.adds).await?;
     raised::write(session, dialect, batch, &sketches, &known, remarks).await?;
     bins::write(session, dialect, batch, (&parts, &known), cell_by_cell, remarks).await
 }

@@ -34,8 +34,8 @@ const MAX_ATTEMPTS: u32 = 12;
 /// The load from an instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    counters: usize,
-    interval: Duration,
+    pub(crate) counters: usize,
+    pub(crate) interval: Duration,
 }
 
 impl Load {
@@ -49,7 +49,7 @@ impl Load {
         Ok(Self { counters, interval: Duration::from_secs(seconds) })
     }
 
-    fn measured(self) -> Duration {
+    pub(crate) fn measured(self) -> Duration {
         MIN_MEASURED_TIME.max(2 * self.interval)
     }
 }
@@ -157,16 +157,7 @@ fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Err
     let work: Vec<_> =
         servers.figures().into_iter().zip(&figures).map(|(now, before)| now.since(before)).collect();
     let (took, machine) = (started.elapsed().as_secs_f64(), [self::machine(), machine]);
-    let (mut recorded, mut processor, mut waits) = (0, 0.0, Vec::new());
-    for instance in &mut fleet {
-        let output = instance.next_line()?;
-        let mut output = output.split(' ');
-        recorded += output.next().ok_or("no hits")?.parse::<u64>()?;
-        processor += output.next().ok_or("no time")?.parse::<f64>()?;
-        for wait in output {
-            waits.push(wait.parse::<f64>()?);
-        }
-    }
+    let Work { recorded, processor, mut waits } = Work::of(&mut fleet)?;
     assert_eq!(servers.total() - before, recorded, "every hit is counted exactly once");
     let sum = |of: fn(&Figures) -> f64| work.iter().map(of).sum::<f64>() / took;
     let seconds = |work: &Figures| work.processor.as_secs_f64();
@@ -183,7 +174,7 @@ fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Err
 }
 
 /// Returns the CPU ticks of all cores since boot: busy and total.
-fn machine() -> (f64, f64) {
+pub(crate) fn machine() -> (f64, f64) {
     let output = fs::read_to_string("/proc/stat").expect("Linux");
     let first = output.lines().next().expect("a line of all cores");
     // user, nice, system, idle, iowait, irq, softirq, steal
@@ -191,6 +182,33 @@ fn machine() -> (f64, f64) {
         first.split_whitespace().skip(1).take(8).filter_map(|tick| tick.parse().ok()).collect();
     let all: f64 = ticks.iter().sum();
     (all - ticks[3] - ticks[4], all)
+}
+
+/// The work of all instances of a fleet.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) recorded: u64,
+    /// CPU time in a second, in milliseconds.
+    processor: f64,
+    /// Times to acknowledgement in milliseconds.
+    waits: Vec<f64>,
+}
+
+impl Work {
+    /// Waits until all instances have finished.
+    pub(crate) fn of(fleet: &mut [Instance]) -> Result<Self, Box<dyn Error>> {
+        let mut work = Self::default();
+        for instance in fleet {
+            let output = instance.next_line()?;
+            let mut output = output.split(' ');
+            work.recorded += output.next().ok_or("no hits")?.parse::<u64>()?;
+            work.processor += output.next().ok_or("no time")?.parse::<f64>()?;
+            for wait in output {
+                work.waits.push(wait.parse()?);
+            }
+        }
+        Ok(work)
+    }
 }
 
 impl Servers {
@@ -278,13 +296,13 @@ impl Row {
 
 /// A process in the fleet. Dropping this will kill the process.
 #[derive(Debug)]
-struct Instance {
+pub(crate) struct Instance {
     process: Child,
     stdout_lines: BufReader<ChildStdout>,
 }
 
 impl Instance {
-    fn start(url: &str, number: u32, of: u32, load: Load) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn start(url: &str, number: u32, of: u32, load: Load) -> Result<Self, Box<dyn Error>> {
         let mut process = Command::new(std::env::current_exe()?)
             .args(["instance", url, &number.to_string(), &of.to_string()])
             .args([load.counters.to_string(), load.interval.as_secs().to_string()])
@@ -296,7 +314,7 @@ impl Instance {
     }
 
     /// Reads the next line from the process output.
-    fn next_line(&mut self) -> Result<String, Box<dyn Error>> {
+    pub(crate) fn next_line(&mut self) -> Result<String, Box<dyn Error>> {
         let mut line = String::new();
         match self.stdout_lines.read_line(&mut line)? {
             0 => Err("an instance has exited".into()),
@@ -304,7 +322,7 @@ impl Instance {
         }
     }
 
-    fn start_load(&mut self) -> std::io::Result<()> {
+    pub(crate) fn start_load(&mut self) -> std::io::Result<()> {
         self.process.stdin.as_mut().map_or(Ok(()), |input| input.write_all(b"begin\n"))
     }
 }

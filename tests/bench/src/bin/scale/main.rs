@@ -5,10 +5,12 @@
 //! - `instances` measures up to 1,000 recorders and flushers in this process on a cluster with three masters.
 //!   Groups of 25 instances share their connections.
 //! - `fleet COUNTERS SECONDS` starts a process per instance to find the saturation point.
+//! - `regions COUNTERS SECONDS` starts three regions of such processes, and reads them as a fleet.
 //!
-//! All three are run if you don't pass arguments.
+//! All but `regions` are run if you don't pass arguments.
 
 mod fleet;
+mod regions;
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -42,8 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["threads"] => threads(),
         ["instances"] => runtime.block_on(instances()),
         ["fleet", load @ ..] => fleet::print(Load::of(load)?),
+        ["regions", load @ ..] => runtime.block_on(regions::print(Load::of(load)?)),
         ["instance", one @ ..] => runtime.block_on(fleet::instance(one)),
-        _ => Err("usage: scale [threads | instances | fleet [COUNTERS [SECONDS BETWEEN FLUSHES]]]".into()),
+        _ => {
+            Err("usage: scale [threads | instances | (fleet | regions) [COUNTERS [SECONDS BETWEEN FLUSHES]]]"
+                .into())
+        }
     }
 }
 
