@@ -339,7 +339,9 @@ impl Log {
             (self.random.one_of(&[200, 200, 304, 404, 499]), self.random.one_of(&[BROWSER, BOT]));
         let address = format!("192.0.{}.{}", visitor / 250, visitor % 250);
         let referrer = self.random.one_of(&["-", "https://a.example/", "https://b.example/"]);
-        format!("{address} - - [{at}] \"GET {path} HTTP/1.1\" {status} 7 \"{referrer}\" \"{agent}\"\n")
+        // Without the size, a large part would contain all lines of a small part by chance, and be rejected.
+        let size = self.random.among(0..1_000_000);
+        format!("{address} - - [{at}] \"GET {path} HTTP/1.1\" {status} {size} \"{referrer}\" \"{agent}\"\n")
     }
 
     /// Appends lines in two writes, because a server might do this.
