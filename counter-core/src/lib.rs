@@ -140,6 +140,7 @@
     allow(dead_code, unused_imports, unused_macros, reason = "only used by database drivers")
 )]
 
+mod sync;
 mod log;
 pub mod time;
 pub mod sketch;

@@ -1,6 +1,7 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex};
 
 /// A gauge of requests in flight, shared by all layers of a recorder: see
 /// [`Recorder::in_flight`](crate::Recorder::in_flight).

@@ -16,6 +16,8 @@ mod stripes;
 mod folding;
 mod adding;
 mod recorder;
+#[cfg(all(test, counter_loom))]
+mod models;
 #[cfg(test)]
 mod tests;
 

@@ -1,8 +1,7 @@
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
 use tokio::sync::{Notify, watch};
 
 use crate::family::shard::{Shard, Shards};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Tracks the flushes of all shards, so that callers can wait until the store has all hits recorded before.
 ///
@@ -72,6 +71,12 @@ impl GroupCommit {
 }
 
 impl CommitTicket {
+    /// Returns whether the store has all hits of this ticket.
+    #[cfg(all(test, counter_loom))]
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.iter().all(|(ended, flush)| *ended.borrow() >= *flush)
+    }
+
     /// Completes when the store has all hits of this ticket. This will never complete if the flusher has
     /// stopped.
     pub(crate) async fn wait(self) {

@@ -1,6 +1,6 @@
 //! A number with a single writer.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only a single thread changes at a time, but any thread can read. A change is just a load and
 /// a store, instead of the locked instruction that concurrent writers would need.
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct SingleWriter(AtomicU64);
 
 impl SingleWriter {
-    pub(crate) const fn new(number: u64) -> Self {
+    pub(crate) fn new(number: u64) -> Self {
         Self(AtomicU64::new(number))
     }
 

@@ -9,9 +9,6 @@
 mod counts;
 mod requests;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
-
 use counts::{CountSnapshot, Counts, PART_COUNTERS, SIDES};
 use requests::REQUEST_KINDS;
 
@@ -19,6 +16,8 @@ use super::bins::{BinKey, BinSlot, BinTable, ThreadBins};
 use super::registry::OTHER;
 use super::single_writer::SingleWriter;
 use super::visitors::Ring;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Precisions, Timestamp};
 
 /// The counts of a thread. Stripes do not share cache lines, so that threads can't slow each other down.

@@ -43,7 +43,7 @@ const SLOT_BITS: u32 = 11;
 const MAX_USED: u64 = 1 << (SLOT_BITS - 1);
 
 impl ThreadBins {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Not a valid instant.
         Self {
             at: SingleWriter::new(u64::MAX),

@@ -3,10 +3,10 @@
 //! A counter with many visitors keeps its registers in a shared slot. If a hit finds out that the visitor
 //! would not raise anything there, the visitor is already known and can be skipped.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::sketch::{REGISTERS, Register};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::time::Timestamp;
 
 /// Ranks of the registers, eight per word. A register is dirty from when it rises until it is collected. Only
@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 #[derive(Debug)]
 pub(crate) struct Ranks([AtomicU64; WORDS]);
 
-const WORDS: usize = REGISTERS / 8;
+const WORDS: usize = if cfg!(counter_loom) { 64 } else { REGISTERS / 8 };
 
 /// Number of words per block. [`Ranks::raise`] returns a bit set with a bit per block.
 const BLOCK: usize = WORDS / 64;
@@ -26,7 +26,7 @@ const DIRTY_BITS: u64 = u64::from_ne_bytes([DIRTY; 8]);
 
 impl Default for Ranks {
     fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; WORDS])
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
@@ -81,8 +81,9 @@ impl Ranks {
         }
     }
 
+    /// Resets all registers. A reader that sees this too early pushes its visitor again, which is harmless.
     fn clear(&self) {
-        self.0.iter().for_each(|word| word.store(0, Ordering::Release));
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     #[inline]
@@ -118,7 +119,7 @@ struct Slot {
 }
 
 /// Number of slots: up to 4 MB if all of them are used.
-const SLOTS: usize = 256;
+const SLOTS: usize = if cfg!(counter_loom) { 1 } else { 256 };
 
 const NO_OWNER: u64 = u64::MAX;
 

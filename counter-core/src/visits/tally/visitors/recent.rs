@@ -1,9 +1,8 @@
 //! Recently counted visitors. Almost all returning visitors can be skipped here.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::ranks::Busy;
 use crate::sketch::Register;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::visits::tally::registry::PAGE_FLAG;
 
 /// A lossy table of the visitors that threads have recently pushed into their rings, and the ranks of busy

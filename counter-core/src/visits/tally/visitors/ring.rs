@@ -24,7 +24,7 @@ pub(crate) struct Ring {
 }
 
 /// Number of entries: 16 KB.
-const ENTRIES: usize = 2048;
+const ENTRIES: usize = if cfg!(counter_loom) { 4 } else { 2048 };
 
 /// At this number of entries, the thread will try to drain it.
 const DRAIN_THRESHOLD: u64 = ENTRIES as u64 / 2;
@@ -35,7 +35,7 @@ const NO_BUCKET: u64 = u64::MAX;
 impl Default for Ring {
     fn default() -> Self {
         Self {
-            entries: Box::new([const { SingleWriter::new(0) }; ENTRIES]),
+            entries: Box::new(std::array::from_fn(|_| SingleWriter::default())),
             head: SingleWriter::default(),
             bucket: SingleWriter::new(NO_BUCKET),
             tail: SingleWriter::default(),
