@@ -163,7 +163,7 @@ fn succeed(child: &mut Child) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("the program failed: {status}"))) }
 }
 
-/// Writes a log of whole days, the last of which is yesterday. Always the same, except for times.
+/// Writes a log that ends with yesterday. It is always the same, except for times.
 fn write_log(path: &Path, lines: u64, days: u64) -> io::Result<()> {
     const DAY: u64 = 86_400;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();

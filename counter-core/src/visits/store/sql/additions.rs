@@ -148,7 +148,7 @@ impl Additions {
             let values = Value::Pairs(pairs);
             let (count, [wide, start]) = (pairs.len() as u64, [width, bucket].map(Value::Int));
             if adds == Adds::Samples {
-                // The samples of another store, most of which are new.
+                // Samples of another store are mostly in new buckets.
                 session.execute(&add, &[wide, start, values]).await?;
             } else if session.execute(&update, &[values, wide, start]).await? < count {
                 // The counters are locked by this transaction, so rows can't be inserted between these

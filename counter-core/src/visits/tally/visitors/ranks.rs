@@ -137,8 +137,8 @@ impl Busy {
         let (slot, owner) = (self.slot(counter), owner(counter, bucket));
         let is_owner = || slot.owner.load(Ordering::Acquire) == owner;
         let ranks = if is_owner() { slot.ranks.get()? } else { return None };
-        // Words are loaded with `Acquire` and stored with `Release`: if we see a rank of a later owner, we
-        // also see that the owner has changed.
+        // Ranks are loaded with `Acquire` and raised with `Release`: if we see a rank of a later owner, we also
+        // see that the owner has changed.
         Some(ranks.has(register) && is_owner())
     }
 
