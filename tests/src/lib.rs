@@ -21,6 +21,7 @@ pub mod until;
 pub mod noon;
 pub mod browser;
 pub mod anomalies;
+pub mod history;
 
 pub use cluster::RedisCluster;
 pub use mariadb::MariaDb;

@@ -50,9 +50,12 @@ impl Random {
         Duration::from_millis(self.among(range))
     }
 
+    pub(crate) fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.next() % len as u64).expect("an index")
+    }
+
     pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        let index = self.next() % all.len() as u64;
-        all[usize::try_from(index).expect("an index")]
+        all[self.index(all.len())]
     }
 }
 

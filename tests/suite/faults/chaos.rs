@@ -7,6 +7,7 @@
 
 mod record;
 mod archiving;
+mod clients;
 mod instance;
 mod servers;
 mod databases;
@@ -16,11 +17,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use counter_core::Timestamp;
+use tests::history::{History, Promise};
 use tests::until;
 use tokio::time::{Instant, sleep};
 
 use crate::random::{Random, Rounds};
 use archiving::Archiving;
+use clients::Clients;
 use databases::{File, Server};
 use instance::{Cleaning, Instance, cleaner};
 use record::Record;
@@ -104,9 +107,11 @@ impl Storm {
             cleaning.push(Cleaning::start(archiving.of(servers.store().await)));
         }
         let copying = archiving.copy(servers.store().await, self.random.fork());
+        let promise = if S::CAN_FORGET { Promise::Eventual } else { Promise::Immediate };
+        let clients = Clients::start(self.name, servers.store().await, promise, &mut self.random);
         let mut instances = Vec::new();
         for _ in 0..INSTANCES {
-            instances.push(self.start_instance(servers, &archiving).await);
+            instances.push(self.start_instance(servers, &archiving, clients.history()).await);
         }
         self.inject_faults(servers, &mut kinds, self.time / 2).await;
 
@@ -121,7 +126,7 @@ impl Storm {
                 tokio::join!(old.end(), self.inject_faults(servers, &mut kinds, self.time / 10));
             record
         };
-        instances.push(self.start_instance(servers, &archiving).await);
+        instances.push(self.start_instance(servers, &archiving, clients.history()).await);
         self.inject_faults(servers, &mut kinds, self.time * 4 / 10).await;
         let deadline = Instant::now() + STORM_LIMIT;
         while !servers.all_faults_took_effect() {
@@ -134,6 +139,7 @@ impl Storm {
         for instance in instances {
             record.add(instance.end().await);
         }
+        clients.end().await;
         // The latest writes at the edge of a retention will expire within seconds.
         let removed = || cleaning.iter().map(Cleaning::removed).sum::<u64>();
         until("the cleaners have removed samples", LIMIT, async || removed() > 0).await;
@@ -156,8 +162,13 @@ impl Storm {
 
     /// Starts an instance without waiting for a first safe batch, because lost data of a new instance will be
     /// sent again too.
-    async fn start_instance<S: Servers>(&mut self, servers: &S, archiving: &Archiving) -> Instance {
-        Instance::start(archiving.of(servers.store().await), S::MAX_PENDING, &mut self.random)
+    async fn start_instance<S: Servers>(
+        &mut self,
+        servers: &S,
+        archiving: &Archiving,
+        history: History,
+    ) -> Instance {
+        Instance::start(archiving.of(servers.store().await), S::MAX_PENDING, history, &mut self.random)
     }
 
     /// Runs for this time with at least two faults: a failover can already take longer.

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use counter_core::visits::Distribution;
 use counter_core::{Cleaner, Counters, Recorder, Stats, Store, Timestamp, Upkeep};
+use tests::history::History;
 use tests::until;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::LIMIT;
+use super::clients::confirm;
 use super::record::Record;
 use crate::random::Random;
 
@@ -28,8 +30,9 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Starts writers that pause while more than `max_pending` hits are pending.
-    pub(crate) fn start(store: impl Store, max_pending: u64, random: &mut Random) -> Self {
+    /// Starts writers that pause while more than `max_pending` hits are pending, and a client that notes acknowledged hits
+    /// in the history.
+    pub(crate) fn start(store: impl Store, max_pending: u64, history: History, random: &mut Random) -> Self {
         let counters = Counters::builder(store)
             .flush_interval(Duration::from_millis(10))
             .clean_interval(Duration::from_millis(200))
@@ -41,7 +44,8 @@ impl Instance {
         let upkeep = counters.spawn();
         let done = Arc::new(AtomicBool::new(false));
         let writer = |random| tokio::spawn(write(recorder.clone(), max_pending, random, Arc::clone(&done)));
-        let writers = (0..WRITERS).map(|_| writer(random.fork())).collect();
+        let mut writers: Vec<_> = (0..WRITERS).map(|_| writer(random.fork())).collect();
+        writers.push(tokio::spawn(confirm(recorder.clone(), history, random.fork(), Arc::clone(&done))));
         let audits = Arc::<AtomicU64>::default();
         let auditor = tokio::spawn(audit(recorder.clone(), Arc::clone(&audits), Arc::clone(&done)));
         Self { recorder, stats, writers, auditor, audits, upkeep, done }

@@ -26,7 +26,11 @@ const VALUES: usize = PAGES + PAST_COUNTERS;
 const PAIRED: usize = VALUES + LABEL_VALUES;
 const PAIRS: usize = PAIRED + PAIRED_VALUES.len();
 
-const COUNTERS: usize = PAIRS + PAGES * PAIRED_VALUES.len();
+/// Counters for hits that clients wait for, following the pairs.
+pub(crate) const CONFIRMED: usize = 3;
+const FIRST_CONFIRMED: usize = PAIRS + PAGES * PAIRED_VALUES.len();
+
+const COUNTERS: usize = FIRST_CONFIRMED + CONFIRMED;
 
 /// Counter for requests, timed by the recorder clock.
 const HITS_COUNTER: &str = "hits";
@@ -115,6 +119,14 @@ impl Record {
         for page in 0..PAGES {
             self.hit(recorder, page, Timestamp::now(), None, weight(1));
         }
+    }
+
+    /// Records a hit that a client waits for.
+    pub(crate) fn write_confirmed(&mut self, recorder: &Recorder, counter: usize, weight: NonZeroU32) {
+        let now = Timestamp::now();
+        recorder.record_at(recorder.counter(&confirmed(counter)), None, now, weight);
+        *self.counts.entry((FIRST_CONFIRMED + counter, now)).or_default() += u64::from(weight.get());
+        self.hits += u64::from(weight.get());
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -344,12 +356,18 @@ fn title(counter: usize) -> CounterName {
         ..VALUES => name(&format!("/page/{counter}")),
         VALUES..PAIRED => name(&format!("label:site:{}.example", counter - VALUES)),
         PAIRED..PAIRS => name(&format!("label:from:{}", PAIRED_VALUES[counter - PAIRED])),
-        PAIRS.. => {
+        FIRST_CONFIRMED.. => name(&format!("/confirmed/{}", counter - FIRST_CONFIRMED)),
+        PAIRS..FIRST_CONFIRMED => {
             let (page, value) =
                 ((counter - PAIRS) / PAIRED_VALUES.len(), (counter - PAIRS) % PAIRED_VALUES.len());
             CounterName::of_pair("from", &title(page), PAIRED_VALUES[value]).expect("a short name")
         }
     }
+}
+
+/// Returns the name of a counter for hits that clients wait for.
+pub(crate) fn confirmed(counter: usize) -> CounterName {
+    title(FIRST_CONFIRMED + counter)
 }
 
 fn pair(page: usize, value: usize) -> usize {
@@ -364,6 +382,6 @@ fn visitor(n: u32) -> VisitorId {
     VisitorKey::new([9; 16]).visitor(&[&n.to_le_bytes()])
 }
 
-fn weight(weight: u64) -> NonZeroU32 {
+pub(crate) fn weight(weight: u64) -> NonZeroU32 {
     u32::try_from(weight).ok().and_then(NonZeroU32::new).expect("small, and not 0")
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 use counter_core::fleet::Fleet;
 use counter_core::visits::Hits;
 use counter_core::{Counters, MemoryStore, Recorder, Stats, Timestamp};
+use tests::history::Promise;
 use tests::{FaultProxy, until};
 use tokio::time::{Instant, sleep};
 
+use super::clients::Clients;
 use super::databases::File;
 use super::instance::{Instance, cleaner};
 use super::record::{Record, all_counters};
@@ -50,10 +52,17 @@ async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
         .with_timeout(TIMEOUT)
         .with_shared_visitors();
     let began = Timestamp::now();
+    let random = &mut storm.random;
+    let clients = [
+        Clients::start("region eu", eu.store().await, Promise::Immediate, random),
+        Clients::start("region us", us.store().await, Promise::Eventual, random),
+        Clients::start("region asia", asia.store().await, Promise::Immediate, random),
+    ];
+    let [eu_history, us_history, asia_history] = clients.each_ref().map(Clients::history);
     let instances = [
-        Instance::start(eu.store().await, SingleServer::MAX_PENDING, &mut storm.random),
-        Instance::start(us.store().await, SentinelPair::MAX_PENDING, &mut storm.random),
-        Instance::start(asia.store().await, File::MAX_PENDING, &mut storm.random),
+        Instance::start(eu.store().await, SingleServer::MAX_PENDING, eu_history, random),
+        Instance::start(us.store().await, SentinelPair::MAX_PENDING, us_history, random),
+        Instance::start(asia.store().await, File::MAX_PENDING, asia_history, random),
     ];
     let [at_eu, at_us, at_asia] = instances.each_ref().map(Instance::recorder);
     let (done, stats) =
@@ -80,6 +89,9 @@ async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
     let mut record = Record::default();
     for instance in instances {
         record.add(instance.end().await);
+    }
+    for clients in clients {
+        clients.end().await;
     }
     done.store(true, Ordering::Relaxed);
     let reads = reader.await.expect("every answer was right");

@@ -1,0 +1,243 @@
+//! The decision.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use super::Event;
+
+/// What a system promises to readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// A read sees everything once it is settled. In between, it may miss anything, e.g. after a failover.
+    Eventual,
+    /// In addition, counts never decrease. An acknowledgment is not a promise that the addition is visible.
+    Monotonic,
+    /// In addition, a read sees everything that was acknowledged before it started.
+    Immediate,
+}
+
+/// Numbers of a history without violations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Acknowledged additions.
+    pub acknowledged: u64,
+    /// Additions with an unknown outcome.
+    pub unknown: u64,
+    /// Rejected additions.
+    pub rejected: u64,
+    /// Completed reads.
+    pub reads: u64,
+    /// Counters that were read after everything was settled.
+    pub settled: u64,
+}
+
+/// A note that contradicts the notes before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The position of the note, from 0.
+    pub note: usize,
+    /// The counter.
+    pub counter: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "note {}: counter {}: {}", self.note, self.counter, self.reason)
+    }
+}
+
+/// Sums for a counter up to a note.
+#[derive(Debug, Default)]
+struct Counter {
+    /// Additions that may count.
+    attempted: u64,
+    acknowledged: u64,
+    /// Acknowledged before the last [`Event::Settle`].
+    settled: u64,
+    /// Greatest count that a completed read or an acknowledgment returned.
+    seen: u64,
+    is_read_after_settling: bool,
+    /// The amounts of acknowledged additions by the new count.
+    counts: BTreeMap<u64, u64>,
+}
+
+/// An addition or a read in progress.
+#[derive(Debug)]
+struct Call<'a> {
+    counter: &'a str,
+    amount: u64,
+    /// What this call must at least see.
+    least: u64,
+    is_settled: bool,
+}
+
+impl Counter {
+    /// Returns the least count that a call must see if it starts now.
+    fn least(&self, promise: Promise) -> u64 {
+        match promise {
+            Promise::Eventual => self.settled,
+            Promise::Monotonic => self.settled.max(self.seen),
+            Promise::Immediate => self.acknowledged.max(self.seen),
+        }
+    }
+
+    fn see(&mut self, call: &Call<'_>, count: u64) -> Result<(), String> {
+        let (least, most) = (call.least + call.amount, self.attempted);
+        if !(least..=most).contains(&count) {
+            return Err(format!("{count} is not within {least}..={most}"));
+        }
+        self.seen = self.seen.max(count);
+        Ok(())
+    }
+
+    /// Notes a count that an addition resulted in. Each unit can only be added once.
+    fn reach(&mut self, amount: u64, count: u64) -> Result<(), String> {
+        let before = count - amount;
+        let next = self.counts.range(before + 1..).next();
+        if let Some((other, by)) = next.filter(|(other, by)| **other - **by < count) {
+            return Err(format!("both {count} after adding {amount} and {other} after adding {by}"));
+        }
+        self.counts.insert(count, amount);
+        Ok(())
+    }
+}
+
+pub(super) fn check(events: &[Event], promise: Promise) -> Result<Summary, Violation> {
+    let rejected: HashSet<usize> = events
+        .iter()
+        .filter_map(|event| if let Event::Reject { addition } = event { Some(*addition) } else { None })
+        .collect();
+    let mut summary = Summary { rejected: rejected.len() as u64, ..Summary::default() };
+    let mut counters = HashMap::<&str, Counter>::new();
+    let mut calls = HashMap::<usize, Call<'_>>::new();
+    let mut additions = 0_u64;
+    let mut is_settled = false;
+    for (note, event) in events.iter().enumerate() {
+        let violation = |counter: &str, reason| Violation { note, counter: counter.to_owned(), reason };
+        match event {
+            Event::Add { counter, amount } => {
+                let state = counters.entry(counter).or_default();
+                calls
+                    .insert(note, Call { counter, amount: *amount, least: state.least(promise), is_settled });
+                additions += 1;
+                if !rejected.contains(&note) {
+                    state.attempted += amount;
+                }
+            }
+            Event::Read { counter } => {
+                let least = counters.entry(counter).or_default().least(promise);
+                calls.insert(note, Call { counter, amount: 0, least, is_settled });
+            }
+            Event::Acknowledge { addition: call, count } => {
+                let call = calls.remove(call).ok_or_else(|| violation("", "not in progress".to_owned()))?;
+                let state = counters.entry(call.counter).or_default();
+                if let Some(count) = count {
+                    state.see(&call, *count).map_err(|reason| violation(call.counter, reason))?;
+                    if promise == Promise::Immediate {
+                        state.reach(call.amount, *count).map_err(|reason| violation(call.counter, reason))?;
+                    }
+                }
+                state.acknowledged += call.amount;
+                summary.acknowledged += 1;
+            }
+            Event::See { read: call, count } => {
+                let call = calls.remove(call).ok_or_else(|| violation("", "not in progress".to_owned()))?;
+                let state = counters.entry(call.counter).or_default();
+                state.see(&call, *count).map_err(|reason| violation(call.counter, reason))?;
+                state.is_read_after_settling |= call.is_settled;
+                summary.reads += 1;
+            }
+            Event::Reject { addition } => drop(calls.remove(addition)),
+            Event::Settle => {
+                is_settled = true;
+                counters.values_mut().for_each(|state| state.settled = state.acknowledged);
+            }
+        }
+    }
+    summary.unknown = additions - summary.acknowledged - summary.rejected;
+    summary.settled = counters.values().filter(|state| state.is_read_after_settling).count() as u64;
+    Ok(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Promise, Summary};
+    use crate::history::History;
+
+    const PROMISES: [Promise; 3] = [Promise::Eventual, Promise::Monotonic, Promise::Immediate];
+
+    /// Checks the history against each promise.
+    fn check(history: &str) -> [Result<Summary, String>; 3] {
+        let history: History = history.parse().expect("a history");
+        PROMISES.map(|promise| history.check(promise).map_err(|violation| violation.reason))
+    }
+
+    fn violates(history: &str) -> [bool; 3] {
+        check(history).map(|result| result.is_err())
+    }
+
+    #[test]
+    fn a_read_sees_at_most_what_was_attempted() {
+        assert_eq!(violates("add 2 a\nread a\nsee 1 2"), [false; 3]);
+        assert_eq!(violates("add 2 a\nread a\nsee 1 3"), [true; 3]);
+        assert_eq!(violates("add 2 b\nread a\nsee 1 1"), [true; 3], "another counter");
+        assert_eq!(violates("read a\nadd 2 a\nsee 0 2"), [false; 3], "attempted during the read");
+        assert_eq!(violates("read a\nsee 0 2\nadd 2 a"), [true; 3], "attempted after the read");
+    }
+
+    #[test]
+    fn a_rejected_addition_never_counts() {
+        assert_eq!(violates("add 2 a\nread a\nsee 1 2\nreject 0"), [true; 3]);
+        assert_eq!(violates("add 2 a\nread a\nsee 1 0\nreject 0"), [false; 3]);
+    }
+
+    #[test]
+    fn an_acknowledged_addition_is_visible_at_once_or_when_it_is_settled() {
+        assert_eq!(violates("add 2 a\nacknowledge 0\nread a\nsee 2 0"), [false, false, true]);
+        assert_eq!(violates("add 2 a\nread a\nacknowledge 0\nsee 1 0"), [false; 3], "acknowledged later");
+        assert_eq!(violates("add 2 a\nacknowledge 0\nsettle\nread a\nsee 3 0"), [true; 3]);
+        assert_eq!(violates("add 2 a\nacknowledge 0\nread a\nsettle\nsee 2 0"), [false, false, true]);
+        assert_eq!(violates("add 2 a\nsettle\nread a\nsee 2 0"), [false; 3], "the outcome is unknown");
+    }
+
+    #[test]
+    fn counts_do_not_decrease_unless_they_only_settle_later() {
+        let decreasing = "add 2 a\nread a\nsee 1 2\nread a\nsee 3 1";
+        assert_eq!(violates(decreasing), [false, true, true]);
+        let concurrent = "add 2 a\nread a\nread a\nsee 1 2\nsee 2 0";
+        assert_eq!(violates(concurrent), [false; 3]);
+    }
+
+    #[test]
+    fn the_count_of_an_acknowledgment_includes_the_addition_and_no_other_has_it() {
+        assert_eq!(violates("add 2 a\nacknowledge 0 2"), [false; 3]);
+        assert_eq!(violates("add 2 a\nacknowledge 0 1"), [true; 3]);
+        let sharing = "add 2 a\nadd 2 a\nacknowledge 0 3\nacknowledge 1 4";
+        assert_eq!(violates(sharing), [false, false, true]);
+        let apart = "add 2 a\nadd 2 a\nacknowledge 1 4\nacknowledge 0 2";
+        assert_eq!(violates(apart), [false; 3]);
+    }
+
+    #[test]
+    fn a_history_is_summarized() {
+        let history =
+            "add 1 a\nacknowledge 0\nadd 1 a\nreject 2\nadd 1 b\nread a\nsee 5 1\nsettle\nread a\nsee 8 1";
+        let summary = Summary { acknowledged: 1, unknown: 1, rejected: 1, reads: 2, settled: 1 };
+        assert_eq!(check(history), PROMISES.map(|_| Ok(summary)));
+    }
+
+    #[test]
+    fn a_history_survives_as_text() {
+        let history = History::default();
+        history.add("a page", 2).acknowledge();
+        history.add("b", 1).acknowledge_with(1);
+        history.add("b", 1).reject();
+        history.read("a page").see(2);
+        history.settle();
+        let text = history.to_string();
+        assert_eq!(text.parse::<History>().expect("a history").to_string(), text);
+        assert_eq!("see 0 1".parse::<History>().unwrap_err(), "line 1: not a note: see 0 1");
+    }
+}
