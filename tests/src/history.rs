@@ -10,6 +10,7 @@
 
 mod check;
 mod log;
+pub mod site;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,6 +72,20 @@ impl History {
     /// Notes that all faults have ended, and that everything acknowledged so far must be visible.
     pub fn settle(&self) {
         self.note(Event::Settle);
+    }
+
+    /// Returns the sum of the acknowledged additions to a counter.
+    #[must_use]
+    pub fn acknowledged(&self, counter: &str) -> u64 {
+        let events = self.events();
+        let amount = |event: &Event| match event {
+            Event::Acknowledge { addition, .. } => match &events[*addition] {
+                Event::Add { counter: added, amount } if added == counter => *amount,
+                _ => 0,
+            },
+            _ => 0,
+        };
+        events.iter().map(amount).sum()
     }
 
     /// Checks each read and each acknowledgment.

@@ -45,6 +45,19 @@ pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> R
     request_once(address, Method::GET, path, headers, "").await
 }
 
+/// Sends a GET request over a new connection to a server that may fail.
+///
+/// # Errors
+///
+/// Fails if the response is not complete within two minutes.
+pub async fn try_get(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<Response, Box<dyn Error + Send + Sync>> {
+    try_request(address, &Method::GET, path, headers, "").await
+}
+
 /// Sends a form, e.g. `name=value&other=more`, over a new connection.
 ///
 /// # Panics
@@ -62,17 +75,24 @@ async fn request_once(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Response {
-    let mut request = Request::builder().method(&method).uri(path).header(header::CONNECTION, "close");
+    let response = try_request(address, &method, path, headers, body).await;
+    response.unwrap_or_else(|error| panic!("incomplete response to {method} {path}: {error}"))
+}
+
+async fn try_request(
+    address: SocketAddr,
+    method: &Method,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<Response, Box<dyn Error + Send + Sync>> {
+    let mut request = Request::builder().method(method).uri(path).header(header::CONNECTION, "close");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(body.to_owned()).expect("a path and headers");
-    let reply = async { send(&mut connect(address).await?, address, request).await };
-    match timeout(LIMIT, reply).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(error)) => panic!("incomplete response to {method} {path}: {error}"),
-        Err(_) => panic!("incomplete response to {method} {path} in {LIMIT:?}"),
-    }
+    let request = request.body(body.to_owned())?;
+    let response = async { send(&mut connect(address).await?, address, request).await };
+    timeout(LIMIT, response).await?
 }
 
 async fn connect(address: SocketAddr) -> Result<SendRequest<String>, Box<dyn Error + Send + Sync>> {

@@ -4,6 +4,7 @@ mod import;
 mod history;
 mod minimal;
 mod program;
+mod reads;
 mod trouble;
 mod watch;
 mod forum;

@@ -1,10 +1,13 @@
 //! Histories as text, so that they can be stored, inspected and checked again.
+//!
+//! Each line is a note: `add AMOUNT COUNTER`, `acknowledge ADDITION [COUNT]`, `reject ADDITION`, `read COUNTER`,
+//! `see READ COUNT` or `settle`. Additions and reads are numbered by line, from 0.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
-use super::{Event, History};
+use super::{Event, History, Promise};
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,13 +26,26 @@ impl fmt::Display for Event {
 impl FromStr for History {
     type Err = String;
 
-    /// Parses notes, one per line. Additions and reads are numbered by line, from 0.
+    /// Parses notes, one per line.
     fn from_str(text: &str) -> Result<Self, String> {
         let event = |(number, line): (usize, &str)| {
             event(line, number).ok_or_else(|| format!("line {}: not a note: {line}", number + 1))
         };
         let events = text.lines().enumerate().map(event).collect::<Result<Vec<_>, _>>()?;
         Ok(Self(Arc::new(Mutex::new(events))))
+    }
+}
+
+impl FromStr for Promise {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "eventual" => Self::Eventual,
+            "monotonic" => Self::Monotonic,
+            "immediate" => Self::Immediate,
+            _ => return Err(format!("not eventual, monotonic or immediate: {text}")),
+        })
     }
 }
 
