@@ -11,9 +11,9 @@ impl Random {
         Self(seed)
     }
 
-    /// Returns a random seed.
+    /// Returns a random seed, far from the greatest.
     pub(crate) fn seed() -> u64 {
-        RandomState::new().hash_one(0)
+        RandomState::new().hash_one(0) >> 16
     }
 
     /// Returns the random numbers for a storm, seeded with `COUNTER_STORM_SEED` or randomly.
@@ -27,6 +27,17 @@ impl Random {
     pub(crate) fn storm_seed() -> u64 {
         let value = std::env::var("COUNTER_STORM_SEED").ok();
         value.map_or_else(Self::seed, |seed| seed.parse().expect("COUNTER_STORM_SEED is a whole number"))
+    }
+
+    /// Returns the seeds for this number of random histories, or for `COUNTER_STORM_HISTORIES`. Starts at
+    /// `COUNTER_STORM_SEED` or a random seed.
+    pub(crate) fn histories(name: &str, default: u64) -> Range<u64> {
+        let number = std::env::var("COUNTER_STORM_HISTORIES").ok();
+        let number = number
+            .map_or(default, |number| number.parse().expect("COUNTER_STORM_HISTORIES is a whole number"));
+        let first = Self::storm_seed();
+        eprintln!("{name}: {number} histories from COUNTER_STORM_SEED={first}");
+        first..first + number
     }
 
     /// Creates an independent generator for a task.

@@ -1,6 +1,5 @@
 //! The example program: pages, counts and shutdown.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
+use crate::random::Random;
 use crate::support::{BROWSER, storm_seconds};
 
 pub(super) const TOKEN: &str = "a-token-for-tests";
@@ -287,7 +287,7 @@ async fn a_sigterm_during_an_outage_exits_in_time_and_reports_lost_hits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_again_and_again_under_load_hits_are_neither_lost_nor_doubled() {
     let redis = RedisServer::start();
-    let random = RandomState::new();
+    let mut random = Random::storm("of kills under load");
     let rounds = 2 * storm_seconds();
     let mut before = [0; 2];
     for round in 0..rounds {
@@ -295,9 +295,9 @@ async fn killed_again_and_again_under_load_hits_are_neither_lost_nor_doubled() {
         // The last path does not have a page.
         let load = Load::start(site.address, CONNECTIONS, &PAGES[..PAGES.len() - 1]);
         // Kills the process at the first response, or after many responses.
-        let enough = random.hash_one(round) % 400;
+        let enough = random.among(0..400);
         until("it has answered", LIMIT, async || load.received() >= enough).await;
-        sleep(Duration::from_millis(random.hash_one(!round) % 10)).await;
+        sleep(random.millis(0..10)).await;
         site.process.kill();
         until("all connections are closed", LIMIT, async || load.has_ended()).await;
         // Redis applies everything that has been sent before it closes the connection.

@@ -223,7 +223,14 @@ impl History {
             Counters::builder(InterceptedStore::new(model.clone())).build().expect("the defaults are fine");
         let recorder = counters.recorder();
         let snapshots = vec![Data::default()];
-        Self { model, counters, recorder, snapshots, failed_over: false, events: Vec::new() }
+        Self {
+            model,
+            counters,
+            recorder,
+            snapshots,
+            failed_over: false,
+            events: vec![format!("seed {seed}")],
+        }
     }
 
     async fn step(&mut self) {
@@ -339,7 +346,7 @@ impl History {
 #[tokio::test(start_paused = true)]
 async fn in_any_order_of_events_no_hit_is_doubled_or_lost_unreported() {
     let (mut lost, mut in_doubt) = (0, 0);
-    for seed in 0..HISTORIES {
+    for seed in Random::histories("histories of a writer", HISTORIES) {
         for shows in [true, false] {
             let mut history = History::start(seed, shows);
             for _ in 0..40 {

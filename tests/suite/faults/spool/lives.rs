@@ -2,8 +2,6 @@
 //! dropped, processes are killed, the directory disappears and returns, and the store loses replies, fences
 //! and recent data. Pending hits need one or more batches, and a batch can reach the store after the sender
 //! has ended.
-//!
-//! Set `COUNTER_STORM_LIVES` to change the number of histories (60 by default).
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -20,15 +18,13 @@ use tokio::task::JoinSet;
 use super::super::histories::{Data, Model};
 use super::{folder, over, spool};
 use crate::intercepted_store::InterceptedStore;
+use crate::random::Random;
 use crate::support::name;
+
+const HISTORIES: u64 = 60;
 
 /// Maximum number of hits in a history. This must be a prime.
 const HITS: u64 = 997;
-
-fn histories() -> u64 {
-    let said = std::env::var("COUNTER_STORM_LIVES").ok();
-    said.map_or(60, |lives| lives.parse().expect("COUNTER_STORM_LIVES is a whole number"))
-}
 
 struct History {
     model: Model,
@@ -345,16 +341,14 @@ async fn history(seed: u64, moves: bool) -> (u64, u64) {
 
 /// Runs the histories and returns the number of unwritten hits and of excused hits.
 async fn run_all(moves: bool) -> (u64, u64) {
-    // Histories mostly wait for the disk, so we run them concurrently.
     let (mut running, mut unwritten, mut in_doubt_or_lost) = (JoinSet::new(), 0, 0);
-    for seed in 0..histories() + 8 {
-        if seed >= 8 {
-            let (lost, doubt) = running.join_next().await.expect("one runs").expect("no panic");
-            (unwritten, in_doubt_or_lost) = (unwritten + lost, in_doubt_or_lost + doubt);
-        }
-        if seed < histories() {
-            running.spawn(history(seed, moves));
-        }
+    let mut seeds = Random::histories("histories over a spool", HISTORIES);
+    // Histories mostly wait for the disk, so we run eight concurrently.
+    seeds.by_ref().take(8).for_each(|seed| _ = running.spawn(history(seed, moves)));
+    while let Some(ended) = running.join_next().await {
+        let (lost, doubt) = ended.expect("no panic");
+        (unwritten, in_doubt_or_lost) = (unwritten + lost, in_doubt_or_lost + doubt);
+        seeds.next().map(|seed| running.spawn(history(seed, moves)));
     }
     (unwritten, in_doubt_or_lost)
 }
