@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use counter_core::unique::{SetUniqueCounter, UniqueCounter, UniqueStore};
 use counter_core::window::{Dimensions, Window, WindowCounters, WindowStore};
 use counter_core::{Counters, Error, ErrorKind, Recorder, Stats, Store, Timestamp};
 use tests::history::{History, Promise};
@@ -14,7 +15,7 @@ use tokio::time::sleep;
 use super::LIMIT;
 use super::record::{CONFIRMED, Record, confirmed, weight};
 use crate::random::Random;
-use crate::support::precision;
+use crate::support::{name as counter_name, precision};
 
 /// How long a client waits for an acknowledgment.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,7 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of counters for windows.
 const WINDOWS: usize = 2;
 
-/// Readers, and clients that increment windows. The clients that record hits are part of an instance.
+/// Name of a set of items.
+const ITEMS: &str = "items";
+
+/// Readers, and clients of windows and sets. The clients that record hits are part of an instance.
 #[derive(Debug)]
 pub(crate) struct Clients {
     name: &'static str,
@@ -39,28 +43,31 @@ struct Service {
     windows: WindowCounters,
     /// An instant in the windows to be incremented.
     at: Timestamp,
+    items: SetUniqueCounter,
     history: History,
 }
 
 impl Clients {
     pub(crate) fn start(
         name: &'static str,
-        store: impl Store + WindowStore + Clone,
+        store: impl Store + UniqueStore + WindowStore + Clone,
         promise: Promise,
         random: &mut Random,
     ) -> Self {
         let service = Service {
             stats: Counters::builder(store.clone()).build().expect("good settings").stats(),
-            windows: WindowCounters::new(store, Window::DAY),
+            windows: WindowCounters::new(store.clone(), Window::DAY),
+            items: SetUniqueCounter::new(store, counter_name(ITEMS)),
             at: Timestamp::now(),
             history: History::default(),
         };
         let (mut tasks, done) = (JoinSet::new(), Arc::<AtomicBool>::default());
         tasks.spawn(service.clone().read_again_and_again(random.fork(), Arc::clone(&done)));
-        // Increments of a window are only sent once, so a failover can lose them.
+        // Increments of a window and items are only sent once, so a failover can lose them.
         if promise == Promise::Immediate {
             for _ in 0..2 {
                 tasks.spawn(service.clone().increment_again_and_again(random.fork(), Arc::clone(&done)));
+                tasks.spawn(service.clone().include_again_and_again(random.fork(), Arc::clone(&done)));
             }
         }
         Self { name, service, promise, tasks, done }
@@ -88,6 +95,7 @@ impl Clients {
         for window in 0..WINDOWS {
             until("windows can be read", LIMIT, async || service.read_window(window).await.is_ok()).await;
         }
+        until("items can be read", LIMIT, async || service.read_items().await.is_ok()).await;
         service.history.save(name);
         let summary = check().unwrap_or_else(|violation| panic!("{name}: {violation}"));
         assert!(summary.acknowledged > 0, "{summary:?}");
@@ -103,6 +111,7 @@ impl Service {
             drop(self.read_lifetime(counter).await);
             drop(self.read_samples(counter).await);
             drop(self.read_window(window).await);
+            drop(self.read_items().await);
             sleep(random.millis(1..50)).await;
         }
     }
@@ -127,6 +136,26 @@ impl Service {
         let read = self.history.read(&name);
         read.see(self.windows.current_at(&dimensions, self.at).await?);
         Ok(())
+    }
+
+    async fn read_items(&self) -> Result<(), Error> {
+        let read = self.history.read(ITEMS);
+        read.see(self.items.count().await?.items());
+        Ok(())
+    }
+
+    /// Includes new items, each as often as needed.
+    async fn include_again_and_again(self, mut random: Random, done: Arc<AtomicBool>) {
+        while !done.load(Ordering::Relaxed) {
+            let (item, addition) = (random.next().to_string(), self.history.add(ITEMS, 1));
+            while !done.load(Ordering::Relaxed) {
+                if self.items.include(&item).await.is_ok() {
+                    addition.acknowledge();
+                    break;
+                }
+            }
+            sleep(random.millis(1..50)).await;
+        }
     }
 
     async fn increment_again_and_again(self, mut random: Random, done: Arc<AtomicBool>) {

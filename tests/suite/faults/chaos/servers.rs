@@ -4,6 +4,7 @@ use std::time::Duration;
 use counter_core::sketch::Sketch;
 use counter_core::stores::Shards;
 use counter_core::time::Bucket;
+use counter_core::unique::UniqueStore;
 use counter_core::window::WindowStore;
 use counter_core::{CounterName, RedisStore, Store, VisitorId};
 use tests::{FaultProxy, RedisCluster, RedisSentinel, RedisServer, Value, until};
@@ -27,7 +28,7 @@ pub(crate) trait Servers {
     const MAX_PENDING: u64 = 5_000;
 
     /// The store type for these servers.
-    type Store: Store + WindowStore + Clone;
+    type Store: Store + UniqueStore + WindowStore + Clone;
 
     /// Returns a store with new connections.
     async fn store(&self) -> Self::Store;
