@@ -86,7 +86,7 @@ impl VisitorKey {
 
 /// The hash state for a key after hashing the part length, [`PREPARED_BYTES`], assuming a single part. It is
 /// constant within an epoch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PreparedKey([u64; 4]);
 
 /// The part length for prepared keys, in bytes: an address and a user agent digest.

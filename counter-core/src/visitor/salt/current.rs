@@ -1,8 +1,8 @@
 //! The current hash key, optimized for concurrent reads.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::time::Timestamp;
 use crate::visitor::id::{PreparedKey, VisitorKey};
 
@@ -36,6 +36,7 @@ impl Current {
         at: Timestamp,
         indices: [usize; COUNT],
     ) -> Option<([u64; COUNT], Timestamp)> {
+        // Pairs with the last store in `set`: we see all words of this version, or of a later version.
         let version = self.version.load(Ordering::Acquire);
         let read = |index: usize| self.words[index].load(Ordering::Relaxed);
         let (start, end, mut words) = (read(0), read(1), [0; COUNT]);
@@ -43,7 +44,8 @@ impl Current {
         for (word, index) in words.iter_mut().zip(indices) {
             *word = read(index);
         }
-        // The values must be read before the version is checked.
+        // Pairs with the fence in `set`: if we have read a word of a later version, we also see that the version
+        // has changed.
         fence(Ordering::Acquire);
         let whole =
             version.is_multiple_of(2) && version > 0 && version == self.version.load(Ordering::Relaxed);
@@ -56,7 +58,8 @@ impl Current {
         let [a, b, c, d] = PreparedKey::of(key).words();
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // If a reader sees any of the following writes, it will also see the odd version.
+        // Pairs with the fence in `read`: if a reader sees any of the following writes, it will also see the odd
+        // version.
         fence(Ordering::Release);
         for (target, word) in self.words.iter().zip([epoch.start, epoch.end, low, high, a, b, c, d]) {
             target.store(word, Ordering::Relaxed);

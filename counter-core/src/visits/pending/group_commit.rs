@@ -37,7 +37,7 @@ impl GroupCommit {
     /// caller records hits concurrently, then either the flush will take the hits, or the caller will see the
     /// new number and wait for the next flush.
     pub(crate) fn begin(&self, shard: Shard) -> u64 {
-        let flush = self.0[shard.index()].started.fetch_add(1, Ordering::SeqCst) + 1;
+        let flush = self.0[shard.index()].started.fetch_add(1, Ordering::Relaxed) + 1;
         // Pairs with the fence in `ticket`. Hits are recorded without a lock, so both sides must write before
         // they read.
         fence(Ordering::SeqCst);
@@ -59,10 +59,11 @@ impl GroupCommit {
         let mut shards: Vec<_> = shards.into_iter().collect();
         shards.sort_unstable();
         shards.dedup();
+        // Pairs with the fence in `begin`.
         fence(Ordering::SeqCst);
         let next = |shard: Shard| {
             let flushes = &self.0[shard.index()];
-            let next = flushes.started.load(Ordering::SeqCst) + 1;
+            let next = flushes.started.load(Ordering::Relaxed) + 1;
             flushes.requested.notify_one();
             (flushes.ended.subscribe(), next)
         };

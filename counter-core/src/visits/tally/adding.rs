@@ -298,7 +298,7 @@ impl Tally {
 
     #[cold]
     fn add_new_bins(&self, stripe: &Stripe, of: BinKey, at: Timestamp) -> bool {
-        self.grid.distributions.as_ref().is_some_and(|set| stripe.add_bins(of, at, set))
+        self.grid.distributions.as_ref().is_some_and(|set| stripe.add_bins(of, at, Timestamp::now(), set))
     }
 
     fn buckets(&self, at: Timestamp) -> Buckets {

@@ -31,7 +31,7 @@ pub(crate) struct Stripe {
     visitors_start: SingleWriter,
     /// Number of the visitor bucket since 1970.
     visitors_number: SingleWriter,
-    /// The side of the slots that the thread adds to.
+    /// The side of the slots that the thread adds to. No other thread reads this.
     side: AtomicUsize,
     /// The total counter; invalid until the first page hit.
     everything: SingleWriter,
@@ -218,11 +218,17 @@ impl Stripe {
     }
 
     /// Adds one to the bins at any instant. Returns `true` if the caller should [take](Self::take_bins) them.
-    pub(crate) fn add_bins(&self, of: BinKey, at: Timestamp, distributions: &Precisions) -> bool {
+    pub(crate) fn add_bins(
+        &self,
+        of: BinKey,
+        at: Timestamp,
+        now: Timestamp,
+        distributions: &Precisions,
+    ) -> bool {
         let rest = &mut *self.rest();
         if !self.bins.is_at(at) {
-            let [start, now] = [at, Timestamp::now()].map(|at| distributions.base().bucket(at).start);
-            if start != now {
+            let [start, current] = [at, now].map(|at| distributions.base().bucket(at).start);
+            if start != current {
                 rest.bins.add(BinSlot { of, start, count: 1 });
                 return rest.bins.is_full();
             }

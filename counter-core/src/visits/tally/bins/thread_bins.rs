@@ -37,7 +37,7 @@ struct ThreadSlot {
 
 /// Number of slots, with 32 bytes per slot.
 const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_BITS: u32 = 11;
+const SLOT_BITS: u32 = if cfg!(counter_loom) { 1 } else { 11 };
 
 /// At this number of used slots, we clear them. A page needs about twenty slots per minute.
 const MAX_USED: u64 = 1 << (SLOT_BITS - 1);
@@ -125,8 +125,8 @@ impl ThreadBins {
         }
         let start = Timestamp::from_unix(self.start.get());
         for slot in self.slots.get().into_iter().flat_map(|slots| &**slots) {
-            // We must load the count before the bins: if it is not 0, the bins are already set.
-            let count = slot.count.load_acquire() - slot.folded.get();
+            // The thread may be adding to the count, but counters and bins only change under the lock.
+            let count = slot.count.get() - slot.folded.get();
             if count > 0 {
                 let of = BinKey { counters: slot.counters.get(), bins: slot.bins.get() };
                 each(slot, BinSlot { of, start, count });
@@ -148,7 +148,7 @@ impl ThreadSlot {
 
     #[inline]
     fn add(&self) {
-        self.count.store_release(self.count.get() + 1);
+        self.count.add(1);
     }
 
     fn clear(&self) {

@@ -47,6 +47,7 @@ impl Ranks {
     pub(crate) fn set(&self, Register { index, rank }: Register, is_dirty: bool) -> u64 {
         let rank = if is_dirty { rank | DIRTY } else { rank };
         let others = self.word(index).load(Ordering::Relaxed) & !(0xff << shift(index));
+        // Pairs with the load in `has`, so that readers also see the owner.
         self.word(index).store(others | u64::from(rank) << shift(index), Ordering::Release);
         u64::from(is_dirty) << (usize::from(index) / 8 / BLOCK)
     }
@@ -62,6 +63,7 @@ impl Ranks {
                 if dirty == 0 {
                     continue;
                 }
+                // Pairs with the load in `has`, like the store in `set`.
                 word.store(ranks & !DIRTY_BITS, Ordering::Release);
                 while dirty != 0 {
                     let byte = dirty.trailing_zeros() / 8;
@@ -150,6 +152,7 @@ impl Busy {
         }
         let ranks = slot.ranks.get_or_init(Arc::default);
         ranks.clear();
+        // Pairs with the loads in `has`, so that the new owner only has cleared ranks.
         slot.owner.store(owner(counter, self.number(bucket)), Ordering::Release);
         Some(Arc::clone(ranks))
     }

@@ -15,7 +15,7 @@ pub(crate) struct Recent {
 }
 
 /// Number of slots: 128 KB.
-const SLOTS: usize = 1 << SLOT_BITS;
+const SLOTS: usize = if cfg!(counter_loom) { 1 } else { 1 << SLOT_BITS };
 
 const SLOT_BITS: u32 = 14;
 
@@ -70,7 +70,8 @@ impl Recent {
         true
     }
 
-    /// Removes these counters, except for the ranks of busy counters.
+    /// Removes these counters, except for the ranks of busy counters. This sees the entries of all visitors that
+    /// were [drained](super::ring::Ring::drain) before.
     pub(crate) fn forget(&self, which: impl Fn(u32) -> bool) {
         for slot in &self.slots {
             let entry = slot.load(Ordering::Relaxed) << BUCKET_BITS;

@@ -49,7 +49,8 @@ impl Ring {
     #[inline]
     pub(crate) fn push(&self, counter: u32, bucket: Timestamp, register: Register) -> bool {
         let mut head = self.head.get();
-        // We might need an additional entry for the bucket.
+        // Pairs with the store in `drain`, which has read the entries to overwrite. We might need an additional
+        // entry for the bucket.
         if head - self.tail.load_acquire() >= ENTRIES as u64 - 1 {
             return false;
         }
@@ -59,6 +60,7 @@ impl Ring {
             head += 1;
         }
         self.entries[place(head)].set(Visit::new(counter, register).0);
+        // Pairs with the load in `drain`, so that it sees the entries, and the hit of this visitor.
         self.head.store_release(head + 1);
         true
     }

@@ -1,0 +1,63 @@
+//! Models of the key cache. loom runs each with all results that the memory model allows, and
+//! with all interleavings up to a number of preemptions: see `tests/tools/models`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use loom::model::Builder;
+use loom::thread::spawn;
+
+use super::current::Current;
+use crate::time::Timestamp;
+use crate::visitor::id::{PreparedKey, VisitorKey};
+
+const FIRST: VisitorKey = VisitorKey::new([1; 16]);
+const SECOND: VisitorKey = VisitorKey::new([2; 16]);
+
+/// Runs a model with at most this number of preemptions.
+fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(run);
+}
+
+/// Reads while the first key is replaced by the second.
+fn replace(from: Range<u64>, to: Range<u64>, read: impl Fn(&Current) + Sync + Send + 'static) {
+    model(3, move || {
+        let current = Arc::new(Current::default());
+        current.set(from.clone(), FIRST);
+        let thread = {
+            let (current, to) = (Arc::clone(&current), to.clone());
+            spawn(move || current.set(to, SECOND))
+        };
+        read(&current);
+        thread.join().expect("no panic");
+        assert!(current.get(Timestamp::from_unix(to.start)).is_some_and(|(key, _)| key == SECOND));
+    });
+}
+
+#[test]
+fn a_key_is_either_the_old_key_or_the_new_key() {
+    replace(0..9, 0..9, |current| {
+        let found = current.get(Timestamp::MIN);
+        assert!(found.is_none_or(|(key, _)| [FIRST, SECOND].contains(&key)));
+    });
+}
+
+#[test]
+fn a_prepared_key_is_either_the_old_key_or_the_new_key() {
+    replace(0..9, 0..9, |current| {
+        let found = current.prepared(Timestamp::MIN);
+        assert!(found.is_none_or(|(key, _)| [FIRST, SECOND].map(PreparedKey::of).contains(&key)));
+    });
+}
+
+#[test]
+fn a_key_is_only_returned_in_its_epoch() {
+    for (second, key) in [(0, FIRST), (1, SECOND)] {
+        replace(0..1, 1..2, move |current| {
+            let found = current.get(Timestamp::from_unix(second));
+            assert!(found.is_none_or(|found| found == (key, Timestamp::from_unix(second + 1))));
+        });
+    }
+}
