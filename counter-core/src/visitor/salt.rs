@@ -25,8 +25,8 @@ mod tests;
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use current::Current;
 use recent::RecentVisitors;
@@ -34,6 +34,7 @@ use recent::RecentVisitors;
 use super::id::{PreparedKey, VisitorId, VisitorKey, random};
 use super::secret::Secret;
 use crate::sketch::Register;
+use crate::sync::Mutex;
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
 
 /// A salt that maps visitor properties to a [`VisitorId`], shared by all instances that use the same store.
@@ -140,8 +141,7 @@ impl Salt {
     #[inline(always)]
     #[must_use]
     pub fn register_until(&self, part: &[u8; 24]) -> (Register, Timestamp) {
-        let (key, end) = self.0.prepared_key(Timestamp::now());
-        (self.0.recent.register(key, part), end)
+        self.0.register(part, Timestamp::now())
     }
 }
 
@@ -217,6 +217,23 @@ impl Salts {
         self.current.prepared(at).unwrap_or_else(|| self.start_prepared(at))
     }
 
+    /// Returns the register for a visitor in the epoch that contains `at`, and the end of this epoch.
+    #[inline(always)]
+    fn register(&self, part: &[u8; 24], at: Timestamp) -> (Register, Timestamp) {
+        let (key, end) = self.prepared_key(at);
+        match self.recent.find(key, part) {
+            Some(register) => (register, end),
+            None => self.new_register(part, at),
+        }
+    }
+
+    #[inline(never)]
+    fn new_register(&self, part: &[u8; 24], at: Timestamp) -> (Register, Timestamp) {
+        let (key, end) = self.prepared_key(at);
+        let is_current = || self.current.prepared(at).is_some_and(|(current, _)| current == key);
+        (self.recent.insert(key, part, is_current), end)
+    }
+
     #[cold]
     fn start_prepared(&self, at: Timestamp) -> (PreparedKey, Timestamp) {
         let (key, end) = self.start(at);
@@ -259,9 +276,9 @@ impl Salts {
     pub(crate) fn adopt(&self, epoch: Bucket, salt: [u8; 16]) {
         self.with(epoch, |slot| {
             slot.key = self.key_of(salt);
-            self.recent.clear();
             slot.candidate = None;
             _ = self.publish(slot);
+            self.recent.clear();
         });
     }
 
@@ -279,14 +296,16 @@ impl Salts {
         let candidate = random();
         let mut slots = self.slots.lock().expect("the lock is never poisoned");
         let slot = &mut slots[self.slot_index(epoch)];
-        if slot.take_if(|slot| slot.start != epoch.start).is_some() {
-            self.recent.clear();
-        }
-        access(slot.get_or_insert_with(|| Slot {
+        let dropped = slot.take_if(|slot| slot.start != epoch.start);
+        let result = access(slot.get_or_insert_with(|| Slot {
             start: epoch.start,
             key: self.key_of(candidate),
             candidate: Some(candidate),
-        }))
+        }));
+        if dropped.is_some() {
+            self.recent.clear();
+        }
+        result
     }
 
     const fn slot_index(&self, epoch: Bucket) -> usize {

@@ -1,4 +1,4 @@
-//! Models of the key cache. loom runs each with all results that the memory model allows, and
+//! Models of the key cache and of the register cache. loom runs each with all results that the memory model allows, and
 //! with all interleavings up to a number of preemptions: see `tests/tools/models`.
 
 use std::ops::Range;
@@ -8,6 +8,7 @@ use loom::model::Builder;
 use loom::thread::spawn;
 
 use super::current::Current;
+use super::{STABLE_EPOCH, Salts};
 use crate::time::Timestamp;
 use crate::visitor::id::{PreparedKey, VisitorKey};
 
@@ -60,4 +61,23 @@ fn a_key_is_only_returned_in_its_epoch() {
             assert!(found.is_none_or(|found| found == (key, Timestamp::from_unix(second + 1))));
         });
     }
+}
+
+/// A process uses its own key until the store responds.
+#[test]
+fn no_register_stays_cached_after_its_key_was_replaced() {
+    const VISITOR: [u8; 24] = [7; 24];
+    model(2, || {
+        let salts = Arc::new(Salts::new(STABLE_EPOCH, None));
+        let (replaced, _) = salts.prepared_key(Timestamp::MIN);
+        // Allocates the cache, because loom does not know that a `OnceLock` synchronizes threads.
+        _ = salts.register(&[0; 24], Timestamp::MIN);
+        let thread = {
+            let salts = Arc::clone(&salts);
+            spawn(move || _ = salts.register(&VISITOR, Timestamp::MIN))
+        };
+        salts.adopt(STABLE_EPOCH.bucket(Timestamp::MIN), [2; 16]);
+        thread.join().expect("no panic");
+        assert_eq!(salts.recent.find(replaced, &VISITOR), None);
+    });
 }

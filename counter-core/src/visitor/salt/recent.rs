@@ -2,17 +2,18 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
 
 use crate::sketch::Register;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::visitor::id::{PREPARED_BYTES, PreparedKey};
 
 /// Caches registers by a hash of the visitor and the epoch key. No other visitor data is stored. The hash is
 /// fast but not secure, so the cache must be cleared when a key is dropped.
 ///
-/// A wrong register is only returned if two visitors share 58 bits of the hash.
+/// A wrong register is only returned if two visitors share 58 bits of the hash. An entry is a single word, so
+/// that a thread never sees a part of it.
 #[derive(Default)]
 pub(super) struct RecentVisitors {
     hasher: RandomState,
@@ -20,7 +21,7 @@ pub(super) struct RecentVisitors {
 }
 
 /// The number of cache slots, using 128 KB.
-const SLOTS: usize = 1 << SLOT_BITS;
+const SLOTS: usize = if cfg!(counter_loom) { 1 } else { 1 << SLOT_BITS };
 
 const SLOT_BITS: u32 = 14;
 
@@ -29,31 +30,42 @@ const RANK_BITS: u32 = 6;
 const REGISTER_BITS: u32 = INDEX_BITS + RANK_BITS;
 
 impl RecentVisitors {
-    /// Returns the register for a visitor under an epoch key, and caches it.
+    /// Returns the cached register for a visitor under an epoch key.
     #[inline(always)]
-    pub(super) fn register(&self, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Register {
+    pub(super) fn find(&self, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Option<Register> {
         let hash = self.hash(key, part);
-        let Some(slots) = self.slots.get() else { return self.initialize(key, part) };
-        #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
-        let slot = &slots[(hash >> (u64::BITS - SLOT_BITS)) as usize % SLOTS];
-        let entry = slot.load(Ordering::Relaxed);
+        let entry = slot(self.slots.get()?, hash).load(Ordering::Relaxed);
         // If the hash matches, only the register bits remain.
-        match unpacked(entry ^ hash << REGISTER_BITS) {
-            Some(register) => register,
-            None => compute(slot, hash, key, part),
-        }
+        unpacked(entry ^ hash << REGISTER_BITS)
     }
 
-    /// Clears the cache. This must be called when a key is dropped, because the cached registers should not
+    /// Computes the register for a visitor under an epoch key. Caches it unless `is_current` returns `false`
+    /// afterwards, because the key has been replaced.
+    pub(super) fn insert(
+        &self,
+        key: PreparedKey,
+        part: &[u8; PREPARED_BYTES],
+        is_current: impl FnOnce() -> bool,
+    ) -> Register {
+        let (register, hash) = (key.visitor(part).into(), self.hash(key, part));
+        let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
+        let slot = slot(slots, hash);
+        slot.store(hash << REGISTER_BITS | packed(register), Ordering::Relaxed);
+        // Pairs with the fence in `clear`.
+        fence(Ordering::SeqCst);
+        if !is_current() {
+            slot.store(0, Ordering::Relaxed);
+        }
+        register
+    }
+
+    /// Clears the cache. This must be called after a key was replaced, because the cached registers should not
     /// outlive the key.
     pub(super) fn clear(&self) {
+        // Pairs with the fence in `compute`: either this clears the entry of a concurrent `insert`, or the
+        // latter sees that the key was replaced.
+        fence(Ordering::SeqCst);
         self.slots.get().into_iter().flatten().for_each(|slot| slot.store(0, Ordering::Relaxed));
-    }
-
-    #[cold]
-    fn initialize(&self, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Register {
-        self.slots.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
-        key.visitor(part).into()
     }
 
     #[inline(always)]
@@ -69,11 +81,10 @@ impl RecentVisitors {
     }
 }
 
-#[inline(never)]
-fn compute(slot: &AtomicU64, hash: u64, key: PreparedKey, part: &[u8; PREPARED_BYTES]) -> Register {
-    let register = key.visitor(part).into();
-    slot.store(hash << REGISTER_BITS | packed(register), Ordering::Relaxed);
-    register
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "as many bits as there are places")]
+fn slot(slots: &[AtomicU64], hash: u64) -> &AtomicU64 {
+    &slots[(hash >> (u64::BITS - SLOT_BITS)) as usize % SLOTS]
 }
 
 fn packed(Register { index, rank }: Register) -> u64 {
@@ -103,8 +114,10 @@ mod tests {
             let slot = usize::try_from(n % 3).expect("small") * 8;
             part[slot..slot + 8].copy_from_slice(&n.to_le_bytes());
             for key in keys {
-                let register = recent.register(PreparedKey::of(key), &part);
-                assert_eq!(register, key.visitor(&[&part]).into(), "{n}");
+                let (prepared, expected) = (PreparedKey::of(key), key.visitor(&[&part]).into());
+                assert!(recent.find(prepared, &part).is_none_or(|found| found == expected), "{n}");
+                assert_eq!(recent.insert(prepared, &part, || true), expected);
+                assert_eq!(recent.find(prepared, &part), Some(expected));
             }
         }
     }
@@ -113,16 +126,17 @@ mod tests {
     fn a_cached_register_is_only_found_with_the_same_key() {
         let (recent, part) = (RecentVisitors::default(), [7; PREPARED_BYTES]);
         let [one, other] = [1, 2].map(|n| PreparedKey::of(VisitorKey::new([n; 16])));
-        // The first call only allocates the cache.
-        _ = recent.register(one, &part);
-        let register = recent.register(one, &part);
-        let slots = recent.slots.get().expect("asked for");
-        let found = |key| {
-            let hash = recent.hash(key, &part);
-            slots.iter().find_map(|slot| unpacked(slot.load(Ordering::Relaxed) ^ hash << REGISTER_BITS))
-        };
-        assert_eq!((found(one), found(other)), (Some(register), None));
+        let register = recent.insert(one, &part, || true);
+        assert_eq!([one, other].map(|key| recent.find(key, &part)), [Some(register), None]);
         recent.clear();
-        assert_eq!(found(one), None);
+        assert_eq!(recent.find(one, &part), None);
+    }
+
+    #[test]
+    fn a_register_of_a_replaced_key_is_not_cached() {
+        let (recent, part) = (RecentVisitors::default(), [7; PREPARED_BYTES]);
+        let key = PreparedKey::of(VisitorKey::new([1; 16]));
+        assert_eq!(recent.insert(key, &part, || false), key.visitor(&part).into());
+        assert_eq!(recent.find(key, &part), None);
     }
 }
