@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
 
 use counter_core::document::{Document, DocumentStore};
@@ -16,8 +17,9 @@ use counter_core::{Error, Timestamp};
 use tokio::task::yield_now;
 
 use crate::format::Parser;
+use crate::line::Line;
 use crate::lines::Lines;
-use marks::{Mark, Marks, insert_smallest, within};
+use marks::{MAX_MARKS, Mark, Marks, insert_smallest, within};
 
 /// Recognizes lines that have already been counted as part of a different log.
 ///
@@ -27,12 +29,13 @@ use marks::{Mark, Marks, insert_smallest, within};
 /// logs with the same name. It rejects the log if
 ///
 /// - it contains at least half of the marked lines of a different log in the same period, in at least two
-///   different seconds; or
+///   different seconds. If these lines have fewer than four different requests, the marked lines in the period
+///   of both logs must all be the same, because different servers may get the same health checks; or
 /// - it starts with the same line as a different log, but lacks at least a quarter of the marked lines that
 ///   follow.
 ///
-/// Logs of up to 256 lines per day are compared completely. In larger logs, an excerpt of 2 % of a day is
-/// recognized with a probability of 99.4 %. Lines can't be recognized if the time, request or size was
+/// Logs of up to 256 lines per day are compared completely. In larger logs, an excerpt of 3 % of a day is
+/// recognized with a probability of 99.6 %. Lines can't be recognized if the time, request or size was
 /// changed.
 ///
 /// The marks of a day are stored in a document, which takes about 2 KB per log and is never deleted.
@@ -71,14 +74,30 @@ type KnownLogs = Vec<(LogId, BTreeSet<Mark>)>;
 /// The state of the comparison for a day.
 #[derive(Default)]
 struct Day {
-    known: KnownLogs,
-    /// The marks that the compared log contains, for each log in `known`.
-    found: Vec<BTreeSet<Mark>>,
+    known: Vec<KnownLog>,
     /// The time range of all lines, in seconds of the day.
     all: Option<(u64, u64)>,
     /// The time range of the new lines, in seconds of the day.
     new: Option<(u64, u64)>,
 }
+
+/// The marks of a known log, compared with the lines of another log.
+struct KnownLog {
+    id: LogId,
+    marks: BTreeSet<Mark>,
+    /// The marks that the other log contains.
+    found: BTreeSet<Mark>,
+    /// Hashes of the requests that both logs contain, up to [`MIN_REQUESTS`].
+    requests: BTreeSet<u64>,
+    /// True if the other log contains a line in this period that would be marked if it was in this log.
+    has_others: bool,
+    /// The time range of the marks, in seconds of the day. The final second may be incomplete, because the file
+    /// was copied while it was being written.
+    period: Range<u64>,
+}
+
+/// With this number of different requests, common lines are evidence, even if each log has other lines.
+const MIN_REQUESTS: usize = 4;
 
 /// Maximum number of logs per day. If this is exceeded, the oldest log is removed.
 const MAX_LOGS: usize = 64;
@@ -131,11 +150,11 @@ impl LogIndex {
                 Entry::Occupied(day) => day.into_mut(),
                 Entry::Vacant(entry) => {
                     let known = self.read(day).await.map_err(LogIndexError::Store)?;
-                    let found = vec![BTreeSet::new(); known.len()];
-                    entry.insert(Day { known, found, ..Day::default() })
+                    let known = known.into_iter().map(KnownLog::new).collect();
+                    entry.insert(Day { known, ..Day::default() })
                 }
             };
-            day.compare(log_id, mark, is_new);
+            day.compare(log_id, &line, mark, is_new);
         }
         for (number, day) in days {
             day.check(log_id, number)?;
@@ -185,7 +204,7 @@ impl LogIndex {
 
 impl Day {
     /// Compares a line with the marks of this log. If the line is new, this also compares other logs.
-    fn compare(&mut self, log_id: LogId, mark: Mark, is_new: bool) {
+    fn compare(&mut self, log_id: LogId, line: &Line<'_>, mark: Mark, is_new: bool) {
         let extend = |range: &mut Option<(u64, u64)>| {
             let (first, last) = range.unwrap_or((mark.second(), mark.second()));
             *range = Some((first.min(mark.second()), last.max(mark.second())));
@@ -194,26 +213,27 @@ impl Day {
         if is_new {
             extend(&mut self.new);
         }
-        for ((log, known), found) in self.known.iter().zip(&mut self.found) {
-            if (is_new || *log == log_id) && known.contains(&mark) {
-                found.insert(mark);
+        for known in &mut self.known {
+            if is_new || known.id == log_id {
+                known.compare(line, mark);
             }
         }
     }
 
     fn check(&self, log_id: LogId, day: u64) -> Result<(), LogIndexError> {
-        for ((log, known), found) in self.known.iter().zip(&self.found) {
-            if *log == log_id {
+        for known in &self.known {
+            let KnownLog { id, marks, found, .. } = known;
+            if *id == log_id {
                 // The final second may be incomplete, because the file was copied while it was being written.
                 let Some((first, last)) = self.all.filter(|(first, last)| first < last) else { continue };
-                let expected = within(known, &(first..=last - 1));
+                let expected = within(marks, &(first..=last - 1));
                 let found_marks = within(found, &(first..=last - 1));
                 if (expected - found_marks) * 4 > expected {
                     return Err(LogIndexError::SameBeginning);
                 }
             } else if let Some((first, last)) = self.new {
                 let seconds: BTreeSet<_> = found.iter().map(|mark| mark.second()).collect();
-                if seconds.len() > 1 && 2 * found.len() >= within(known, &(first..=last)) {
+                if seconds.len() > 1 && known.is_part_of(within(marks, &(first..=last))) {
                     let at = |second: Option<&u64>| {
                         Timestamp::from_unix(day * DAY + second.copied().unwrap_or_default())
                     };
@@ -222,6 +242,35 @@ impl Day {
             }
         }
         Ok(())
+    }
+}
+
+impl KnownLog {
+    fn new((id, marks): (LogId, BTreeSet<Mark>)) -> Self {
+        let seconds = || marks.iter().map(|mark| mark.second());
+        let period = seconds().min().unwrap_or_default()..seconds().max().unwrap_or_default();
+        Self { id, marks, found: BTreeSet::new(), requests: BTreeSet::new(), has_others: false, period }
+    }
+
+    fn compare(&mut self, line: &Line<'_>, mark: Mark) {
+        if self.marks.contains(&mark) {
+            self.found.insert(mark);
+            if self.requests.len() < MIN_REQUESTS {
+                self.requests.insert(Mark::request_of(line));
+            }
+        } else if self.period.contains(&mark.second()) {
+            // A full set only contains the smallest marks.
+            self.has_others |= self.marks.len() < MAX_MARKS || Some(&mark) < self.marks.last();
+        }
+    }
+
+    /// Returns whether the other log contains this log, which has `expected` marks in the period of the other.
+    fn is_part_of(&self, expected: usize) -> bool {
+        let found = self.found.len();
+        if self.requests.len() < MIN_REQUESTS {
+            return found == expected && !self.has_others;
+        }
+        2 * found >= expected
     }
 }
 
@@ -344,6 +393,50 @@ mod tests {
         assert_eq!(rejected, "SameBeginning");
         // An older copy of the log.
         assert_eq!(admit(&index, "one", &lines(0, 0..200, "/"), one.len()).await, Ok(()));
+    }
+
+    /// Returns one line per second for the same request.
+    fn checks(seconds: std::ops::Range<u64>) -> Vec<String> {
+        let line = |second: u64| {
+            let time = format!("{:02}:{:02}", second / 60 % 60, second % 60);
+            format!("192.0.2.1 - - [01/May/2026:00:{time} +0000] \"GET /health HTTP/1.1\" 200 7\n")
+        };
+        seconds.map(line).collect()
+    }
+
+    #[tokio::test]
+    async fn logs_that_share_few_requests_are_admitted() {
+        let alternating = |checks: Vec<String>, path| {
+            let rest = checks.iter().zip(0..).map(|(check, n)| lines(0, n..n + 1, path) + check);
+            rest.collect::<String>()
+        };
+        for (one, other) in [
+            // Two lines of a small log are also in a large log.
+            (checks(100..102).concat(), alternating(checks(0..300), "/")),
+            // Each second, both servers get the same health check.
+            (checks(0..300).concat(), alternating(checks(0..300), "/")),
+            (alternating(checks(0..100), "/one"), alternating(checks(0..100), "/other")),
+        ] {
+            let index = LogIndex::new(MemoryStore::new(), "web");
+            assert_eq!(admit(&index, "one", &one, 0).await, Ok(()));
+            assert_eq!(admit(&index, "other", &other, 0).await, Ok(()));
+        }
+    }
+
+    #[tokio::test]
+    async fn small_parts_of_a_log_are_rejected() {
+        for (known, text) in [
+            (checks(0..300).concat(), checks(100..102).concat()),
+            (checks(100..102).concat(), checks(100..300).concat()),
+            (lines(0, 100..102, "/"), lines(0, 0..300, "/")),
+            // An excerpt of 2 % of a large log.
+            (lines(0, 0..80_000, "/"), lines(0, 30_000..31_600, "/")),
+        ] {
+            let index = LogIndex::new(MemoryStore::new(), "web");
+            assert_eq!(admit(&index, "known", &known, 0).await, Ok(()));
+            let rejected = admit(&index, "another", &text, 0).await.expect_err("it was counted");
+            assert!(rejected.starts_with("Counted"), "{rejected}");
+        }
     }
 
     #[test]

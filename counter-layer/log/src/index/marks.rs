@@ -44,6 +44,14 @@ impl Mark {
         (at / DAY, Self((hash & !SECONDS_MASK) | (at % DAY)))
     }
 
+    /// Returns a hash of a line without the time.
+    pub(super) fn request_of(line: &Line<'_>) -> u64 {
+        let size = line.bytes.unwrap_or(u64::MAX);
+        let host = line.host.unwrap_or_default();
+        let hash = KEY.visitor(&[line.method, line.target, host, &size.to_le_bytes()]);
+        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("16 bytes"))
+    }
+
     /// Returns the second of the day.
     pub(super) const fn second(self) -> u64 {
         self.0 & SECONDS_MASK
