@@ -1,14 +1,12 @@
-//! Visitors, from the ring of a thread to shared ranks, and the tables that skip known visitors.
+//! Visitors, from the ring of a thread to shared ranks.
 
 use loom::thread::spawn;
 
-use super::{buckets, take};
 use crate::sketch::Register;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::time::Timestamp;
-use crate::visits::tally::stripe::Stripe;
-use crate::visits::tally::visitors::{Busy, Recent, Ring};
+use crate::visits::tally::visitors::{Busy, Ring};
 
 const HIGH: Register = Register { index: 0, rank: 9 };
 
@@ -38,47 +36,6 @@ fn a_ring_keeps_all_visitors_in_order() {
         drain();
         let expected: Vec<_> = (0..4).take(pushed).map(|n: u16| (u64::from(n / 2), n)).collect();
         assert_eq!(visits, expected);
-    });
-}
-
-/// Folding drains the ring first, so that it never sends a visitor before the hit.
-#[test]
-fn a_drained_visitor_has_a_hit() {
-    loom::model(|| {
-        let stripe = Arc::new(Stripe::new(1));
-        let thread = {
-            let stripe = Arc::clone(&stripe);
-            spawn(move || {
-                stripe.switch_to(buckets(1), 1);
-                stripe.add(0, 1);
-                assert!(stripe.visitors.push(0, Timestamp::from_unix(1), HIGH));
-            })
-        };
-        let mut has_visitor = false;
-        stripe.visitors.drain(|_, _| has_visitor = true);
-        let has_hit = !take(&stripe, || 1).is_empty();
-        assert!(has_hit || !has_visitor);
-        thread.join().expect("no panic");
-    });
-}
-
-/// The store has lost the visitor, so the next hit must push it again.
-#[test]
-fn a_forgotten_visitor_is_new_after_it_was_drained() {
-    loom::model(|| {
-        let (recent, ring) = (Arc::new(Recent::new(1)), Arc::new(Ring::default()));
-        let thread = {
-            let (recent, ring) = (Arc::clone(&recent), Arc::clone(&ring));
-            spawn(move || {
-                assert!(recent.add(0, 0, 1, HIGH));
-                assert!(ring.push(0, Timestamp::from_unix(1), HIGH));
-            })
-        };
-        let mut is_drained = false;
-        ring.drain(|_, _| is_drained = true);
-        recent.forget(|_| true);
-        thread.join().expect("no panic");
-        assert!(recent.add(0, 0, 1, HIGH) || !is_drained);
     });
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Recent {
 }
 
 /// Number of slots: 128 KB.
-const SLOTS: usize = if cfg!(counter_loom) { 1 } else { 1 << SLOT_BITS };
+const SLOTS: usize = 1 << SLOT_BITS;
 
 const SLOT_BITS: u32 = 14;
 

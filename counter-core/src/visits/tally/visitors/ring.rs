@@ -96,6 +96,8 @@ impl Ring {
             }
         }
         each(&visits[..count]);
+        // Pairs with the load in `push`, so that an entry is read before it is overwritten. No model fails without
+        // this, because loom does not move a load behind a later store.
         self.tail.store_release(head);
     }
 }
