@@ -263,21 +263,17 @@ impl ShardFlusher {
 
     fn acknowledge(&mut self, remarks: &[Remark]) {
         let Some(Outgoing { batch, replay, .. }) = self.outgoing.pop_front() else { return };
-        let (now, before) = (Instant::now(), self.writer.acknowledged());
+        let now = Instant::now();
         self.writer.acknowledge(batch.fence, now);
         self.replays.advance(now);
         self.tally.acknowledge(&batch, remarks, replay);
         for remark in remarks {
             self.warned.warn(&batch, remark);
         }
-        let fence = batch.fence;
         if batch.len() > 0 {
             self.replays.retain(batch, now);
         }
         self.tally.backlog.account(self.shard, |account| account.retained = self.replays.bytes());
-        if fence.is_opening() {
-            self.resolve_up_to(fence.sequence, before);
-        }
     }
 
     /// Prepends the batches that are missing on the server.
@@ -319,7 +315,9 @@ impl ShardFlusher {
             one.batch.fence.sequence > last && one.in_doubt.is_some_and(|since| since.elapsed() >= min_age)
         };
         let doubtful = self.outgoing.iter().find(is_doubtful).map(|one| one.batch.fence.sequence);
-        self.open(doubtful.unwrap_or(last).max(1), now);
+        let sequence = doubtful.unwrap_or(last).max(1);
+        self.resolve_up_to(sequence, last);
+        self.open(sequence, now);
         tracing::warn!(
             shard = %self.shard,
             "the store lost the fence of this process but no counts; an eviction policy other than noeviction can cause this"
@@ -327,9 +325,12 @@ impl ShardFlusher {
         Ok(())
     }
 
-    /// Resolves the batches up to the sequence of a new fence. The store has the acknowledged batches, but we
-    /// can't determine if it also has the batch in flight. The visitors of that batch are sent with a later
-    /// batch, because visitors can't be double-counted.
+    /// Resolves the batches up to the sequence of a fence that is about to be created. The store has the
+    /// acknowledged batches, but we can't determine if it also has the batch in flight. The visitors of that
+    /// batch are sent with a later batch, because visitors can't be double-counted.
+    ///
+    /// The spool must no longer contain the batch in flight when the fence is created, otherwise the next
+    /// process would conclude from the fence that the batch is stored.
     fn resolve_up_to(&mut self, sequence: u64, acknowledged: u64) {
         let (mut hits, mut sketches) = (0, Vec::new());
         while let Some(one) = self.pop_front_if(|one| one.batch.fence.sequence <= sequence) {
@@ -341,7 +342,7 @@ impl ShardFlusher {
                 sketches.extend(visitors);
             }
         }
-        self.link(sequence);
+        self.tally.backlog.journal(self.shard, |journal| journal.discard(acknowledged + 1..=sequence));
         self.send_visitors(sketches);
         if hits > 0 {
             let shard = self.shard;
@@ -370,6 +371,7 @@ impl ShardFlusher {
     /// Prepends a batch to create the fence, which is applied only if the store still has this witness.
     fn open(&mut self, sequence: u64, witness: Option<Witness>) {
         self.writer.sequence = self.writer.sequence.max(sequence);
+        self.link(sequence);
         self.push_front(Batch { witness, ..self.empty(self.writer.fence(0, sequence)) });
     }
 
@@ -409,10 +411,7 @@ impl ShardFlusher {
         self.tally.backlog.account(self.shard, |account| account.sent_cells += cells);
         self.enqueue(Batch { sketches, ..self.empty_batch() });
         let (batch, next) = (self.outgoing.back().map(|one| Arc::clone(&one.batch)), self.writer.upcoming());
-        self.tally.backlog.journal(self.shard, |journal| {
-            journal.cut(batch, next);
-            journal.invalidate();
-        });
+        self.tally.backlog.journal(self.shard, |journal| journal.cut(batch, next));
     }
 
     /// Switches to a new writer id, because another process used a copy of our spool to send different

@@ -8,6 +8,7 @@ use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::visits::{ApplyOutcome, Batch, StoredFence, Witness, Write};
 use counter_core::{Error, ErrorKind, MemoryStore};
 
+use super::super::histories::Model;
 use super::{LIMIT, folder, over, record, run_until, spool, spool_and_kill, sums, total};
 use crate::intercepted_store::{Hooks, InterceptedStore};
 
@@ -69,6 +70,58 @@ async fn leave_a_batch(store: &InterceptedStore<Few>, folder: &Path) {
     counters.flush().await.expect("the store accepts one batch");
     record(&counters, 5);
     counters.flush().await.expect_err("the store accepts no other");
+}
+
+/// A store that can lose the reply to a batch that creates a fence.
+#[derive(Clone, Debug)]
+struct Opening {
+    model: Model,
+    loses_reply: Arc<AtomicBool>,
+}
+
+impl Hooks for Opening {
+    fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
+        Box::pin(async move {
+            let outcome = self.model.apply(store, batch).await?;
+            if batch.fence.is_opening() && self.loses_reply.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Unavailable));
+            }
+            Ok(outcome)
+        })
+    }
+
+    fn witness(&self, writer: WriterId) -> Option<Witness> {
+        self.model.witness(writer)
+    }
+}
+
+#[tokio::test]
+async fn hits_in_doubt_are_reported_even_if_the_reply_to_the_new_fence_is_lost() {
+    let (model, folder) = (Model::new(0, true), folder());
+    let store = InterceptedStore::new(Opening {
+        model: model.clone(),
+        loses_reply: Arc::new(AtomicBool::new(false)),
+    });
+    let mut counters = over(&store, folder.path());
+    record(&counters, 1);
+    counters.flush().await.expect("the store is available");
+    model.set_batch_limit(0);
+    record(&counters, 5);
+    counters.flush().await.expect_err("the store may or may not have these hits");
+    model.set_batch_limit(u64::MAX);
+    model.data(|data| data.fences.clear());
+    record(&counters, 30);
+    store.hooks.loses_reply.store(true, Ordering::Relaxed);
+    counters.flush().await.expect_err("the reply is lost");
+    store.hooks.loses_reply.store(false, Ordering::Relaxed);
+    let reported = counters.stats().ledger().hits;
+    drop(counters);
+
+    let mut next = over(&store, folder.path());
+    next.flush().await.expect("the store is available");
+    assert_eq!((reported.dropped.in_doubt, next.stats().ledger().hits.dropped.in_doubt), (5, 0));
+    assert_eq!(model.data(|data| data.hits), 31);
+    next.run(async {}).await.expect("nothing is left");
 }
 
 #[tokio::test]
