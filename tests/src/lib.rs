@@ -22,6 +22,7 @@ pub mod noon;
 pub mod browser;
 pub mod anomalies;
 pub mod history;
+pub mod powercut;
 
 pub use cluster::RedisCluster;
 pub use mariadb::MariaDb;
