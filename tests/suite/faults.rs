@@ -15,3 +15,4 @@ mod sql;
 mod sql_files;
 mod shutdown;
 mod spool;
+mod power;
