@@ -104,6 +104,7 @@
 //! |---|---|
 //! | the far store is unavailable | hits are counted normally; reads return data from the near store, after up to 5 s; reads that might need the archive fail; buckets wait |
 //! | the near store is unavailable | hits wait, as without an archive; reads fail |
+//! | a machine with one or both of the stores loses power | no acknowledged hits are lost if both stores sync each commit, like [`SqlStore`](crate::SqlStore) does for SQLite: the near store only removes buckets after the far store has committed them |
 //! | a counter is forgotten | it is removed from both stores; data that was read before will not be written again |
 //!
 //! # An archive belongs to a store

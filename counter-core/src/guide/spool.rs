@@ -19,7 +19,7 @@
 //! | the process is killed during an outage of the store | all pending hits | hits of the last 100 ms |
 //! | the process shuts down, but the store does not reply | the hits reported by [`Unflushed`](crate::ErrorKind::Unflushed) | none |
 //! | the process is killed, and the store lost recent writes in a failover | lost writes of the last minute | no hits that were written to the spool |
-//! | the machine fails | the same as for the process | hits of the last seconds that the system had not yet written to disk; the file is consistent |
+//! | the machine fails | the same as for the process | hits that the system had not yet written to disk, usually those of the last 30 s; the file is consistent |
 //! | the disk fails | none | none, while the process is running |
 //!
 //! Hits are never duplicated in any of these cases. Requests are not delayed, since recording does not do any
@@ -85,7 +85,7 @@
 //! | the disk hangs | if a write takes more than 5 s, it fails, and batches are sent without it; no other write is started until the disk has finished this one; a shutdown may exceed its timeout by up to one such write | the same |
 //! | the directory is removed, or its disk is unmounted | the same, until it is available again; then a new file is created | the same |
 //! | an old file is damaged | it is renamed to `.damaged`, and its hits are not counted | an error in the log, with the number of hits if it can still be determined |
-//! | its write-ahead log (`-wal`) is damaged | both files are copied to `.damaged-log` and `.damaged-log-wal`, and hits written before the damage are counted | an error in the log, with the maximum number of lost hits |
+//! | its write-ahead log (`-wal`) is damaged, or the power failed before a part of the log was written | both files are copied to `.damaged-log` and `.damaged-log-wal`, and hits written before the damage are counted | an error in the log, with the maximum number of lost hits |
 //! | a file has a newer version, or another number of shards | it is left for a process that can read it | a single warning in the log |
 //! | a file belongs to another store or namespace | it is left for a process of that store | a single warning in the log, and the hint `spool_of_another_store` |
 //! | an old file can't be read, or its disk hangs | other files are sent, and this file is tried again every 10 s; a step fails after 5 s, or later for a large file | `leftovers` in `Health::spool`, a single warning in the log |
@@ -97,8 +97,11 @@
 //! # When the machine fails
 //!
 //! If the process waited for the disk with every write, there would be 10 syncs per second. For this reason,
-//! a file is only synced when it is rewritten or removed. Other writes reach the disk within seconds, when
-//! the system flushes them. If the power fails before that, these hits will be lost, but not duplicated.
+//! a file is only synced when it is rewritten or removed, and when another process takes it over. Other
+//! writes reach the disk when the system flushes them, which takes up to 30 s by default on Linux
+//! (`vm.dirty_expire_centisecs`). If the power fails before that, these hits will be lost, but not
+//! duplicated. The system may write a later part of the log before an earlier part. This looks like a damaged
+//! log, and is reported as such.
 //!
 //! The stores of this crate can detect whether they have lost data or just a fence. If your own store can't
 //! do this, i.e. if [`witness`](crate::visits::Write::witness) returns `None`, then the time since the last

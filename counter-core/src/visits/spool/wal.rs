@@ -3,7 +3,9 @@
 //! A log is a header followed by frames, which contain a page and a cumulative checksum. SQLite reads up to
 //! the first invalid checksum, because this is how a log ends in a crash, and ignores the rest without an
 //! error. So a single damaged byte hides all later transactions. To distinguish both cases, we scan the rest:
-//! if a crash caused the invalid checksum, it is not followed by a complete transaction.
+//! if a crash caused the invalid checksum, it is not followed by a complete transaction. Only a power failure
+//! can write a later transaction without an earlier one. We report this as damage, because the hits in between
+//! are lost as well.
 //!
 //! The format is described at <https://sqlite.org/fileformat2.html#walformat>.
 
