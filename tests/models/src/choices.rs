@@ -1,0 +1,99 @@
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The choices of a run, shared by all parts of a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Choices(Arc<Mutex<Search>>);
+
+#[derive(Debug, Default)]
+struct Search {
+    /// Choices of this run, and the number of options.
+    made: Vec<(usize, usize)>,
+    /// Index of the next choice. Earlier choices repeat those of the previous run.
+    next: usize,
+    events: Vec<String>,
+    /// The most steps that were left when a state was visited, by hash.
+    visited: HashMap<u64, usize>,
+}
+
+impl Choices {
+    fn search(&self) -> MutexGuard<'_, Search> {
+        self.0.lock().expect("no panic while choosing")
+    }
+
+    /// Returns a number below `options`. A later run will return each of the others.
+    ///
+    /// # Panics
+    /// Panics if there are no options, or if a repeated choice has a different number of options.
+    #[must_use]
+    pub fn among(&self, options: usize) -> usize {
+        assert!(options > 0, "there must be an option");
+        if options == 1 {
+            return 0;
+        }
+        let search = &mut *self.search();
+        if search.next == search.made.len() {
+            search.made.push((0, options));
+        }
+        let (choice, before) = search.made[search.next];
+        assert_eq!(before, options, "the scenario depends on something other than its choices");
+        search.next += 1;
+        choice
+    }
+
+    /// Returns one of these options.
+    #[must_use]
+    pub fn one_of<T: Clone>(&self, options: &[T]) -> T {
+        options[self.among(options.len())].clone()
+    }
+
+    /// Adds an event to the report of a failed run.
+    pub fn note(&self, event: impl Into<String>) {
+        self.search().events.push(event.into());
+    }
+
+    /// Returns `true` if another sequence of choices has led to this state with at least as many steps left, so that the rest of
+    /// the run would show nothing new. The state must decide everything that can follow.
+    #[must_use]
+    pub fn is_visited(&self, state: impl Hash, left: usize) -> bool {
+        let search = &mut *self.search();
+        // Otherwise, an earlier run has reached this state with the same choices, and has not explored all that follows.
+        let is_new_path = search.next == search.made.len();
+        let mut hasher = DefaultHasher::new();
+        state.hash(&mut hasher);
+        let most = search.visited.entry(hasher.finish()).or_default();
+        // 0 means that the state is new.
+        let is_visited = *most > left;
+        *most = (*most).max(left + 1);
+        is_new_path && is_visited
+    }
+
+    /// Prepares the next run. Returns `false` if there is no other sequence of choices.
+    pub(crate) fn advance(&self) -> bool {
+        let search = &mut *self.search();
+        search.made.truncate(search.next);
+        search.next = 0;
+        search.events.clear();
+        while let Some((choice, options)) = search.made.pop() {
+            if choice + 1 < options {
+                search.made.push((choice + 1, options));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the number of choices in this run.
+    pub(crate) fn depth(&self) -> usize {
+        self.search().next
+    }
+
+    /// Describes the run, even if a part of the scenario has panicked.
+    pub(crate) fn describe(&self) -> String {
+        let search = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let made: Vec<_> =
+            search.made.iter().take(search.next).map(|(choice, _)| choice.to_string()).collect();
+        format!("choices {}\n    {}", made.join(" "), search.events.join("\n    "))
+    }
+}
