@@ -7,3 +7,4 @@ mod intercepted_store;
 mod process;
 mod server;
 mod writers;
+mod sources;

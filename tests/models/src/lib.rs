@@ -8,7 +8,9 @@
 mod choices;
 mod explore;
 mod faults;
+mod poll;
 
 pub use choices::Choices;
 pub use explore::{deeper, explore};
 pub use faults::Faults;
+pub use poll::poll_once;
