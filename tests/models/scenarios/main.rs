@@ -8,3 +8,4 @@ mod process;
 mod server;
 mod writers;
 mod sources;
+mod alerts;
