@@ -175,7 +175,8 @@ impl Run {
                     continue;
                 }
                 let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *pass).poll(context))).await;
-                self.choices.note(format!("watch {which}: {}", if polled.is_ready() { "ends" } else { "continues" }));
+                self.choices
+                    .note(format!("watch {which}: {}", if polled.is_ready() { "ends" } else { "continues" }));
                 if let Poll::Ready(checked) = polled {
                     self.judged += checked.map_or(0, |checked: Checked| checked.judged);
                     passes[which] = None;
@@ -196,7 +197,10 @@ impl Run {
             by_id.entry(&alert.id).or_default().push((alert.start, alert.kind));
         }
         for (id, arrived) in &by_id {
-            assert!(arrived.iter().all(|one| *one == arrived[0]), "one id for two messages: {id}: {arrived:?}");
+            assert!(
+                arrived.iter().all(|one| *one == arrived[0]),
+                "one id for two messages: {id}: {arrived:?}"
+            );
         }
         let repeated = world.arrived.len() - by_id.len();
         assert!(repeated <= world.happened, "{repeated} of {:?} are repeated", world.arrived);
@@ -214,7 +218,8 @@ impl Run {
         }
         self.check();
         let world = self.outside.world();
-        let ids: BTreeMap<_, _> = world.arrived.iter().map(|alert| (&alert.id, (alert.start, alert.kind))).collect();
+        let ids: BTreeMap<_, _> =
+            world.arrived.iter().map(|alert| (&alert.id, (alert.start, alert.kind))).collect();
         let mut arrived: Vec<_> = ids.into_values().collect();
         arrived.sort_by_key(|(start, _)| *start);
         let expected = EXPECTED.map(|(minute, kind)| (self.start.plus(60 * minute as u64).as_unix(), kind));

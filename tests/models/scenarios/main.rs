@@ -9,3 +9,4 @@ mod server;
 mod writers;
 mod sources;
 mod alerts;
+mod archive;

@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 
 use crate::Choices;
 
@@ -46,5 +47,11 @@ impl<F: Copy + Debug + PartialEq> Faults<F> {
     /// Ends the time in which faults happen.
     pub fn end(&mut self) {
         self.bound = 0;
+    }
+}
+
+impl<F: Hash> Hash for Faults<F> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.left, self.bound).hash(state);
     }
 }
