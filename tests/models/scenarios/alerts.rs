@@ -1,20 +1,15 @@
 //! Alerts: watches of two processes evaluate a bucket once, and deliver its message at least once.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
-use std::time::Duration;
 
-use counter_alert::{Alert, AlertKind, AlertRule, Checked, DeliveryError, Message, Watch};
+use counter_alert::{Alert, AlertKind, AlertRule, DeliveryError, Message, Watch};
 use counter_core::document::{Document, DocumentStore};
 use counter_core::stores::StoreFuture;
 use counter_core::{CounterName, Error, ErrorKind, MemoryStore, Precision, Stats, Timestamp};
-use models::{Choices, Faults, deeper, explore};
+use models::{Choices, Faults, Task, deeper, explore, interleave};
 use tokio::task::yield_now;
-use tokio::time::advance;
 
 use crate::process::process;
 
@@ -160,33 +155,15 @@ impl Run {
     /// Runs a pass of both watches, which overlap in any way, or the passes one after another.
     async fn check_both(&mut self, minute: u64) {
         let now = self.closed(minute);
-        let mut crashed = [false; 2];
-        {
-            let mut passes = self.watches.each_mut().map(|watch| Some(Box::pin(watch.check_once(now))));
-            loop {
-                let running: Vec<_> = (0..2).filter(|which| passes[*which].is_some()).collect();
-                if running.is_empty() {
-                    break;
-                }
-                let which = self.choices.one_of(&running);
-                let Some(pass) = &mut passes[which] else { continue };
-                if self.outside.fault("a process", &[Fault::Crash]).is_some() {
-                    (passes[which], crashed[which]) = (None, true);
-                    continue;
-                }
-                let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *pass).poll(context))).await;
-                self.choices
-                    .note(format!("watch {which}: {}", if polled.is_ready() { "ends" } else { "continues" }));
-                if let Poll::Ready(checked) = polled {
-                    self.judged += checked.map_or(0, |checked: Checked| checked.judged);
-                    passes[which] = None;
-                }
-                // Longer than a watch waits before it reads a document again.
-                advance(Duration::from_secs(2)).await;
+        let outside = self.outside.clone();
+        let passes = self.watches.each_mut().map(|watch| -> Task<'_, _> { Box::pin(watch.check_once(now)) });
+        let is_killed = |_| outside.fault("a process", &[Fault::Crash]).is_some();
+        let checked = interleave(&self.choices, passes, is_killed).await;
+        for (which, checked) in checked.into_iter().enumerate() {
+            match checked {
+                Some(checked) => self.judged += checked.map_or(0, |checked| checked.judged),
+                None => self.watches[which] = watch(&self.stats, &self.outside),
             }
-        }
-        for which in (0..2).filter(|which| crashed[*which]) {
-            self.watches[which] = watch(&self.stats, &self.outside);
         }
     }
 

@@ -10,3 +10,4 @@ mod writers;
 mod sources;
 mod alerts;
 mod archive;
+mod repairs;

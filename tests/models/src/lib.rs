@@ -8,9 +8,11 @@
 mod choices;
 mod explore;
 mod faults;
+mod interleave;
 mod poll;
 
 pub use choices::Choices;
 pub use explore::{deeper, explore};
 pub use faults::Faults;
+pub use interleave::{Task, interleave};
 pub use poll::poll_once;

@@ -312,13 +312,15 @@ impl Auditor {
         let first = self.first(retention);
         let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
         let values_of = |adds| restore(&self.archive, values, retention, adds, counters, &starts);
-        let mut rejected = values_of(Adds::Samples).await?;
-        // Lifetimes are compared with the buckets of the coarsest precision.
+        let mut rejected = 0;
+        // Lifetimes are compared with the buckets of the coarsest precision. They come first: if the repair is interrupted, the
+        // next audit only returns here if buckets still differ.
         let counts = self.listed.retained.iter().filter(|(values, _)| *values == Values::Counts);
         let coarsest = counts.map(|(_, retention)| retention.precision).max();
         if values == Values::Counts && coarsest == Some(retention.precision) {
             rejected += values_of(Adds::Lifetimes).await?;
         }
+        rejected += values_of(Adds::Samples).await?;
         Ok(rejected)
     }
 
