@@ -11,3 +11,4 @@ mod sources;
 mod alerts;
 mod archive;
 mod repairs;
+mod spool;

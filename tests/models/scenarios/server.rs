@@ -25,8 +25,8 @@ pub(crate) struct Server {
     pub(crate) fences: HashMap<WriterId, StoredFence>,
     listed: HashSet<WriterId>,
     mark: Option<String>,
-    /// Writers with counts, even if their fence was evicted.
-    senders: HashSet<WriterId>,
+    /// All writers, even if their fence was evicted.
+    writers: HashSet<WriterId>,
 }
 
 impl Server {
@@ -51,9 +51,7 @@ impl Server {
             self.mark.get_or_insert_with(|| WriterId::random().to_string());
             self.listed.insert(writer);
         }
-        if batch.hits() > 0 {
-            self.senders.insert(writer);
-        }
+        self.writers.insert(writer);
         for cell in &batch.cells {
             *self.counts.entry(cell.counter.to_string()).or_default() += cell.count;
         }
@@ -69,9 +67,9 @@ impl Server {
         }
     }
 
-    /// Returns `true` if there is a fence for all counts.
+    /// Returns `true` if no fence is missing.
     pub(crate) fn has_all_fences(&self) -> bool {
-        self.senders.iter().all(|writer| self.fences.contains_key(writer))
+        self.writers.iter().all(|writer| self.fences.contains_key(writer))
     }
 
     pub(crate) const fn has_mark(&self) -> bool {

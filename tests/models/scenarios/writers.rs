@@ -365,6 +365,15 @@ fn after_failovers_each_hit_is_stored_once_or_reported() {
     );
 }
 
+/// The same, with any three of these faults: up to two failovers, an eviction, a dropped flush, and a lost reply. So the server can
+/// change between the reply that a fence is missing and the batch that creates it.
+#[test]
+fn a_server_that_changes_during_a_flush_does_not_double_hits() {
+    let faults =
+        [(Fault::Failover, 2), (Fault::Eviction, 1), (Fault::DroppedBefore, 1), (Fault::LostReply, 1)];
+    explore_all("writers, changes", Shows::Witness, &faults, deeper(3));
+}
+
 /// The same, with any two faults, among them up to two evictions of all fences, and a failover. Each hit is stored once, or is reported as in doubt.
 #[test]
 fn after_evictions_each_hit_is_stored_once_or_reported() {
