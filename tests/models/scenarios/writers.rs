@@ -46,8 +46,8 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400 + 5);
 struct World {
     shows: Shows,
     server: Server,
-    /// Earlier states of the server, without those from before an eviction: a failover that also brings back or loses fences would
-    /// be two faults at the same time.
+    /// Earlier states of the server, without those that lack a fence: after a failover to these, lost fences and lost data could
+    /// not be distinguished. Without a lasting witness, this also holds for those from before an eviction.
     earlier: Vec<Server>,
     /// Requests that are still on the way.
     late: Vec<Batch>,
@@ -246,7 +246,9 @@ impl Run {
                 }
                 let world = &mut *address.world();
                 world.server.evict_fences(shows);
-                world.earlier.clear();
+                if shows != Shows::Witness {
+                    world.earlier.clear();
+                }
             }
             Event::Pause => {
                 self.happen(Fault::Pause);
