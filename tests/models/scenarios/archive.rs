@@ -16,7 +16,9 @@ use tokio::task::yield_now;
 
 const HOUR: u64 = 3600;
 /// Hours that the near store keeps.
-const RETAINED: u32 = 2;
+const RETAINED: u32 = 4;
+/// Hours that pass at a time. The copier copies two earlier hours again, but not all that are retained.
+const PASSING: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fault {
@@ -218,8 +220,8 @@ enum Event {
     LateHit,
     Copy,
     Clean,
-    /// An hour passes, and has a hit.
-    Hour,
+    /// Two hours pass, and then there is a hit.
+    Hours,
     /// The far store keeps this number of writes.
     Rollback(usize),
 }
@@ -269,7 +271,7 @@ impl Run {
         let mut events = vec![Event::LateHit, Event::Copy, Event::Clean];
         // The near store waits for a copy for as long as its retention.
         if self.uncopied(&world, world.log.len()) < RETAINED.into() {
-            events.push(Event::Hour);
+            events.push(Event::Hours);
         }
         if !world.faults.possible(|fault| fault == Fault::Rollback).is_empty() {
             let writes = world.log.len();
@@ -309,8 +311,8 @@ impl Run {
                     world.needed = world.log.len();
                 }
             }
-            Event::Hour => {
-                self.far.world().now = now.plus(HOUR);
+            Event::Hours => {
+                self.far.world().now = now.plus(PASSING * HOUR);
                 self.far.hit(0).await;
             }
             Event::Rollback(kept) => {
@@ -353,8 +355,8 @@ impl Run {
     async fn finish(mut self) {
         self.far.world().faults.end();
         let now = self.far.world().now;
-        for _ in 0..=RETAINED {
-            for event in [Event::Copy, Event::Hour, Event::Copy, Event::Clean] {
+        for _ in 0..=u64::from(RETAINED) / PASSING {
+            for event in [Event::Copy, Event::Hours, Event::Copy, Event::Clean] {
                 self.run(event).await;
                 self.check().await;
             }
@@ -367,7 +369,7 @@ impl Run {
     }
 }
 
-/// A near store with two hours, and up to six events: a hit in the older hour, a copy, a cleaner pass, an hour with a hit. Two of
+/// A near store with four hours, and five events: a hit in the oldest hour, a copy, a cleaner pass, two hours that pass. Two of
 /// these faults: a write of the far store or its reply is lost, a copy is dropped at a write, a hit arrives while it is copied, the
 /// far store loses one, two, or all writes since the near store was cleaned. At any time, the stores together have each hit once,
 /// so the cleaner has removed no sample that was not copied. In the end, the far store has all hits.

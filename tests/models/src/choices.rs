@@ -1,6 +1,9 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bound on the calls per run, to detect a run that never ends.
+const MAX_CALLS: usize = 10_000;
 
 /// The choices of a run, shared by all parts of a scenario.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +15,10 @@ struct Search {
     made: Vec<(usize, usize)>,
     /// Index of the next choice. Earlier choices repeat those of the previous run.
     next: usize,
+    /// Number of calls in this run, also with a single option.
+    calls: usize,
+    /// The reason why this run is not valid. The code under test may catch the panic.
+    broken: Option<&'static str>,
     events: Vec<String>,
     /// The most steps that were left when a state was visited, by hash.
     visited: HashMap<u64, usize>,
@@ -19,25 +26,31 @@ struct Search {
 
 impl Choices {
     fn search(&self) -> MutexGuard<'_, Search> {
-        self.0.lock().expect("no panic while choosing")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a number below `options`. A later run will return each of the others.
     ///
     /// # Panics
-    /// Panics if there are no options, or if a repeated choice has a different number of options.
+    /// Panics if there are no options, if a repeated choice has a different number of options, or if the run does not end.
     #[must_use]
     pub fn among(&self, options: usize) -> usize {
         assert!(options > 0, "there must be an option");
+        let search = &mut *self.search();
+        search.calls += 1;
+        if search.calls > MAX_CALLS {
+            search.fail("the run does not end");
+        }
         if options == 1 {
             return 0;
         }
-        let search = &mut *self.search();
         if search.next == search.made.len() {
             search.made.push((0, options));
         }
         let (choice, before) = search.made[search.next];
-        assert_eq!(before, options, "the scenario depends on something other than its choices");
+        if before != options {
+            search.fail("the scenario depends on something other than its choices");
+        }
         search.next += 1;
         choice
     }
@@ -69,11 +82,17 @@ impl Choices {
         is_new_path && is_visited
     }
 
+    /// Panics if a call of this run has panicked.
+    pub(crate) fn check(&self) {
+        let broken = self.search().broken;
+        assert_eq!(broken, None);
+    }
+
     /// Prepares the next run. Returns `false` if there is no other sequence of choices.
     pub(crate) fn advance(&self) -> bool {
         let search = &mut *self.search();
         search.made.truncate(search.next);
-        search.next = 0;
+        (search.next, search.calls) = (0, 0);
         search.events.clear();
         while let Some((choice, options)) = search.made.pop() {
             if choice + 1 < options {
@@ -91,9 +110,16 @@ impl Choices {
 
     /// Describes the run, even if a part of the scenario has panicked.
     pub(crate) fn describe(&self) -> String {
-        let search = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let search = self.search();
         let made: Vec<_> =
             search.made.iter().take(search.next).map(|(choice, _)| choice.to_string()).collect();
         format!("choices {}\n    {}", made.join(" "), search.events.join("\n    "))
+    }
+}
+
+impl Search {
+    fn fail(&mut self, reason: &'static str) -> ! {
+        self.broken = Some(reason);
+        panic!("{reason}");
     }
 }

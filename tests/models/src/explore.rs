@@ -19,6 +19,7 @@ pub fn explore(name: &str, scenario: impl AsyncFn(&Choices)) -> u64 {
     loop {
         let report = Report { name, choices: &choices, runs };
         runtime.block_on(scenario(&choices));
+        choices.check();
         drop(report);
         (runs, longest) = (runs + 1, longest.max(choices.depth()));
         if !choices.advance() {
@@ -106,6 +107,17 @@ mod tests {
                 let _ = choices.among(*calls.borrow());
             })
         }));
+        assert!(explored.is_err());
+    }
+
+    #[test]
+    fn a_run_that_never_ends_fails_even_if_the_panic_is_caught() {
+        let explored = catch_unwind(|| {
+            explore("endless", async |choices| {
+                let endless = AssertUnwindSafe(|| while choices.among(1) == 0 {});
+                assert!(catch_unwind(endless).is_err());
+            })
+        });
         assert!(explored.is_err());
     }
 }
