@@ -49,8 +49,8 @@ struct World {
     arrived: Vec<Alert>,
 }
 
-/// The documents of both watches, and the receiver of their messages. A pass stops before each call, so that the other pass can
-/// continue.
+/// The documents of both watches, and the receiver of their messages. A pass stops before each call, so that
+/// the other pass can continue.
 #[derive(Clone, Debug)]
 struct Outside {
     documents: MemoryStore,
@@ -224,10 +224,11 @@ fn watch(stats: &Stats, outside: &Outside) -> Watch {
     builder.deliver(move |message| receiver.clone().deliver(message)).build().expect("a good rule")
 }
 
-/// Two watches, three minutes of which one raises and one resolves an alert, two passes of both watches that overlap at each call,
-/// and any of these faults: a replacement of the document is lost, or its reply; a message is lost, or its confirmation; a crash at
-/// any call. Each minute is evaluated once, each message arrives at least once and with one id, and it is repeated
-/// only if something failed.
+/// Two watches evaluate three minutes. The second minute raises an alert, and the third resolves it. The
+/// passes of both watches overlap at any call. One of these faults can happen: a replacement of the document
+/// is lost, or its reply; a message is lost, or its confirmation; a crash at any call. Each minute is
+/// evaluated once, each message arrives at least once and with one id, and it is repeated only if something
+/// failed.
 #[test]
 fn a_bucket_is_evaluated_once_and_each_message_arrives() {
     explore("alerts", async |choices| {

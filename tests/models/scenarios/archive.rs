@@ -96,7 +96,8 @@ enum Op {
 #[derive(Debug)]
 struct World {
     faults: Faults<Fault>,
-    /// Writes of the far store, and the number that it can't lose, because the near store may have removed the samples since.
+    /// Writes of the far store, and the number that it can't lose, because the near store may have removed
+    /// the samples since.
     log: Vec<Op>,
     needed: usize,
     near: MemoryStore,
@@ -259,7 +260,8 @@ impl Run {
         archive(self.near.clone(), self.far.clone())
     }
 
-    /// Returns the hours since the latest complete copy that the far store has after a rollback to this number of writes.
+    /// Returns the hours since the latest complete copy that the far store has after a rollback to this
+    /// number of writes.
     fn uncopied(&self, world: &World, kept: usize) -> u64 {
         let copy = self.copies.iter().rfind(|(writes, _)| *writes <= kept);
         let at = copy.map_or(Timestamp::MIN, |(_, at)| *at);
@@ -369,10 +371,11 @@ impl Run {
     }
 }
 
-/// A near store with four hours, and five events: a hit in the oldest hour, a copy, a cleaner pass, two hours that pass. Two of
-/// these faults: a write of the far store or its reply is lost, a copy is dropped at a write, a hit arrives while it is copied, the
-/// far store loses one, two, or all writes since the near store was cleaned. At any time, the stores together have each hit once,
-/// so the cleaner has removed no sample that was not copied. In the end, the far store has all hits.
+/// A near store with four hours, and five events: a hit in the oldest hour, a copy, a cleaner pass, two hours
+/// that pass. Two of these faults: a write of the far store or its reply is lost, a copy is dropped at a
+/// write, a hit arrives while it is copied, the far store loses one, two, or all writes since the near store
+/// was cleaned. At any time, the stores together have each hit once, so the cleaner has removed no sample
+/// that was not copied. In the end, the far store has all hits.
 #[test]
 fn both_stores_together_have_each_hit_once() {
     explore("archive", async |choices| {

@@ -117,8 +117,9 @@ async fn hits(store: &impl Store, now: Timestamp) -> [u64; 2] {
     })
 }
 
-/// Two hours with up to two hits in each store, and a repair from either store. The audit reports each hour in which the near store
-/// has fewer hits, and copies each in which it has more. After a repair, both stores have the same hits.
+/// Two hours with up to two hits in each store, and a repair from either store. The audit reports each hour
+/// in which the near store has fewer hits, and copies each in which it has more. After a repair, both stores
+/// have the same hits.
 #[test]
 fn an_audit_finds_every_difference() {
     explore("audits", async |choices| {
@@ -146,9 +147,10 @@ fn an_audit_finds_every_difference() {
     });
 }
 
-/// The near store has lost two hits of an hour and one of another, and at most one new hit. Two repairs overlap at each write of
-/// the near store. Two of these faults: a write or its reply is lost, a write is late, a process ends, a hit arrives. After a last
-/// repair, the near store has all hits of the far store, and at most the new hits in addition.
+/// The near store has lost two hits of an hour and one of another, and at most one new hit. Two repairs
+/// overlap at each write of the near store. Two of these faults: a write or its reply is lost, a write is
+/// late, a process ends, a hit arrives. After a last repair, the near store has all hits of the far store,
+/// and at most the new hits in addition.
 #[test]
 fn concurrent_repairs_count_once() {
     const LOST: [u64; 2] = [2, 1];

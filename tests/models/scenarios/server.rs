@@ -1,5 +1,5 @@
-//! A model of a server that stores the counts of processes: names, fences and a witness. It decides with the code that the real
-//! stores use.
+//! A model of a server that stores the counts of processes: names, fences and a witness. It decides with the
+//! code that the real stores use.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -300,9 +300,10 @@ impl Run {
     }
 }
 
-/// Two readers with different boundaries, a log of four records, and two shards. Three steps, of which each is a commit of one or
-/// two records or a close, and any two of these faults, each once: a request or reply of a shard is lost, a request is late, a
-/// commit is dropped, a reader restarts, a shard loses any suffix. At any time, each shard has the records up to its position once.
+/// Two readers with different boundaries, a log of four records, and two shards. In three steps, a reader
+/// commits one or two records, or closes. Any two of these faults can happen: a request or reply of a shard
+/// is lost, a request is late, a commit is dropped, a reader restarts, a shard loses any suffix. At any time,
+/// each shard has the records up to its position once.
 #[test]
 fn each_record_is_counted_once_up_to_the_position_of_the_shard() {
     explore("sources", async |choices| {

@@ -282,10 +282,11 @@ impl Run {
     }
 }
 
-/// A process with two flushes of two batches, which ends without a shutdown. A second process takes over, and a last process sends
-/// the rest. Two of these faults: a request or reply is lost, a request is late, up to two kills at any call, another process
-/// flushes at any call, an outage from the second flush until the process ends, a failover that loses a batch or everything. Each
-/// hit is stored once, nothing is in doubt, and no file is left.
+/// A process with two flushes of two batches, which ends without a shutdown. A second process takes over, and
+/// a last process sends the rest. Two of these faults: a request or reply is lost, a request is late, up to
+/// two kills at any call, another process flushes at any call, an outage from the second flush until the
+/// process ends, a failover that loses a batch or everything. Each hit is stored once, nothing is in doubt,
+/// and no file is left.
 #[test]
 fn hits_of_a_killed_process_are_stored_once() {
     explore("spool", async |choices| {

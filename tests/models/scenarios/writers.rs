@@ -46,8 +46,9 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400 + 5);
 struct World {
     shows: Shows,
     server: Server,
-    /// Earlier states of the server, without those that lack a fence: after a failover to these, lost fences and lost data could
-    /// not be distinguished. Without a lasting witness, this also holds for those from before an eviction.
+    /// Earlier states of the server, without those that lack a fence: after a failover to these, lost fences
+    /// and lost data could not be distinguished. Without a lasting witness, this also holds for those from
+    /// before an eviction.
     earlier: Vec<Server>,
     /// Requests that are still on the way.
     late: Vec<Batch>,
@@ -348,15 +349,17 @@ fn with(faults: &[(Fault, usize)]) -> Vec<(Fault, usize)> {
     NETWORK.iter().chain(faults).copied().collect()
 }
 
-/// Two writers with two batches each, in any order, and any three of these faults, each once: a lost request or reply, a late or
-/// repeated request, a flush that is dropped, a crash. Each hit is stored once, and nothing is reported as lost or in doubt.
+/// Two writers with two batches each, in any order, and any three of these faults, each once: a lost request
+/// or reply, a late or repeated request, a flush that is dropped, a crash. Each hit is stored once, and
+/// nothing is reported as lost or in doubt.
 #[test]
 fn with_a_bad_network_each_hit_is_stored_once() {
     explore_all("writers, network", Shows::Witness, &NETWORK, deeper(3));
 }
 
-/// The same, with any two faults, among them up to two failovers that lose any suffix of the batches, and a pause in which the replay buffers drop their
-/// batches. Each hit is stored once, or is reported as lost, but only after a pause.
+/// The same, with any two faults, among them up to two failovers that lose any suffix of the batches, and a
+/// pause in which the replay buffers drop their batches. Each hit is stored once, or is reported as lost, but
+/// only after a pause.
 #[test]
 fn after_failovers_each_hit_is_stored_once_or_reported() {
     explore_all(
@@ -367,8 +370,8 @@ fn after_failovers_each_hit_is_stored_once_or_reported() {
     );
 }
 
-/// The same, with any three of these faults: up to two failovers, an eviction, a dropped flush, and a lost reply. So the server can
-/// change between the reply that a fence is missing and the batch that creates it.
+/// The same, with any three of these faults: up to two failovers, an eviction, a dropped flush, and a lost
+/// reply. So the server can change between the reply that a fence is missing and the batch that creates it.
 #[test]
 fn a_server_that_changes_during_a_flush_does_not_double_hits() {
     let faults =
@@ -376,7 +379,8 @@ fn a_server_that_changes_during_a_flush_does_not_double_hits() {
     explore_all("writers, changes", Shows::Witness, &faults, deeper(3));
 }
 
-/// The same, with any two faults, among them up to two evictions of all fences, and a failover. Each hit is stored once, or is reported as in doubt.
+/// The same, with any two faults, among them up to two evictions of all fences, and a failover. Each hit is
+/// stored once, or is reported as in doubt.
 #[test]
 fn after_evictions_each_hit_is_stored_once_or_reported() {
     for shows in [Shows::Witness, Shows::EvictableWitness, Shows::Nothing] {

@@ -32,7 +32,8 @@ impl Choices {
     /// Returns a number below `options`. A later run will return each of the others.
     ///
     /// # Panics
-    /// Panics if there are no options, if a repeated choice has a different number of options, or if the run does not end.
+    /// Panics if there are no options, if the number of options has changed since the previous run, or if
+    /// the run does not end.
     #[must_use]
     pub fn among(&self, options: usize) -> usize {
         assert!(options > 0, "there must be an option");
@@ -66,12 +67,13 @@ impl Choices {
         self.search().events.push(event.into());
     }
 
-    /// Returns `true` if another sequence of choices has led to this state with at least as many steps left, so that the rest of
-    /// the run would show nothing new. The state must decide everything that can follow.
+    /// Returns `true` if another sequence of choices has led to this state with at least as many steps left,
+    /// so that the rest of the run would show nothing new. The state must decide everything that can follow.
     #[must_use]
     pub fn is_visited(&self, state: impl Hash, left: usize) -> bool {
         let search = &mut *self.search();
-        // Otherwise, an earlier run has reached this state with the same choices, and has not explored all that follows.
+        // Otherwise, an earlier run has reached this state with the same choices, and has not explored all
+        // that follows.
         let is_new_path = search.next == search.made.len();
         let mut hasher = DefaultHasher::new();
         state.hash(&mut hasher);

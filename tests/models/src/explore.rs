@@ -2,10 +2,10 @@ use std::time::Instant;
 
 use tokio::runtime::Builder;
 
-use crate::Choices;
+use crate::choices::Choices;
 
-/// Runs a scenario with every sequence of choices, in paused time, and returns the number of runs. If a run panics, this prints
-/// the choices and the events of that run.
+/// Runs a scenario with every sequence of choices, in paused time, and returns the number of runs. If a run
+/// panics, this prints the choices and the events of that run.
 ///
 /// # Panics
 /// Panics if the scenario does.

@@ -1,9 +1,10 @@
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 
-use crate::Choices;
+use crate::choices::Choices;
 
-/// The faults that can still happen in a run: each kind up to a number of times, and all kinds together up to a bound.
+/// The faults that can still happen in a run: each kind up to a number of times, and all kinds together up to
+/// a bound.
 #[derive(Clone, Debug)]
 pub struct Faults<F> {
     choices: Choices,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use crate::Choices;
+use crate::choices::Choices;
 
 /// A part of a process that runs concurrently with others.
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -13,8 +13,9 @@ pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// Time between two steps. A backoff is shorter, so its jitter does not matter.
 const STEP: Duration = Duration::from_secs(3);
 
-/// Runs tasks in steps from one pending call to the next, in any order. `is_killed` is called before each step with the index of
-/// the task, and ends the task if it returns `true`. Returns the results, with `None` for a task that was killed.
+/// Runs tasks in steps from one pending call to the next, in any order. `is_killed` is called before each
+/// step with the index of the task, and ends the task if it returns `true`. Returns the results, with `None`
+/// for a task that was killed.
 pub async fn interleave<'a, T, const N: usize>(
     choices: &Choices,
     tasks: [Task<'a, T>; N],

@@ -313,8 +313,8 @@ impl Auditor {
         let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
         let values_of = |adds| restore(&self.archive, values, retention, adds, counters, &starts);
         let mut rejected = 0;
-        // Lifetimes are compared with the buckets of the coarsest precision. They come first: if the repair is interrupted, the
-        // next audit only returns here if buckets still differ.
+        // Lifetimes are compared with the buckets of the coarsest precision. They come first: if the repair
+        // is interrupted, the next audit only returns here if buckets still differ.
         let counts = self.listed.retained.iter().filter(|(values, _)| *values == Values::Counts);
         let coarsest = counts.map(|(_, retention)| retention.precision).max();
         if values == Values::Counts && coarsest == Some(retention.precision) {
