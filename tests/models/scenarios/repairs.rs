@@ -55,7 +55,7 @@ impl Hooks for Near {
     fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
             yield_now().await;
-            // Questions about the position change nothing, so it does not matter what becomes of them.
+            // Questions about the position change nothing, so we can always answer them.
             let fault = match batch.hits() {
                 0 => None,
                 _ => self.world().faults.choose("a repair", |fault| {
