@@ -18,9 +18,7 @@ use crate::time::backoff::Backoff;
 use crate::time::later::later;
 use crate::visits::ledger::Hint;
 use crate::visits::pending::{Account, Journal};
-use crate::visits::store::{
-    ApplyOutcome, Batch, Fence, IDLE_WRITER_TTL, Remark, Store, VisitorCell, Witness,
-};
+use crate::visits::store::{ApplyOutcome, Batch, Fence, Remark, Store, VisitorCell, Witness};
 use crate::visits::tally::Tally;
 
 /// Sends batches to a single shard, one at a time.
@@ -290,9 +288,9 @@ impl ShardFlusher {
         self.report_loss(replayed, lost);
     }
 
-    /// Creates the fence on a server that doesn't have a fence for this writer. If the server also lost the
-    /// counts, this creates the fence just below the oldest batch that we can still send; otherwise at the
-    /// latest acknowledged batch, or at the first batch that may have been applied without a reply.
+    /// Creates the missing fence of this writer. If the server also lost the counts, this creates the fence
+    /// just below the oldest batch that we can still send; otherwise at the latest acknowledged batch, or at
+    /// the first batch that may have been applied without a reply.
     async fn recreate_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
         self.drop_openings();
@@ -305,17 +303,20 @@ impl ShardFlusher {
             self.report_loss(replayed, lost);
             return Ok(());
         }
-        // If the writer is still listed, or if keys were evicted, the fence may have been lost at any time.
-        // All attempts without a reply are then doubtful. Otherwise, the store removed the writer because it
-        // was idle for long: recent attempts found no fence, and could not be applied.
-        let is_loss_time_unknown = now.as_ref().is_some_and(|now| now.listed || now.evicts);
-        let min_age = if is_loss_time_unknown { Duration::ZERO } else { IDLE_WRITER_TTL };
+        let min_age = Writer::min_doubtful_age(now.as_ref());
         let last = self.writer.acknowledged();
         let is_doubtful = |one: &&Outgoing| {
             one.batch.fence.sequence > last && one.in_doubt.is_some_and(|since| since.elapsed() >= min_age)
         };
-        let doubtful = self.outgoing.iter().find(is_doubtful).map(|one| one.batch.fence.sequence);
-        let sequence = doubtful.unwrap_or(last).max(1);
+        let doubtful = self.outgoing.iter().find(is_doubtful).map(|one| Arc::clone(&one.batch));
+        if let Some(batch) = &doubtful {
+            // The witness may come from another server, which still has the fence.
+            match self.store.apply(batch).await? {
+                ApplyOutcome::SequenceGap { found } if found.sequence == 0 => {}
+                _ => return Err(Error::new(ErrorKind::Unavailable).caused_by("the server has changed")),
+            }
+        }
+        let sequence = doubtful.map_or(last, |batch| batch.fence.sequence).max(1);
         self.resolve_up_to(sequence, last);
         self.open(sequence, now);
         tracing::warn!(

@@ -98,4 +98,13 @@ impl Writer {
             None => self.idle_time().is_none_or(|idle_time| idle_time < IDLE_WRITER_TTL),
         }
     }
+    /// Returns the age at which a batch without a reply may have been applied, if the store then lost only the
+    /// fence.
+    pub(super) fn min_doubtful_age(now: Option<&Witness>) -> Duration {
+        // If the writer is still listed, or if keys were evicted, the fence may have been lost at any time.
+        // Otherwise, the store removed the writer because it was idle for long: recent attempts found no
+        // fence, and could not be applied.
+        let is_loss_time_unknown = now.is_some_and(|now| now.listed || now.evicts);
+        if is_loss_time_unknown { Duration::ZERO } else { IDLE_WRITER_TTL }
+    }
 }
