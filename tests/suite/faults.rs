@@ -15,4 +15,5 @@ mod sql;
 mod sql_files;
 mod shutdown;
 mod spool;
+#[cfg(target_os = "linux")]
 mod power;

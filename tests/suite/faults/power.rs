@@ -108,7 +108,7 @@ impl Run {
 async fn storm(kinds: &[&str], disks: Disks, check: impl AsyncFn(&Journal, &Cut<'_>)) {
     let only = number("COUNTER_STORM_CUT");
     let cuts = only.map_or(0..number("COUNTER_STORM_CUTS").unwrap_or(20), |cut| cut..cut + 1);
-    let mut recorded = None;
+    let (mut recorded, total) = (None, cuts.end - cuts.start);
     for index in cuts {
         if index.is_multiple_of(CUTS_PER_RUN) {
             recorded = None;
@@ -122,6 +122,7 @@ async fn storm(kinds: &[&str], disks: Disks, check: impl AsyncFn(&Journal, &Cut<
         let cut = run.0.cut(index, disks, folder.path());
         check(&run.0.journal, &cut).await;
     }
+    eprintln!("{}: {total} cuts", kinds.join(", "));
 }
 
 impl Drop for Repeatable<'_> {

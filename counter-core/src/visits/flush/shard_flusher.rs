@@ -326,12 +326,10 @@ impl ShardFlusher {
         Ok(())
     }
 
-    /// Resolves the batches up to the sequence of a fence that is about to be created. The store has the
-    /// acknowledged batches, but we can't determine if it also has the batch in flight. The visitors of that
-    /// batch are sent with a later batch, because visitors can't be double-counted.
-    ///
-    /// The spool must no longer contain the batch in flight when the fence is created, otherwise the next
-    /// process would conclude from the fence that the batch is stored.
+    /// Resolves the batches up to the sequence of a fence, before it is created. The store has the acknowledged
+    /// batches, but we can't determine if it also has the batch in flight. If this process ends, the next one
+    /// will conclude from the fence that it does. The visitors of that batch are sent with a later batch,
+    /// because visitors can't be double-counted.
     fn resolve_up_to(&mut self, sequence: u64, acknowledged: u64) {
         let (mut hits, mut sketches) = (0, Vec::new());
         while let Some(one) = self.pop_front_if(|one| one.batch.fence.sequence <= sequence) {
@@ -343,7 +341,6 @@ impl ShardFlusher {
                 sketches.extend(visitors);
             }
         }
-        self.tally.backlog.journal(self.shard, |journal| journal.discard(acknowledged + 1..=sequence));
         self.send_visitors(sketches);
         if hits > 0 {
             let shard = self.shard;
@@ -412,7 +409,10 @@ impl ShardFlusher {
         self.tally.backlog.account(self.shard, |account| account.sent_cells += cells);
         self.enqueue(Batch { sketches, ..self.empty_batch() });
         let (batch, next) = (self.outgoing.back().map(|one| Arc::clone(&one.batch)), self.writer.upcoming());
-        self.tally.backlog.journal(self.shard, |journal| journal.cut(batch, next));
+        self.tally.backlog.journal(self.shard, |journal| {
+            journal.cut(batch, next);
+            journal.invalidate();
+        });
     }
 
     /// Switches to a new writer id, because another process used a copy of our spool to send different

@@ -98,6 +98,7 @@ impl Writer {
             None => self.idle_time().is_none_or(|idle_time| idle_time < IDLE_WRITER_TTL),
         }
     }
+
     /// Returns the age at which a batch without a reply may have been applied, if the store then lost only the
     /// fence.
     pub(super) fn min_doubtful_age(now: Option<&Witness>) -> Duration {

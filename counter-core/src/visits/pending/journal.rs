@@ -5,7 +5,6 @@
 //! This way, we only need the fence in the store to find out which rows still count, even after a crash.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::Pending;
@@ -157,12 +156,6 @@ impl Journal {
         while self.batches.front().is_some_and(|batch| batch.fence.sequence < oldest) {
             self.batches.pop_front();
         }
-    }
-
-    /// Drops batches that will not be sent. Their rows will be deleted with the next entry.
-    pub(crate) fn discard(&mut self, sequences: RangeInclusive<u64>) {
-        self.batches.retain(|batch| !sequences.contains(&batch.fence.sequence));
-        self.invalidate();
     }
 
     /// Forces the next entry to be a full one, even if a taken entry is written in the meantime. A full entry
