@@ -1,12 +1,12 @@
 //! Checks that everything readers saw agrees with everything clients did.
 //!
-//! A client notes each addition before it starts, and again when it is acknowledged or rejected. A reader does the
-//! same for each read. The order of these notes is the order of real time, so a read must see at least what was
-//! acknowledged before it started, and at most what was attempted before it ended. An addition with an unknown
-//! outcome may count at any time, or never.
+//! A client notes each addition before it starts, and again when it is acknowledged or rejected. A reader
+//! does the same for each read. Notes are in the order of real time. So a read must return at least the
+//! additions acknowledged before it started, and at most those attempted before it ended. An addition with an
+//! unknown outcome may count at any time, or never.
 //!
-//! This is linearizability for counters that only grow, as defined by Herlihy and Wing (1990). For such counters it
-//! can be decided in linear time, because only sums matter.
+//! These conditions follow from linearizability (Herlihy and Wing, 1990), and can be checked in linear time. They
+//! are not sufficient for it, because they don't check which of several concurrent additions a read includes.
 
 mod check;
 mod log;

@@ -5,14 +5,14 @@ use std::fmt;
 
 use super::Event;
 
-/// What a system promises to readers.
+/// The promise of a system to its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
-    /// A read sees everything once it is settled. In between, it may miss anything, e.g. after a failover.
+    /// Reads see everything once it is settled. In between, they may miss anything, e.g. after a failover.
     Eventual,
-    /// In addition, counts never decrease. An acknowledgment is not a promise that the addition is visible.
+    /// Counts, in addition, never decrease. An acknowledged addition need not be visible before it is settled.
     Monotonic,
-    /// In addition, a read sees everything that was acknowledged before it started.
+    /// Reads, in addition, see everything that was acknowledged before they started.
     Immediate,
 }
 
@@ -38,7 +38,7 @@ pub struct Violation {
     pub note: usize,
     /// The counter.
     pub counter: String,
-    /// What is wrong.
+    /// A description of the contradiction.
     pub reason: String,
 }
 
@@ -238,6 +238,7 @@ mod tests {
         history.settle();
         let text = history.to_string();
         assert_eq!(text.parse::<History>().expect("a history").to_string(), text);
-        assert_eq!("see 0 1".parse::<History>().unwrap_err(), "line 1: not a note: see 0 1");
+        let unparsed = "see 0 1".parse::<History>().expect_err("a read that does not exist");
+        assert_eq!(unparsed, "line 1: not a note: see 0 1");
     }
 }
