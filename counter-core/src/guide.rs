@@ -16,7 +16,7 @@
 //! - `redis`: permissions, eviction, TLS, Sentinel and clusters, and the symptoms of failures.
 //! - `sql`, with the feature of a database: SQLite, PostgreSQL and MariaDB, which grid and interval to use,
 //!   the schema.
-//! - [`evidence`]: what is claimed, and how to repeat the tests.
+//! - [`evidence`]: how the claims are tested, and how to repeat the tests.
 //! - [`scale`]: memory and time needed by Redis.
 //! - [`sources`]: counting from logs and topics.
 //! - [`distributions`]: response times, response sizes and statuses.

@@ -1,6 +1,7 @@
 //! A minimal HTTP/1.1 client: single requests, and a load generator.
 
 use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,13 +50,15 @@ pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> R
 ///
 /// # Errors
 ///
-/// Fails if the response is not complete within two minutes.
+/// Fails if the response is not complete within two minutes. Returns [`ConnectionRefused`](ErrorKind::ConnectionRefused)
+/// if nothing was sent because there is no server.
 pub async fn try_get(
     address: SocketAddr,
     path: &str,
     headers: &[(&str, &str)],
-) -> Result<Response, Box<dyn Error + Send + Sync>> {
-    try_request(address, &Method::GET, path, headers, "").await
+) -> Result<Response, ErrorKind> {
+    let response = try_request(address, &Method::GET, path, headers, "").await;
+    response.map_err(|error| error.downcast_ref::<io::Error>().map_or(ErrorKind::Other, io::Error::kind))
 }
 
 /// Sends a form, e.g. `name=value&other=more`, over a new connection.

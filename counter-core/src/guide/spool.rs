@@ -98,7 +98,7 @@
 //!
 //! If the process waited for the disk with every write, there would be 10 syncs per second. For this reason,
 //! a file is only synced when it is rewritten or removed, and when another process takes it over. Other
-//! writes reach the disk when the system flushes them, which takes up to 30 s by default on Linux
+//! writes reach the disk when the system flushes them, which takes about 30 s by default on Linux
 //! (`vm.dirty_expire_centisecs`). If the power fails before that, these hits will be lost, but not
 //! duplicated. The system may write a later part of the log before an earlier part. This looks like a damaged
 //! log, and is reported as such.

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use counter_core::document::{Document, DocumentStore};
@@ -91,9 +91,8 @@ struct KnownLog {
     requests: BTreeSet<u64>,
     /// True if the other log contains a line in this period that would be marked if it was in this log.
     has_others: bool,
-    /// The time range of the marks, in seconds of the day. The final second may be incomplete, because the file
-    /// was copied while it was being written.
-    period: Range<u64>,
+    /// The [complete] seconds of the marks, in seconds of the day.
+    period: RangeInclusive<u64>,
 }
 
 /// With this number of different requests, common lines are evidence, even if each log has other lines.
@@ -233,7 +232,7 @@ impl Day {
                 }
             } else if let Some((first, last)) = self.new {
                 let seconds: BTreeSet<_> = found.iter().map(|mark| mark.second()).collect();
-                if seconds.len() > 1 && known.is_part_of(within(marks, &(first..=last))) {
+                if seconds.len() > 1 && known.is_part_of(first, last) {
                     let at = |second: Option<&u64>| {
                         Timestamp::from_unix(day * DAY + second.copied().unwrap_or_default())
                     };
@@ -248,7 +247,7 @@ impl Day {
 impl KnownLog {
     fn new((id, marks): (LogId, BTreeSet<Mark>)) -> Self {
         let seconds = || marks.iter().map(|mark| mark.second());
-        let period = seconds().min().unwrap_or_default()..seconds().max().unwrap_or_default();
+        let period = complete(seconds().min().unwrap_or_default(), seconds().max().unwrap_or_default());
         Self { id, marks, found: BTreeSet::new(), requests: BTreeSet::new(), has_others: false, period }
     }
 
@@ -264,13 +263,21 @@ impl KnownLog {
         }
     }
 
-    /// Returns whether the other log contains this log, which has `expected` marks in the period of the other.
-    fn is_part_of(&self, expected: usize) -> bool {
-        let found = self.found.len();
+    /// Returns whether the other log, with new lines between these seconds, contains this log.
+    fn is_part_of(&self, first: u64, last: u64) -> bool {
         if self.requests.len() < MIN_REQUESTS {
-            return found == expected && !self.has_others;
+            let seconds = complete(first, last);
+            return within(&self.found, &seconds) == within(&self.marks, &seconds) && !self.has_others;
         }
-        2 * found >= expected
+        2 * self.found.len() >= within(&self.marks, &(first..=last))
+    }
+}
+
+/// Returns the seconds of a log that are certainly complete. A log may begin and end within a second.
+fn complete(first: u64, last: u64) -> RangeInclusive<u64> {
+    match last - first {
+        0 | 1 => first..=first,
+        _ => first + 1..=last - 1,
     }
 }
 
@@ -435,6 +442,22 @@ mod tests {
             let index = LogIndex::new(MemoryStore::new(), "web");
             assert_eq!(admit(&index, "known", &known, 0).await, Ok(()));
             let rejected = admit(&index, "another", &text, 0).await.expect_err("it was counted");
+            assert!(rejected.starts_with("Counted"), "{rejected}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_that_begins_and_ends_within_a_second_is_rejected() {
+        let second = |second: u64| {
+            let line = |request| checks(second..second + 1).concat().replace("/health", request);
+            ["/health", "/ready", "/metrics"].map(line)
+        };
+        let log: Vec<_> = (0..300).flat_map(second).collect();
+        let (whole, part) = (log.concat(), log[301..599].concat());
+        for (known, another) in [(&whole, &part), (&part, &whole)] {
+            let index = LogIndex::new(MemoryStore::new(), "web");
+            assert_eq!(admit(&index, "known", known, 0).await, Ok(()));
+            let rejected = admit(&index, "another", another, 0).await.expect_err("it was counted");
             assert!(rejected.starts_with("Counted"), "{rejected}");
         }
     }

@@ -58,6 +58,11 @@ struct Counter {
     settled: u64,
     /// Greatest count that a completed read or an acknowledgment returned.
     seen: u64,
+    /// What certainly counts by now. Even if `seen` includes additions with an unknown outcome, this includes
+    /// additions that started later.
+    certain: u64,
+    /// The note in which a count has raised `certain`.
+    raised_at: usize,
     is_read_after_settling: bool,
     /// The amounts of acknowledged additions by the new count.
     counts: BTreeMap<u64, u64>,
@@ -66,6 +71,8 @@ struct Counter {
 /// An addition or a read in progress.
 #[derive(Debug)]
 struct Call<'a> {
+    note: usize,
+    is_read: bool,
     counter: &'a str,
     amount: u64,
     /// What this call must at least see.
@@ -79,17 +86,28 @@ impl Counter {
         match promise {
             Promise::Eventual => self.settled,
             Promise::Monotonic => self.settled.max(self.seen),
-            Promise::Immediate => self.acknowledged.max(self.seen),
+            Promise::Immediate => self.certain,
         }
     }
 
-    fn see(&mut self, call: &Call<'_>, count: u64) -> Result<(), String> {
+    fn see(&mut self, note: usize, call: &Call<'_>, count: u64) -> Result<(), String> {
         let (least, most) = (call.least + call.amount, self.attempted);
         if !(least..=most).contains(&count) {
             return Err(format!("{count} is not within {least}..={most}"));
         }
         self.seen = self.seen.max(count);
+        if count > self.certain {
+            (self.certain, self.raised_at) = (count, note);
+        }
         Ok(())
+    }
+
+    /// Notes an acknowledgment without a count.
+    fn acknowledge(&mut self, call: &Call<'_>) {
+        self.acknowledged += call.amount;
+        // An addition that was in progress may be included already.
+        let added = if call.note > self.raised_at { self.certain + call.amount } else { 0 };
+        self.certain = self.certain.max(added).max(call.least + call.amount).max(self.acknowledged);
     }
 
     /// Notes a count that an addition resulted in. Each unit can only be added once.
@@ -102,6 +120,12 @@ impl Counter {
         self.counts.insert(count, amount);
         Ok(())
     }
+}
+
+/// Ends a read or an addition that must be in progress.
+fn end<'a>(calls: &mut HashMap<usize, Call<'a>>, number: usize, is_read: bool) -> Result<Call<'a>, String> {
+    let call = calls.remove(&number).filter(|call| call.is_read == is_read);
+    call.ok_or_else(|| format!("no call of this kind in progress: {number}"))
 }
 
 pub(super) fn check(events: &[Event], promise: Promise) -> Result<Summary, Violation> {
@@ -119,8 +143,9 @@ pub(super) fn check(events: &[Event], promise: Promise) -> Result<Summary, Viola
         match event {
             Event::Add { counter, amount } => {
                 let state = counters.entry(counter).or_default();
-                calls
-                    .insert(note, Call { counter, amount: *amount, least: state.least(promise), is_settled });
+                let least = state.least(promise);
+                let amount = *amount;
+                calls.insert(note, Call { note, is_read: false, counter, amount, least, is_settled });
                 additions += 1;
                 if !rejected.contains(&note) {
                     state.attempted += amount;
@@ -128,28 +153,30 @@ pub(super) fn check(events: &[Event], promise: Promise) -> Result<Summary, Viola
             }
             Event::Read { counter } => {
                 let least = counters.entry(counter).or_default().least(promise);
-                calls.insert(note, Call { counter, amount: 0, least, is_settled });
+                calls.insert(note, Call { note, is_read: true, counter, amount: 0, least, is_settled });
             }
             Event::Acknowledge { addition: call, count } => {
-                let call = calls.remove(call).ok_or_else(|| violation("", "not in progress".to_owned()))?;
+                let call = end(&mut calls, *call, false).map_err(|reason| violation("", reason))?;
                 let state = counters.entry(call.counter).or_default();
+                state.acknowledge(&call);
                 if let Some(count) = count {
-                    state.see(&call, *count).map_err(|reason| violation(call.counter, reason))?;
+                    state.see(note, &call, *count).map_err(|reason| violation(call.counter, reason))?;
                     if promise == Promise::Immediate {
                         state.reach(call.amount, *count).map_err(|reason| violation(call.counter, reason))?;
                     }
                 }
-                state.acknowledged += call.amount;
                 summary.acknowledged += 1;
             }
             Event::See { read: call, count } => {
-                let call = calls.remove(call).ok_or_else(|| violation("", "not in progress".to_owned()))?;
+                let call = end(&mut calls, *call, true).map_err(|reason| violation("", reason))?;
                 let state = counters.entry(call.counter).or_default();
-                state.see(&call, *count).map_err(|reason| violation(call.counter, reason))?;
+                state.see(note, &call, *count).map_err(|reason| violation(call.counter, reason))?;
                 state.is_read_after_settling |= call.is_settled;
                 summary.reads += 1;
             }
-            Event::Reject { addition } => drop(calls.remove(addition)),
+            Event::Reject { addition } => {
+                drop(end(&mut calls, *addition, false).map_err(|reason| violation("", reason))?);
+            }
             Event::Settle => {
                 is_settled = true;
                 counters.values_mut().for_each(|state| state.settled = state.acknowledged);
@@ -208,6 +235,21 @@ mod tests {
         assert_eq!(violates(decreasing), [false, true, true]);
         let concurrent = "add 2 a\nread a\nread a\nsee 1 2\nsee 2 0";
         assert_eq!(violates(concurrent), [false; 3]);
+    }
+
+    #[test]
+    fn an_addition_of_unknown_outcome_does_not_hide_a_lost_one() {
+        let lost = "add 1 a\nread a\nsee 1 1\nadd 1 a\nacknowledge 3\nread a\nsee 5 1";
+        assert_eq!(violates(lost), [false, false, true]);
+        let included = "add 1 a\nadd 1 a\nread a\nsee 2 1\nacknowledge 1\nread a\nsee 5 1";
+        assert_eq!(violates(included), [false; 3], "the first read may include the acknowledged addition");
+    }
+
+    #[test]
+    fn a_note_that_refers_to_another_kind_of_call_is_a_violation() {
+        for history in ["add 5 a\nsee 0 5", "read a\nacknowledge 0", "add 1 a\nacknowledge 0\nreject 0"] {
+            assert_eq!(violates(history), [true; 3], "{history}");
+        }
     }
 
     #[test]

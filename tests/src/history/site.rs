@@ -1,5 +1,6 @@
 //! Clients and readers over HTTP, for any deployment of the counter.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::History;
 use crate::http::{Response, try_get};
@@ -74,11 +75,12 @@ impl Site {
         history.add(&self.counter, hits.unwrap_or_default()).acknowledge();
     }
 
-    /// Reads until the counter includes everything that was acknowledged, or for two minutes. Then reads once more.
+    /// Waits up to two minutes for the counter to include everything that was acknowledged. Then reads once more.
     pub async fn settle(&self, history: &History) {
-        let least = history.acknowledged(&self.counter);
-        until("all is counted", LIMIT, async || self.lifetime().await.is_some_and(|hits| hits >= least))
-            .await;
+        let (least, deadline) = (history.acknowledged(&self.counter), Instant::now() + LIMIT);
+        while self.lifetime().await.is_none_or(|hits| hits < least) && Instant::now() < deadline {
+            sleep(Duration::from_millis(20)).await;
+        }
         history.settle();
         until("the site responds", LIMIT, async || self.read(history).await).await;
     }
@@ -87,6 +89,10 @@ impl Site {
         let addition = history.add(&self.counter, 1);
         match try_get(self.address, &self.page, &[("User-Agent", BROWSER)]).await {
             Ok(response) if (200..400).contains(&response.status) => addition.acknowledge(),
+            Err(ErrorKind::ConnectionRefused) => {
+                addition.reject();
+                sleep(Duration::from_millis(5)).await;
+            }
             // A request that fails may still be counted.
             _ => sleep(Duration::from_millis(5)).await,
         }

@@ -62,8 +62,8 @@ impl RecentVisitors {
     /// Clears the cache. This must be called after a key was replaced, because the cached registers should not
     /// outlive the key.
     pub(super) fn clear(&self) {
-        // Pairs with the fence in `compute`: either this clears the entry of a concurrent `insert`, or the
-        // latter sees that the key was replaced.
+        // Pairs with the fence in `insert`: either this clears the entry of a concurrent `insert`, or the
+        // `insert` sees that the key was replaced.
         fence(Ordering::SeqCst);
         self.slots.get().into_iter().flatten().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }

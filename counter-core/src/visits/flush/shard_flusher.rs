@@ -288,9 +288,8 @@ impl ShardFlusher {
         self.report_loss(replayed, lost);
     }
 
-    /// Creates the missing fence of this writer. If the server also lost the counts, this creates the fence
-    /// just below the oldest batch that we can still send; otherwise at the latest acknowledged batch, or at
-    /// the first batch that may have been applied without a reply.
+    /// Creates the missing fence of this writer, just below the oldest batch that we can still send. If the
+    /// server did not lose the counts, this does not include a batch that may have been applied without a reply.
     async fn recreate_fence(&mut self) -> Result<(), Error> {
         let now = self.store.witness(self.shard, self.writer.id).await?;
         self.drop_openings();
@@ -310,15 +309,15 @@ impl ShardFlusher {
         };
         let doubtful = self.outgoing.iter().find(is_doubtful).map(|one| Arc::clone(&one.batch));
         if let Some(batch) = &doubtful {
-            // The witness may come from another server, which still has the fence.
+            // The witness may come from another server, which still has the fence. Then we continue there.
             match self.store.apply(batch).await? {
                 ApplyOutcome::SequenceGap { found } if found.sequence == 0 => {}
-                _ => return Err(Error::new(ErrorKind::Unavailable).caused_by("the server has changed")),
+                _ => return Ok(()),
             }
         }
-        let sequence = doubtful.map_or(last, |batch| batch.fence.sequence).max(1);
-        self.resolve_up_to(sequence, last);
-        self.open(sequence, now);
+        self.resolve_up_to(doubtful.map_or(last, |batch| batch.fence.sequence), last);
+        let first = self.outgoing.front().map_or(self.writer.upcoming(), |one| one.batch.fence.sequence);
+        self.open(first - 1, now);
         tracing::warn!(
             shard = %self.shard,
             "the store lost the fence of this process but no counts; an eviction policy other than noeviction can cause this"

@@ -72,21 +72,40 @@ async fn leave_a_batch(store: &InterceptedStore<Few>, folder: &Path) {
     counters.flush().await.expect_err("the store accepts no other");
 }
 
-/// A store that can lose the reply to a batch that creates a fence.
+/// A store that can lose replies, and can refuse to create a fence.
 #[derive(Clone, Debug)]
 struct Opening {
     model: Model,
-    loses_reply: Arc<AtomicBool>,
+    loses_replies: Arc<AtomicBool>,
+    refuses_fences: Arc<AtomicBool>,
+}
+
+impl Opening {
+    fn store() -> InterceptedStore<Self> {
+        let model = Model::new(0, true);
+        InterceptedStore::new(Self { model, loses_replies: Arc::default(), refuses_fences: Arc::default() })
+    }
+
+    fn lose_replies(&self, loses: bool) {
+        self.loses_replies.store(loses, Ordering::Relaxed);
+    }
+
+    fn stored(&self) -> u64 {
+        self.model.data(|data| data.hits)
+    }
 }
 
 impl Hooks for Opening {
     fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
-            let outcome = self.model.apply(store, batch).await?;
-            if batch.fence.is_opening() && self.loses_reply.load(Ordering::Relaxed) {
-                return Err(Error::new(ErrorKind::Unavailable));
+            if batch.fence.is_opening() && self.refuses_fences.load(Ordering::Relaxed) {
+                return Ok(ApplyOutcome::SequenceGap { found: StoredFence::default() });
             }
-            Ok(outcome)
+            let outcome = self.model.apply(store, batch).await?;
+            match self.loses_replies.load(Ordering::Relaxed) && matches!(outcome, ApplyOutcome::Applied(_)) {
+                true => Err(Error::new(ErrorKind::Unavailable)),
+                false => Ok(outcome),
+            }
         })
     }
 
@@ -97,30 +116,50 @@ impl Hooks for Opening {
 
 #[tokio::test]
 async fn hits_in_doubt_are_reported_even_if_the_reply_to_the_new_fence_is_lost() {
-    let (model, folder) = (Model::new(0, true), folder());
-    let store = InterceptedStore::new(Opening {
-        model: model.clone(),
-        loses_reply: Arc::new(AtomicBool::new(false)),
-    });
+    let (store, folder) = (Opening::store(), folder());
     let mut counters = over(&store, folder.path());
     record(&counters, 1);
     counters.flush().await.expect("the store is available");
-    model.set_batch_limit(0);
+    store.hooks.model.set_batch_limit(0);
     record(&counters, 5);
     counters.flush().await.expect_err("the store may or may not have these hits");
-    model.set_batch_limit(u64::MAX);
-    model.data(|data| data.fences.clear());
+    store.hooks.model.set_batch_limit(u64::MAX);
+    store.hooks.model.data(|data| data.fences.clear());
     record(&counters, 30);
-    store.hooks.loses_reply.store(true, Ordering::Relaxed);
+    store.hooks.lose_replies(true);
     counters.flush().await.expect_err("the reply is lost");
-    store.hooks.loses_reply.store(false, Ordering::Relaxed);
+    store.hooks.lose_replies(false);
     let reported = counters.stats().ledger().hits;
     drop(counters);
 
     let mut next = over(&store, folder.path());
     next.flush().await.expect("the store is available");
     assert_eq!((reported.dropped.in_doubt, next.stats().ledger().hits.dropped.in_doubt), (5, 0));
-    assert_eq!(model.data(|data| data.hits), 31);
+    assert_eq!(store.hooks.stored(), 31);
+    next.run(async {}).await.expect("nothing is left");
+}
+
+#[tokio::test]
+async fn hits_in_doubt_are_not_sent_again_after_the_store_has_refused_the_new_fence() {
+    let (store, folder) = (Opening::store(), folder());
+    let mut counters = over(&store, folder.path());
+    record(&counters, 1);
+    counters.flush().await.expect("the store is available");
+    store.hooks.lose_replies(true);
+    record(&counters, 5);
+    counters.flush().await.expect_err("the reply is lost");
+    store.hooks.lose_replies(false);
+    store.hooks.model.data(|data| data.fences.clear());
+    store.hooks.refuses_fences.store(true, Ordering::Relaxed);
+    counters.flush().await.expect_err("the store does not keep fences");
+    store.hooks.refuses_fences.store(false, Ordering::Relaxed);
+    counters.flush().await.expect("the store works");
+    assert_eq!(counters.stats().ledger().hits.dropped.in_doubt, 5);
+    drop(counters);
+
+    let mut next = over(&store, folder.path());
+    next.flush().await.expect("the store is available");
+    assert_eq!(store.hooks.stored(), 6);
     next.run(async {}).await.expect("nothing is left");
 }
 
