@@ -175,7 +175,7 @@ pub(super) fn check(events: &[Event], promise: Promise) -> Result<Summary, Viola
                 summary.reads += 1;
             }
             Event::Reject { addition } => {
-                drop(end(&mut calls, *addition, false).map_err(|reason| violation("", reason))?);
+                end(&mut calls, *addition, false).map_err(|reason| violation("", reason))?;
             }
             Event::Settle => {
                 is_settled = true;
