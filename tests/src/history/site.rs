@@ -20,7 +20,7 @@ const CLIENTS: usize = 4;
 /// User agent of the clients.
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
-/// A process of a deployment, with a page that nobody else visits.
+/// A process of a deployment. Only the clients here may visit the page.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// Address of the process, or of a load balancer.

@@ -1,4 +1,4 @@
-//! Clients that note what they do and see during the faults.
+//! Clients that note their additions and reads during the faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
