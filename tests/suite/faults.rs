@@ -6,7 +6,6 @@ mod unreadable;
 mod fences;
 mod clocks;
 mod histories;
-mod servers;
 mod returns;
 mod logs;
 mod producers;

@@ -7,6 +7,7 @@ mod intercepted_store;
 mod process;
 mod server;
 mod writers;
+mod servers;
 mod sources;
 mod alerts;
 mod archive;

@@ -6,13 +6,16 @@ use std::fmt;
 use super::Event;
 
 /// The promise of a system to its readers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// Reads see everything once it is settled. In between, they may miss anything, e.g. after a failover.
     Eventual,
     /// Counts, in addition, never decrease. An acknowledged addition need not be visible before it is settled.
     Monotonic,
-    /// Reads, in addition, see everything that was acknowledged before they started.
+    /// Reads see everything that was acknowledged before they started. They may also see additions that are
+    /// lost when the server is killed, but only if these were not acknowledged.
+    Acknowledged,
+    /// Reads see everything that was acknowledged before they started, and counts never decrease.
     Immediate,
 }
 
@@ -86,6 +89,7 @@ impl Counter {
         match promise {
             Promise::Eventual => self.settled,
             Promise::Monotonic => self.settled.max(self.seen),
+            Promise::Acknowledged => self.acknowledged,
             Promise::Immediate => self.certain,
         }
     }
@@ -193,73 +197,74 @@ mod tests {
     use super::{Promise, Summary};
     use crate::history::History;
 
-    const PROMISES: [Promise; 3] = [Promise::Eventual, Promise::Monotonic, Promise::Immediate];
+    const PROMISES: [Promise; 4] =
+        [Promise::Eventual, Promise::Monotonic, Promise::Acknowledged, Promise::Immediate];
 
     /// Checks the history against each promise.
-    fn check(history: &str) -> [Result<Summary, String>; 3] {
+    fn check(history: &str) -> [Result<Summary, String>; 4] {
         let history: History = history.parse().expect("a history");
         PROMISES.map(|promise| history.check(promise).map_err(|violation| violation.reason))
     }
 
-    fn violates(history: &str) -> [bool; 3] {
+    fn violates(history: &str) -> [bool; 4] {
         check(history).map(|result| result.is_err())
     }
 
     #[test]
     fn a_read_sees_at_most_what_was_attempted() {
-        assert_eq!(violates("add 2 a\nread a\nsee 1 2"), [false; 3]);
-        assert_eq!(violates("add 2 a\nread a\nsee 1 3"), [true; 3]);
-        assert_eq!(violates("add 2 b\nread a\nsee 1 1"), [true; 3], "another counter");
-        assert_eq!(violates("read a\nadd 2 a\nsee 0 2"), [false; 3], "attempted during the read");
-        assert_eq!(violates("read a\nsee 0 2\nadd 2 a"), [true; 3], "attempted after the read");
+        assert_eq!(violates("add 2 a\nread a\nsee 1 2"), [false; 4]);
+        assert_eq!(violates("add 2 a\nread a\nsee 1 3"), [true; 4]);
+        assert_eq!(violates("add 2 b\nread a\nsee 1 1"), [true; 4], "another counter");
+        assert_eq!(violates("read a\nadd 2 a\nsee 0 2"), [false; 4], "attempted during the read");
+        assert_eq!(violates("read a\nsee 0 2\nadd 2 a"), [true; 4], "attempted after the read");
     }
 
     #[test]
     fn a_rejected_addition_never_counts() {
-        assert_eq!(violates("add 2 a\nread a\nsee 1 2\nreject 0"), [true; 3]);
-        assert_eq!(violates("add 2 a\nread a\nsee 1 0\nreject 0"), [false; 3]);
+        assert_eq!(violates("add 2 a\nread a\nsee 1 2\nreject 0"), [true; 4]);
+        assert_eq!(violates("add 2 a\nread a\nsee 1 0\nreject 0"), [false; 4]);
     }
 
     #[test]
     fn an_acknowledged_addition_is_visible_at_once_or_when_it_is_settled() {
-        assert_eq!(violates("add 2 a\nacknowledge 0\nread a\nsee 2 0"), [false, false, true]);
-        assert_eq!(violates("add 2 a\nread a\nacknowledge 0\nsee 1 0"), [false; 3], "acknowledged later");
-        assert_eq!(violates("add 2 a\nacknowledge 0\nsettle\nread a\nsee 3 0"), [true; 3]);
-        assert_eq!(violates("add 2 a\nacknowledge 0\nread a\nsettle\nsee 2 0"), [false, false, true]);
-        assert_eq!(violates("add 2 a\nsettle\nread a\nsee 2 0"), [false; 3], "the outcome is unknown");
+        assert_eq!(violates("add 2 a\nacknowledge 0\nread a\nsee 2 0"), [false, false, true, true]);
+        assert_eq!(violates("add 2 a\nread a\nacknowledge 0\nsee 1 0"), [false; 4], "acknowledged later");
+        assert_eq!(violates("add 2 a\nacknowledge 0\nsettle\nread a\nsee 3 0"), [true; 4]);
+        assert_eq!(violates("add 2 a\nacknowledge 0\nread a\nsettle\nsee 2 0"), [false, false, true, true]);
+        assert_eq!(violates("add 2 a\nsettle\nread a\nsee 2 0"), [false; 4], "the outcome is unknown");
     }
 
     #[test]
     fn counts_do_not_decrease_unless_they_only_settle_later() {
         let decreasing = "add 2 a\nread a\nsee 1 2\nread a\nsee 3 1";
-        assert_eq!(violates(decreasing), [false, true, true]);
+        assert_eq!(violates(decreasing), [false, true, false, true]);
         let concurrent = "add 2 a\nread a\nread a\nsee 1 2\nsee 2 0";
-        assert_eq!(violates(concurrent), [false; 3]);
+        assert_eq!(violates(concurrent), [false; 4]);
     }
 
     #[test]
     fn an_addition_of_unknown_outcome_does_not_hide_a_lost_one() {
         let lost = "add 1 a\nread a\nsee 1 1\nadd 1 a\nacknowledge 3\nread a\nsee 5 1";
-        assert_eq!(violates(lost), [false, false, true]);
+        assert_eq!(violates(lost), [false, false, false, true]);
         let included = "add 1 a\nadd 1 a\nread a\nsee 2 1\nacknowledge 1\nread a\nsee 5 1";
-        assert_eq!(violates(included), [false; 3], "the first read may include the acknowledged addition");
+        assert_eq!(violates(included), [false; 4], "the first read may include the acknowledged addition");
     }
 
     #[test]
     fn a_note_that_refers_to_another_kind_of_call_is_a_violation() {
         for history in ["add 5 a\nsee 0 5", "read a\nacknowledge 0", "add 1 a\nacknowledge 0\nreject 0"] {
-            assert_eq!(violates(history), [true; 3], "{history}");
+            assert_eq!(violates(history), [true; 4], "{history}");
         }
     }
 
     #[test]
     fn the_count_of_an_acknowledgment_includes_the_addition_and_no_other_has_it() {
-        assert_eq!(violates("add 2 a\nacknowledge 0 2"), [false; 3]);
-        assert_eq!(violates("add 2 a\nacknowledge 0 1"), [true; 3]);
+        assert_eq!(violates("add 2 a\nacknowledge 0 2"), [false; 4]);
+        assert_eq!(violates("add 2 a\nacknowledge 0 1"), [true; 4]);
         let sharing = "add 2 a\nadd 2 a\nacknowledge 0 3\nacknowledge 1 4";
-        assert_eq!(violates(sharing), [false, false, true]);
+        assert_eq!(violates(sharing), [false, false, false, true]);
         let apart = "add 2 a\nadd 2 a\nacknowledge 1 4\nacknowledge 0 2";
-        assert_eq!(violates(apart), [false; 3]);
+        assert_eq!(violates(apart), [false; 4]);
     }
 
     #[test]

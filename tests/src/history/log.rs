@@ -43,8 +43,9 @@ impl FromStr for Promise {
         Ok(match text {
             "eventual" => Self::Eventual,
             "monotonic" => Self::Monotonic,
+            "acknowledged" => Self::Acknowledged,
             "immediate" => Self::Immediate,
-            _ => return Err(format!("not eventual, monotonic or immediate: {text}")),
+            _ => return Err(format!("not eventual, monotonic, acknowledged or immediate: {text}")),
         })
     }
 }

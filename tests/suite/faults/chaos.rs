@@ -107,8 +107,8 @@ impl Storm {
             cleaning.push(Cleaning::start(archiving.of(servers.store().await)));
         }
         let copying = archiving.copy(servers.store().await, self.random.fork());
-        let promise = if S::CAN_FORGET { Promise::Eventual } else { Promise::Immediate };
-        let clients = Clients::start(self.name, servers.store().await, promise, &mut self.random);
+        let store = servers.store().await;
+        let clients = Clients::start(self.name, store, servers.promise(), &mut self.random);
         let mut instances = Vec::new();
         for _ in 0..INSTANCES {
             instances.push(self.start_instance(servers, &archiving, clients.history()).await);

@@ -221,7 +221,7 @@ impl ShardFlusher {
                 self.durability.save().await;
             }
             self.tally.backlog.account(self.shard, Account::attempt);
-            let (fence, was_in_doubt) = (front.batch.fence, front.in_doubt);
+            let was_in_doubt = front.in_doubt;
             front.in_doubt = was_in_doubt.or_else(|| Some(Instant::now()));
             let outcome = self.store.apply(&front.batch).await;
             let is_unapplied = match &outcome {
@@ -235,12 +235,6 @@ impl ShardFlusher {
             // always accounted for.
             match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
-                // The batch created this fence, but the reply was lost.
-                ApplyOutcome::SequenceGap { found }
-                    if fence.is_opening() && was_in_doubt.is_some() && found.sequence == fence.sequence =>
-                {
-                    self.acknowledge(&[]);
-                }
                 ApplyOutcome::SequenceGap { found } if found.sequence > 0 => self.rewind(found.sequence),
                 // If the store loses fences immediately, we should back off instead of retrying in a loop.
                 ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.is_fence_missing, true) => {
@@ -276,6 +270,7 @@ impl ShardFlusher {
 
     /// Prepends the batches that are missing on the server.
     fn rewind(&mut self, last: u64) {
+        self.writer.suspect_another_server();
         self.drop_openings();
         let (replayed, lost) = self.replay_after(last);
         let between = self.outgoing.front().map_or(last, |first| first.batch.fence.sequence - 1);

@@ -64,7 +64,7 @@ impl Clients {
         let (mut tasks, done) = (JoinSet::new(), Arc::<AtomicBool>::default());
         tasks.spawn(service.clone().read_again_and_again(random.fork(), Arc::clone(&done)));
         // Increments of a window and items are only sent once, so a failover can lose them.
-        if promise == Promise::Immediate {
+        if promise != Promise::Eventual {
             for _ in 0..2 {
                 tasks.spawn(service.clone().increment_again_and_again(random.fork(), Arc::clone(&done)));
                 tasks.spawn(service.clone().include_again_and_again(random.fork(), Arc::clone(&done)));

@@ -8,6 +8,7 @@ use counter_core::time::Bucket;
 use counter_core::{CounterName, SqlStore, VisitorId};
 use sqlx::Connection;
 use tempfile::TempDir;
+use tests::history::Promise;
 use tests::{FaultProxy, MariaDb, Postgres, until};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -101,6 +102,13 @@ impl Servers for Server {
     const MAX_PENDING: u64 = 100;
 
     type Store = SqlStore;
+
+    fn promise(&self) -> Promise {
+        match self.server {
+            Kind::Postgres(_) => Promise::Immediate,
+            Kind::MariaDb(_) => Promise::Acknowledged,
+        }
+    }
 
     async fn store(&self) -> SqlStore {
         connected(&self.url()).await

@@ -7,6 +7,7 @@ use counter_core::time::Bucket;
 use counter_core::unique::UniqueStore;
 use counter_core::window::WindowStore;
 use counter_core::{CounterName, RedisStore, Store, VisitorId};
+use tests::history::Promise;
 use tests::{FaultProxy, RedisCluster, RedisSentinel, RedisServer, Value, until};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -18,6 +19,11 @@ use crate::random::Random;
 pub(crate) trait Servers {
     /// True if the servers may lose acknowledged data.
     const CAN_FORGET: bool;
+
+    /// What these servers promise to readers.
+    fn promise(&self) -> Promise {
+        if Self::CAN_FORGET { Promise::Eventual } else { Promise::Immediate }
+    }
 
     /// Number of fault kinds, weighted: frequent faults have multiple numbers.
     const FAULTS: u64;

@@ -36,7 +36,12 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, cell_by_cell: bool) -> Res
     let found = fence::lock(&mut session, dialect, batch.fence).await?;
     store.skew.measure(sent, found.time, Timestamp::now());
     if let Some(outcome) = batch.fence.outcome(found.fence, || found.remarks) {
-        session.roll_back().await?;
+        if matches!(outcome, ApplyOutcome::Applied(_)) {
+            fence::wait_until_durable(&mut session, batch.fence.writer).await?;
+            session.commit().await?;
+        } else {
+            session.roll_back().await?;
+        }
         return Ok(outcome);
     }
     if batch.fence.is_opening() {

@@ -85,6 +85,16 @@ pub(crate) async fn advance(
     session.execute(&text, &values).await.map(drop)
 }
 
+/// Makes the commit of this session wait until the latest change of the fence is durable.
+///
+/// InnoDB shows the changes of a transaction to others before it writes the log (MySQL bug 74303). The log is
+/// written in order, but a transaction only waits for it if it has changed a row.
+pub(crate) async fn wait_until_durable(session: &mut Session, writer: WriterId) -> Result<(), Failure> {
+    // The row may already contain the current second.
+    let text = "UPDATE access_fence SET written = written + 1 WHERE writer = ?";
+    session.execute(text, &[Value::Text(&writer.to_string())]).await.map(drop)
+}
+
 /// Reads the witness for a writer in a consistent snapshot.
 pub(crate) async fn witness(store: &SqlVisits, writer: WriterId) -> Result<Witness, Error> {
     let writer = writer.to_string();
