@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use counter_core::Timestamp;
-use tests::history::{History, Promise};
+use tests::history::History;
 use tests::until;
 use tokio::time::{Instant, sleep};
 
