@@ -135,6 +135,7 @@
 //! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), [window counters](window::WindowCounters) and entities, by outcome |
 //! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     all(feature = "sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
     allow(dead_code, unused_imports, unused_macros, reason = "only used by database drivers")

@@ -36,6 +36,8 @@
 //! - `limit`: `WindowLimitLayer`, to limit requests per window across all instances.
 //! - `serde`: rules can be read from configuration.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod reserved;
 mod request;
 mod closure;

@@ -55,6 +55,8 @@
 //!
 //! - `webhook`: the module `webhook`, with a client for HTTP and TLS.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod isolated;
 pub mod note;
 pub mod forecast;

@@ -76,6 +76,8 @@
 //! a network thread per broker. The consumer prefetches up to [`Builder::prefetch`] KiB of records, 16 MiB by
 //! default. If the store is unavailable, it will pause the partitions but stay in the group.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod error;
 mod membership;
 mod client;

@@ -206,6 +206,8 @@
 //! late, e.g. after an outage, or if the counter is forgotten. Thus, caches can reuse the response for a
 //! tenth of the time since the end of the range, up to one hour. Other responses must not be cached.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod status;
 mod text;
 mod problem;

@@ -51,6 +51,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod malformed;
 mod line;
 mod format;
