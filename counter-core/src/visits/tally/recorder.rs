@@ -122,7 +122,7 @@ impl Recorder {
         Ok(LabelValues { label: self.tally.label(name)?, tally: Arc::clone(&self.tally) })
     }
 
-    /// Returns the gauge of requests in flight, which is exported as a [metric](crate#metrics) from the first call on.
+    /// Returns the gauge of requests in flight, which is exported as a metric from the first call on.
     ///
     /// Layers that share this recorder share the gauge.
     ///
