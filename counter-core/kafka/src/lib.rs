@@ -30,6 +30,13 @@
 //! lost, or if the store returns to an older state. Offsets are also committed to the group, but just to
 //! display the lag; the consumer never reads them.
 //!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `ssl` | TLS and SASL/SCRAM, by the OpenSSL of the system |
+//! | `zstd` | zstd compression; gzip, snappy and lz4 are always supported |
+//!
 //! # Behavior
 //!
 //! - A consumer reads a single topic. If you need more topics, run more consumers, either in the same group
