@@ -133,14 +133,34 @@ use problem::Problem;
 /// [prefetch](counter_layer::RulesBuilder::exclude_prefetch), nor the
 /// [`fallback`](counter_layer::AccessCounterLayer::fallback) and
 /// [`count_if`](counter_layer::AccessCounterLayer::count_if) of the layer.
+///
+/// ```
+/// use axum::body::Body;
+/// use counter_admin::Access;
+/// use counter_layer::{Rule, Rules};
+/// use http::Request;
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build()?;
+/// let app = counter_admin::explain(rules, Access::open());
+///
+/// let question = Request::get("/?method=GET&path=/articles/7").body(Body::empty())?;
+/// let answer = axum::body::to_bytes(app.oneshot(question).await?.into_body(), 10_000).await?;
+/// assert!(String::from_utf8(answer.into())?.contains(r#""counter":"articles""#));
+/// # Ok(())
+/// # }
+/// ```
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     let (routes, _) = route::serve(vec![explain::route(rules.into())]);
     access.guard(routes, None, None)
 }
 
-/// Creates a router with just the images, to be embedded into other sites: `/badge.svg` and `/sparkline.svg`
-/// as in [`router`], for the counters that `filter` accepts. Other counters, and counters on which `filter`
-/// panics, are reported as unknown.
+/// Creates a router with just the images, to be embedded into other sites.
+///
+/// `/badge.svg` and `/sparkline.svg` work as in [`router`], but only for the counters that `filter` accepts.
+/// Other counters, and counters on which `filter` panics, are reported as unknown.
 ///
 /// ```
 /// use axum::Router;
@@ -167,11 +187,36 @@ pub fn pictures(
 }
 
 /// Creates the admin router for clients that `access` accepts.
+///
+/// ```
+/// use axum::Router;
+/// use counter_admin::Access;
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let access = Access::bearer("a-long-random-token")?.may_forget();
+/// let admin = counter_admin::router(counters.stats(), access);
+/// let app: Router = Router::new().nest_service("/admin/stats", admin);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn router(stats: Stats, access: Access) -> Router {
     router_with(stats, access, Options::new())
 }
 
 /// Creates the admin router with additional options. See [`router`].
+///
+/// ```
+/// use counter_admin::{Access, Options};
+/// use counter_alert::note::Notes;
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let counters = Counters::builder(store.clone()).build()?;
+/// let access = Access::bearer("a-long-random-token")?.may_note();
+/// let options = Options::new().notes(Notes::new(store));
+/// let admin = counter_admin::router_with(counters.stats(), access, options);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let names: Arc<[String]> = stats.sites().iter().map(|site| site.name().to_owned()).collect();
     let of_site =

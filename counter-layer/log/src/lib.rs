@@ -19,7 +19,7 @@
 //!     assert_eq!(position, Some(log.len() as u64));
 //! }
 //! // The line was only counted once.
-//! assert_eq!(counters.stats().lifetime(&"hits".parse()?).await?, 1);
+//! assert_eq!(counters.stats().lifetimes(&["hits".parse()?]).await?, [1]);
 //! # Ok(())
 //! # }
 //! ```
