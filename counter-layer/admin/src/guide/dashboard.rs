@@ -1,4 +1,4 @@
-//! The dashboard: pages, periods, charts, and what they show.
+//! The dashboard: pages, periods and charts.
 //!
 //! The first page shows the visitors, hits, errors, response times and bots of a period, a chart of up to six
 //! counters and of unique visitors, a table of all pages, and panels for labels, facets and slow pages.
