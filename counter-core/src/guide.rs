@@ -20,6 +20,7 @@
 //! - [`scale`]: memory and time needed by Redis.
 //! - [`sources`]: counting from logs and topics.
 //! - [`distributions`]: response times, response sizes and statuses.
+//! - `metrics`, with the feature of the same name: the metrics of a process, for Prometheus and others.
 //! - The guide of `counter-alert`: rules, delivery guarantees and reports.
 //! - `dump`, with the feature of the same name: backups, and how to move to another store.
 //! - `archive`, with the feature of the same name: hours and days for years, and audits.
@@ -32,6 +33,8 @@ pub mod sql;
 pub mod evidence;
 pub mod scale;
 pub mod sources;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod distributions;
 #[cfg(feature = "dump")]
 pub mod dump;

@@ -1,15 +1,7 @@
 //! Exact access counters in time buckets, in Redis or in the process.
 //!
-//! For a web service, you might want to see how often a page was visited in a given second, minute or day,
-//! and by how many different visitors, even if the service runs on many instances. If you increment a key in
-//! Redis during the request, the request has to wait for the network, and a retried increment might count the
-//! request a second time.
-//!
-//! With this crate, a request just adds to a number in memory. A [`Recorder`] folds the hits by counter and
-//! second, and a [`Flusher`] sends them to the store, once a second, as a [`Batch`](visits::Batch). The batch
-//! carries a fence, so the store will apply this batch exactly once, even if it is sent more than once. Use
-//! [`Stats`] to read series and unique visitors, and a [`Cleaner`] to remove samples that have left
-//! retention. [`Counters`] combines all of this:
+//! A request adds to a number in memory. Once a second, the counts are sent to the store as a batch, which is
+//! applied exactly once, even if it has to be sent again:
 //!
 //! ```
 //! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
@@ -34,7 +26,15 @@
 //!
 //! To run this on a server, use a [`RedisStore`] instead of the [`MemoryStore`], and [spawn](Counters::spawn)
 //! the counters next to the web server. The package `counter-layer` provides a Tower layer that records the
-//! requests of a web service. For alerts, reports, forecasts and notes, see `counter-alert`.
+//! requests of a web service, `counter-admin` a dashboard and an API, and `counter-alert` alerts and reports.
+//!
+//! # How it works
+//!
+//! If you increment a key in Redis during the request, the request has to wait for the network, and a retried
+//! increment might count the request a second time. Instead, a [`Recorder`] folds the hits by counter and
+//! second, and a [`Flusher`] sends them to the store as a [`Batch`](visits::Batch). This carries a fence, from
+//! which the store can tell whether it has already applied the batch. Use [`Stats`] to read series and unique
+//! visitors, and a [`Cleaner`] to remove samples that have left retention. [`Counters`] combines all of this.
 //!
 //! # Which counter
 //!
@@ -69,6 +69,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`visits`] | page visits over time, with unique visitors; the main types are re-exported here |
+//! | [`archive`] | a second store that keeps hours and days for years |
+//! | [`fleet`] | the stores of several sites or regions, read as one |
 //! | [`source`] | visits from files, topics and other logs that can be read again |
 //! | [`dump`] | exports all visits of a store as lines of JSON, to be restored into any store |
 //! | [`unique`] | counters of distinct items |
@@ -88,53 +90,17 @@
 //! | `window` | the module [`window`] |
 //! | `entity` | the module [`entity`](mod@entity), without a database |
 //! | `sqlite`, `mariadb`, `postgres` | [`SqlStore`], `entity`, and a database for entities |
+//! | `archive` | the module [`archive`] |
 //! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
 //! | `spool` | [`Builder::spool`]: pending hits are also written to disk, so that they survive the process |
-//! | `metrics` | metrics via the `metrics` facade: see below |
-//! | `rustls`, `native-tls` | `rediss://` addresses |
+//! | `metrics` | [metrics](guide::metrics) via the `metrics` facade |
+//! | `rustls`, `native-tls` | `rediss://` addresses, with TLS by rustls or by the system library |
 //! | `unix-sockets` | `redis+unix://` addresses |
 //! | `own-client` | [`RedisStore`] on your own `fred` client or configuration |
 //! | `sentinel-auth` | passwords for Sentinels, in a `fred` configuration; includes `own-client` |
 //! | `credential-provider` | passwords that `fred` requests for each connection; includes `own-client` |
-//!
-//! # Metrics
-//!
-//! With the feature `metrics`, the [`Ledger`] and the [`Health`] are exported by every flush:
-//!
-//! | metric | labels | value |
-//! |---|---|---|
-//! | `access_counter_requests_total` | `decision` | requests by decision; the sum is `observed` |
-//! | `access_counter_hits_total` | `state` | hits by state; the sum, plus the pending hits, is `recorded` |
-//! | `access_counter_bot_requests_total` | | recorded requests from bots |
-//! | `access_counter_unidentified_requests_total` | | recorded requests from people, without a visitor |
-//! | `access_counter_unconfirmed_requests_total` | | recorded requests whose response stopped waiting for the store |
-//! | `access_counter_overflow_hits_total` | | hits counted under `(other)` |
-//! | `access_counter_recovered_hits_total` | | recorded hits of ended processes, recovered from a [spool](guide::spool) |
-//! | `access_counter_lost_by_server_hits_total` | | applied hits that the store lost |
-//! | `access_counter_pending_hits` | | hits that are not acknowledged yet |
-//! | `access_counter_pending_cells` | | counts and sketches in memory that wait for the store |
-//! | `access_counter_retained_bytes` | | size of the acknowledged batches retained for a replay |
-//! | `access_counter_unacknowledged_seconds` | | time since the last acknowledgement |
-//! | `access_counter_failing_seconds` | | time since flushes started to fail; 0 if the last flush succeeded |
-//! | `access_counter_stalled_seconds` | | time for which hits have been pending without being sent; 0 while they are sent |
-//! | `access_counter_clock_skew_seconds` | | seconds by which the local clock is ahead of the store clock; 0 if unknown |
-//! | `access_counter_hints` | | signs of a setup that gives wrong numbers: see [`Health::hints`] |
-//! | `access_counter_connections_total` | | connections made to servers |
-//! | `access_counter_spool_unwritten_hits` | | with a spool: hits that are neither in the spool nor in the store |
-//! | `access_counter_spool_bytes` | | with a spool: file size |
-//! | `access_counter_spool_leftovers` | | with a spool: files of ended processes that still have to be sent |
-//! | `access_counter_spool_failing_seconds` | | with a spool: time since writes started to fail; 0 if the last write succeeded |
-//! | `http_server_active_requests` | | with a [gauge](Recorder::in_flight): requests in flight |
-//! | `http_server_active_requests_max` | | with a gauge: maximum in the last minute |
-//!
-//! Operations that call the store directly are exported too. Since they don't belong to a [`Counters`], they
-//! will not be shown on the `/metrics` page of an admin router:
-//!
-//! | metric | labels | value |
-//! |---|---|---|
-//! | `access_counter_operations_total` | `operation`, `outcome` | operations of [unique counters](unique::UniqueCounter), [window counters](window::WindowCounters) and entities, by outcome |
-//! | `access_counter_operation_seconds` | `operation` | their duration, including retries |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     all(feature = "sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
     allow(dead_code, unused_imports, unused_macros, reason = "only used by database drivers")

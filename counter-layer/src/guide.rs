@@ -9,6 +9,7 @@
 //! - [`labels`]: where requests come from, i.e. referrers, campaigns, devices, languages, countries and API
 //!   keys.
 //! - `limit`, with the `limit` feature: how to limit requests per window.
+//! - [`comparison`]: what this and others are for, with features and costs.
 //! - [`AccessCounterLayer`](crate::AccessCounterLayer): the settings.
 //! - [`counter_core`]: hits, buckets, precisions, retention, the ledger, and how to query the counts.
 //!
@@ -142,6 +143,7 @@
 //! requests, put the counter outside of the other layer. If two counter layers see the same request, both
 //! count it. In this case you need to use separate recorders, or rules that don't overlap.
 
+pub mod comparison;
 pub mod labels;
 #[cfg(feature = "limit")]
 pub mod limit;

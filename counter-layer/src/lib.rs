@@ -1,14 +1,12 @@
 //! A Tower layer to count visits to pages.
 //!
-//! [`AccessCounterLayer`] works like a servlet filter: it sees the request once, passes it on unchanged, and
-//! counts it in `hits` and in the counter of the matched route when the outcome is known. It does not do any
-//! I/O: a [`Recorder`](counter_core::Recorder) just adds the hit to a number in memory.
-//!
 //! ```
+//! use axum::body::Body;
 //! use axum::{Router, routing::get};
 //! use counter_core::{Counters, MemoryStore};
 //! use counter_layer::AccessCounterLayer;
-//! # use tower::ServiceExt;
+//! use http::Request;
+//! use tower::ServiceExt;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,8 +15,8 @@
 //!     .route("/articles/{id}", get(async || "an article"))
 //!     .layer(AccessCounterLayer::new(counters.recorder()));
 //!
-//! # let request = http::Request::get("/articles/7").body(axum::body::Body::empty())?;
-//! # app.oneshot(request).await?;
+//! app.oneshot(Request::get("/articles/7").body(Body::empty())?).await?;
+//!
 //! counters.flush().await?; // `Counters::run` does this once a second
 //! let known = counters.stats().list_counters(None, 10).await?;
 //! let names: Vec<_> = known.counters.iter().map(|(name, _)| &**name).collect();
@@ -27,14 +25,33 @@
 //! # }
 //! ```
 //!
+//! [`AccessCounterLayer`] passes each request on unchanged. When the outcome is known, it counts the request
+//! in `hits` and in the counter of the matched route. The layer does not do any I/O: a
+//! [`Recorder`](counter_core::Recorder) just adds the hit to a number in memory.
+//!
+//! # Where to go next
+//!
+//! | to | see |
+//! |---|---|
+//! | follow a request through the layer, or use another framework | [`guide`] |
+//! | choose which requests count, and under which names | [`guide::rules`] |
+//! | identify visitors behind a proxy, or explain how personal data is handled | [`guide::visitors`] |
+//! | count referrers, campaigns, devices, bots, languages and countries | [`guide::labels`] |
+//! | limit requests | `guide::limit`, with the feature `limit` |
+//! | compare this with analytics products and metrics | [`guide::comparison`] |
+//! | show the numbers, or count access logs | the packages `counter-admin` and `counter-log` |
+//!
 //! # Features
 //!
-//! - `axum` (default): counts by axum's `MatchedPath`, and takes the peer address from `ConnectInfo`.
-//! - `body`: distributions of values known at the end of a response, i.e. the body size and the time until
-//!   the end, and a gauge of requests in flight.
-//! - `grpc`: `GrpcStatusLayer`, to count gRPC statuses. Calls are counted by method without this feature.
-//! - `limit`: `WindowLimitLayer`, to limit requests per window across all instances.
-//! - `serde`: rules can be read from configuration.
+//! | feature | adds |
+//! |---|---|
+//! | `axum` (default) | counting by axum's `MatchedPath`, and the peer address from `ConnectInfo` |
+//! | `body` | distributions of body sizes and of the time until a response ends; a gauge of requests in flight |
+//! | `grpc` | `GrpcStatusLayer`, to count gRPC statuses; calls are counted by method without this feature |
+//! | `limit` | `WindowLimitLayer`, to limit requests per window across all instances |
+//! | `serde` | rules from configuration |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod reserved;
 mod request;

@@ -1,14 +1,6 @@
 //! Alerts, reports, forecasts and notes for the counters of `counter-core`.
 //!
-//! A [`Watch`] is a background future, like the flusher and the cleaner. It evaluates rules whenever a bucket
-//! closes. You can run a watch in any number of processes over the same store. The rule state is a single
-//! document in the store, and a process can only replace this document if it has read the latest version. So
-//! a bucket will be evaluated once, and an alert will be raised once.
-//!
-//! Messages waiting for delivery are also stored in this document. A process must claim a message in order to
-//! deliver it, and the claim is valid for a minute. If the process exits before the receiver responds, the
-//! message will be delivered by a different process with the same [`Alert::id`], so that the receiver can
-//! drop the duplicate.
+//! If more than 5 % of the hits in a minute are errors, this watch sends an alert:
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
@@ -19,7 +11,8 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
 //! let mut counters = Counters::builder(store.clone()).build()?;
-//! let errors = AlertRule::share_above("errors", ["status:5xx".parse()?], "hits".parse()?, minute, 0.05);
+//! let (errors, hits) = ("status:5xx".parse()?, "hits".parse()?);
+//! let rule = AlertRule::share_above("errors", [errors], hits, minute, 0.05);
 //!
 //! let sent = Arc::new(Mutex::new(Vec::new()));
 //! let inbox = Arc::clone(&sent);
@@ -27,7 +20,8 @@
 //!     inbox.lock().unwrap().push(message.to_string());
 //!     async { Ok(()) }
 //! };
-//! let mut watch = Watch::builder(counters.stats(), store).rule(errors).deliver(deliver).build()?;
+//! let mut watch =
+//!     Watch::builder(counters.stats(), store).rule(rule).deliver(deliver).build()?;
 //!
 //! let (recorder, now) = (counters.recorder(), Timestamp::now());
 //! let last_minute = minute.bucket(now).start.minus(60);
@@ -35,10 +29,23 @@
 //! recorder.record_at(recorder.counter("status:5xx"), None, last_minute, 1.try_into()?);
 //! counters.flush().await?;
 //! watch.check_once(minute.bucket(now).start.plus(Watch::LATENESS.as_secs())).await?;
-//! assert_eq!(*sent.lock().unwrap(), ["warning: errors: status:5xx are 10 % of hits, above 5 %"]);
+//! let alert = "warning: errors: status:5xx are 10 % of hits, above 5 %";
+//! assert_eq!(*sent.lock().unwrap(), [alert]);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # How it works
+//!
+//! A [`Watch`] is a background future, like the flusher and the cleaner. It evaluates rules whenever a bucket
+//! closes. You can run a watch in any number of processes over the same store. The rule state is a single
+//! document in the store, and a process can only replace this document if it has read the latest version. So
+//! a bucket will be evaluated once, and an alert will be raised once.
+//!
+//! Messages waiting for delivery are also stored in this document. A process must claim a message in order to
+//! deliver it, and the claim is valid for a minute. If the process exits before the receiver responds, the
+//! message will be delivered by a different process with the same [`Alert::id`], so that the receiver can
+//! drop the duplicate.
 //!
 //! # Modules
 //!
@@ -53,7 +60,11 @@
 //!
 //! # Features
 //!
-//! - `webhook`: the module `webhook`, with a client for HTTP and TLS.
+//! | feature | adds |
+//! |---|---|
+//! | `webhook` | the module `webhook`, with a client for HTTP and TLS |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod isolated;
 pub mod note;

@@ -1,12 +1,5 @@
 //! A Kafka consumer for access counters that counts each record of a topic exactly once.
 //!
-//! A [`KafkaConsumer`] is a member of a consumer group. Your closure turns the records of a topic into hits,
-//! and each partition is a [source](counter_core::source): the store keeps the partition position together
-//! with the counts and updates both atomically. This means that a record will be counted once, even if a
-//! consumer is killed, if a paused consumer still reads a partition that has been reassigned, if a reply is
-//! lost, or if the store returns to an older state. Offsets are also committed to the group, but just to
-//! display the lag; the consumer never reads them.
-//!
 //! ```no_run
 //! use std::num::NonZeroU32;
 //!
@@ -29,6 +22,20 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A [`KafkaConsumer`] is a member of a consumer group. Your closure turns the records of a topic into hits,
+//! and each partition is a [source](counter_core::source): the store keeps the partition position together
+//! with the counts and updates both atomically. This means that a record will be counted once, even if a
+//! consumer is killed, if a paused consumer still reads a partition that has been reassigned, if a reply is
+//! lost, or if the store returns to an older state. Offsets are also committed to the group, but just to
+//! display the lag; the consumer never reads them.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `ssl` | TLS and SASL/SCRAM, by the OpenSSL of the system |
+//! | `zstd` | zstd compression; gzip, snappy and lz4 are always supported |
 //!
 //! # Behavior
 //!
@@ -75,6 +82,8 @@
 //! All work is done by the [`run`](KafkaConsumer::run) future, which doesn't spawn any tasks; librdkafka uses
 //! a network thread per broker. The consumer prefetches up to [`Builder::prefetch`] KiB of records, 16 MiB by
 //! default. If the store is unavailable, it will pause the partitions but stay in the group.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
 mod membership;

@@ -1,7 +1,9 @@
 use std::fmt;
 
-/// A unique random ID, generated for each shard and process start. It does not depend on the server, and will
-/// only be replaced if another process has sent batches using the same ID.
+/// A unique random ID, generated for each shard and process start.
+///
+/// It does not depend on the server, and will only be replaced if another process has sent batches using the
+/// same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WriterId(u128);
 

@@ -141,8 +141,9 @@ pub trait UniqueCounter: Sync {
     }
 }
 
-/// A unique counter that supports removing items. This is not implemented for a HyperLogLog, because a
-/// register doesn't record the items that raise it.
+/// A unique counter that supports removing items.
+///
+/// This is not implemented for a HyperLogLog, because a register doesn't record the items that raise it.
 pub trait ExcludingCounter: UniqueCounter {
     /// Removes an item and returns `true` if it is in the counter.
     ///

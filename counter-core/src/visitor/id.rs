@@ -3,12 +3,25 @@ use std::fmt;
 use super::siphash::SipHash;
 use crate::sketch::Register;
 
-/// A visitor ID: 128 bits that do not reveal the visitor. Can only be created using a [`VisitorKey`].
+/// A visitor ID: 128 bits that do not reveal the visitor.
+///
+/// It can only be created with a [`VisitorKey`]:
+///
+/// ```
+/// use counter_core::visitor::VisitorKey;
+///
+/// let key = VisitorKey::random();
+/// let visitor = key.visitor(&[b"192.0.2.1", b"Mozilla/5.0"]);
+/// assert_eq!(visitor, key.visitor(&[b"192.0.2.1", b"Mozilla/5.0"]));
+/// assert_ne!(visitor, VisitorKey::random().visitor(&[b"192.0.2.1", b"Mozilla/5.0"]));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VisitorId([u8; 16]);
 
-/// A secret key that maps visitor properties to a [`VisitorId`], using SipHash-1-3 with 128 bits of output
-/// (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012).
+/// A secret key that maps visitor properties to a [`VisitorId`].
+///
+/// The hash function is SipHash-1-3 with 128 bits of output (Aumasson and Bernstein, *SipHash: a fast
+/// short-input PRF*, 2012).
 ///
 /// With the same key, the same parts always result in the same visitor. If the key is unknown, there is no
 /// way to create an ID, or to test it against a list of addresses.

@@ -3,8 +3,9 @@ use std::str::FromStr;
 
 use super::id::VisitorKey;
 
-/// A 128-bit secret that is never sent to a store. The visitors in a store can't be tested against a list of
-/// addresses if the secret is unknown.
+/// A 128-bit secret to hash visitors, which is never sent to a store.
+///
+/// If the secret is unknown, the visitors in a store can't be tested against a list of addresses.
 ///
 /// Instances that need to agree on visitors must use the same secret, so you should generate it ahead of
 /// deployment, e.g. via `openssl rand -hex 16`, and configure it for all instances. It is used by

@@ -42,6 +42,26 @@ use crate::visitor::Salting;
 /// Shards are independent: an unreachable shard doesn't delay the rest. If code called by the flusher panics
 /// (e.g. the store, a log subscriber, or a metrics recorder), the panic is handled like an error, and the
 /// batch is retried.
+///
+/// [`Counters::run`](crate::Counters::run) and [`spawn`](crate::Counters::spawn) do all of this. To run the flusher and the
+/// cleaner as separate futures:
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let (recorder, stats) = (counters.recorder(), counters.stats());
+/// let (mut flusher, mut cleaner) = counters.into_parts();
+///
+/// recorder.record(recorder.counter("signups"), None);
+/// flusher.flush().await?; // or `flusher.run(shutdown)`
+/// cleaner.clean_once(Timestamp::now()).await?; // or `cleaner.run(shutdown)`
+/// assert_eq!(stats.lifetimes(&["signups".parse()?]).await?, [1]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Flusher {
     tally: Arc<Tally>,

@@ -23,6 +23,23 @@ use std::ops::AddAssign;
 /// - `requests.observed = requests.recorded + excluded + unmatched + ignored.total()`, in requests;
 /// - `hits.recorded = hits.applied + pending + expired + dropped`, in hits by weight. If a request counts on
 ///   a page and on `hits`, this results in two hits.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let recorder = counters.recorder();
+/// recorder.record(recorder.counter("signups"), None);
+/// assert_eq!(counters.stats().ledger().hits.pending, 1);
+///
+/// counters.flush().await?;
+/// let hits = counters.stats().ledger().hits;
+/// assert_eq!((hits.recorded, hits.applied, hits.pending), (1, 1, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ledger {

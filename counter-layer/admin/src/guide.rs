@@ -1,5 +1,6 @@
-//! Using the admin router: mounting, proxies, hits from other programs, archives, alerts, notes, links,
-//! sessions and time zones.
+//! Guides: mounting, proxies, hits from other programs, archives, alerts, notes, links, sessions and time zones.
+//!
+//! The other pages describe the [JSON API](api) and the [dashboard].
 //!
 //! # Where to mount it
 //!
@@ -413,3 +414,6 @@
 //! If the closure rejects a request, this does not count as a failed login. You can add
 //! `.or(Access::bearer(token)?)` so that an operator can log in without an account. In this case, browsers
 //! without access will receive a form for the token.
+
+pub mod api;
+pub mod dashboard;

@@ -1,11 +1,13 @@
 //! An admin router for access counters: a JSON API, exports, live events, metrics, and a dashboard.
 //!
 //! ```
+//! use axum::body::Body;
 //! use axum::{Router, routing::get};
 //! use counter_admin::Access;
 //! use counter_core::{Counters, MemoryStore};
 //! use counter_layer::AccessCounterLayer;
-//! # use tower::ServiceExt;
+//! use http::{Request, header};
+//! use tower::ServiceExt;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,129 +18,37 @@
 //!     .layer(AccessCounterLayer::new(counters.recorder()))
 //!     .nest_service("/admin/stats", counter_admin::router(counters.stats(), access));
 //!
-//! # let request = http::Request::get("/admin/stats/api/ledger").body(axum::body::Body::empty())?;
-//! let response = app.oneshot(request).await?; // without the token
-//! assert_eq!(response.status(), 401);
+//! let ledger = Request::get("/admin/stats/api/ledger").body(Body::empty())?;
+//! assert_eq!(app.clone().oneshot(ledger).await?.status(), 401);
+//!
+//! let ledger = Request::get("/admin/stats/api/ledger")
+//!     .header(header::AUTHORIZATION, "Bearer a-long-random-token")
+//!     .body(Body::empty())?;
+//! assert_eq!(app.oneshot(ledger).await?.status(), 200);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! If you mount the router with `nest_service`, the dashboard is available with or without a trailing slash.
-//! With `nest` it is only available without the slash. See the [guide](crate::guide) for how to run the
-//! router behind a proxy, or with the sessions of your application.
+//! With `nest` it is only available without the slash.
+//!
+//! # Where to go next
+//!
+//! | to | see |
+//! |---|---|
+//! | mount the router behind a proxy, or use the sessions of your application | [`guide`] |
+//! | read counts from a program | [`guide::api`] |
+//! | see what the pages show | [`guide::dashboard`] |
+//! | enable notes, alerts, audits, or hits from other programs | [`Options`] |
+//! | embed a badge or a sparkline into another site | [`pictures`] |
+//! | find out why a request is counted under a name | [`explain`] |
 //!
 //! # Features
 //!
-//! - `hits`: `/api/hits`, to which other programs can send hits. Requests can be retried without counting
-//!   twice.
-//! - `time-zone`: days in a time zone with daylight saving time. This includes the time zone database.
-//!
-//! # Routes
-#![doc = include_str!("../docs/routes.md")]
-//! If you use a token, a `POST` to `/login` with a `token` form field starts a session, and a `POST` to
-//! `/logout` ends it. A `POST` to `/logout/everywhere` will end all sessions of the token, and a `POST` to
-//! `/links/revoke` will revoke all links. Both require the token or a session started with it. The dashboard
-//! is at the root.
-//!
-//! Times are Unix seconds. A range contains the buckets that start at or after `from`, but before `to`.
-//! `from` defaults to the start of retention, and `to` defaults to the end of the current bucket. If the
-//! store has an archive, you can set `from` to a time as early as [`Stats::reach`], which `/api` returns as
-//! `reach`. However, this does not change the default, and `/api/live` ignores the archive. A precision is
-//! given as the bucket width in seconds, without the offset; the samples show when the buckets start. For a
-//! series or a sparkline, the precision defaults to one minute, or to the finest precision if minutes are not
-//! retained. A request can contain up to 100 counters. Forms send empty fields, so an empty parameter is
-//! treated as missing, except for `counter`.
-//!
-//! A response contains at most 10,000 buckets per counter, and at most 300,000 buckets in total for a series.
-//! A sparkline is limited to 1,000 buckets, and so are visitors, in total over all counters. A longer range
-//! will be rejected. Without `from`, the range will be cut to the latest buckets instead, or to the latest
-//! 1,000 buckets for a ranking. If a series was cut, it has a `from` field.
-//!
-//! [`explain`] creates a separate router to show how rules classify a request, and [`pictures`] creates a
-//! router with just the images, to be embedded into other sites.
-//!
-//! # The dashboard
-//!
-//! The first page shows the visitors, hits, errors, response times and bots of a period, a chart of up to six
-//! counters and of unique visitors, a table of all pages, and panels for labels, facets and slow pages.
-//! Counters also have separate pages. You need to enable the [`Facet`](counter_layer::Facet)s for status and
-//! agent to see the shares of errors and bots.
-//!
-//! Everything on a page is about one period, which is part of the address:
-//!
-//! | parameter | values |
+//! | feature | adds |
 //! |---|---|
-//! | `period` | `today`, `yesterday`, a number with a unit such as `5min`, `1h`, `7d` or `12mo`, `all`, or `custom` |
-//! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
-//! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
-//! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
-//!
-//! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
-//! UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in the
-//! [time zone](crate::guide#days-of-a-time-zone) of the site. A period that has not ended is compared with the
-//! same elapsed part of the other period. The menu only lists periods that are retained: in order to show
-//! 12 months, you need to retain 365 days with [`Builder::precisions`](counter_core::Builder::precisions) or in an
-//! archive. If only a part of a period is retained, then the page shows this part and says so. `all` starts with the
-//! first retained hit of the first counter.
-//!
-//! The number of visitors is the union over the period. A visitor without a stable identity is counted once per
-//! epoch of the salt, which is a day by default. The table and the chart can be downloaded as CSV, the chart also
-//! as SVG.
-//!
-//! If [distributions](counter_core::guide::distributions) are enabled, a counter page also shows a chart of
-//! the median and of the 90 % and 99 % quantiles of the time to the response head, on a logarithmic axis, and
-//! a table of these quantiles for times and sizes. The error of a value is at most 5 %. The table also shows
-//! the change from the compared period, unless the change is within the errors of both values. For statuses,
-//! it shows the share of the requests in both periods. We use the precision closest to the chart.
-//!
-//! The pages work without scripts. If scripts are enabled, the pages will stay up to date and show times in
-//! the time zone of the viewer. You can bookmark and share the address of a page, because it contains the
-//! whole view. The router serves all styles and scripts, and the content security policy blocks everything
-//! else.
-//!
-//! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest
-//! interval with at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom. The legend contains the sums of the lines, with
-//! the change from the compared period if the counter already existed.
-//!
-//! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
-//! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next
-//! flush may still add hits.
-//!
-//! If you set [`Options::notes`], charts show notes as vertical lines, with the text below. Clients with the
-//! right to do so can add and remove notes via a form.
-//!
-//! The chart can show a forecast for the first counter, as a dotted line. The band around it should contain
-//! 95 of 100 counts. Below the chart, you can see the forecast error on past data, compared to the naive
-//! forecast, or the reason why a forecast is not possible. Unusual samples are marked with ◇, and with
-//! `unusual` in the table.
-//!
-//! You can also sort the table by visitors. Redis counts the visitors of up to 10,000 counters in a single
-//! round trip per shard. This takes 3 µs for a counter with 1,000 visitors and 0.1 ms for much larger
-//! counters. Redis caches the result, so this will be almost free until a new visitor arrives.
-//!
-//! # Alerts
-//!
-//! [`Options::alerts`] passes the rules of a watch to the router. `/api/alerts` returns the rule states and
-//! how these have been decided, and `/api/alerts/history` returns the alert messages. The page `/alerts`
-//! shows both, with forms for clients that may silence rules. See the [guide](crate::guide#alerts) for
-//! examples.
-//!
-//! # Files
-//!
-//! CSV exports follow RFC 4180. Spreadsheets evaluate cells that start with `=`, `+`, `-` or `@`, but names
-//! are derived from requests. Therefore, if a name starts with any of these characters (including full-width
-//! forms) or with an apostrophe, the export prepends an apostrophe. Programs that read the file must remove a
-//! leading apostrophe from names. NDJSON contains the original names.
-//!
-//! # Unreadable keys
-//!
-//! Some values might be invalid, e.g. if a Redis key has the wrong type, if a field is not a number, or if
-//! the list of counters contains invalid entries. We treat such a value as unknown instead of 0. This does
-//! not affect other values. Pages show the unreadable keys, and JSON responses about multiple counters
-//! contain an `unreadable` list. In a series, this field also lists the unknown `buckets`, and a total is
-//! null. An export contains a line without a count, or without a start if the whole counter is unreadable.
-//! `/metrics` contains `access_counter_unreadable` and a comment per key, and keys are also logged. A request
-//! for a single counter fails with a 503 if the value is unknown. The error includes the key.
+//! | `hits` | `/api/hits`, to which other programs can send hits; requests can be retried without counting twice |
+//! | `time-zone` | days in a time zone with daylight saving time; includes the time zone database |
 //!
 //! # Access
 //!
@@ -168,43 +78,8 @@
 //!
 //! We limit the rate of guesses, both per peer and in total. Behind a proxy you need to set
 //! [`Access::clients`] for this, because otherwise all clients will be treated as the same peer.
-//!
-//! # Problems
-//!
-//! Errors are `application/problem+json` (RFC 9457) with `type`, `title`, `status` and `detail`. If the client
-//! accepts `text/html`, it receives a page with the same status instead. An invalid parameter is a 400 with
-//! `parameter`, `value` and `allowed`, and an unknown counter is a 404. If the store can't be read, the
-//! response is a 503 with the `health` and the `ledger` of this process.
-//!
-//! # Live events
-//!
-//! `/api/live` returns server-sent events:
-//!
-//! | event | data | when |
-//! |---|---|---|
-//! | `series` | like `/api/series` of a single counter, but only new or changed samples | initially all retained samples, or the latest 20,000 over all counters; then changes once per second, and every 10 s also changes to older buckets |
-//! | `status` | `ledger` and `health`, like `/api/ledger` and `/api/health` | every 5 s |
-//! | `trouble` | a problem | if a read fails; it will be retried |
-//! | a comment | | every 15 s |
-//!
-//! If a counter is forgotten, the samples will be sent with a count of 0. You can also follow counters that
-//! don't exist yet.
-//!
-//! A response ends after 5 s, because a graceful shutdown of the server has to wait for it. You can use
-//! [`Options::live_until`] to end responses on shutdown instead. Clients should reconnect after a second and
-//! send the `id` of the latest event as `Last-Event-ID`, like browsers do. The new response will then start
-//! with the buckets that ended less than a minute ago, including empty buckets. If an older bucket has
-//! changed in the meantime, or if the client was disconnected for too long, all samples will be sent again.
-//!
-//! Listeners to the same counters share a store read per second. By default, up to 64 listeners are accepted,
-//! and others receive a 503 with `Retry-After`. To change this limit, use [`Options::listeners`].
-//!
-//! # Caching
-//!
-//! The response to a range query has an `ETag`, which is a hash of the body. If a bucket in the range is
-//! still open, caches must always revalidate the response. Closed buckets will only change if hits arrive
-//! late, e.g. after an outage, or if the counter is forgotten. Thus, caches can reuse the response for a
-//! tenth of the time since the end of the range, up to one hour. Other responses must not be cached.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod status;
 mod text;
@@ -258,14 +133,34 @@ use problem::Problem;
 /// [prefetch](counter_layer::RulesBuilder::exclude_prefetch), nor the
 /// [`fallback`](counter_layer::AccessCounterLayer::fallback) and
 /// [`count_if`](counter_layer::AccessCounterLayer::count_if) of the layer.
+///
+/// ```
+/// use axum::body::Body;
+/// use counter_admin::Access;
+/// use counter_layer::{Rule, Rules};
+/// use http::Request;
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build()?;
+/// let app = counter_admin::explain(rules, Access::open());
+///
+/// let question = Request::get("/?method=GET&path=/articles/7").body(Body::empty())?;
+/// let answer = axum::body::to_bytes(app.oneshot(question).await?.into_body(), 10_000).await?;
+/// assert!(String::from_utf8(answer.into())?.contains(r#""counter":"articles""#));
+/// # Ok(())
+/// # }
+/// ```
 pub fn explain(rules: impl Into<Arc<Rules>>, access: Access) -> Router {
     let (routes, _) = route::serve(vec![explain::route(rules.into())]);
     access.guard(routes, None, None)
 }
 
-/// Creates a router with just the images, to be embedded into other sites: `/badge.svg` and `/sparkline.svg`
-/// as in [`router`], for the counters that `filter` accepts. Other counters, and counters on which `filter`
-/// panics, are reported as unknown.
+/// Creates a router with just the images, to be embedded into other sites.
+///
+/// `/badge.svg` and `/sparkline.svg` work as in [`router`], but only for the counters that `filter` accepts.
+/// Other counters, and counters on which `filter` panics, are reported as unknown.
 ///
 /// ```
 /// use axum::Router;
@@ -292,11 +187,36 @@ pub fn pictures(
 }
 
 /// Creates the admin router for clients that `access` accepts.
+///
+/// ```
+/// use axum::Router;
+/// use counter_admin::Access;
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let access = Access::bearer("a-long-random-token")?.may_forget();
+/// let admin = counter_admin::router(counters.stats(), access);
+/// let app: Router = Router::new().nest_service("/admin/stats", admin);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn router(stats: Stats, access: Access) -> Router {
     router_with(stats, access, Options::new())
 }
 
 /// Creates the admin router with additional options. See [`router`].
+///
+/// ```
+/// use counter_admin::{Access, Options};
+/// use counter_alert::note::Notes;
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let counters = Counters::builder(store.clone()).build()?;
+/// let access = Access::bearer("a-long-random-token")?.may_note();
+/// let options = Options::new().notes(Notes::new(store));
+/// let admin = counter_admin::router_with(counters.stats(), access, options);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let names: Arc<[String]> = stats.sites().iter().map(|site| site.name().to_owned()).collect();
     let of_site =

@@ -42,6 +42,16 @@ enum Kind {
 /// Parses lines of a format.
 ///
 /// A parser reuses the memory of earlier lines.
+///
+/// ```
+/// use counter_log::{Format, Parser};
+///
+/// let mut parser = Parser::new(Format::combined());
+/// let text = br#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /?page=2 HTTP/1.1" 404 7 "-" "curl/8""#;
+/// let line = parser.parse(text)?.expect("not a comment");
+/// assert_eq!(line.target, b"/?page=2");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Parser {
     format: Format,

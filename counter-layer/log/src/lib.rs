@@ -1,10 +1,38 @@
 //! Access logs and JSON records as sources of access counters.
 //!
+//! ```
+//! use counter_core::{Counters, MemoryStore};
+//! use counter_layer::AccessCounterLayer;
+//! use counter_log::{Format, Import, Lines, LogCounter};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let counters = Counters::builder(MemoryStore::new()).build()?;
+//! let layer = AccessCounterLayer::new(counters.recorder());
+//! let counter = LogCounter::new(&layer);
+//! let mut import = Import::new(counters.sources(), Format::combined(), counter);
+//!
+//! let log = br#"192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 200 7 "-" "curl/8""#;
+//! for _ in 0..2 {
+//!     let open = |position| Ok(Some(Lines::new(&log[position as usize..], position).finished()));
+//!     let position = import.count("web-1".parse()?, open).await?;
+//!     assert_eq!(position, Some(log.len() as u64));
+//! }
+//! // The line was only counted once.
+//! assert_eq!(counters.stats().lifetimes(&["hits".parse()?]).await?, [1]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A [`Parser`] reads lines of a [`Format`], and a [`LogCounter`] evaluates these with the same rules,
 //! identity and facets as the layer. A request will thus produce the same hits, either in the layer or from a
 //! log. An [`Import`] counts lines into a [source](counter_core::source), which ensures that lines count
-//! exactly once. A [`Follower`] finds new lines, even if files are rotated. A [`LogIndex`] rejects a log if
-//! the lines have already been counted as part of a different log.
+//! exactly once. A [`LogIndex`] rejects a log if the lines have already been counted as part of a different
+//! log.
+//!
+//! # Following a log
+//!
+//! A [`Follower`] finds new lines, even if files are rotated:
 //!
 //! ```no_run
 //! use std::collections::HashMap;
@@ -20,7 +48,8 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let layer = AccessCounterLayer::new(counters.recorder());
-//! let mut import = Import::new(counters.sources(), Format::combined(), LogCounter::new(&layer));
+//! let counter = LogCounter::new(&layer);
+//! let mut import = Import::new(counters.sources(), Format::combined(), counter);
 //! let mut follower = Follower::new("/var/log/nginx/access.log");
 //! let (mut sources, mut checked) = (HashMap::new(), Instant::now());
 //! loop {
@@ -50,6 +79,8 @@
 //! }
 //! # }
 //! ```
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod malformed;
 mod line;

@@ -16,7 +16,7 @@ use super::observed::{ObservedBody, Observer};
 /// A layer that counts the requests in flight: from the call of the service until the response body ends or is dropped,
 /// or until the service fails or panics, or the client disconnects.
 ///
-/// The number and its maximum are exported as [metrics](counter_core#metrics), named `http_server_active_requests` as
+/// The number and its maximum are exported as metrics, named `http_server_active_requests` as
 /// in the semantic conventions of OpenTelemetry. A response that upgrades the connection has no body, so the request
 /// ends with the response head.
 ///

@@ -52,7 +52,21 @@ use crate::rules::Rules;
 /// visitor. Bot requests do the same, but you can change this via
 /// [`bots_are_visitors`](Self::bots_are_visitors).
 ///
-/// See the [crate](crate) for an example.
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Label};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// // nginx runs on the same host, and appends the client address to `X-Forwarded-For`.
+/// let clients = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+/// let layer = AccessCounterLayer::new(counters.recorder())
+///     .identity(clients)?
+///     .count_if(|outcome| outcome.is_success())
+///     .facets([Facet::Status, Facet::Agent])
+///     .labels([Label::referrer(), Label::device()])?;
+/// # let _: AccessCounterLayer = layer;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct AccessCounterLayer {
     recorder: Recorder,

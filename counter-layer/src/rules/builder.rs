@@ -11,6 +11,20 @@ use crate::rules::table::Table;
 /// Builder for [`Rules`]. The order of the calls does not matter.
 ///
 /// With the `serde` feature, you can read this from configuration, see the `Deserialize` implementation.
+///
+/// ```
+/// use counter_layer::{Rule, Rules};
+/// use http::Method;
+///
+/// let rules = Rules::builder()
+///     .rule(Rule::counter("articles").pattern("/articles/{id}"))
+///     .exclude("/articles/preview")
+///     .default_counter("other pages")
+///     .build()?;
+/// let explained = |path| rules.explain(&Method::GET, path, None).to_string();
+/// assert!(explained("/articles/7").contains("articles"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RulesBuilder {

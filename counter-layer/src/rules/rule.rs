@@ -5,6 +5,23 @@ use http::Method;
 /// A counter with its patterns, for a [`RulesBuilder`](crate::RulesBuilder).
 ///
 /// See [`Rules`](crate::Rules) for the pattern syntax.
+///
+/// ```
+/// use std::num::NonZeroU32;
+///
+/// use counter_layer::{Rule, Rules};
+/// use http::Method;
+///
+/// let votes = Rule::counter("votes")
+///     .pattern("/polls/{id}/vote")
+///     .pattern("/api/polls/{id}/vote")
+///     .method(Method::POST)
+///     .weight(NonZeroU32::MIN);
+/// let rules = Rules::builder().rule(votes).build()?;
+/// let explained = rules.explain(&Method::POST, "/polls/3/vote", None).to_string();
+/// assert!(explained.contains("votes"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Rule {

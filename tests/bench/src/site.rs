@@ -33,7 +33,7 @@ use crate::work::hundred_rules;
 
 /// The compared middlewares. The bare router must come first because it is the baseline, followed by the
 /// no-op layer.
-pub const KINDS: [&str; 16] = [
+pub const KINDS: [&str; 17] = [
     "bare router",
     IDENTITY,
     "this, without visitors",
@@ -45,6 +45,7 @@ pub const KINDS: [&str; 16] = [
     "tower-http TraceLayer, no subscriber",
     "axum-prometheus 0.10",
     "axum-otel-metrics 0.14",
+    "awaited Redis INCR",
     "awaited Redis pipeline of 14 commands",
     MEASURED,
     "this, limit by address (in memory)",
@@ -93,6 +94,10 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
             let provider = SdkMeterProvider::builder().with_reader(ManualReader::builder().build()).build();
             site.layer(HttpMetricsLayerBuilder::new().with_provider(provider).build())
         }
+        "awaited Redis INCR" => {
+            let redis = redis::Client::open(redis)?.get_connection_manager().await?;
+            site.layer(from_fn_with_state(redis, await_incr))
+        }
         "awaited Redis pipeline of 14 commands" => {
             let redis = redis::Client::open(redis)?.get_connection_manager().await?;
             site.layer(from_fn_with_state(redis, await_redis))
@@ -117,6 +122,15 @@ pub async fn serve(kind: &str, listener: TcpListener, redis: &str) -> Result<(),
     axum::serve(listener, service).with_graceful_shutdown(async move { stopped.notified().await }).await?;
     loops.abort();
     Ok(())
+}
+
+/// The shortest implementation: a lifetime total of each route.
+async fn await_incr(State(mut redis): State<ConnectionManager>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("", |path| path.as_str()).to_owned();
+    let response = next.run(request).await;
+    let counted: Result<(), _> = redis::cmd("INCR").arg(route).query_async(&mut redis).await;
+    counted.expect("Redis answers");
+    response
 }
 
 /// A naive implementation: for each precision, increment a counter and add it to the set of known counters.

@@ -12,7 +12,7 @@ use http::{StatusCode, header};
 use super::site::{Site, send, site, site_without_redis};
 
 /// The docs that list the metrics of the facade.
-const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
+const PAGE: &str = include_str!("../../../counter-core/src/guide/metrics.rs");
 
 /// Parses series and values, and checks the syntax and the naming conventions.
 fn parse(text: &str) -> BTreeMap<String, f64> {

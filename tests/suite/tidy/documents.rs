@@ -2,8 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::files::text;
+use super::files::{add_files, root, text};
 use super::tree::Tree;
+
+/// The published packages, by folder.
+const PACKAGES: [&str; 6] = [
+    "counter-core",
+    "counter-core/alert",
+    "counter-core/kafka",
+    "counter-layer",
+    "counter-layer/admin",
+    "counter-layer/log",
+];
 
 #[test]
 fn tests_named_by_documents_exist() {
@@ -31,4 +41,53 @@ fn the_readme_shows_lines_of_the_minimal_example() {
     let (_, code) = readme.split_once("```rust\n").expect("code");
     let (shown, _) = code.split_once("```").expect("the end of the code");
     assert!(shown.lines().count() >= 10 && example.contains(shown), "{shown}");
+}
+
+/// Returns the targets of the links in Markdown, except for addresses and anchors.
+fn relative_links(markdown: &str) -> impl Iterator<Item = &str> {
+    let targets = markdown.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    targets.filter(|target| !target.is_empty() && !target.contains("://"))
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    let documents = ["README.md", "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md"];
+    let mut documents = documents.map(str::to_owned).to_vec();
+    for folder in ["counter-core", "counter-layer", "example-app"] {
+        add_files(folder, "md", &mut documents);
+    }
+    let mut links = 0;
+    for document in &documents {
+        let markdown = text(document);
+        let folder = document.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for target in relative_links(&markdown) {
+            links += 1;
+            assert!(root().join(folder).join(target).exists(), "{document} links to {target}");
+            // Registries show a README without the rest of the repository.
+            let is_published = document.ends_with("/README.md") && PACKAGES.contains(&folder);
+            assert!(!is_published || !target.contains(".."), "{document} links out of the package: {target}");
+        }
+    }
+    assert!(links >= 30, "{links}");
+}
+
+#[test]
+fn each_feature_is_in_the_table_of_the_crate_docs() {
+    for package in PACKAGES {
+        let (manifest, docs) =
+            (text(&format!("{package}/Cargo.toml")), text(&format!("{package}/src/lib.rs")));
+        let Some((_, features)) = manifest.split_once("[features]\n") else { continue };
+        let features = features.lines().take_while(|line| !line.is_empty());
+        let names = features.filter_map(|line| Some(line.split_once(" = ")?.0)).filter(|name| {
+            // Not chosen by users.
+            !name.starts_with('#') && !["default", "sql"].contains(name)
+        });
+        let (_, section) = docs.split_once("//! # Features\n").expect("a section on features");
+        let rows = section.lines().take_while(|line| line.starts_with("//!") && !line.starts_with("//! #"));
+        let cells: Vec<_> = rows.filter_map(|row| row.split('|').nth(1)).collect();
+        for name in names {
+            let quoted = format!("`{name}`");
+            assert!(cells.iter().any(|cell| cell.contains(&quoted)), "{name} of {package}");
+        }
+    }
 }

@@ -9,6 +9,21 @@ use serde::{Deserialize, Serialize};
 use super::note::Note;
 
 /// The notes shared by all processes that use a store.
+///
+/// ```
+/// use counter_alert::note::{Note, Notes};
+/// use counter_core::{MemoryStore, Timestamp};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let notes = Notes::new(MemoryStore::new());
+/// let deploy = Note::new(Timestamp::now(), "Release 1.4")?.with_id("deploy-1.4")?;
+/// assert!(notes.add(&deploy).await?.is_new);
+/// assert!(!notes.add(&deploy).await?.is_new); // a retry with the same id
+/// assert_eq!(notes.list(..).await?, [deploy]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Notes {
     store: Arc<dyn DocumentStore>,

@@ -17,6 +17,21 @@ use crate::rules::condition::Condition;
 use crate::rules::rule::{AlertRule, MAX_RULES, RuleError};
 
 /// A builder for a [`Watch`].
+///
+/// ```
+/// use counter_alert::{AlertRule, RuleError, Watch};
+/// use counter_core::{Counters, MemoryStore, Precision};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+/// let counters = Counters::builder(store.clone()).build()?;
+/// let busy = || Ok::<_, Box<dyn std::error::Error>>(AlertRule::above("busy", "hits".parse()?, minute, 1000));
+///
+/// let twice = Watch::builder(counters.stats(), store).rule(busy()?).rule(busy()?).build();
+/// assert!(matches!(twice, Err(RuleError::Duplicate(name)) if name == "busy"));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "call `build`"]
 pub struct WatchBuilder {
     settings: Settings,

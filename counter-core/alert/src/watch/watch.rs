@@ -27,6 +27,28 @@ use crate::rules::condition::Condition;
 use crate::rules::rule::AlertRule;
 
 /// A background future that evaluates rules and delivers alerts and reports, once across all processes.
+///
+/// ```
+/// use counter_alert::{AlertRule, Message, Watch};
+/// use counter_core::{Counters, MemoryStore, Precision};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new(); // a `RedisStore` in a service
+/// let counters = Counters::builder(store.clone()).build()?;
+/// let silent = AlertRule::silent("no hits", "hits".parse()?, Precision::try_from(300)?);
+/// let mut watch = Watch::builder(counters.stats(), store)
+///     .rule(silent)
+///     .deliver(async |message: Message| {
+///         println!("{message}");
+///         Ok(())
+///     })
+///     .build()?;
+/// # let shutdown = async {};
+/// watch.run(shutdown).await; // next to the server
+/// # Ok(())
+/// # }
+/// ```
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,

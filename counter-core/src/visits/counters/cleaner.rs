@@ -9,9 +9,10 @@ use crate::log::unwind::emit;
 use crate::time::{Precisions, Timestamp};
 use crate::visits::store::{Cleaned, Store};
 
-/// Limits the size of the store: removes samples past retention, and counters that don't have any samples
-/// left. Counter lifetimes are retained, except for [label values](crate::visits::LabelValues), because these
-/// come from outside.
+/// Removes samples that are past retention, and counters without samples.
+///
+/// This limits the size of the store. Counter lifetimes are retained, except for
+/// [label values](crate::visits::LabelValues), because these come from outside.
 ///
 /// Any number of instances can run a cleaner at the same time. The store tracks when the oldest sample of a
 /// counter expires, so a pass only needs to check counters with expired samples, e.g. counters with day

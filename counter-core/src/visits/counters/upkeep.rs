@@ -12,6 +12,22 @@ use crate::log::unwind::emit;
 /// You should call [`stop`](Self::stop) when the server has finished all requests. If you drop the handle
 /// instead, the task will also end, and log a warning: all hits recorded so far will be sent, but later hits
 /// will not be stored.
+///
+/// ```
+/// use counter_core::{Counters, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// let (recorder, stats) = (counters.recorder(), counters.stats());
+/// let upkeep = counters.spawn();
+///
+/// recorder.record(recorder.counter("signups"), None); // by the server, until it has shut down
+/// upkeep.stop().await?;
+/// assert_eq!(stats.lifetimes(&["signups".parse()?]).await?, [1]);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping the handle ends the task; keep it and call `stop` after the server shuts down"]
 pub struct Upkeep {
     stop: oneshot::Sender<()>,

@@ -9,6 +9,18 @@ use crate::time::{Bucket, Precision, Sample, Timestamp};
 use crate::visits::store::{Reading, Unreadable};
 
 /// The samples of a counter in a single precision.
+///
+/// ```
+/// use counter_core::{Precision, Sample, Series, Timestamp};
+///
+/// let [first, second, third] = [0, 60, 120].map(Timestamp::from_unix);
+/// let samples = vec![Sample { start: second, count: 7 }];
+/// let series = Series::new(Precision::try_from(60)?, first..third, samples);
+/// assert_eq!(series.total(), 7);
+/// let counts: Vec<_> = series.zero_filled().map(|sample| sample.count).collect();
+/// assert_eq!(counts, [0, 7]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Series {

@@ -122,7 +122,7 @@ impl Recorder {
         Ok(LabelValues { label: self.tally.label(name)?, tally: Arc::clone(&self.tally) })
     }
 
-    /// Returns the gauge of requests in flight, which is exported as a [metric](crate#metrics) from the first call on.
+    /// Returns the gauge of requests in flight, which is exported as a metric from the first call on.
     ///
     /// Layers that share this recorder share the gauge.
     ///
@@ -283,8 +283,10 @@ impl Recorder {
     }
 }
 
-/// The values of a label, such as the sites that requests came from. A value has a counter like
-/// `label:referrer:example.com`, as long as there are free places or the value is frequent.
+/// The values of a label, such as the sites that requests came from.
+///
+/// A value has a counter like `label:referrer:example.com`, as long as there are free places or the value is
+/// frequent.
 ///
 /// A label has 2,000 places, which can be changed via
 /// [`Builder::label_places`](crate::Builder::label_places). Values take free places in order of arrival. If

@@ -1,6 +1,21 @@
 use std::time::Duration;
 
 /// Delivery mode, i.e. whether a response has to wait for the store.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use counter_core::{Counters, MemoryStore};
+/// use counter_layer::{AccessCounterLayer, Delivery};
+///
+/// let counters = Counters::builder(MemoryStore::new()).build()?;
+/// // For hits that must not be lost, e.g. because they are billed.
+/// let timeout = Duration::from_millis(500);
+/// let layer = AccessCounterLayer::new(counters.recorder())
+///     .delivery(Delivery::BeforeResponse { timeout });
+/// # let _: AccessCounterLayer = layer;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {

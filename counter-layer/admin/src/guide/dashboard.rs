@@ -1,0 +1,58 @@
+//! The dashboard: pages, periods and charts.
+//!
+//! The first page shows the visitors, hits, errors, response times and bots of a period, a chart of up to six
+//! counters and of unique visitors, a table of all pages, and panels for labels, facets and slow pages.
+//! Counters also have separate pages. You need to enable the [`Facet`](counter_layer::Facet)s for status and
+//! agent to see the shares of errors and bots.
+//!
+//! Everything on a page is about one period, which is part of the address:
+//!
+//! | parameter | values |
+//! |---|---|
+//! | `period` | `today`, `yesterday`, a number with a unit such as `5min`, `1h`, `7d` or `12mo`, `all`, or `custom` |
+//! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
+//! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
+//! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
+//!
+//! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
+//! UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in the
+//! [time zone](crate::guide#days-of-a-time-zone) of the site. A period that has not ended is compared with the
+//! same elapsed part of the other period. The menu only lists periods that are retained: in order to show
+//! 12 months, you need to retain 365 days with [`Builder::precisions`](counter_core::Builder::precisions) or in an
+//! archive. If only a part of a period is retained, then the page shows this part and says so. `all` starts with the
+//! first retained hit of the first counter.
+//!
+//! The number of visitors is the union over the period. A visitor without a stable identity is counted once per
+//! epoch of the salt, which is a day by default. The table and the chart can be downloaded as CSV, the chart also
+//! as SVG.
+//!
+//! If [distributions](counter_core::guide::distributions) are enabled, a counter page also shows a chart of
+//! the median and of the 90 % and 99 % quantiles of the time to the response head, on a logarithmic axis, and
+//! a table of these quantiles for times and sizes. The error of a value is at most 5 %. The table also shows
+//! the change from the compared period, unless the change is within the errors of both values. For statuses,
+//! it shows the share of the requests in both periods. We use the precision closest to the chart.
+//!
+//! The pages work without scripts. If scripts are enabled, the pages will stay up to date and show times in
+//! the time zone of the viewer. You can bookmark and share the address of a page, because it contains the
+//! whole view. The router serves all styles and scripts, and the content security policy blocks everything
+//! else.
+//!
+//! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest
+//! interval with at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom. The legend contains the sums of the lines, with
+//! the change from the compared period if the counter already existed.
+//!
+//! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
+//! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next
+//! flush may still add hits.
+//!
+//! If you set [`Options::notes`](crate::Options::notes), charts show notes as vertical lines, with the text below. Clients with the
+//! right to do so can add and remove notes via a form.
+//!
+//! The chart can show a forecast for the first counter, as a dotted line. The band around it should contain
+//! 95 of 100 counts. Below the chart, you can see the forecast error on past data, compared to the naive
+//! forecast, or the reason why a forecast is not possible. Unusual samples are marked with ◇, and with
+//! `unusual` in the table.
+//!
+//! You can also sort the table by visitors. Redis counts the visitors of up to 10,000 counters in a single
+//! round trip per shard. This takes 3 µs for a counter with 1,000 visitors and 0.1 ms for much larger
+//! counters. Redis caches the result, so this will be almost free until a new visitor arrives.
