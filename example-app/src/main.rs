@@ -13,7 +13,9 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[cfg(feature = "kafka")]
 use commands::consume;
-use commands::{dump, import, restore};
+#[cfg(feature = "manual")]
+use commands::manual;
+use commands::{dump, health, import, restore};
 use flags::store::error_chain;
 use lines::Lines;
 use serve::settings;
@@ -34,8 +36,11 @@ enum Command {
     Import(Box<import::Settings>),
     Dump(dump::Settings),
     Restore(restore::Settings),
+    Health(health::Settings),
     #[cfg(feature = "kafka")]
     Consume(Box<consume::Settings>),
+    #[cfg(feature = "manual")]
+    Manual(manual::Settings),
 }
 
 /// Examples of store URLs, for the help.
@@ -66,8 +71,11 @@ async fn main() -> ExitCode {
         Some(Command::Import(settings)) => import::run(*settings).await,
         Some(Command::Dump(settings)) => dump::run(settings).await,
         Some(Command::Restore(settings)) => restore::run(settings).await,
+        Some(Command::Health(settings)) => health::run(settings).await,
         #[cfg(feature = "kafka")]
         Some(Command::Consume(settings)) => consume::run(*settings).await,
+        #[cfg(feature = "manual")]
+        Some(Command::Manual(settings)) => manual::run(&settings, Settings::command()),
         None => serve(settings.site, output).await,
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

@@ -82,7 +82,7 @@ async fn build_example() -> PathBuf {
     };
     let mut build = Process::start(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--locked", "--package", "example-app", "--bins"])
+            .args(["build", "--locked", "--package", "example-app", "--features", "manual", "--bins"])
             .args(["--example", "minimal", "--example", "hyper"])
             .args(["--profile", profile, "--target-dir"])
             .arg(built.parent().expect("the profile is in a target folder")),

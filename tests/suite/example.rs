@@ -16,3 +16,5 @@ mod labels;
 mod archive;
 mod demo;
 mod flags;
+mod health;
+mod manual;

@@ -19,6 +19,7 @@ for package in "${packages[@]}"; do
     done
 done
 unset package feature
+features+=(--features example-app/manual)
 everything=(--locked --workspace --exclude counter-kafka "${features[@]}")
 # Used by `tests/tools/kafka`.
 with_kafka=(--locked --workspace "${features[@]}" --features example-app/kafka)
