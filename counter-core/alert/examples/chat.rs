@@ -37,6 +37,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .lateness(Duration::from_secs(2))
         .build()?;
 
+    // A new watch starts at the latest bucket, so this must happen before the first hit.
+    watch.check_once(Timestamp::now()).await?;
     let (recorder, now) = (counters.recorder(), Timestamp::now());
     for (counter, hits) in [("jobs", succeeded), ("jobs", failed), ("jobs:failed", failed)] {
         recorder.record_at(recorder.counter(counter), None, now, hits);

@@ -6,7 +6,7 @@
 //! curl -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/lifetimes?counter=hits'
 //! ```
 //!
-//! A second later, the last command prints `{"lifetimes":[{"counter":"hits","hits":1}]}`. The dashboard is at
+//! A second later, the last command prints `{"lifetimes":[{"counter":"hits","total":1}]}`. The dashboard is at
 //! `/admin/stats`.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]

@@ -30,6 +30,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
 use counter_admin::Access;
+use counter_core::visits::Measure;
 use counter_core::{Counters, MemoryStore, Precisions};
 use counter_layer::AccessCounterLayer;
 use tokio::net::TcpListener;
@@ -46,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let admin = counter_admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
     let app = Router::new()
         .route("/articles/{id}", get(article))
-        .layer(AccessCounterLayer::new(counters.recorder()))
+        .layer(AccessCounterLayer::new(counters.recorder()).distributions([Measure::Time]))
         .nest_service("/admin/stats", admin)
         .into_make_service_with_connect_info::<SocketAddr>();
 

@@ -4,11 +4,11 @@
 //! cargo run -p counter-admin --example several_sites
 //! curl http://127.0.0.1:3000/shop
 //! curl http://127.0.0.1:3000/blog
-//! curl http://127.0.0.1:3000/stats/api/lifetimes?counter=hits
+//! curl 'http://127.0.0.1:3000/stats/api/lifetimes?counter=hits'
 //! curl 'http://127.0.0.1:3000/stats/api/lifetimes?counter=hits&site=shop'
 //! ```
 //!
-//! A second later, the last two commands print 2 hits for all sites, and 1 hit for the shop. The dashboard is
+//! A second later, the last two commands print a total of 2 for all sites, and of 1 for the shop. The dashboard is
 //! at `/stats`, with a menu to select the site.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]

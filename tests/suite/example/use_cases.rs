@@ -104,7 +104,7 @@ async fn several_sites_add_up_on_one_dashboard() {
         assert_eq!(get(address, path, &[]).await.status, 200);
     }
     for (site, hits) in [("", 7), ("&site=shop", 4), ("&site=blog", 3)] {
-        let expected = format!(r#"{{"lifetimes":[{{"counter":"hits","hits":{hits}}}]}}"#);
+        let expected = format!(r#"{{"lifetimes":[{{"counter":"hits","total":{hits}}}]}}"#);
         let path = format!("/stats/api/lifetimes?counter=hits{site}");
         until("the hits are stored", LIMIT, async || get(address, &path, &[]).await.body == expected).await;
     }
@@ -142,7 +142,7 @@ async fn visitors_behind_nginx_are_the_clients_of_nginx() {
     let nginx = block_in_place(|| Nginx::start(&location));
     for (client, header) in [(2, "192.0.2.1"), (3, "192.0.2.1"), (2, "192.0.2.2"), (4, "127.0.0.3")] {
         let request = format!(
-            "GET / HTTP/1.1\r\nHost: site\r\nUser-Agent: Firefox\r\nX-Forwarded-For: {header}\r\n\
+            "GET / HTTP/1.1\r\nHost: site\r\nUser-Agent: Mozilla/5.0\r\nX-Forwarded-For: {header}\r\n\
              Connection: close\r\n\r\n"
         );
         let socket = TcpSocket::new_v4().expect("a socket");
@@ -237,7 +237,7 @@ async fn a_chat_receives_the_alert_with_the_share_of_failed_jobs() {
     let chat = Process::start(command.args(["97", "3"]).env("CHAT_URL", url));
     let message = timeout(LIMIT, received.recv()).await.expect("a message").expect("a running server");
     let message: Value = serde_json::from_str(&message).expect("JSON");
-    assert_eq!(message["text"], "warning: jobs: jobs:failed are 3 % of jobs, above 2 %");
+    assert_eq!(message["text"], "```\nwarning: jobs: jobs:failed are 3 % of jobs, above 2 %\n```");
     stop(chat).await;
     server.abort();
 }
