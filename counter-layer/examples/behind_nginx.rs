@@ -3,8 +3,8 @@
 //! ```sh
 //! cargo run -p counter-layer --example behind_nginx
 //! nginx -e stderr -p /tmp -c "$PWD/counter-layer/examples/behind_nginx.conf"
-//! curl -A Mozilla/5.0 --interface 127.0.0.2 http://127.0.0.1:8080/
-//! curl -A Mozilla/5.0 --interface 127.0.0.3 -H 'X-Forwarded-For: 192.0.2.1' http://127.0.0.1:8080/
+//! curl -A 'Mozilla/5.0 Firefox/140.0' --interface 127.0.0.2 http://127.0.0.1:8080/
+//! curl -A 'Mozilla/5.0 Firefox/140.0' --interface 127.0.0.3 -H 'X-Forwarded-For: 192.0.2.1' http://127.0.0.1:8080/
 //! curl http://127.0.0.1:3000/stats
 //! ```
 //!

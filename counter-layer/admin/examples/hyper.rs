@@ -31,11 +31,9 @@ use tokio::signal::ctrl_c;
 use tower::{Layer, ServiceExt};
 
 async fn page(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-    if request.uri().path().starts_with("/articles/") {
-        return Ok(Response::new(Body::from("an article\n")));
-    }
+    let is_article = request.uri().path().starts_with("/articles/");
     let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NOT_FOUND;
+    *response.status_mut() = if is_article { StatusCode::OK } else { StatusCode::NOT_FOUND };
     Ok(response)
 }
 

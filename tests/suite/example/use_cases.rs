@@ -120,7 +120,7 @@ async fn metrics_contain_the_hits_of_each_page() {
     let token = [("Authorization", TOKEN)];
     for line in [
         "access_counter_lifetime_hits_total{counter=\"/articles/{id}\"} 7",
-        "http_server_request_duration_seconds_count{counter=\"/articles/{id}\"} 7",
+        "http_server_request_duration_seconds_count{http_route=\"/articles/{id}\"} 7",
     ] {
         until(line, LIMIT, async || {
             let metrics = get(address, "/admin/stats/metrics", &token).await.body;
@@ -142,7 +142,7 @@ async fn visitors_behind_nginx_are_the_clients_of_nginx() {
     let nginx = block_in_place(|| Nginx::start(&location));
     for (client, header) in [(2, "192.0.2.1"), (3, "192.0.2.1"), (2, "192.0.2.2"), (4, "127.0.0.3")] {
         let request = format!(
-            "GET / HTTP/1.1\r\nHost: site\r\nUser-Agent: Mozilla/5.0\r\nX-Forwarded-For: {header}\r\n\
+            "GET / HTTP/1.1\r\nHost: site\r\nUser-Agent: Mozilla/5.0 Firefox/140.0\r\nX-Forwarded-For: {header}\r\n\
              Connection: close\r\n\r\n"
         );
         let socket = TcpSocket::new_v4().expect("a socket");

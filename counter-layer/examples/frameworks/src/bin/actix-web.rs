@@ -7,7 +7,7 @@
 //! redis-cli HGETALL access:total
 //! ```
 //!
-//! A second later, the last command prints 1 for `hits`, `/articles/{id}`, `method:GET` and `status:2xx`.
+//! A second later, this prints 1 for `hits`, `/articles/{id}`, `method:GET` and `status:2xx`.
 
 use std::convert::Infallible;
 use std::env::var;
