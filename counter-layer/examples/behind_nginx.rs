@@ -3,14 +3,13 @@
 //! ```sh
 //! cargo run -p counter-layer --example behind_nginx
 //! nginx -e stderr -p /tmp -c "$PWD/counter-layer/examples/behind_nginx.conf"
-//! curl -A 'Mozilla/5.0 Firefox/140.0' --interface 127.0.0.2 http://127.0.0.1:8080/
-//! curl -A 'Mozilla/5.0 Firefox/140.0' --interface 127.0.0.3 -H 'X-Forwarded-For: 192.0.2.1' http://127.0.0.1:8080/
-//! curl http://127.0.0.1:3000/stats
+//! curl -A 'Mozilla/5.0 Firefox/140.0' --interface 127.0.0.2 127.0.0.1:8080
+//! curl -A 'Mozilla/5.0 Firefox/140.0' --interface 127.0.0.3 -H 'X-Forwarded-For: 192.0.2.1' 127.0.0.1:8080
+//! curl 127.0.0.1:3000/stats
 //! ```
 //!
-//! A second later, the last command prints `hits: 2, visitors: 2`. The header sent by the second client has no
-//! effect, because only the address added by nginx is trusted. Without `-A`, curl would be a bot, which is not a
-//! visitor.
+//! A second later, the last command prints `hits: 2, visitors: 2`. The header of the second client has no effect,
+//! because only the address added by nginx is trusted. Without `-A`, curl is a bot, which is not a visitor.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]
 

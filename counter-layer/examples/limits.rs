@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run -p counter-layer --features limit --example limits
-//! for login in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\n' -X POST http://127.0.0.1:3000/login; done
+//! for login in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\n' -X POST 127.0.0.1:3000/login; done
 //! curl http://127.0.0.1:3000/stats
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! ```sh
 //! ADMIN_TOKEN=a-long-random-token cargo run -p counter-admin --example hyper
 //! curl http://127.0.0.1:3000/articles/7
-//! curl -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/lifetimes?counter=hits'
+//! curl -H 'Authorization: Bearer a-long-random-token' '127.0.0.1:3000/admin/stats/api/lifetimes?counter=hits'
 //! ```
 //!
 //! A second later, this prints `{"lifetimes":[{"counter":"hits","total":1}]}`.

@@ -8,8 +8,8 @@
 //! curl 'http://127.0.0.1:3000/stats/api/lifetimes?counter=hits&site=shop'
 //! ```
 //!
-//! A second later, the last two commands print a total of 2 for all sites, and of 1 for the shop. The dashboard is
-//! at `/stats`, with a menu to select the site.
+//! A second later, the last two commands print a total of 2 for all sites, and of 1 for the shop. The dashboard
+//! is at `/stats`, with a menu to select the site.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]
 

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use strangers::{BoxError, Counting, listen, interrupted};
+use strangers::{BoxError, Counting, interrupted, listen};
 use tower::ServiceBuilder;
 use tower_http::services::ServeDir;
 

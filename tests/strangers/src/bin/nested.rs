@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::routing::get;
 use counter_layer::Identity;
 use http::StatusCode;
-use strangers::{BoxError, Counting, listen, print_line, interrupted};
+use strangers::{BoxError, Counting, interrupted, listen, print_line};
 use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
 

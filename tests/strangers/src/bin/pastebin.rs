@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use axum::{Form, Router};
 use counter_layer::Identity;
 use http::StatusCode;
-use strangers::{BoxError, Counting, listen, interrupted};
+use strangers::{BoxError, Counting, interrupted, listen};
 use tower_http::limit::RequestBodyLimitLayer;
 
 #[derive(Debug, Default)]

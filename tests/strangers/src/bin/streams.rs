@@ -12,7 +12,7 @@ use axum::response::sse::{Event, Sse};
 use axum::routing::{any, get};
 use counter_layer::Identity;
 use futures_util::stream::{self, Stream};
-use strangers::{BoxError, Counting, listen, interrupted};
+use strangers::{BoxError, Counting, interrupted, listen};
 use tokio::sync::watch;
 
 type Ending = State<watch::Receiver<bool>>;

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use counter_layer::{Forwarded, Identity, Rule, Rules};
 use http::StatusCode;
-use strangers::{BoxError, Counting, listen, interrupted};
+use strangers::{BoxError, Counting, interrupted, listen};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {

@@ -9,8 +9,7 @@
 //!
 //! A second later, this prints 1 for `hits`, `/articles/{id}`, `method:GET` and `status:2xx`.
 
-use std::convert::Infallible;
-use std::env::var;
+use std::{convert::Infallible, env::var};
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
