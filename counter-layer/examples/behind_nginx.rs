@@ -8,7 +8,7 @@
 //! curl 127.0.0.1:3000/stats
 //! ```
 //!
-//! A second later, the last command prints `hits: 2, visitors: 2`. The header of the second client has no effect,
+//! A second later, the last command prints `hits: 2, visitors: 2`. The second client cannot choose its address,
 //! because only the address added by nginx is trusted. Without `-A`, curl is a bot, which is not a visitor.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]
