@@ -16,6 +16,10 @@ use crate::until::POLL_INTERVAL;
 /// Upper bound for a full build on a slow machine.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// Packages with examples.
+const EXAMPLES: [&str; 5] =
+    ["counter-admin", "counter-alert", "counter-core", "counter-layer", "counter-log"];
+
 /// Maximum number of lines that are collected from an output. Additional lines are read but discarded.
 pub const MAX_LINES: usize = 10_000;
 
@@ -51,23 +55,13 @@ pub async fn example_command() -> Command {
     command
 }
 
-/// Returns the path to the `minimal` example from the README, which is built with the same command.
+/// Returns the path to an example of a published package, which is built with the same command.
 ///
 /// # Panics
 ///
 /// Panics like [`example`].
-pub async fn minimal() -> PathBuf {
-    example().await.with_file_name("examples").join("minimal")
-}
-
-/// Returns the path to the `hyper` example, which does not use a framework. It is built with the same
-/// command.
-///
-/// # Panics
-///
-/// Panics like [`example`].
-pub async fn hyper() -> PathBuf {
-    example().await.with_file_name("examples").join("hyper")
+pub async fn use_case(name: &str) -> PathBuf {
+    example().await.with_file_name("examples").join(name)
 }
 
 /// Builds the programs. We need to do this here because Cargo only builds the programs of the package under
@@ -82,8 +76,12 @@ async fn build_example() -> PathBuf {
     };
     let mut build = Process::start(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--locked", "--package", "example-app", "--features", "manual", "--bins"])
-            .args(["--example", "minimal", "--example", "hyper"])
+            .args(["build", "--locked", "--bins", "--examples", "--package", "example-app"])
+            .args(EXAMPLES.iter().flat_map(|package| ["--package", package]))
+            .args([
+                "--features",
+                "example-app/manual,counter-alert/webhook,counter-core/sqlite,counter-layer/limit",
+            ])
             .args(["--profile", profile, "--target-dir"])
             .arg(built.parent().expect("the profile is in a target folder")),
     );

@@ -2,7 +2,7 @@
 
 mod import;
 mod history;
-mod minimal;
+mod use_cases;
 mod program;
 mod reads;
 mod trouble;

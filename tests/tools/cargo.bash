@@ -21,6 +21,12 @@ done
 unset package feature
 features+=(--features example-app/manual)
 everything=(--locked --workspace --exclude counter-kafka "${features[@]}")
+# Examples of these packages. There are more in `tests`, but those are tools.
+examples=()
+for example in "$(dirname "${BASH_SOURCE[0]}")"/../../counter-{core,core/alert,layer,layer/admin,layer/log}/examples/*.rs; do
+    examples+=(--example "$(basename "$example" .rs)")
+done
+unset example
 # Used by `tests/tools/kafka`.
 with_kafka=(--locked --workspace "${features[@]}" --features example-app/kafka)
 
@@ -37,7 +43,7 @@ export_example() {
 
 # Builds the tests and the example together, so that they share crates.
 build_tests() {
-    cargo build "${everything[@]}" --tests --bins --example minimal --example hyper
+    cargo build "${everything[@]}" --tests --bins "${examples[@]}"
     export_example
 }
 

@@ -14,7 +14,7 @@ extern char **environ;
 extern char *program_invocation_short_name;
 
 static int concerned(void) {
-    const char *programs[] = {"suite-", "redis-", "example-app", "minimal"};
+    const char *programs[] = {"suite-", "redis-", "example-app", "axum"};
     for (int i = 0; i < 4; i++)
         if (!strncmp(program_invocation_short_name, programs[i], strlen(programs[i])))
             return 1;

@@ -51,7 +51,8 @@
 //! consumer group is only used to assign partitions to members. Offsets are committed to the group so that
 //! tools can show the lag, but the consumer doesn't read them. It is not a problem if two members believe
 //! that they own the same partition, e.g. after a long pause, because the store will only accept the chunks
-//! from one of them. For a complete program, see `example-app consume`.
+//! from one of them. For a small program, see `examples/orders.rs` in `counter-kafka`; for a complete one, see
+//! `example-app consume`.
 //!
 //! | event | effect |
 //! |---|---|

@@ -14,7 +14,7 @@
 //! | `axum::serve(listener, admin)` | `/`, on a separate port |
 //!
 //! The router is a Tower service over `Request<Body>`, so you can also use it without a framework:
-//! `examples/hyper.rs` in `example-app` serves it on the same port as pages that only use hyper.
+//! `examples/hyper.rs` serves it on the same port as pages that only use hyper.
 //!
 //! # Behind a proxy that removes a part of the path
 //!

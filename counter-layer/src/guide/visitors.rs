@@ -263,7 +263,7 @@
 //! | Cloudflare, then nginx as above | both append to `X-Forwarded-For` | `X.trusted_hops(2)` if nginx only admits Cloudflare |
 //! | AWS ALB | appends to `X-Forwarded-For` | `X.trusted_hops(1)` if the security group only admits the balancer, otherwise the subnets of the balancer |
 //! | AWS NLB, and other TCP load balancers | none: the peer address, or the PROXY protocol, which the server must support | [`Identity::peer()`](crate::Identity::peer) |
-//! | AWS API Gateway, in front of Lambda | the address is in the event | [`Identity::extension`](crate::Identity::extension), as in `tests/strangers/src/bin/lambda.rs` |
+//! | AWS API Gateway, in front of Lambda | the address is in the event | [`Identity::extension`](crate::Identity::extension), as in `examples/frameworks/src/bin/lambda.rs` |
 //!
 //! To check your setup, visit the service from two networks and compare the uniques.
 //!

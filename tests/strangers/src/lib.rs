@@ -1,7 +1,7 @@
 //! The parts that these programs share: counters on Redis, a listener, and graceful shutdown.
 //!
-//! A program reads the Redis URL from `COUNTER_REDIS`, prints the listening address, and on SIGTERM exits as
-//! soon as the last hit is stored.
+//! Like the examples, a program reads the Redis URL from `REDIS_URL`, prints the listening address, and on
+//! SIGINT exits as soon as the last hit is stored.
 
 use std::env;
 use std::error::Error;
@@ -13,7 +13,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Recorder, RedisStore};
 use counter_layer::{AccessCounterLayer, Facet, Identity};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::ctrl_c;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -33,12 +33,12 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Starts counting to the Redis server in `COUNTER_REDIS`.
+    /// Starts counting to the Redis server in `REDIS_URL`.
     ///
     /// # Errors
     /// If the variable is not set or not a valid URL.
     pub async fn start() -> Result<Self, BoxError> {
-        let store = RedisStore::connect(&env::var("COUNTER_REDIS")?, Namespace::default()).await?;
+        let store = RedisStore::connect(&env::var("REDIS_URL")?, Namespace::default()).await?;
         let mut counters = Counters::builder(store).build()?;
         let recorder = counters.recorder();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -86,7 +86,7 @@ pub async fn listen() -> Result<TcpListener, BoxError> {
 /// # Errors
 /// If the output is closed.
 pub fn print_address(address: SocketAddr) -> Result<(), BoxError> {
-    print_line(&format!("listening on {address}"))
+    print_line(&format!("http://{address}"))
 }
 
 /// Prints a line and flushes the output.
@@ -99,10 +99,10 @@ pub fn print_line(line: &str) -> Result<(), BoxError> {
     Ok(output.flush()?)
 }
 
-/// Waits for a SIGTERM.
+/// Waits for a SIGINT.
 ///
 /// # Panics
 /// If called outside a Tokio runtime with signals enabled.
-pub async fn terminated() {
-    signal(SignalKind::terminate()).expect("a runtime with signals").recv().await;
+pub async fn interrupted() {
+    ctrl_c().await.expect("a runtime with signals");
 }

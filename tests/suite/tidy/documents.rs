@@ -36,8 +36,8 @@ fn tests_named_by_documents_exist() {
 }
 
 #[test]
-fn the_readme_shows_lines_of_the_minimal_example() {
-    let (example, readme) = (text("example-app/examples/minimal.rs"), text("README.md"));
+fn the_readme_shows_lines_of_the_axum_example() {
+    let (example, readme) = (text("counter-layer/admin/examples/axum.rs"), text("README.md"));
     let (_, code) = readme.split_once("```rust\n").expect("code");
     let (shown, _) = code.split_once("```").expect("the end of the code");
     assert!(shown.lines().count() >= 10 && example.contains(shown), "{shown}");

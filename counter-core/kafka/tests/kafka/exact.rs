@@ -1,15 +1,16 @@
 //! Tests for the guarantees of a consumer.
 
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counter_core::stores::Namespace;
 use counter_core::{Counters, MemoryStore, RedisStore};
 use counter_kafka::{BuildError, Decision, KafkaConsumer, RunError, Start};
-use tests::{LIMIT, RedisServer, until};
+use tests::{LIMIT, Process, RedisServer, until};
 use tokio::sync::oneshot;
 
-use crate::brokers::Brokers;
+use crate::brokers::{Brokers, example};
 use crate::consumers::{start, totals};
 use crate::random::Random;
 use crate::topic::Topic;
@@ -54,6 +55,33 @@ async fn each_record_counts_once_even_if_the_topic_is_read_again() {
     let second = totals(start(&brokers.addresses, &server.url(), &["--group", "g", "--until-end"])).await;
     assert_eq!((second.recorded, second.already_counted), (100, topic.records + 4 - 100), "{second:?}");
     topic.assert_counted(&redis(&server).await).await;
+}
+
+#[tokio::test]
+async fn two_orders_examples_count_each_record_once() {
+    let (brokers, server) = (Brokers::start(PARTITIONS), RedisServer::start());
+    let mut topic = topic(&brokers, "of orders");
+    for number in 0..300 {
+        topic.send(if number % 3 == 0 { r#"{"country":"de"}"# } else { r#"{"country":"fr"}"# });
+    }
+    topic.send("not an order");
+    topic.flush();
+    let start = || {
+        let mut command = Command::new(example("orders"));
+        Process::start(command.args([&*brokers.addresses, Topic::NAME]).env("REDIS_URL", server.url()))
+    };
+    let consumers = [start(), start()];
+    let counters = Counters::builder(redis(&server).await).build().expect("good settings");
+    let names = ["orders", "orders:de", "orders:fr"].map(|name| name.parse().expect("a name"));
+    until("all are counted", LIMIT, async || {
+        counters.stats().lifetimes(&names).await.expect("readable")[0] >= 300
+    })
+    .await;
+    for mut consumer in consumers {
+        consumer.interrupt();
+        assert!(consumer.wait(LIMIT).await.success(), "{consumer}");
+    }
+    assert_eq!(counters.stats().lifetimes(&names).await.expect("readable"), [300, 100, 200]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use strangers::{BoxError, Counting, listen, terminated};
+use strangers::{BoxError, Counting, interrupted, listen};
 use tower::ServiceBuilder;
 use tower_http::services::ServeDir;
 
@@ -33,7 +33,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(counting.layer(Identity::peer())?.rules(rules))
         .service(ServeDir::new(folder));
     let (listener, graceful) = (listen().await?, GracefulShutdown::new());
-    let mut end = pin!(terminated());
+    let mut end = pin!(interrupted());
     loop {
         let (client, peer) = tokio::select! {
             accepted = listener.accept() => accepted?,

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::routing::get;
 use counter_layer::Identity;
 use http::StatusCode;
-use strangers::{BoxError, Counting, listen, print_line, terminated};
+use strangers::{BoxError, Counting, interrupted, listen, print_line};
 use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -39,7 +39,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(counting.layer(Identity::peer())?);
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     let stopping = async move {
-        terminated().await;
+        interrupted().await;
         end.send_replace(true);
     };
     axum::serve(listen().await?, service).with_graceful_shutdown(stopping).await?;

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use axum::{Form, Router};
 use counter_layer::Identity;
 use http::StatusCode;
-use strangers::{BoxError, Counting, listen, terminated};
+use strangers::{BoxError, Counting, interrupted, listen};
 use tower_http::limit::RequestBodyLimitLayer;
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(RequestBodyLimitLayer::new(1_000))
         .layer(counting.layer(Identity::peer())?);
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listen().await?, service).with_graceful_shutdown(terminated()).await?;
+    axum::serve(listen().await?, service).with_graceful_shutdown(interrupted()).await?;
     counting.finish().await
 }
 

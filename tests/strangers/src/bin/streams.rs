@@ -12,7 +12,7 @@ use axum::response::sse::{Event, Sse};
 use axum::routing::{any, get};
 use counter_layer::Identity;
 use futures_util::stream::{self, Stream};
-use strangers::{BoxError, Counting, listen, terminated};
+use strangers::{BoxError, Counting, interrupted, listen};
 use tokio::sync::watch;
 
 type Ending = State<watch::Receiver<bool>>;
@@ -29,7 +29,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(counting.layer(Identity::peer())?);
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     let stopping = async move {
-        terminated().await;
+        interrupted().await;
         end.send_replace(true);
     };
     axum::serve(listen().await?, service).with_graceful_shutdown(stopping).await?;

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use counter_layer::{Forwarded, Identity, Rule, Rules};
 use http::StatusCode;
-use strangers::{BoxError, Counting, listen, terminated};
+use strangers::{BoxError, Counting, interrupted, listen};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -24,6 +24,6 @@ async fn main() -> Result<(), BoxError> {
         .nest("/shop", Router::new().route("/about", get(async || "with its whole path")))
         .layer(layer);
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listen().await?, service).with_graceful_shutdown(terminated()).await?;
+    axum::serve(listen().await?, service).with_graceful_shutdown(interrupted()).await?;
     counting.finish().await
 }

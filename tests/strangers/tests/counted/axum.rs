@@ -89,7 +89,7 @@ async fn nested_routers_panics_and_aborted_requests_are_counted() {
     let redis = site.redis.url();
     until("the aborts are stored", LIMIT, async || aborted(&redis).await == 5).await;
 
-    // Requests in progress at the SIGTERM will be completed and counted.
+    // Requests in progress at the SIGINT will be completed and counted.
     let mut waiting = Vec::new();
     for calls in 6..=10 {
         waiting.push(send(&site, "/slow").await);

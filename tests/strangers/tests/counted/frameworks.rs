@@ -1,57 +1,33 @@
-//! Frameworks with incompatible request types or middlewares.
+//! Examples in frameworks with other request types or middlewares.
 
-use crate::support::{TestApp, Visit, random_visits};
+use crate::support::{TestApp, Visit, example, random_visits};
 
 #[tokio::test]
-async fn actix_web_is_counted_by_a_transform() {
-    let mut actix = TestApp::start(env!("CARGO_BIN_EXE_actix"), &[]).await;
-    articles(&mut actix, 4).await;
-    let visits = random_visits(
-        100,
-        5,
-        &[
-            &|_| Visit::new("POST", "/form", "forms").form("a=b"),
-            &|_| Visit::new("POST", "/form", "forms").header("content-type", "text/plain"),
-            &|_| Visit::new("GET", "/refused", "rest"),
-        ],
-    );
-    let responses = actix.request_all(visits).await;
-    for status in [200, 403, 415] {
-        assert!(
-            responses.iter().any(|response| response.status == status),
-            "no response has status {status}"
-        );
-    }
-    actix.check().await;
-    assert_eq!(actix.visitors().await, 3);
+async fn actix_web_is_counted_by_a_middleware() {
+    check("actix-web", 4).await;
 }
 
 #[tokio::test]
 async fn poem_is_counted_by_a_middleware() {
-    let mut poem = TestApp::start(env!("CARGO_BIN_EXE_poem"), &[]).await;
-    articles(&mut poem, 6).await;
-    poem.check().await;
-    assert_eq!(poem.visitors().await, 3);
+    check("poem", 6).await;
 }
 
 #[tokio::test]
 async fn salvo_is_counted_by_the_tower_adapter() {
-    let mut salvo = TestApp::start(env!("CARGO_BIN_EXE_salvo"), &[]).await;
-    articles(&mut salvo, 7).await;
-    salvo.check().await;
-    assert_eq!(salvo.visitors().await, 3);
+    check("salvo", 7).await;
 }
 
-/// Requests pages that any of the applications has, from three addresses.
-async fn articles(site: &mut TestApp, seed: u64) {
+/// Requests pages that any of the examples has, from three addresses.
+async fn check(name: &str, seed: u64) {
+    let mut site = TestApp::start(example(name), &[]).await;
     let mut visits = random_visits(
         300,
         seed,
         &[
-            &|_| Visit::new("GET", "/", "home"),
+            &|_| Visit::new("POST", "/", "other pages"),
             &|random| Visit::new("GET", format!("/articles/{}", random.u8(..150)), "/articles/{id}"),
             &|random| Visit::new("GET", format!("/articles/{}?page=2", random.u8(..150)), "/articles/{id}"),
-            &|random| Visit::new("GET", format!("/{}.php", random.u16(..)), "rest"),
+            &|random| Visit::new("GET", format!("/{}.php", random.u16(..)), "other pages"),
         ],
     );
     for (last, visit) in (1..=3).cycle().zip(&mut visits) {
@@ -64,4 +40,6 @@ async fn articles(site: &mut TestApp, seed: u64) {
             "no response has status {status}"
         );
     }
+    site.check().await;
+    site.check_visitors(3).await;
 }

@@ -17,16 +17,16 @@ use tests::{LIMIT, Process, RedisServer, until};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::support::{BROWSER, Tally, TestApp, Visit, class, random_visits};
+use crate::support::{BROWSER, Tally, TestApp, Visit, class, example, random_visits};
 
 #[tokio::test]
 async fn a_lambda_frozen_after_every_response_and_killed_loses_no_hits() {
     let redis = RedisServer::start();
     let runtime = Arc::new(Runtime::default());
     let address = serve(Arc::clone(&runtime)).await;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lambda"));
+    let mut command = Command::new(example("lambda"));
     command
-        .env("COUNTER_REDIS", redis.url())
+        .env("REDIS_URL", redis.url())
         .env("AWS_LAMBDA_RUNTIME_API", address.to_string())
         .env("AWS_LAMBDA_FUNCTION_NAME", "articles")
         .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
@@ -57,7 +57,7 @@ async fn a_lambda_frozen_after_every_response_and_killed_loses_no_hits() {
     }
     function.program.kill();
     function.compare().await;
-    assert_eq!(function.visitors().await, 7);
+    function.check_visitors(7).await;
 }
 
 /// State of the runtime API: pending invocations, and statuses of completed invocations.

@@ -1,5 +1,5 @@
 //! Runs programs with other frameworks and sends requests to them, using a client that keeps a tally. After a
-//! SIGTERM, all counters in Redis must equal the tally, by counter, method and status class.
+//! SIGINT, all counters in Redis must equal the tally, by counter, method and status class.
 
 #![recursion_limit = "256"]
 

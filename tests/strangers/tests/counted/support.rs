@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use counter_core::stores::Namespace;
@@ -70,6 +70,11 @@ pub(crate) struct Response {
     pub(crate) headers: HeaderMap,
 }
 
+/// Returns the path to an example of `counter-layer`, which `tests/strangers/run` builds into the same folder.
+pub(crate) fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_pastebin")).with_file_name(name)
+}
+
 /// A program, its Redis server, and the expected counts.
 #[derive(Debug)]
 pub(crate) struct TestApp {
@@ -81,12 +86,12 @@ pub(crate) struct TestApp {
 
 impl TestApp {
     /// Starts a program like `env!("CARGO_BIN_EXE_pastebin")`.
-    pub(crate) async fn start(program: &str, arguments: &[&Path]) -> Self {
+    pub(crate) async fn start(program: impl AsRef<Path>, arguments: &[&Path]) -> Self {
         let redis = RedisServer::start();
-        let mut command = Command::new(program);
-        command.args(arguments).env("COUNTER_REDIS", redis.url());
+        let mut command = Command::new(program.as_ref());
+        command.args(arguments).env("REDIS_URL", redis.url()).env("LISTEN", "127.0.0.1:0");
         let program = Process::start(&mut command);
-        let address = program.wait_line(|line| line.strip_prefix("listening on ")?.parse().ok(), LIMIT).await;
+        let address = program.wait_line(|line| line.strip_prefix("http://")?.parse().ok(), LIMIT).await;
         Self { program, address, redis, tally: Tally::default() }
     }
 
@@ -121,9 +126,9 @@ impl TestApp {
         responses
     }
 
-    /// Stops the program with a SIGTERM, and compares the stored counts with the tally.
+    /// Stops the program with a SIGINT, and compares the stored counts with the tally.
     pub(crate) async fn check(&mut self) {
-        self.program.terminate();
+        self.program.interrupt();
         let status = self.program.wait(LIMIT).await;
         assert!(status.success(), "{status}\n{}", self.program);
         self.compare().await;
@@ -147,6 +152,12 @@ impl TestApp {
         let names: Vec<CounterName> = known.into_iter().map(|(name, _)| name).collect();
         let totals = stats.lifetimes(&names).await.expect("Redis is there");
         names.iter().map(|name| name.to_string()).zip(totals).collect()
+    }
+
+    /// Checks the number of visitors in Redis. Two of them might share a register, because the salt is random.
+    pub(crate) async fn check_visitors(&self, expected: u64) {
+        let visitors = self.visitors().await;
+        assert!((expected - 1..=expected).contains(&visitors), "{visitors} visitors instead of {expected}");
     }
 
     /// Returns the number of visitors in Redis.

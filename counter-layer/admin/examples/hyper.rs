@@ -1,8 +1,12 @@
-//! A service without a framework: it uses hyper directly, and serves the admin router on the same port.
+//! A service without a framework. It uses hyper directly, and serves the admin router on the same port.
 //!
 //! ```sh
-//! ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example hyper
+//! ADMIN_TOKEN=a-long-random-token cargo run -p counter-admin --example hyper
+//! curl http://127.0.0.1:3000/articles/7
+//! curl -H 'Authorization: Bearer a-long-random-token' '127.0.0.1:3000/admin/stats/api/lifetimes?counter=hits'
 //! ```
+//!
+//! A second later, this prints `{"lifetimes":[{"counter":"hits","total":1}]}`.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]
 
@@ -23,24 +27,14 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::ctrl_c;
 use tower::{Layer, ServiceExt};
 
-const ADMIN: &str = "/admin/stats";
-
 async fn page(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-    let (status, text) = match request.uri().path().strip_prefix("/articles/") {
-        Some(id) => (StatusCode::OK, format!("This is article {id}.\n")),
-        None => (StatusCode::NOT_FOUND, "Page not found.\n".to_owned()),
-    };
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
+    let is_article = request.uri().path().starts_with("/articles/");
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = if is_article { StatusCode::OK } else { StatusCode::NOT_FOUND };
     Ok(response)
-}
-
-/// Returns whether the admin router should handle this path.
-fn is_admin(path: &str) -> bool {
-    path.strip_prefix(ADMIN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[tokio::main]
@@ -51,20 +45,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let pages = AccessCounterLayer::new(counters.recorder()).rules(rules).layer(tower::service_fn(page));
     // The admin router is a regular service. It determines the base path from the nested router.
     let admin = counter_admin::router(counters.stats(), Access::bearer(var("ADMIN_TOKEN")?)?);
-    let admin = Router::new().nest_service(ADMIN, admin);
+    let admin = Router::new().nest_service("/admin/stats", admin);
 
     let upkeep = counters.spawn();
     let listener = TcpListener::bind(var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
     println!("http://{}", listener.local_addr()?);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut terminated = pin!(terminate.recv());
-    let (mut server, connections) = (http1::Builder::new(), GracefulShutdown::new());
-    // The timer is required for the header read timeout.
-    server.timer(TokioTimer::new());
+    let (mut interrupted, connections) = (pin!(ctrl_c()), GracefulShutdown::new());
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()); // required for the header read timeout
     loop {
         let (stream, peer) = tokio::select! {
             accepted = listener.accept() => accepted?,
-            _ = &mut terminated => break,
+            _ = &mut interrupted => break,
         };
         let (pages, admin) = (pages.clone(), admin.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -72,7 +64,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             request.extensions_mut().insert(peer);
             let (pages, admin) = (pages.clone(), admin.clone());
             async move {
-                if is_admin(request.uri().path()) {
+                let path = request.uri().path();
+                if path == "/admin/stats" || path.starts_with("/admin/stats/") {
                     admin.oneshot(request.map(Body::new)).await
                 } else {
                     pages.oneshot(request).await
@@ -81,8 +74,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         });
         tokio::spawn(connections.watch(server.serve_connection(TokioIo::new(stream), service)));
     }
-    drop(listener);
     connections.shutdown().await;
-    upkeep.stop().await?;
-    Ok(())
+    Ok(upkeep.stop().await?)
 }

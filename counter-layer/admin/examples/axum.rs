@@ -1,8 +1,13 @@
-//! A minimal service. Parts of it are quoted in the README.
+//! A service on axum, with a dashboard. The README quotes this program.
 //!
 //! ```sh
-//! REDIS_URL=redis://127.0.0.1:6379 ADMIN_TOKEN=a-long-random-token cargo run -p example-app --example minimal
+//! REDIS_URL=redis://127.0.0.1:6379 ADMIN_TOKEN=a-long-random-token cargo run -p counter-admin --example axum
+//! curl http://127.0.0.1:3000/articles/7
+//! curl -H 'Authorization: Bearer a-long-random-token' '127.0.0.1:3000/admin/stats/api/lifetimes?counter=hits'
 //! ```
+//!
+//! A second later, the last command prints `{"lifetimes":[{"counter":"hits","total":1}]}`. The dashboard is
+//! at `/admin/stats`.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]
 
