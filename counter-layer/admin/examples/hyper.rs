@@ -6,7 +6,7 @@
 //! curl -H 'Authorization: Bearer a-long-random-token' '127.0.0.1:3000/admin/stats/api/lifetimes?counter=hits'
 //! ```
 //!
-//! A second later, this prints `{"lifetimes":[{"counter":"hits","total":1}]}`.
+//! A second later, the last command prints `{"lifetimes":[{"counter":"hits","total":1}]}`.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]
 

@@ -2,12 +2,13 @@
 //! request for the layer. The request itself is passed as the body.
 //!
 //! ```sh
+//! cd counter-layer/examples/frameworks
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run --bin actix-web
 //! curl http://127.0.0.1:3000/articles/7
 //! redis-cli HGETALL access:total
 //! ```
 //!
-//! A second later, this prints 1 for `hits`, `/articles/{id}`, `method:GET` and `status:2xx`.
+//! A second later, the last command prints 1 for `hits`, `/articles/{id}`, `method:GET` and `status:2xx`.
 
 use std::{convert::Infallible, env::var};
 

@@ -2,6 +2,7 @@
 //! resume it, so hits must be stored before the response is sent.
 //!
 //! ```sh
+//! cd counter-layer/examples/frameworks
 //! cargo lambda build --release --bin lambda
 //! cargo lambda deploy --binary-name lambda --env-var REDIS_URL=redis://redis.example.com:6379
 //! redis-cli HGETALL access:total

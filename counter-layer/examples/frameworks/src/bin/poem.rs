@@ -2,6 +2,7 @@
 //! The request itself is passed as the body.
 //!
 //! ```sh
+//! cd counter-layer/examples/frameworks
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run --bin poem
 //! curl http://127.0.0.1:3000/articles/7
 //! redis-cli HGETALL access:total

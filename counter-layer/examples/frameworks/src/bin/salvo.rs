@@ -1,6 +1,7 @@
 //! A service on salvo, via its adapter for Tower layers.
 //!
 //! ```sh
+//! cd counter-layer/examples/frameworks
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run --bin salvo
 //! curl http://127.0.0.1:3000/articles/7
 //! redis-cli HGETALL access:total

@@ -1,6 +1,7 @@
 //! gRPC services on tonic, which are counted by method and gRPC status.
 //!
 //! ```sh
+//! cd counter-layer/examples/frameworks
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run --bin tonic
 //! grpcurl -plaintext 127.0.0.1:3000 grpc.health.v1.Health/Check
 //! redis-cli HGETALL access:total
