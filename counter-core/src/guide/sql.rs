@@ -48,7 +48,7 @@
 //! | the reply to a commit is lost, or the connection breaks | none: the batch is sent again, and the fence shows whether it was already applied |
 //! | the process is killed | hits since the last flush are lost, as with any store; acknowledged hits are stored |
 //! | the server is killed or loses power | none for acknowledged hits if the server syncs its log at each commit, which is the default |
-//! | a MariaDB server is killed | reads may have included hits that are lost, but none of these were acknowledged: InnoDB shows a commit just before its log is written |
+//! | a MariaDB server is killed | none for acknowledged hits. A read may include hits that the server then loses, because InnoDB shows a commit just before it writes the log; they are sent again |
 //! | a machine with a SQLite file loses power | none for acknowledged hits: each commit is synced |
 //! | the database is restored from a backup, or a stale replica takes over | processes send the batches of the last minute again; a [source](crate::source) is read again from the position in the backup |
 //! | the SQLite file is removed, moved or replaced while processes are using it | this is detected before the next call. The processes open the file at the configured path and send the missing batches of the last minute; older batches are `lost_by_server`. The hint `store_replaced` is shown for an hour |
