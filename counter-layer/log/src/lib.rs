@@ -80,8 +80,6 @@
 //! # }
 //! ```
 
-#![cfg_attr(docsrs, feature(doc_cfg))]
-
 mod malformed;
 mod line;
 mod format;
