@@ -1,13 +1,13 @@
 //! Checks what readers see of a running site against what its clients did:
 //! `history run HOST:PORT PAGE COUNTER DASHBOARD SECONDS [confirmed]`, with the token in `COUNTER_ADMIN_TOKEN`.
 //!
-//! Nobody else may visit the page, and its counter must be settled at the start. With `confirmed`, the site must
-//! use `Delivery::BeforeResponse`, and each response acknowledges the hit. Otherwise, hits may be stored later.
-//! `HOST:PORT` can be several addresses, separated by commas.
-//! All notes are written to the file `history` in the folder `COUNTER_HISTORIES`, if it is set.
+//! The page must not have other visitors, and all earlier hits must be stored at the start. With `confirmed`, the
+//! site must use `Delivery::BeforeResponse`, and each response acknowledges the hit. Otherwise, hits may be stored
+//! later. `HOST:PORT` can be several addresses, separated by commas. All notes are written to the file `history` in
+//! the folder `COUNTER_HISTORIES`, if it is set.
 //!
-//! `history check eventual|monotonic|acknowledged|immediate FILE` checks a file, which can also come from another program. Its
-//! format is documented in `tests/src/history/log.rs`.
+//! `history check eventual|monotonic|acknowledged|immediate FILE` checks a file, which can also come from another
+//! program. The format is documented in `tests/src/history/log.rs`.
 
 use std::error::Error;
 use std::net::ToSocketAddrs;
