@@ -34,7 +34,7 @@
 //! | processes that are killed: services, processes with a spool, imports, restores | all hits with a response, all written hits, and all lines count once | `… killed_again_and_again spool::kills` |
 //! | power cuts under SQLite stores, spools and archives, with lost, torn and reordered writes | no acknowledged hit is lost, no hit is doubled, and counting can go on | `… faults::power` |
 //! | random histories of a writer, a spool, a source and an archive, with a model of the store | each hit counts once, or is reported | `… in_any_order_of_events` |
-//! | exhaustive models of writers and fences, spools, sources, archives, repairs and alerts, with the code of the crate | the same, for every order of a few events | `tests/tools/models` |
+//! | exhaustive models of writers and fences, addresses of servers, spools, sources, archives, repairs and alerts, with the code of the crate | the same, for every order of a few events | `tests/tools/models` |
 //! | loom models of the lock-free code | each hit, visitor and measurement is taken once, with any result that the memory model allows | `tests/tools/models` |
 //! | a list of mutations: a weaker ordering, or a missing step of a protocol | a model fails for each | `tests/tools/models mutate` |
 //! | fuzz targets for the parsers | no panic, and the same result in another way | `tests/fuzz/run 60` |
