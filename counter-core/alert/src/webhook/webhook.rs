@@ -27,6 +27,17 @@ use crate::watch::delivery::{Deliver, DeliveryError};
 /// message may be confidential. Since the URL can contain a secret (e.g. for chat services), the log and
 /// `Debug` only show the host. Connections are never reused: a connection is a task of the runtime until the
 /// response arrives.
+///
+/// ```
+/// use counter_alert::webhook::{Webhook, WebhookError};
+///
+/// let webhook = Webhook::new("http://127.0.0.1:8080/hooks/visits")?
+///     .secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?
+///     .header("x-team", "web")?;
+/// # let _: Webhook = webhook;
+/// assert!(matches!(Webhook::new("/hooks/visits"), Err(WebhookError::Address)));
+/// # Ok::<(), WebhookError>(())
+/// ```
 #[derive(Clone)]
 pub struct Webhook {
     address: Uri,

@@ -16,6 +16,26 @@ use crate::reserved::{AGENTS, METHODS, STATUSES};
 /// A counted request is in exactly one counter per facet, so a facet adds up to `hits` (except for the status
 /// of requests counted on arrival). [Bots](crate::guide::visitors#bots) are recognized by user agent, or via
 /// [`classify_agent`](crate::AccessCounterLayer::classify_agent) if set.
+///
+/// ```
+/// # use counter_core::{Counters, MemoryStore};
+/// # use counter_layer::{AccessCounterLayer, Facet};
+/// # use http::{Request, Response};
+/// # use tower::{Layer, ServiceExt, service_fn};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut counters = Counters::builder(MemoryStore::new()).build()?;
+/// let layer = AccessCounterLayer::new(counters.recorder()).facets([Facet::Method, Facet::Status]);
+/// # let page = layer.layer(service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(()))));
+/// # page.oneshot(Request::get("/").body(())?).await?;
+///
+/// // After a successful GET request:
+/// # counters.flush().await?;
+/// let names = ["method:GET", "status:2xx", "status:5xx"].map(|name| name.parse().expect("a valid name"));
+/// assert_eq!(counters.stats().lifetimes(&names).await?, [1, 1, 0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Facet {
