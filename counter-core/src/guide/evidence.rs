@@ -16,8 +16,6 @@
 //!   once. The cache of recent visitors in the tally is not modeled either.
 //! - Four of the orderings in lock-free code: no model fails if the tail of the ring of visitors, or the version
 //!   of the current salt, is read or written without an ordering.
-//! - An address that moves between two servers *during* a flush, if one of them also evicts a fence. Hits can be
-//!   doubled in this case.
 //! - MariaDB's window between showing and writing a commit, for windows and sets: the reply to a repeated call can
 //!   be lost with the server. Hits are not affected.
 //! - A hit that was counted twice in the history of a client, if the outcome of another request is unknown.

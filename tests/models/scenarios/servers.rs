@@ -20,8 +20,6 @@ use crate::server::{Server, Shows};
 enum Fault {
     /// The address moves to the other server.
     Move,
-    /// The same, but not during a flush.
-    MoveBetweenFlushes,
     /// The other server becomes a copy of this server.
     Copy,
     /// This server loses everything.
@@ -43,23 +41,19 @@ struct World {
     faults: Faults<Fault>,
     /// Hits in acknowledged batches.
     acknowledged: HashSet<String>,
-    /// True before the first call of a flush.
-    is_between_flushes: bool,
 }
 
 impl World {
     fn call(&mut self, place: &str) -> Option<Fault> {
-        let is_between_flushes = std::mem::take(&mut self.is_between_flushes);
         let counts = &self.servers[self.now].counts;
         // Without the acknowledged hits, lost fences could not be distinguished from lost data.
         let is_complete = self.acknowledged.iter().all(|hit| counts.contains_key(hit));
         let fault = self.faults.choose(place, |fault| match fault {
             Fault::Eviction => is_complete,
-            Fault::MoveBetweenFlushes => is_between_flushes,
             Fault::Move | Fault::Copy | Fault::Wipe | Fault::LostReply => true,
         })?;
         match fault {
-            Fault::Move | Fault::MoveBetweenFlushes => self.now = 1 - self.now,
+            Fault::Move => self.now = 1 - self.now,
             Fault::Copy => self.servers[1 - self.now] = self.servers[self.now].clone(),
             Fault::Wipe => self.servers[self.now] = Server::default(),
             Fault::Eviction => self.servers[self.now].evict_fences(self.shows),
@@ -111,21 +105,19 @@ async fn run(choices: &Choices, shows: Shows, faults: &[(Fault, usize)]) {
         now: 0,
         faults: Faults::new(choices, faults, bound),
         acknowledged: HashSet::new(),
-        is_between_flushes: true,
     };
     let address = Address(Arc::new(Mutex::new(world)));
     let mut counters = process(InterceptedStore::new(address.clone()));
     let recorder = counters.recorder();
     for batch in 0..BATCHES {
         recorder.record(recorder.counter(&format!("hit {batch}")), None);
-        address.world().is_between_flushes = true;
         let flushed = counters.flush().await;
         choices.note(format!("flushed: {}", flushed.is_ok()));
         advance(Duration::from_secs(1)).await;
     }
     address.world().faults.end();
     let now = address.world().now;
-    let moves = has(Fault::Move) || has(Fault::MoveBetweenFlushes);
+    let moves = has(Fault::Move);
     let servers = if moves { vec![now, 1 - now] } else { vec![now] };
     for last in servers {
         address.world().now = last;
@@ -171,9 +163,9 @@ fn a_server_has_each_batch_once_after_losses_and_evictions() {
     explore_all(Shows::Witness, &faults);
 }
 
-/// The same, but the address can also move between flushes. No server has a hit twice.
+/// The same, but the address can also move. No server has a hit twice.
 #[test]
 fn no_server_has_a_batch_twice_after_moves_and_evictions() {
-    let faults = [(Fault::MoveBetweenFlushes, deeper(2)), (Fault::Eviction, 1), (Fault::LostReply, 1)];
+    let faults = [(Fault::Move, deeper(2)), (Fault::Eviction, 1), (Fault::LostReply, 1)];
     explore_all(Shows::Witness, &faults);
 }

@@ -17,7 +17,7 @@ const PACKAGES: [&str; 6] = [
 
 #[test]
 fn tests_named_by_documents_exist() {
-    let documents = text("ARCHITECTURE.md") + &text("counter-core/docs/durability.md");
+    let documents = text("ARCHITECTURE.md") + &text("SECURITY.md") + &text("counter-core/docs/durability.md");
     let named: Vec<_> = documents.split('`').filter_map(|name| name.rsplit_once("::")).collect();
     // A capital letter starts a type, so this is a method.
     let is_test = |module: &str, fact: &str| !module.contains(char::is_uppercase) && fact.contains('_');
@@ -51,7 +51,8 @@ fn relative_links(markdown: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn links_between_documents_resolve() {
-    let documents = ["README.md", "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md"];
+    let documents =
+        ["README.md", "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
     let mut documents = documents.map(str::to_owned).to_vec();
     for folder in ["counter-core", "counter-layer", "example-app"] {
         add_files(folder, "md", &mut documents);

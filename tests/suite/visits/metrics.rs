@@ -9,7 +9,7 @@ use counter_core::{Counters, MemoryStore, Timestamp};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 /// The documentation page with all metric names.
-const PAGE: &str = include_str!("../../../counter-core/src/lib.rs");
+const PAGE: &str = include_str!("../../../counter-core/src/guide/metrics.rs");
 
 /// Flushes some hits with a local exporter and returns the exported text.
 fn exported() -> String {

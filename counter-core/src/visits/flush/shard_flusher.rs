@@ -270,7 +270,6 @@ impl ShardFlusher {
 
     /// Prepends the batches that are missing on the server.
     fn rewind(&mut self, last: u64) {
-        self.writer.suspect_another_server();
         self.drop_openings();
         let (replayed, lost) = self.replay_after(last);
         let between = self.outgoing.front().map_or(last, |first| first.batch.fence.sequence - 1);

@@ -20,7 +20,7 @@ pub(super) struct Writer {
     /// Server witnesses read since the fence was created, ordered from oldest to newest; at most
     /// [`MAX_WITNESSES`].
     witnesses: Vec<Witness>,
-    /// True if we need to read a witness, because the fence is new, or may be that of another server.
+    /// True if we need to read a witness, because there is a new fence since the previous read.
     is_unwitnessed: bool,
 }
 
@@ -63,12 +63,6 @@ impl Writer {
     pub(super) fn acknowledge(&mut self, fence: Fence, now: Instant) {
         self.acknowledged = Some((self.acknowledged().max(fence.sequence), now));
         self.is_unwitnessed |= fence.is_opening();
-    }
-
-    /// Notes that the address may lead to another server that has the fence. If that server loses the fence
-    /// later, we can only recognize the data by a witness.
-    pub(super) const fn suspect_another_server(&mut self) {
-        self.is_unwitnessed = true;
     }
 
     /// Returns the time since the latest acknowledgement.

@@ -27,8 +27,8 @@ impl Witness {
     /// was created. If in doubt, we assume that the data still exists.
     pub(crate) fn proves_loss_since(&self, before: &Self) -> bool {
         // All data has been lost, e.g. by a restart with no file, by FLUSHALL, or by a failover to an empty
-        // replica.
-        let other_data = before.data.is_some() && self.data != before.data && !self.evicts;
+        // replica. If the writer is listed, this server had the fence, and we don't know its earlier witness.
+        let other_data = before.data.is_some() && self.data != before.data && !self.listed && !self.evicts;
         // The newest data has been lost, because the store was reset to a state from before this writer.
         let earlier = self.writers.is_some() && self.writers == before.writers && !self.listed;
         other_data || earlier
@@ -52,6 +52,7 @@ mod tests {
             (witness("other", "other", false), true, "FLUSHALL, then a batch from another writer"),
             (witness("d", "w", false), true, "a failover to before this writer"),
             (witness("d", "w", true), false, "the fence was evicted or deleted"),
+            (witness("other", "other", true), false, "the same, on another server"),
             (witness("d", "", false), false, "writers were forgotten"),
             (witness("d", "other", false), false, "the list of writers was evicted"),
             (Witness { evicts: true, ..witness("", "", false) }, false, "idle keys were evicted"),

@@ -36,7 +36,7 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, cell_by_cell: bool) -> Res
     let found = fence::lock(&mut session, dialect, batch.fence).await?;
     store.skew.measure(sent, found.time, Timestamp::now());
     if let Some(outcome) = batch.fence.outcome(found.fence, || found.remarks) {
-        if matches!(outcome, ApplyOutcome::Applied(_)) {
+        if found.fence.sequence > 0 {
             fence::wait_until_durable(&mut session, batch.fence.writer).await?;
             session.commit().await?;
         } else {
