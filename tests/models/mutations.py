@@ -42,7 +42,6 @@ MUTATIONS = [
     ("writers", WITNESS, "!self.evicts", "true"),
     ("writers", WRITER, "now.proves_loss_since(before)", "true"),
     ("writers", WRITER, "idle_time < IDLE_WRITER_TTL", "true"),
-    ("writers", WRITER, "self.is_unwitnessed |= fence.is_opening();", ""),
     ("writers", FLUSHER, "self.replays.retain(batch, now);", "drop(batch);"),
     ("writers", FLUSHER, "was_in_doubt.or_else(|| Some(Instant::now()))", "None"),
     ("writers", WRITER, "Duration::ZERO", "IDLE_WRITER_TTL"),
