@@ -33,9 +33,9 @@ use super::service::WindowLimit;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let minutes = WindowCounters::new(MemoryStore::new(), Window::DAY);
+/// let days = WindowCounters::new(MemoryStore::new(), Window::DAY);
 /// let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("path", head.uri.path())));
-/// let limit = WindowLimitLayer::new(minutes, 2, key, OnStoreError::Allow);
+/// let limit = WindowLimitLayer::new(days, 2, key, OnStoreError::Allow);
 /// let app: Router = Router::new().route("/", get(async || "home")).layer(limit);
 ///
 /// for (status, left) in [(StatusCode::OK, 1), (StatusCode::OK, 0), (StatusCode::TOO_MANY_REQUESTS, 0)] {
