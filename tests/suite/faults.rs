@@ -11,7 +11,6 @@ mod logs;
 mod producers;
 mod chaos;
 mod sql;
-mod sql_files;
 mod shutdown;
 mod spool;
 #[cfg(target_os = "linux")]
