@@ -1,4 +1,9 @@
 //! Counts of entities like posts, stored in a database and cached.
+//!
+//! [`entity!`](crate::entity!) defines the counted fields, such as likes and views. [`Entities`] increments
+//! them, also within a transaction of the application, and reads them from the cache. Use [`WriteBehind`] for
+//! fields that change often, and [`Entities::reconcile`] to compare the counts to other tables. See the
+//! [guide](crate::guide::entity).
 
 mod id;
 mod kind;

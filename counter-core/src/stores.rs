@@ -1,4 +1,14 @@
 //! Stores for all counter families: in Redis, in a SQL database, or in memory.
+//!
+//! | store | suitable for |
+//! |---|---|
+//! | `RedisStore` | many instances and busy sites, limits on every request |
+//! | `SqlStore` | a SQLite file on a single machine, or a PostgreSQL or MariaDB that already exists |
+//! | [`MemoryStore`] | tests, and a process whose counts may end with it |
+//! | [`AnyStore`] | a store that is chosen by configuration |
+//!
+//! Each store implements the traits of all families, and you can implement them for your own store, e.g.
+//! [`visits::Store`](crate::visits::Store).
 
 /// Calls a macro with all enabled counter families: the store field for the family, the trait that the store
 /// implements, and the types for the memory, Redis and SQL stores.

@@ -1,5 +1,9 @@
 //! Window counters for limits and quotas: every increment returns the new count, and windows follow the store
 //! clock.
+//!
+//! [`WindowCounters`] restart with every window, e.g. every minute or day. With many concurrent increments, a
+//! [`FoldingFront`] merges them into fewer calls. To limit HTTP requests, use the `WindowLimitLayer` of
+//! `counter-layer`, which is based on this. See the [guide](crate::guide::window).
 
 mod interval;
 mod dimensions;

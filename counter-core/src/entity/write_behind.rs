@@ -22,7 +22,7 @@ use crate::time::later::later;
 /// A handle for in-memory additions that don't need to be in the database immediately, e.g. views.
 ///
 /// Additions to the same field of an entity are merged and then written by an [`EntityFlusher`]. Clones share
-/// the same state.
+/// the same state. For an example, see [`Entities::write_behind`].
 #[derive(Debug)]
 pub struct WriteBehind<K> {
     shared: Arc<Shared>,

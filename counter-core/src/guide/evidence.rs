@@ -14,8 +14,8 @@
 //!   lock-free code have two threads, some with up to three preemptions.
 //! - The places of labels and the registry of names in these models, since they are protected by a lock or set
 //!   once. The cache of recent visitors in the tally is not modeled either.
-//! - Four of the orderings in lock-free code: no model fails if the tail of the ring of visitors, or the version
-//!   of the current salt, is read or written without an ordering.
+//! - The orderings of the tail of the ring of visitors. loom does not move a load behind a later store, so the
+//!   mutations move these lines instead.
 //! - Reading the witness of a server again after the fence was created again: no model fails without this.
 //! - MariaDB's window between showing and writing a commit, for windows and sets: the reply to a repeated call can
 //!   be lost with the server. Hits are not affected.

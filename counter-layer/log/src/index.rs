@@ -39,6 +39,32 @@ use marks::{MAX_MARKS, Mark, Marks, insert_smallest, within};
 /// changed.
 ///
 /// The marks of a day are stored in a document, which takes about 2 KB per log and is never deleted.
+///
+/// ```
+/// use counter_core::MemoryStore;
+/// use counter_core::source::SourceName;
+/// use counter_log::{Format, Lines, LogIndex, LogIndexError, Parser};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let log: String = (10..30)
+///     .map(|n| {
+///         format!("192.0.2.{n} - - [27/Nov/2026:10:00:{n} +0000] \"GET /{n} HTTP/1.1\" 200 5 \"-\" \"-\"\n")
+///     })
+///     .collect();
+/// let (_, rest) = log.split_at(log.len() / 2);
+///
+/// let index = LogIndex::new(MemoryStore::new(), "web-1");
+/// let admit = async |name: &'static str, log: &str| {
+///     let parser = Parser::new(Format::combined());
+///     index.admit(&SourceName::new(name).expect("short"), 0, parser, Lines::new(log.as_bytes(), 0)).await
+/// };
+/// admit("access.log", &log).await?;
+/// let error = admit("the rest of access.log", rest).await.unwrap_err();
+/// assert!(matches!(error, LogIndexError::Counted { .. }));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LogIndex {
     store: Arc<dyn DocumentStore>,

@@ -96,8 +96,7 @@ impl Ring {
             }
         }
         each(&visits[..count]);
-        // Pairs with the load in `push`, so that an entry is read before it is overwritten. No model fails without
-        // this, because loom does not move a load behind a later store.
+        // Pairs with the load in `push`, so that an entry is read before it is overwritten.
         self.tail.store_release(head);
     }
 }
