@@ -1,25 +1,26 @@
 //! An index of the logs with the same name, based on a sample of lines.
 
 pub(super) mod marks;
+pub(super) mod error;
+mod day;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::io::{self, Read};
-use std::ops::RangeInclusive;
+use std::io::Read;
 use std::sync::Arc;
 
+use counter_core::Error;
 use counter_core::document::{Document, DocumentStore};
 use counter_core::internal::change_document;
 use counter_core::source::SourceName;
 use counter_core::visitor::VisitorKey;
-use counter_core::{Error, Timestamp};
 use tokio::task::yield_now;
 
 use crate::format::Parser;
-use crate::line::Line;
 use crate::lines::Lines;
-use marks::{MAX_MARKS, Mark, Marks, insert_smallest, within};
+use day::{Day, KnownLogs, LogId};
+use error::LogIndexError;
+use marks::{Mark, Marks, insert_smallest};
 
 /// Recognizes lines that have already been counted as part of a different log.
 ///
@@ -72,58 +73,6 @@ pub struct LogIndex {
     site: String,
 }
 
-/// The reason why a log is rejected.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LogIndexError {
-    /// Lines of a day have already been counted as part of a different log.
-    Counted {
-        /// The earliest time of the lines in both logs.
-        from: Timestamp,
-        /// The latest time of the lines in both logs.
-        to: Timestamp,
-    },
-    /// A different log starts with the same line, but continues differently.
-    SameBeginning,
-    /// The log can't be read.
-    Log(io::Error),
-    /// The store can't be read or written.
-    Store(Error),
-}
-
-/// A log id, i.e. the hash of the source name.
-type LogId = [u8; 16];
-
-/// The marks of a day by log, in insertion order.
-type KnownLogs = Vec<(LogId, BTreeSet<Mark>)>;
-
-/// The state of the comparison for a day.
-#[derive(Default)]
-struct Day {
-    known: Vec<KnownLog>,
-    /// The time range of all lines, in seconds of the day.
-    all: Option<(u64, u64)>,
-    /// The time range of the new lines, in seconds of the day.
-    new: Option<(u64, u64)>,
-}
-
-/// The marks of a known log, compared with the lines of another log.
-struct KnownLog {
-    id: LogId,
-    marks: BTreeSet<Mark>,
-    /// The marks that the other log contains.
-    found: BTreeSet<Mark>,
-    /// Hashes of the requests that both logs contain, up to [`MIN_REQUESTS`].
-    requests: BTreeSet<u64>,
-    /// True if the other log contains a line in this period that would be marked if it was in this log.
-    has_others: bool,
-    /// The [complete] seconds of the marks, in seconds of the day.
-    period: RangeInclusive<u64>,
-}
-
-/// With this number of different requests, common lines are evidence, even if each log has other lines.
-const MIN_REQUESTS: usize = 4;
-
 /// Maximum number of logs per day. If this is exceeded, the oldest log is removed.
 const MAX_LOGS: usize = 64;
 
@@ -132,8 +81,6 @@ const LINES_BEFORE_YIELD: u64 = 10_000;
 
 /// The version of the document format.
 const VERSION: u8 = 1;
-
-const DAY: u64 = 86_400;
 
 /// The key for log ids. This can be public, because ids only identify logs, not visitors.
 const KEY: VisitorKey = VisitorKey::new(*b"names of logs' \x01");
@@ -175,8 +122,7 @@ impl LogIndex {
                 Entry::Occupied(day) => day.into_mut(),
                 Entry::Vacant(entry) => {
                     let known = self.read(day).await.map_err(LogIndexError::Store)?;
-                    let known = known.into_iter().map(KnownLog::new).collect();
-                    entry.insert(Day { known, ..Day::default() })
+                    entry.insert(Day::new(known))
                 }
             };
             day.compare(log_id, &line, mark, is_new);
@@ -227,86 +173,6 @@ impl LogIndex {
     }
 }
 
-impl Day {
-    /// Compares a line with the marks of this log. If the line is new, this also compares other logs.
-    fn compare(&mut self, log_id: LogId, line: &Line<'_>, mark: Mark, is_new: bool) {
-        let extend = |range: &mut Option<(u64, u64)>| {
-            let (first, last) = range.unwrap_or((mark.second(), mark.second()));
-            *range = Some((first.min(mark.second()), last.max(mark.second())));
-        };
-        extend(&mut self.all);
-        if is_new {
-            extend(&mut self.new);
-        }
-        for known in &mut self.known {
-            if is_new || known.id == log_id {
-                known.compare(line, mark);
-            }
-        }
-    }
-
-    fn check(&self, log_id: LogId, day: u64) -> Result<(), LogIndexError> {
-        for known in &self.known {
-            let KnownLog { id, marks, found, .. } = known;
-            if *id == log_id {
-                // The final second may be incomplete, because the file was copied while it was being written.
-                let Some((first, last)) = self.all.filter(|(first, last)| first < last) else { continue };
-                let expected = within(marks, &(first..=last - 1));
-                let found_marks = within(found, &(first..=last - 1));
-                if (expected - found_marks) * 4 > expected {
-                    return Err(LogIndexError::SameBeginning);
-                }
-            } else if let Some((first, last)) = self.new {
-                let seconds: BTreeSet<_> = found.iter().map(|mark| mark.second()).collect();
-                if seconds.len() > 1 && known.is_part_of(first, last) {
-                    let at = |second: Option<&u64>| {
-                        Timestamp::from_unix(day * DAY + second.copied().unwrap_or_default())
-                    };
-                    return Err(LogIndexError::Counted { from: at(seconds.first()), to: at(seconds.last()) });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl KnownLog {
-    fn new((id, marks): (LogId, BTreeSet<Mark>)) -> Self {
-        let seconds = || marks.iter().map(|mark| mark.second());
-        let period = complete(seconds().min().unwrap_or_default(), seconds().max().unwrap_or_default());
-        Self { id, marks, found: BTreeSet::new(), requests: BTreeSet::new(), has_others: false, period }
-    }
-
-    fn compare(&mut self, line: &Line<'_>, mark: Mark) {
-        if self.marks.contains(&mark) {
-            self.found.insert(mark);
-            if self.requests.len() < MIN_REQUESTS {
-                self.requests.insert(Mark::request_of(line));
-            }
-        } else if self.period.contains(&mark.second()) {
-            // A full set only contains the smallest marks.
-            self.has_others |= self.marks.len() < MAX_MARKS || Some(&mark) < self.marks.last();
-        }
-    }
-
-    /// Returns whether the other log, with new lines between these seconds, contains this log.
-    fn is_part_of(&self, first: u64, last: u64) -> bool {
-        if self.requests.len() < MIN_REQUESTS {
-            let seconds = complete(first, last);
-            return within(&self.found, &seconds) == within(&self.marks, &seconds) && !self.has_others;
-        }
-        2 * self.found.len() >= within(&self.marks, &(first..=last))
-    }
-}
-
-/// Returns the seconds of a log that are certainly complete. A log may begin and end within a second.
-fn complete(first: u64, last: u64) -> RangeInclusive<u64> {
-    match last - first {
-        0 | 1 => first..=first,
-        _ => first + 1..=last - 1,
-    }
-}
-
 fn id(log: &SourceName) -> LogId {
     *KEY.visitor(&[b"log", log.as_bytes()]).as_bytes()
 }
@@ -334,33 +200,6 @@ fn decode(bytes: &[u8]) -> Option<KnownLogs> {
         rest = after;
     }
     Some(known)
-}
-
-impl fmt::Display for LogIndexError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Counted { from, to } => write!(
-                f,
-                "lines between the Unix times {from} and {to} were already counted as part of another log with this name; \
-                 remove these lines, or use a different name if the log is from another server or site"
-            ),
-            Self::SameBeginning => f.write_str(
-                "the log starts with the same line as another log with this name, but continues differently; use a different name",
-            ),
-            Self::Log(_) => f.write_str("cannot read the log"),
-            Self::Store(_) => f.write_str("cannot access the log index"),
-        }
-    }
-}
-
-impl std::error::Error for LogIndexError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Log(error) => Some(error),
-            Self::Store(error) => Some(error),
-            Self::Counted { .. } | Self::SameBeginning => None,
-        }
-    }
 }
 
 #[cfg(test)]
