@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bench::{overview, past, processor, table};
+use bench::overview::Overview;
+use bench::{past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
@@ -106,11 +107,12 @@ async fn measure(
     }
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     let stats = Counters::builder(store).build()?.stats();
+    let overview = Overview::new(stats.clone())?;
     let (mut overviews, mut series) = (Vec::new(), Vec::new());
     let minute = Precision::try_from(60)?;
     let end = minute.bucket(start).end();
     for _ in 0..ROUNDS {
-        overviews.push(overview::render(&stats).await?.as_secs_f64() * 1e3);
+        overviews.push(overview.render("30d").await?.as_secs_f64() * 1e3);
         let started = Instant::now();
         stats.series_many(&names[..names.len().min(1000)], minute, end.minus(7200)..end).await?;
         series.push(started.elapsed().as_secs_f64() * 1e3);

@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::time::Instant;
 
+use bench::overview::Overview;
 use bench::server::Figures;
-use bench::{overview, past, table};
+use bench::{past, table};
 use counter_core::fleet::Fleet;
 use counter_core::stores::Namespace;
 use counter_core::{CounterName, Counters, RedisStore, Timestamp};
@@ -62,11 +63,12 @@ async fn row(instances: u32, load: Load) -> Result<Vec<String>, Box<dyn Error>> 
     let before = stats.lifetimes(&names).await?.iter().sum::<u64>();
     let operations = || servers.iter().map(|server| Figures::of(server).operations()).sum::<u64>();
 
+    let (region, all_regions) = (Overview::new(region)?, Overview::new(stats.clone())?);
     let mut pages = Vec::new();
-    for stats in [&region, &stats] {
-        overview::render(stats).await?;
+    for overview in [&region, &all_regions] {
+        overview.render("30d").await?;
         let before = operations();
-        overview::render(stats).await?;
+        overview.render("30d").await?;
         pages.push(operations() - before);
     }
 
@@ -86,8 +88,8 @@ async fn row(instances: u32, load: Load) -> Result<Vec<String>, Box<dyn Error>> 
     let (start, busy, reads) = (operations(), machine(), Instant::now());
     let (mut one, mut all) = (Vec::new(), Vec::new());
     while reads.elapsed() < load.measured() {
-        for (stats, times) in [(&region, &mut one), (&stats, &mut all)] {
-            times.push(overview::render(stats).await?.as_secs_f64() * 1e3);
+        for (overview, times) in [(&region, &mut one), (&all_regions, &mut all)] {
+            times.push(overview.render("30d").await?.as_secs_f64() * 1e3);
         }
         // Like a browser that refreshes.
         sleep(load.interval / 10).await;
