@@ -47,6 +47,12 @@ pub(super) struct NewCall {
 pub(super) struct Confirmation(pub(super) Pin<Box<dyn Future<Output = bool> + Send>>);
 
 impl Extra {
+    /// Returns `true` if this is needed to handle the response.
+    #[inline]
+    pub(super) const fn has_response_part(&self) -> bool {
+        self.cookie.is_some() || self.call.is_some()
+    }
+
     /// Returns `true` if nothing of this is needed after the request was counted.
     const fn is_done(&self) -> bool {
         let Self { cookie, then, call, confirmation, labels: _, missing: _ } = self;

@@ -86,7 +86,9 @@ impl Guard {
     /// Counts the request with the response.
     #[inline]
     pub(crate) fn responded<B>(&mut self, response: &mut Response<B>) {
-        if self.extra.is_some() {
+        if let Some(extra) = &self.extra
+            && extra.has_response_part()
+        {
             self.handle_response(response);
         }
         match self.measuring {
