@@ -1,7 +1,10 @@
 //! Labels: properties of requests, such as the referring site, with a counter per value.
 
 mod places;
+mod recent;
 mod values;
+#[cfg(all(test, counter_loom))]
+mod models;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,6 +17,7 @@ use crate::time::{Precision, Precisions, Timestamp};
 
 pub(crate) use places::{LabelCount, MISSED, NONE, OTHER_VALUE, Part};
 use places::{Limits, Noted};
+use recent::RecentValues;
 pub(crate) use values::Page;
 use values::{Values, Which};
 
@@ -58,6 +62,7 @@ pub(crate) struct Label {
     tally: u32,
     /// Index in [`Labels`].
     index: u32,
+    recent: RecentValues,
     values: Mutex<Values>,
 }
 
@@ -128,7 +133,8 @@ impl Labels {
             let LabelLimits { values: keys, .. } = self.limits;
             let limits = Limits { keys, min_hits: 1, first_hits: keys, has_other: true, hours: self.hours };
             let values = Mutex::new(Values::new(name, shard, limits));
-            Arc::new(Label { name: name.into(), shard, tally: self.tally, index, values })
+            let recent = RecentValues::new();
+            Arc::new(Label { name: name.into(), shard, tally: self.tally, index, recent, values })
         };
         let mut labels = self.labels.iter().zip(0..).map(|(label, index)| label.get_or_init(|| new(index)));
         let label = labels.find(|label| *label.name == *name).cloned();
@@ -179,16 +185,49 @@ impl Label {
         self.values().require(min_hits.get().into());
     }
 
+    /// Notes hits of a value.
     pub(crate) fn note(&self, value: Option<&str>, at: Option<Timestamp>, weight: NonZeroU32) -> NotedValue {
-        let noted = self.values().note(value, at, weight.get().into());
+        let noted = match value {
+            None => Noted::NONE,
+            Some(value) => {
+                let recent = self.recent.find(value.as_bytes());
+                recent.unwrap_or_else(|| self.note_again(value, at, weight.get().into()))
+            }
+        };
         NotedValue::new(self.index, Which::Value(noted))
     }
 
+    #[inline(never)]
+    fn note_again(&self, value: &str, at: Option<Timestamp>, weight: u64) -> Noted {
+        let mut values = self.values();
+        if let Some(noted) = self.find(&values, value.as_bytes()) {
+            return noted;
+        }
+        let noted = values.note_unplaced(value, at, weight);
+        if noted.is_replacement() {
+            self.recent.clear();
+        }
+        noted
+    }
+
     /// Notes hits of a value if it has a place.
-    #[inline]
-    pub(crate) fn note_known(&self, value: &[u8], weight: NonZeroU32) -> Option<NotedValue> {
-        let noted = self.values().note_known(value, weight.get().into())?;
+    #[inline(always)]
+    pub(crate) fn note_known(&self, value: &[u8]) -> Option<NotedValue> {
+        let noted = self.recent.find(value).or_else(|| self.find_again(value))?;
         Some(NotedValue::new(self.index, Which::Value(noted)))
+    }
+
+    #[inline(never)]
+    fn find_again(&self, value: &[u8]) -> Option<Noted> {
+        self.find(&self.values(), value)
+    }
+
+    /// Returns the place of a value if it has one, and caches it. The caller holds the lock, so that the place can't be
+    /// given to a different value in between.
+    fn find(&self, values: &Values, value: &[u8]) -> Option<Noted> {
+        let noted = values.find(value)?;
+        self.recent.insert(value, noted);
+        Some(noted)
     }
 
     /// Notes hits of a page with a noted value. Returns `None` unless pairs with this value are counted.
@@ -276,3 +315,29 @@ impl fmt::Display for LabelError {
 impl std::error::Error for LabelError {}
 
 crate::log::debug::debug_in_full!(LabelError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_lost_its_place_can_get_it_back() {
+        let limits = LabelLimits { values: 2, pairs: 1 };
+        let labels = Labels::new(0, limits, Shards::ONE, &Precisions::default());
+        let label = labels.named("plan").expect("a name");
+        let count = |value: &str, at: u64| {
+            let at = Timestamp::from_unix(at);
+            let noted = label.note(Some(value), Some(at), NonZeroU32::MIN);
+            label.count(noted, 1, at);
+            label.name(noted).is_some_and(|name| name.ends_with(value))
+        };
+        let (first, later) = (3_600_000, 4_100_000);
+        assert_eq!([1, 2, 3].map(|_| count("a", first)), [true; 3]);
+        assert_eq!([1, 2, 3, 4].map(|_| count("frequent", first)), [true; 4]);
+        assert_eq!((1..=20).find(|_| count("b", first)), Some(10));
+        assert!(!count("a", first) && count("b", first));
+        // By this time, the place may be replaced again.
+        assert_eq!((1..=20).find(|_| count("a", later)), Some(10));
+        assert!(count("a", later) && !count("b", later));
+    }
+}

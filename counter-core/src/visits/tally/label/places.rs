@@ -36,7 +36,8 @@ pub(super) struct Places<K> {
     hour: Timestamp,
     /// Number of hours so far.
     hour_number: u16,
-    /// Hits noted in this hour and in the previous hour.
+    /// Hits in this hour and in the previous hour. Hits of keys with a place are noted when they are counted, all others
+    /// in advance.
     noted: [u64; 2],
     /// Hits of keys without a place, in this hour and in the previous hour.
     unplaced: [FrequentItemsSketch<u64>; 2],
@@ -162,8 +163,16 @@ impl Noted {
         Self { place, generation: lower_half(number) % GENERATIONS }
     }
 
+    /// Returns `true` if this key has a place that belonged to a different key before.
+    pub(super) const fn is_replacement(self) -> bool {
+        self.place != AT_OTHER && self.generation > 0
+    }
+
     /// An invalid key.
     pub(super) const INVALID: Self = Self { place: AT_OTHER, generation: NO_KEY };
+
+    /// No key.
+    pub(super) const NONE: Self = Self { place: AT_NONE, generation: 0 };
 }
 
 impl<K: Hash> Places<K> {
@@ -203,16 +212,9 @@ impl<K: Hash> Places<K> {
         Noted::INVALID
     }
 
-    /// Notes hits without a key.
-    #[inline]
-    pub(super) const fn note_none(&mut self, weight: u64) -> Noted {
-        self.noted[0] += weight;
-        Noted { place: AT_NONE, generation: 0 }
-    }
-
-    /// Notes hits of a key if it has a place.
+    /// Returns the place of a key if it has one.
     #[inline(always)]
-    pub(super) fn note_placed<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, weight: u64) -> Option<Noted>
+    pub(super) fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Noted>
     where
         K: Borrow<Q>,
     {
@@ -221,14 +223,12 @@ impl<K: Hash> Places<K> {
             place.and_then(|place| place.key.as_ref()).is_some_and(|placed| placed.borrow() == key)
         };
         let at = *self.index.find(self.hasher.hash_one(key), is_key)?;
-        let place = self.places.get_mut(usize::from(at))?;
-        self.noted[0] += weight;
-        place.noted[0] += weight;
-        Some(Noted { place: at, generation: place.generation })
+        Some(Noted { place: at, generation: self.places.get(usize::from(at))?.generation })
     }
 
-    /// Notes hits of a key without a place that will be counted at this instant, and gives it a place if possible. In
-    /// this case, `name` is called with the prefix. `name` is `None` if the key can't have a counter.
+    /// Notes hits of a key without a place that will be counted at this instant, or gives it a place if possible. In
+    /// this case, the hits are noted when they are counted, and `name` is called with the prefix. `name` is `None` if
+    /// the key can't have a counter.
     #[cold]
     pub(super) fn note_unplaced<Q: Hash + ?Sized>(
         &mut self,
@@ -238,15 +238,14 @@ impl<K: Hash> Places<K> {
         name: Option<impl FnOnce(&str) -> (K, CounterName, Shard)>,
     ) -> Noted {
         self.advance_to(at);
-        self.noted[0] += weight;
         let hash = self.hasher.hash_one(key);
-        let [this, last] = &self.unplaced;
-        let known = [this.lower_bound(&hash) + weight, last.lower_bound(&hash)];
+        let known = [0, 1].map(|hour| self.unplaced[hour].lower_bound(&hash));
         if let Some(name) = name
-            && let Some(at) = self.place_for(sum(known), weight)
+            && let Some(at) = self.place_for(sum(known).saturating_add(weight), weight)
         {
             return self.give_place(at, name(&self.prefix), known);
         }
+        self.noted[0] += weight;
         let [this, _] = &mut self.unplaced;
         this.update_with_count(hash, weight);
         self.missed = self.missed.max(this.upper_bound(&hash));
@@ -265,7 +264,8 @@ impl<K: Hash> Places<K> {
             return (used < self.limits.first_hits || hits > weight)
                 .then_some(u16::try_from(self.places.len()).ok()?);
         }
-        let has_share = hits.saturating_mul(self.limits.keys as u64) >= sum(self.noted);
+        let has_share =
+            hits.saturating_mul(self.limits.keys as u64) >= sum(self.noted).saturating_add(weight);
         let may_replace =
             |rarest_hits: u64| hits >= MIN_HITS.max(rarest_hits.saturating_mul(REPLACEMENT_FACTOR));
         if self.is_crowded || self.credit < TURNOVER || !has_share || !may_replace(self.rarest_hits) {
@@ -377,7 +377,10 @@ impl<K: Hash> Places<K> {
         self.advance_to(start);
         match self.current(noted) {
             AT_OTHER => self.count_other(noted, weight, start),
-            at => self.add(at, start, weight),
+            at => {
+                self.note(at, weight);
+                self.add(at, start, weight);
+            }
         }
         self.closed.len() >= MAX_CLOSED_COUNTS
     }
@@ -392,6 +395,13 @@ impl<K: Hash> Places<K> {
         if missed > 0 {
             self.add(AT_MISSED, start, missed);
         }
+    }
+
+    /// Notes hits of a key with a place.
+    #[inline(always)]
+    fn note(&mut self, at: u16, weight: u64) {
+        self.noted[0] += weight;
+        self.places[usize::from(at)].noted[0] += weight;
     }
 
     #[inline(always)]
@@ -416,7 +426,10 @@ impl<K: Hash> Places<K> {
                 let counted = if self.limits.has_other { weight } else { 0 };
                 [(AT_OTHER, counted), (AT_MISSED, self.missed_by(noted, weight, at))]
             }
-            place => [(place, weight), (AT_MISSED, 0)],
+            place => {
+                self.note(place, weight);
+                [(place, weight), (AT_MISSED, 0)]
+            }
         };
         counts.map(|(at, count)| {
             let Place { name, shard, .. } = &self.places[usize::from(at)];

@@ -47,21 +47,13 @@ impl Values {
         self.values.require(min_hits);
     }
 
-    /// Notes hits of a value that are about to be counted.
-    #[inline]
-    pub(super) fn note(&mut self, value: Option<&str>, at: Option<Timestamp>, weight: u64) -> Noted {
-        let Some(value) = value else { return self.values.note_none(weight) };
-        self.note_known(value.as_bytes(), weight).unwrap_or_else(|| self.note_unplaced(value, at, weight))
+    /// Returns the place of a value if it has one.
+    pub(super) fn find(&self, value: &[u8]) -> Option<Noted> {
+        self.values.find(value)
     }
 
-    /// Notes hits of a value if it has a place.
-    #[inline]
-    pub(super) fn note_known(&mut self, value: &[u8], weight: u64) -> Option<Noted> {
-        self.values.note_placed(value, weight)
-    }
-
-    #[cold]
-    fn note_unplaced(&mut self, value: &str, at: Option<Timestamp>, weight: u64) -> Noted {
+    /// Notes hits of a value without a place that are about to be counted, or gives it a place if possible.
+    pub(super) fn note_unplaced(&mut self, value: &str, at: Option<Timestamp>, weight: u64) -> Noted {
         if !self.is_value(value) {
             return self.values.note_invalid(weight);
         }
@@ -100,7 +92,7 @@ impl Values {
             return None;
         }
         let key = u64::from(page.number) << 32 | u64::from(value.packed());
-        Some(pairs.note_placed(&key, weight).unwrap_or_else(|| {
+        Some(pairs.find(&key).unwrap_or_else(|| {
             let text = self.values.text(value);
             let name = (page.name)().filter(|name| CounterName::is_pair(&pairs.prefix, name, text));
             let place = name.map(|name| {
@@ -202,9 +194,14 @@ mod tests {
         Values::new("referrer", Shards::ONE.of(""), limits)
     }
 
+    fn note(values: &mut Values, value: &str, at: Timestamp) -> Noted {
+        let known = values.find(value.as_bytes());
+        known.unwrap_or_else(|| values.note_unplaced(value, Some(at), 1))
+    }
+
     /// Counts a hit, and returns the counter and the change of the error bound.
     fn count(values: &mut Values, value: &str, noted_at: Timestamp, at: Timestamp) -> (CounterName, u64) {
-        let noted = values.note(Some(value), Some(noted_at), 1);
+        let noted = note(values, value, noted_at);
         let [value, missed] = values.parts(Which::Value(noted), 1, at).expect("values have counters");
         (value.counter, missed.count)
     }
@@ -235,7 +232,7 @@ mod tests {
         assert_eq!([1, 2].map(|_| count("rare", last, last)), [other(1), other(1)]);
         // The bound of discarded counts is counted again.
         values.give_up();
-        let noted = values.note(Some("rare"), Some(last), 1);
+        let noted = note(&mut values, "rare", last);
         assert_eq!(values.parts(Which::Value(noted), 1, last).map(|[_, missed]| missed.count), Some(3));
     }
 
@@ -267,7 +264,7 @@ mod tests {
 
     /// Counts a hit of a page, and returns the counter of the pair if there is one.
     fn count_pair(values: &mut Values, page: u32, value: &str, at: Timestamp) -> (Option<CounterName>, u64) {
-        let noted = values.note(Some(value), Some(at), 1);
+        let noted = note(values, value, at);
         let page = Page {
             number: page,
             shard: Shards::ONE.of(""),
