@@ -32,7 +32,7 @@ fn write_minutes(server: &RedisServer, counter: &str, minutes: std::ops::Range<u
     }
 }
 
-fn calls(server: &RedisServer, command: &str) -> u64 {
+pub(super) fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text().expect("a text");
     let line = format!("cmdstat_{command}:calls=");
     let count = stats.lines().find_map(|l| l.strip_prefix(&line)).and_then(|rest| rest.split(',').next());
@@ -97,6 +97,31 @@ async fn a_counter_written_while_it_is_removed_stays_known_and_complete() {
     let mut cleaner = cleaner(&server.url()).await;
     cleaner.clean_once(now.plus(200 * 86_400)).await.expect("cleans");
     assert_eq!(server.int(&["EXISTS", "access:known:", "access:due", "access:count:86400:c3"]), 0);
+}
+
+#[tokio::test]
+async fn the_newest_sample_of_a_busy_counter_moves_to_the_front() {
+    let server = RedisServer::start();
+    let (last, cleaned) = (START_OF_DAY + 60 * 149, START_OF_DAY + 60 * 149 + 9);
+    let key = |counter: &str| format!("access:count:60:{counter}");
+    for counter in ["busy", "quiet"] {
+        write_minutes(&server, counter, 0..150);
+    }
+    let hits = |count: &str| server.int(&["HSET", &key("busy"), &last.to_string(), count]);
+    hits("100");
+    cleaner(&server.url()).await.clean_once(unix(cleaned)).await.expect("cleans");
+    let samples = |counter| server.strings(&["HGETALL", &key(counter)]);
+    let retained = |minutes: std::ops::Range<u64>, count: &str| -> Vec<String> {
+        minutes.flat_map(|minute| [(START_OF_DAY + 60 * minute).to_string(), count.to_owned()]).collect()
+    };
+    assert_eq!(samples("quiet"), retained(30..150, "1"));
+    assert_eq!(samples("busy"), [retained(149..150, "100"), retained(30..149, "1")].concat());
+    // It is moved again when the next bucket has started.
+    write_minutes(&server, "busy", 150..151);
+    server.int(&["HSET", &key("busy"), &(last + 60).to_string(), "200"]);
+    cleaner(&server.url()).await.clean_once(unix(cleaned + 60)).await.expect("cleans");
+    let expected = [retained(150..151, "200"), retained(149..150, "100"), retained(31..149, "1")];
+    assert_eq!(samples("busy"), expected.concat());
 }
 
 #[tokio::test]
