@@ -357,7 +357,7 @@ impl LabelValues {
     /// Use this to look up text from a request before you validate it: if it is equal to a value with a place, it is
     /// valid.
     #[inline]
-    pub fn note_known(&self, value: &[u8], _weight: NonZeroU32) -> Option<NotedValue> {
+    pub fn note_known(&self, value: &[u8]) -> Option<NotedValue> {
         self.label.note_known(value)
     }
 
