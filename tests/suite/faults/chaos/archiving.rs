@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::LIMIT;
-use super::record::{ARCHIVED, Record};
+use super::record::{ARCHIVED, Record, precisions};
 use crate::random::Random;
 use crate::stores;
 use crate::support::precision;
@@ -52,7 +52,7 @@ impl Archiving {
     pub(crate) fn copy(&self, near: impl Store, random: Random) -> Copying {
         let done = Arc::<AtomicBool>::default();
         let passes = Arc::<AtomicU64>::default();
-        let copier = self.of(near).copier(&Grid::default()).lateness(Duration::from_secs(1));
+        let copier = self.of(near).copier(&grid()).lateness(Duration::from_secs(1));
         let copying = tokio::spawn(copy(copier, random, Arc::clone(&passes), Arc::clone(&done)));
         Copying { copying, passes, done }
     }
@@ -74,12 +74,17 @@ impl Archiving {
             copier.copy_once(now).await.is_ok() && now > last.plus(2)
         })
         .await;
-        let mut auditor = archive.auditor(&Grid::default());
+        let mut auditor = archive.auditor(&grid());
         let audit = auditor.audit(Timestamp::now(), None).await.expect("both stores are available");
         assert!(audit.compared > 0 && audit.unreadable == 0, "{audit:?}");
         assert_eq!((audit.differing, audit.differences), (0, Vec::new()));
         record.compare_seconds(&archive, began).await;
     }
+}
+
+/// Returns the grid of the instances.
+fn grid() -> Grid {
+    Grid { counts: precisions(), ..Grid::default() }
 }
 
 async fn copy(

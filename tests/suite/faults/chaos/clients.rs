@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::LIMIT;
-use super::record::{CONFIRMED, Record, confirmed, weight};
+use super::record::{CONFIRMED, Record, confirmed, precisions, weight};
 use crate::random::Random;
 use crate::support::{name as counter_name, precision};
 
@@ -55,7 +55,11 @@ impl Clients {
         random: &mut Random,
     ) -> Self {
         let service = Service {
-            stats: Counters::builder(store.clone()).build().expect("good settings").stats(),
+            stats: Counters::builder(store.clone())
+                .precisions(precisions())
+                .build()
+                .expect("good settings")
+                .stats(),
             windows: WindowCounters::new(store.clone(), Window::DAY),
             items: SetUniqueCounter::new(store, counter_name(ITEMS)),
             at: Timestamp::now(),

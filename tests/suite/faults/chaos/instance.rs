@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::LIMIT;
 use super::clients::confirm;
-use super::record::Record;
+use super::record::{Record, precisions};
 use crate::random::Random;
 
 const WRITERS: usize = 2;
@@ -34,6 +34,7 @@ impl Instance {
     /// in the history.
     pub(crate) fn start(store: impl Store, max_pending: u64, history: History, random: &mut Random) -> Self {
         let counters = Counters::builder(store)
+            .precisions(precisions())
             .flush_interval(Duration::from_millis(10))
             .clean_interval(Duration::from_millis(200))
             .shutdown_timeout(LIMIT)
@@ -134,7 +135,7 @@ impl Cleaning {
 }
 
 pub(crate) fn cleaner(store: impl Store) -> Cleaner {
-    Counters::builder(store).build().expect("good settings").into_parts().1
+    Counters::builder(store).precisions(precisions()).build().expect("good settings").into_parts().1
 }
 
 async fn clean(mut cleaner: Cleaner, removed: Arc<AtomicU64>, done: Arc<AtomicBool>) {
