@@ -53,6 +53,9 @@
 //! hint `archive_behind` is shown. If a visitor is counted after the last copy and before the key expires
 //! (i.e. within the last two widths of the bucket), this visitor will not be archived, but the hits will.
 //!
+//! If a hit can only be sent after its bucket has left the near store, e.g. because the store was unavailable for
+//! longer than its retention, it counts in the wider buckets that are still retained, in both stores.
+//!
 //! Copying is idempotent, since the far store keeps the greater of two counts and the union of two sketches.
 //! This is why a copier can be killed at any time, or run in more than one process. The progress is stored in
 //! the far store, next to the copied data, so if you restore the far store from a backup, it will be filled
