@@ -125,6 +125,17 @@ async fn the_newest_sample_of_a_busy_counter_moves_to_the_front() {
 }
 
 #[tokio::test]
+async fn a_cleaner_without_permission_to_read_hashes_still_removes_samples() {
+    let server = RedisServer::start();
+    let last = START_OF_DAY + 60 * 149;
+    write_minutes(&server, "busy", 0..150);
+    server.int(&["HSET", "access:count:60:busy", &last.to_string(), "100"]);
+    server.command(&["ACL", "SETUSER", "default", "-hgetall"]);
+    cleaner(&server.url()).await.clean_once(unix(last + 9)).await.expect("cleans");
+    assert_eq!(server.int(&["HLEN", "access:count:60:busy"]), 120);
+}
+
+#[tokio::test]
 async fn a_cleaner_without_due_buckets_reads_nothing() {
     let server = RedisServer::start();
     let mut cleaner = cleaner(&server.url()).await;

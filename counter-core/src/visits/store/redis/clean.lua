@@ -104,17 +104,18 @@ local function move_newest(key, size, limit)
     return
   end
   local newest = number(start)
-  local count = redis.call('HGET', key, newest)
+  -- This is only an optimization, so it must not fail if the server does not permit a command.
+  local count = redis.pcall('HGET', key, newest)
   -- Moving a sample costs about as much as this number of updates.
-  if not count or (tonumber(count) or 0) * (width - elapsed) < 50 * elapsed then
+  if type(count) ~= 'string' or (tonumber(count) or 0) * (width - elapsed) < 50 * elapsed then
     return
   end
   -- If the server rejects writes, we must find out before we remove the other samples.
   if type(redis.pcall('HSET', key, newest, count)) == 'table' then
     return
   end
-  local fields, others, entries = redis.call('HGETALL', key), {}, {}
-  if fields[1] == newest then
+  local fields, others, entries = redis.pcall('HGETALL', key), {}, {}
+  if fields.err or fields[1] == newest then
     return
   end
   for at = 1, #fields, 2 do
