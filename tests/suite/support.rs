@@ -9,10 +9,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use counter_core::sketch::{Register, Sketch};
-use counter_core::stores::Namespace;
-use counter_core::stores::WriterId;
-use counter_core::time::Grid;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Read};
+use counter_core::stores::{Namespace, Shard, WriterId};
+use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
@@ -59,30 +57,23 @@ pub(crate) fn expiry(server: &RedisServer, key: &str) -> u64 {
     }
 }
 
+/// Returns a batch for the first shard, with the default precisions.
+pub(crate) fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
+    let fence = Fence {
+        writer,
+        kind: FenceKind::Process { incarnation: Incarnation::default() },
+        sequence,
+        after: sequence - 1,
+    };
+    Batch { cells, ..Batch::empty(Shard::default(), fence, &Arc::default()) }
+}
+
 /// Counts a hit on each counter at any time in the past. A recorder would drop hits that are past retention.
 pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timestamp) {
-    let grid = Arc::new(Grid::default());
-    let finest = grid.counts.iter().next().expect("a precision").precision;
     for shard in store.shards().iter() {
         let shard_counters = counters.iter().filter(|counter| store.shards().of(counter) == shard);
-        let cell = |counter: &String| Cell { counter: name(counter), start: at, finest, count: 1 };
-        let fence = Fence {
-            writer: WriterId::random(),
-            kind: FenceKind::Process { incarnation: Incarnation::default() },
-            sequence: 1,
-            after: 0,
-        };
-        let (cells, grid) = (shard_counters.map(cell).collect(), Arc::clone(&grid));
-        let batch = Batch {
-            shard,
-            fence,
-            cells,
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid,
-            adds: Adds::Hits,
-            witness: None,
-        };
+        let cell = |counter: &String| Cell { counter: name(counter), start: at, finest: precision(1), count: 1 };
+        let batch = Batch { shard, ..batch(WriterId::random(), 1, shard_counters.map(cell).collect()) };
         store.apply(&batch).await.expect("the store is there");
     }
 }

@@ -64,7 +64,7 @@ impl Labels {
     ) {
         let client = self.words.as_ref().map(|words| words.client(header(head, &USER_AGENT), agent));
         for (values, source) in &self.labels[..self.always] {
-            let known = source.plain(head).and_then(|value| values.note_known(value));
+            let known = source.plain(head).and_then(|value| values.find(value));
             noted.push(match known {
                 Some(known) => known,
                 None => note_new((values, source), head, (agent, client), at, weight),

@@ -13,7 +13,8 @@ for n = 5, #ARGV do
     local fields = {}
     for back = samples - 1, 0, -1 do
       fields[#fields + 1] = string.format('%.0f', last - back * width)
-      fields[#fields + 1] = tostring(1 + back * 7919 % 5000)
+      -- The newest sample has ten hits per second.
+      fields[#fields + 1] = tostring(back > 0 and 1 + back * 7919 % 5000 or 1 + 10 * (at - last))
     end
     local member = precision .. ':' .. ARGV[n]
     redis.call('HSET', ARGV[1] .. 'count:' .. member, unpack(fields))

@@ -22,7 +22,7 @@ use tests::{FaultProxy, LIMIT, MariaDb, Postgres, RedisServer, until};
 use tokio::task::block_in_place;
 
 use crate::stores::{self, databases, sql};
-use crate::support::{name, precision};
+use crate::support::{batch, name, precision};
 
 fn over(store: SqlStore) -> Counters {
     Counters::builder(store).build().expect("good settings")
@@ -42,16 +42,6 @@ fn file_in(folder: &TempDir) -> String {
 
 async fn open_file(url: &str) -> sqlx::SqliteConnection {
     sqlx::SqliteConnection::connect(url).await.expect("the file")
-}
-
-fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
-    let fence = Fence {
-        writer,
-        kind: FenceKind::Process { incarnation: Incarnation::default() },
-        sequence,
-        after: sequence - 1,
-    };
-    Batch { cells, ..Batch::empty(Shard::default(), fence, &Arc::default()) }
 }
 
 fn cell(counter: &str, start: Timestamp, count: u64) -> Cell {

@@ -18,7 +18,7 @@ use counter_core::{CounterName, Precisions, Sample, Store, Timestamp};
 use tests::until;
 
 use crate::stores;
-use crate::support::{always, name, precision, samples_of, unix};
+use crate::support::{always, batch, name, precision, samples_of, unix};
 
 stores::on! {
     [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
@@ -65,25 +65,6 @@ stores::on! {
 }
 
 const T: u64 = 1_585_908_965;
-
-fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
-    let fence = Fence {
-        writer,
-        kind: FenceKind::Process { incarnation: Incarnation::default() },
-        sequence,
-        after: sequence - 1,
-    };
-    Batch {
-        shard: Shard::default(),
-        fence,
-        cells,
-        sketches: Vec::new(),
-        bins: Vec::new(),
-        grid: Arc::new(Grid::default()),
-        adds: Adds::Hits,
-        witness: None,
-    }
-}
 
 fn cell(counter: &str, start: u64, finest: u32, count: u64) -> Cell {
     Cell { counter: name(counter), start: unix(start), finest: precision(finest), count }

@@ -13,7 +13,7 @@ use counter_core::{CounterName, Counters, MemoryStore, RedisStore, Store, Timest
 use tests::RedisServer;
 
 use crate::stores;
-use crate::support::{expiry, name, precision, store};
+use crate::support::{self, expiry, name, precision, store};
 
 stores::on! {
     [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
@@ -34,14 +34,7 @@ pub(super) fn grid() -> Arc<Grid> {
 }
 
 fn batch(writer: WriterId, sequence: u64, bins: Vec<BinCell>) -> Batch {
-    let fence = Fence {
-        writer,
-        kind: FenceKind::Process { incarnation: Incarnation::default() },
-        sequence,
-        after: sequence - 1,
-    };
-    let (shard, cells, sketches) = (Shard::default(), Vec::new(), Vec::new());
-    Batch { shard, fence, cells, sketches, bins, grid: grid(), adds: Adds::Hits, witness: None }
+    Batch { bins, grid: grid(), ..support::batch(writer, sequence, Vec::new()) }
 }
 
 fn cell(counter: &str, start: Timestamp, finest: u32, bins: &[(Bin, u64)]) -> BinCell {

@@ -274,8 +274,7 @@ impl Repair<'_> {
 }
 
 fn empty(shard: Shard, grid: &Arc<Grid>, fence: Fence) -> Batch {
-    let (cells, sketches, bins, grid) = (Vec::new(), Vec::new(), Vec::new(), Arc::clone(grid));
-    Batch { shard, fence, cells, sketches, bins, grid, adds: Adds::Samples, witness: None }
+    Batch { adds: Adds::Samples, ..Batch::empty(shard, fence, grid) }
 }
 
 fn fence(after: u64, sequence: u64) -> Fence {

@@ -200,7 +200,7 @@ impl Label {
     #[inline(never)]
     fn note_again(&self, value: &str, at: Option<Timestamp>, weight: u64) -> Noted {
         let mut values = self.values();
-        if let Some(noted) = self.find(&values, value.as_bytes()) {
+        if let Some(noted) = self.find_in(&values, value.as_bytes()) {
             return noted;
         }
         let noted = values.note_unplaced(value, at, weight);
@@ -210,21 +210,21 @@ impl Label {
         noted
     }
 
-    /// Notes hits of a value if it has a place.
+    /// Returns a value if it has a place.
     #[inline(always)]
-    pub(crate) fn note_known(&self, value: &[u8]) -> Option<NotedValue> {
+    pub(crate) fn find(&self, value: &[u8]) -> Option<NotedValue> {
         let noted = self.recent.find(value).or_else(|| self.find_again(value))?;
         Some(NotedValue::new(self.index, Which::Value(noted)))
     }
 
     #[inline(never)]
     fn find_again(&self, value: &[u8]) -> Option<Noted> {
-        self.find(&self.values(), value)
+        self.find_in(&self.values(), value)
     }
 
     /// Returns the place of a value if it has one, and caches it. The caller holds the lock, so that the place can't be
     /// given to a different value in between.
-    fn find(&self, values: &Values, value: &[u8]) -> Option<Noted> {
+    fn find_in(&self, values: &Values, value: &[u8]) -> Option<Noted> {
         let noted = values.find(value)?;
         self.recent.insert(value, noted);
         Some(noted)

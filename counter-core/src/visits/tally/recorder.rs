@@ -351,14 +351,14 @@ impl LabelValues {
         self.label.note(value, Some(at), weight)
     }
 
-    /// Announces hits of a value like [`note`](Self::note) if the value currently has a place. Otherwise, this does
-    /// nothing.
+    /// Returns a value if it currently has a place. This has the same effect as [`note`](Self::note), but does not
+    /// need a weight.
     ///
     /// Use this to look up text from a request before you validate it: if it is equal to a value with a place, it is
     /// valid.
     #[inline]
-    pub fn note_known(&self, value: &[u8]) -> Option<NotedValue> {
-        self.label.note_known(value)
+    pub fn find(&self, value: &[u8]) -> Option<NotedValue> {
+        self.label.find(value)
     }
 
     /// Returns the counter to record hits of a noted value on. Visitors of these hits are not counted.

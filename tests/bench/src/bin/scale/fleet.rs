@@ -2,7 +2,8 @@
 //!
 //! We use processes instead of threads, because threads would share the allocator, the caches and the
 //! runtime, and because the kernel reports CPU time by process. All instances have the same counters, like
-//! instances of a service, and the flushes are spread over the interval.
+//! instances of a service, and the flushes are spread over the interval. There is a pass of the cleaner before
+//! we measure, because a cleaner also moves the newest samples of busy counters to the front.
 
 use std::error::Error;
 use std::fs;
@@ -15,12 +16,20 @@ use bench::{past, processor, table};
 use counter_core::stores::{Namespace, Shards};
 use counter_core::{Counters, RedisStore, Timestamp};
 use tests::{RedisCluster, RedisServer};
+use tokio::runtime::Builder;
 use tokio::time::{sleep, sleep_until};
 
-const INSTANCES: [u32; 4] = [1, 4, 16, 64];
+const INSTANCES: [u32; 6] = [1, 4, 16, 32, 48, 64];
 
 /// Interval between hits on a counter, i.e. there are ten hits in a second.
 const HIT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time for the pass of the cleaner.
+const CLEANING: Duration = Duration::from_secs(3);
+
+/// Latest second of a minute in which a load can start. As there is only one pass of the cleaner, all of the
+/// measurement should be in a single minute, unlike a fleet with a cleaner per instance.
+const MAX_START_SECOND: u64 = 5;
 
 /// Minimum time to measure a row.
 const MIN_MEASURED_TIME: Duration = Duration::from_secs(10);
@@ -47,6 +56,10 @@ impl Load {
             return Err("expected 1 to 2,000 counters and 1 to 30 seconds".into());
         }
         Ok(Self { counters, interval: Duration::from_secs(seconds) })
+    }
+
+    fn warmup(self) -> Duration {
+        self.interval + CLEANING
     }
 
     pub(crate) fn measured(self) -> Duration {
@@ -148,10 +161,17 @@ fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Err
     for instance in &mut fleet {
         instance.next_line()?;
     }
+    let second = Timestamp::now().as_unix() % 60;
+    if second > MAX_START_SECOND {
+        std::thread::sleep(Duration::from_secs(60 - second));
+    }
     for instance in &mut fleet {
         instance.start_load()?;
     }
+    let warm = Instant::now() + load.warmup();
     std::thread::sleep(load.interval);
+    servers.clean()?;
+    std::thread::sleep(warm.saturating_duration_since(Instant::now()));
     let (figures, machine, started) = (servers.figures(), machine(), Instant::now());
     std::thread::sleep(load.measured());
     let work: Vec<_> =
@@ -240,6 +260,19 @@ impl Servers {
         }
     }
 
+    /// Runs a pass of the cleaner.
+    fn clean(&self) -> Result<(), Box<dyn Error>> {
+        Builder::new_current_thread().enable_all().build()?.block_on(async {
+            let store = RedisStore::connect(&self.url(), Namespace::default()).await?;
+            let (_flusher, mut cleaner) = Counters::builder(store).build()?.into_parts();
+            // If the server is saturated, there may be no reply in time.
+            if let Err(error) = cleaner.clean_once(Timestamp::now()).await {
+                eprintln!("the newest samples may not be at the front: {error}");
+            }
+            Ok(())
+        })
+    }
+
     /// Returns the sharding, and the key prefix and server of the shards.
     fn shards(&self) -> (Shards, Vec<(String, &RedisServer)>) {
         match self {
@@ -261,7 +294,7 @@ impl Servers {
         let (shards, places) = self.shards();
         for (shard, (prefix, server)) in shards.iter().zip(places) {
             let shard_names: Vec<_> = names.iter().filter(|name| shards.of(name) == shard).cloned().collect();
-            past::write(server, &prefix, &shard_names, &past::default_precisions(), 120, Timestamp::now());
+            past::write(server, &prefix, &shard_names, &past::default_precisions(), 121, Timestamp::now());
         }
     }
 
@@ -358,7 +391,7 @@ pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
 
-    let measure_from = tokio::time::Instant::now() + load.interval;
+    let measure_from = tokio::time::Instant::now() + load.warmup();
     let measure_until = measure_from + load.measured();
     let recording = async {
         let mut ticks = tokio::time::interval(HIT_INTERVAL);
