@@ -72,7 +72,8 @@ pub(crate) fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch 
 pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timestamp) {
     for shard in store.shards().iter() {
         let shard_counters = counters.iter().filter(|counter| store.shards().of(counter) == shard);
-        let cell = |counter: &String| Cell { counter: name(counter), start: at, finest: precision(1), count: 1 };
+        let cell =
+            |counter: &String| Cell { counter: name(counter), start: at, finest: precision(1), count: 1 };
         let batch = Batch { shard, ..batch(WriterId::random(), 1, shard_counters.map(cell).collect()) };
         store.apply(&batch).await.expect("the store is there");
     }

@@ -7,13 +7,11 @@ mod logs;
 mod tables;
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::entity::sqlx;
-use counter_core::stores::{Shard, WriterId};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read};
+use counter_core::visits::{Cell, Read};
 use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;

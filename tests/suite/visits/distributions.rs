@@ -6,8 +6,7 @@ use std::time::Duration;
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Fence, FenceKind, Incarnation,
-    Measure, Measured, Part, Read, Remark,
+    ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Measure, Measured, Part, Read, Remark,
 };
 use counter_core::{CounterName, Counters, MemoryStore, RedisStore, Store, Timestamp};
 use tests::RedisServer;
