@@ -24,11 +24,8 @@ const INSTANCES: [u32; 6] = [1, 4, 16, 32, 48, 64];
 /// Interval between hits on a counter, i.e. there are ten hits in a second.
 const HIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time for the pass of the cleaner.
-const CLEANING: Duration = Duration::from_secs(3);
-
-/// Latest second of a minute in which a load can start. As there is only one pass of the cleaner, all of the
-/// measurement should be in a single minute, unlike a fleet with a cleaner per instance.
+/// Latest second of a minute in which a row can start. There is only one pass of the cleaner, so everything should be in
+/// the same minute.
 const MAX_START_SECOND: u64 = 5;
 
 /// Minimum time to measure a row.
@@ -56,10 +53,6 @@ impl Load {
             return Err("expected 1 to 2,000 counters and 1 to 30 seconds".into());
         }
         Ok(Self { counters, interval: Duration::from_secs(seconds) })
-    }
-
-    fn warmup(self) -> Duration {
-        self.interval + CLEANING
     }
 
     pub(crate) fn measured(self) -> Duration {
@@ -152,7 +145,12 @@ fn saturation(rows: &[Row], interval: Duration) -> String {
 /// Measures a fleet with this number of instances.
 fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Error>> {
     let names = past::names(load.counters);
+    let second = Timestamp::now().as_unix() % 60;
+    if second > MAX_START_SECOND {
+        std::thread::sleep(Duration::from_secs(60 - second));
+    }
     servers.write_history(&names);
+    servers.clean()?;
     let before = servers.total();
     let mut fleet = Vec::new();
     for number in 0..instances {
@@ -161,17 +159,10 @@ fn row(servers: &Servers, instances: u32, load: Load) -> Result<Row, Box<dyn Err
     for instance in &mut fleet {
         instance.next_line()?;
     }
-    let second = Timestamp::now().as_unix() % 60;
-    if second > MAX_START_SECOND {
-        std::thread::sleep(Duration::from_secs(60 - second));
-    }
     for instance in &mut fleet {
         instance.start_load()?;
     }
-    let warm = Instant::now() + load.warmup();
     std::thread::sleep(load.interval);
-    servers.clean()?;
-    std::thread::sleep(warm.saturating_duration_since(Instant::now()));
     let (figures, machine, started) = (servers.figures(), machine(), Instant::now());
     std::thread::sleep(load.measured());
     let work: Vec<_> =
@@ -265,10 +256,7 @@ impl Servers {
         Builder::new_current_thread().enable_all().build()?.block_on(async {
             let store = RedisStore::connect(&self.url(), Namespace::default()).await?;
             let (_flusher, mut cleaner) = Counters::builder(store).build()?.into_parts();
-            // If the server is saturated, there may be no reply in time.
-            if let Err(error) = cleaner.clean_once(Timestamp::now()).await {
-                eprintln!("the newest samples may not be at the front: {error}");
-            }
+            cleaner.clean_once(Timestamp::now()).await?;
             Ok(())
         })
     }
@@ -391,7 +379,7 @@ pub(crate) async fn instance(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;
 
-    let measure_from = tokio::time::Instant::now() + load.warmup();
+    let measure_from = tokio::time::Instant::now() + load.interval;
     let measure_until = measure_from + load.measured();
     let recording = async {
         let mut ticks = tokio::time::interval(HIT_INTERVAL);
