@@ -35,8 +35,11 @@ const DIALECT: &Dialect = &Dialect {
     limits_delete: false,
     unsuitable: "SELECT 'the database has the encoding ' || getdatabaseencoding() || ', which cannot store all \
             counter names: create it with UTF8' WHERE getdatabaseencoding() <> 'UTF8'",
-    // A process that stops in the middle of a transaction can block others for ten seconds at most.
-    settings: "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '4s'; SET statement_timeout = '10s'",
+    // A process that stops in the middle of a transaction can block others for ten seconds at most. After five executions
+    // of a statement, PostgreSQL could choose a plan for a list of any length, which takes seconds for thousands of
+    // counters.
+    settings: "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '4s'; SET statement_timeout = '10s'; \
+        SET plan_cache_mode = 'force_custom_plan'",
     schema: &[include_str!("postgres/1.sql")],
     // The lock is released with the transaction. The number identifies the lock.
     lock: ["SELECT pg_advisory_xact_lock(7161143094258)", ""],
