@@ -33,7 +33,7 @@ pub use stats::{CounterPage, Distributions, LabelRanking, Ranking, Series, Slowe
 pub use store::{
     Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Cleaned, CountedReading, Fence, FenceKind,
     GridMismatch, Incarnation, KnownReading, Part, Read, Reading, Remark, Store, StoreId, StoreIdError,
-    StoredFence, Unreadable, VisitorCell, Witness, Write,
+    StoredFence, Total, Unreadable, VisitorCell, Witness, Write,
 };
 pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageView, Recorder};
 

@@ -1,16 +1,38 @@
-//! The overview page of the dashboard.
+//! The overview page of the dashboard, for a site that retains days for longer than the default.
 
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
 use counter_admin::Access;
-use counter_core::Stats;
+use counter_core::time::Retention;
+use counter_core::{Precisions, Stats};
 use http::{Request, StatusCode};
 use tower::ServiceExt;
 
 const TOKEN: &str = "a-token-for-benchmarks-only";
+
+/// Periods to measure.
+pub const PERIODS: [&str; 2] = ["30d", "12mo"];
+
+/// Number of days with samples.
+pub const DAYS: u32 = 400;
+
+/// Returns the default precisions, but with [`DAYS`] days.
+///
+/// # Panics
+///
+/// Never panics.
+#[must_use]
+pub fn precisions() -> Precisions {
+    let days = |retention: Retention| match retention.precision.as_seconds() {
+        86_400 => Retention { samples: NonZeroU32::new(DAYS).expect("not 0"), ..retention },
+        _ => retention,
+    };
+    Precisions::new(Precisions::default().iter().map(days)).expect("the default precisions are valid")
+}
 
 /// A dashboard with the overview.
 #[derive(Clone, Debug)]

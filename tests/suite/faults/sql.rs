@@ -4,6 +4,7 @@ mod batches;
 mod cleaning;
 mod files;
 mod logs;
+mod reads;
 mod tables;
 
 use std::num::NonZeroU32;

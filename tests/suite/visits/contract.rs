@@ -38,6 +38,7 @@ stores::on! {
         sketches_of_many_counters_come_in_request_order
         a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket
         a_read_returns_the_buckets_in_range_in_ascending_order
+        totals_are_the_sums_of_the_samples_in_a_range
         known_counters_are_paged_by_name
         a_counter_is_contained_if_it_has_samples_in_any_given_precision
         cleaning_removes_only_samples_past_retention
@@ -622,6 +623,27 @@ async fn names_that_differ_in_one_byte_are_different_counters(store: impl Store 
     let mut sorted = names;
     sorted.sort_unstable();
     assert_eq!(known.iter().map(|(counter, _)| &**counter).collect::<Vec<_>>(), sorted);
+}
+
+async fn totals_are_the_sums_of_the_samples_in_a_range(store: impl Store + Clone) {
+    let most = u64::try_from(i64::MAX).expect("positive");
+    let mut cells = vec![cell("a", T, 1, 5), cell("a", T + 1, 1, 7), cell("a", T + 650, 1, 100)];
+    cells.extend([T, T + 1, T + 2].map(|start| cell("most", start, 1, most)));
+    // With this number of counters, SQL stores scan a minute, and look up the seconds of ten minutes.
+    let others: Vec<_> = (0..200).map(|n| format!("other {n}")).collect();
+    cells.extend(others.iter().map(|counter| cell(counter, T + 59, 1, 1)));
+    send(&store, &addition(Adds::Samples, 1, cells)).await;
+    let names: Vec<_> =
+        ["a", "missing", "most"].into_iter().chain(others.iter().map(|name| &**name)).map(name).collect();
+    for (seconds, a, other) in [(1, 5, 0), (2, 12, 0), (60, 12, 1), (650, 12, 1), (651, 112, 1)] {
+        let range = unix(T)..unix(T + seconds);
+        let totals = store.totals(&names, precision(1), range, 1000).await.expect("readable");
+        let totals: Vec<_> =
+            totals.into_iter().map(|total| total.expect("a counter").known().expect("known")).collect();
+        let many = if seconds > 2 { u64::MAX } else { seconds * most };
+        assert_eq!(totals[..3], [a, 0, many], "{seconds} s");
+        assert_eq!(totals[3..], [other; 200], "{seconds} s");
+    }
 }
 
 async fn an_out_of_range_count_is_rejected_and_the_rest_is_applied(store: impl Store + Clone) {

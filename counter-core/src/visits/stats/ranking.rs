@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use futures_util::future::try_join_all;
-
 use super::listing::{PAGE_SIZE, without_labels};
 use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};
@@ -25,9 +23,6 @@ pub struct Ranking {
 const MAX_COUNTERS: u64 = 10_000;
 /// Maximum number of samples to read for a ranking, over all reads.
 pub(super) const MAX_RANKED: u64 = 10_000_000;
-
-/// Number of concurrent reads for a ranking.
-const CONCURRENT_READS: usize = 4;
 
 impl Stats {
     /// Returns up to `limit` counters with the most hits in the buckets that start in `range`. Only counters
@@ -85,25 +80,19 @@ impl Stats {
         range: &Range<Timestamp>,
         ranking: &mut Ranking,
     ) -> Result<(), Error> {
-        let buckets = buckets(precision, range);
-        let portion = usize::try_from(Self::MAX_SAMPLES / buckets).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE);
-        for names in names.chunks(portion * CONCURRENT_READS) {
-            let portions = names.chunks(portion);
-            let series = portions.map(|names| self.series_many(names, precision, range.clone()));
-            let series = try_join_all(series).await?.into_iter().flatten();
-            for (name, series) in names.iter().zip(series) {
-                let total = series.and_then(|series| match series.known_total() {
-                    Err(unreadable) if unreadable.is_part => {
-                        ranking.unreadable.push(unreadable);
-                        Ok(series.total())
-                    }
-                    total => total,
-                });
-                match total {
-                    Ok(0) => {}
-                    Ok(total) => ranking.counters.push((name.clone(), total)),
-                    Err(unreadable) => ranking.unreadable.push(unreadable),
+        let totals = self.totals(names, precision, range.clone()).await?;
+        for (name, total) in names.iter().zip(totals) {
+            let count = total.and_then(|total| match total.clone().known() {
+                Err(unreadable) if unreadable.is_part => {
+                    ranking.unreadable.push(unreadable);
+                    Ok(total.count)
                 }
+                known => known,
+            });
+            match count {
+                Ok(0) => {}
+                Ok(count) => ranking.counters.push((name.clone(), count)),
+                Err(unreadable) => ranking.unreadable.push(unreadable),
             }
         }
         Ok(())

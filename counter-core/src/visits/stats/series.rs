@@ -6,7 +6,7 @@ use super::Stats;
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::time::{Bucket, Precision, Sample, Timestamp};
-use crate::visits::store::{Reading, Unreadable};
+use crate::visits::store::{Reading, Total, Unreadable};
 
 /// The samples of a counter in a single precision.
 ///
@@ -86,7 +86,44 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<u64, Error> {
-        Ok(self.series(counter, precision, range).await?.known_total()?)
+        let totals = self.totals(std::slice::from_ref(counter), precision, range).await?;
+        Ok(totals.into_iter().next().unwrap_or_else(|| Ok(Total::default()))?.known()?)
+    }
+
+    /// Returns the sums of the samples of multiple counters in the buckets that start in `range`, in the given order. If
+    /// the key of a counter can't be read, the other counters are unaffected.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// recorder.record(recorder.counter("signups"), None);
+    /// counters.flush().await?;
+    ///
+    /// let (day, now) = (Precision::try_from(86_400)?, Timestamp::now());
+    /// let week = now.minus(7 * 86_400)..now.plus(1);
+    /// let names = ["signups", "logins"].map(|name| name.parse().expect("a name"));
+    /// let totals = counters.stats().totals(&names, day, week).await?;
+    /// let counts: Vec<_> = totals.into_iter().flatten().map(|total| total.count).collect();
+    /// assert_eq!(counts, [1, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the precision is not in the grid, if the range is empty or has more than 10,000
+    /// buckets, or if the store can't be read.
+    pub async fn totals(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Result<Total, Unreadable>>, Error> {
+        let retained = self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
+        self.store.totals(counters, precision, range, retained).await
     }
 
     /// Returns the lifetime hits of the given counters, including hits past retention.
@@ -131,12 +168,7 @@ impl Series {
     /// # Errors
     /// Returns an error if the count of any bucket could not be read.
     pub fn known_total(&self) -> Result<u64, Unreadable> {
-        match &self.unreadable {
-            Some(unreadable) if unreadable.is_part || !unreadable.buckets.is_empty() => {
-                Err(unreadable.clone())
-            }
-            _ => Ok(self.total()),
-        }
+        Total { count: self.total(), unreadable: self.unreadable.clone() }.known()
     }
 
     /// Returns whether the count of the bucket starting at `start` could not be read, completely or in part.

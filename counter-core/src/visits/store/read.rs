@@ -1,8 +1,10 @@
 use std::fmt;
 use std::ops::Range;
 
+use futures_util::future::try_join_all;
+
 use super::Store;
-use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+use super::reading::{BinReading, CountedReading, KnownReading, Reading, Total, Unreadable};
 use super::site::Site;
 use crate::document::DocumentStore;
 use crate::family::future::StoreFuture;
@@ -88,6 +90,33 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         range: Range<Timestamp>,
         retained: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
+
+    /// Returns the sum of the samples of each counter which start in `range`. If an entry can't be read, the other
+    /// counters are unaffected. The default implementation reads the [samples](Self::samples) of some counters at a
+    /// time. It should be overridden if the store itself can add up.
+    ///
+    /// # Errors
+    /// Returns an error if the store can't be read.
+    fn totals<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        retained: u32,
+    ) -> StoreFuture<'a, Vec<Result<Total, Unreadable>>> {
+        Box::pin(async move {
+            let per_read = MAX_SAMPLES / precision.starts(range.clone()).count().max(1);
+            let mut totals = Vec::with_capacity(counters.len());
+            for counters in counters.chunks(CONCURRENT_READS * per_read.max(1)) {
+                let portions = counters.chunks(per_read.max(1));
+                let read =
+                    portions.map(|counters| self.samples(counters, precision, range.clone(), retained));
+                let readings = try_join_all(read).await?.into_iter().flatten();
+                totals.extend(readings.map(|reading| reading.map(Total::from)));
+            }
+            Ok(totals)
+        })
+    }
 
     /// Returns the lifetimes of the given counters, i.e. all hits counted so far, which are not reduced by
     /// cleaning. If an entry can't be read, the other counters are unaffected.
@@ -249,6 +278,8 @@ for_handles!(Read of Store {
     fn clock_skew() -> Option<i64>;
     fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, retained: u32)
         -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
+    fn totals(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, retained: u32)
+        -> StoreFuture<'a, Vec<Result<Total, Unreadable>>>;
     fn lifetimes(counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>>;
     fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch>;
     fn sketches(counters: &'a [CounterName], buckets: &'a [Bucket])
@@ -264,6 +295,10 @@ for_handles!(Read of Store {
     fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
         -> StoreFuture<'a, Vec<Result<bool, Unreadable>>>;
 });
+
+/// Maximum number of samples in a read whose samples are added up, and of such reads at the same time.
+const MAX_SAMPLES: usize = 200_000;
+const CONCURRENT_READS: usize = 4;
 
 /// Maximum number of sketches in a response with multiple buckets, i.e. up to 8 MB.
 pub(crate) const MAX_SKETCHES: usize = 500;

@@ -34,6 +34,15 @@ pub struct Reading {
     pub unreadable: Option<Unreadable>,
 }
 
+/// The sum of the samples of a counter, as returned by [`Read::totals`](crate::visits::Read::totals).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// The sum of the samples that could be read.
+    pub count: u64,
+    /// Other entries in the same key that could not be read.
+    pub unreadable: Option<Unreadable>,
+}
+
 /// The distributions of a counter, as returned by [`Read::bins`](crate::visits::Read::bins).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BinReading {
@@ -70,6 +79,26 @@ impl Unreadable {
     #[must_use]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { key: key.into(), reason: reason.into(), buckets: Vec::new(), is_part: false }
+    }
+}
+
+impl Total {
+    /// Returns the sum, if all buckets are known.
+    ///
+    /// # Errors
+    /// Returns an error if the count of any bucket could not be read.
+    pub fn known(self) -> Result<u64, Unreadable> {
+        match self.unreadable {
+            Some(unreadable) if unreadable.is_part || !unreadable.buckets.is_empty() => Err(unreadable),
+            _ => Ok(self.count),
+        }
+    }
+}
+
+impl From<Reading> for Total {
+    fn from(Reading { samples, unreadable }: Reading) -> Self {
+        let count = samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add);
+        Self { count, unreadable }
     }
 }
 

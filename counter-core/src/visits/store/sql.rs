@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::batch::{ApplyOutcome, Batch};
 use super::read::Read;
-use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+use super::reading::{BinReading, CountedReading, KnownReading, Reading, Total, Unreadable};
 use super::skew::Skew;
 use super::witness::Witness;
 use super::write::{Cleaned, Write};
@@ -133,6 +133,16 @@ impl Read for SqlVisits {
         _: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         Box::pin(read::samples(self, counters, precision, range))
+    }
+
+    fn totals<'a>(
+        &'a self,
+        counters: &'a [CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+        _: u32,
+    ) -> StoreFuture<'a, Vec<Result<Total, Unreadable>>> {
+        Box::pin(read::totals(self, counters, precision, range))
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {

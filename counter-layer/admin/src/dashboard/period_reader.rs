@@ -15,9 +15,6 @@ use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 
-/// The maximum number of samples in a single read.
-const MAX_SAMPLES_PER_READ: usize = 200_000;
-
 /// Reads numbers of the period of a view.
 #[derive(Debug)]
 pub(crate) struct PeriodReader<'a> {
@@ -57,15 +54,10 @@ impl<'a> PeriodReader<'a> {
     }
 
     async fn sums(&self, cover: &Cover, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
-        let mut sums = Vec::with_capacity(counters.len());
-        let per_read = MAX_SAMPLES_PER_READ / cover.samples().max(1);
-        for counters in counters.chunks(per_read.max(1)) {
-            let part = |part: &Part| self.reader.series_many(counters, part.precision, part.buckets.clone());
-            let mut parts = try_join_all(cover.parts.iter().map(part)).await?;
-            let series = |index: usize| parts.iter_mut().map(|part| part[index].take()).collect::<Vec<_>>();
-            sums.extend((0..counters.len()).map(series).map(|series| cover.sum(&series)));
-        }
-        Ok(sums)
+        let part = |part: &Part| self.reader.totals(counters, part.precision, part.buckets.clone());
+        let parts = try_join_all(cover.parts.iter().map(part)).await?;
+        let totals = |index: usize| parts.iter().map(move |part| part[index].as_ref());
+        Ok((0..counters.len()).map(totals).map(|totals| cover.sum(totals)).collect())
     }
 
     /// Reads the visitors of these counters, limited to the number of counters that can be read in a single call.

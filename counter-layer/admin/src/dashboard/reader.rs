@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use counter_alert::AlertsStatus;
-use counter_core::visits::{Distributions, Measure, Uniques, Unreadable};
+use counter_core::visits::{Distributions, Measure, Total, Uniques, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Series, Stats, Timestamp};
 use futures_util::future::try_join;
 use tokio::sync::OnceCell;
@@ -78,8 +78,28 @@ impl<'a> Reader<'a> {
         range: Range<Timestamp>,
     ) -> Result<Vec<Option<Series>>, Error> {
         let all = self.stats.series_many(counters, precision, range).await?;
-        let series = all.into_iter().map(|series| self.note(series));
-        Ok(series.inspect(|series| self.add_unreadable(series.as_ref())).collect())
+        let series = |series| {
+            let series: Series = self.note(series)?;
+            self.add_unreadable(series.unreadable.as_ref());
+            Some(series)
+        };
+        Ok(all.into_iter().map(series).collect())
+    }
+
+    /// Returns the sum of the samples of each counter, or `None` for unreadable counters.
+    pub(crate) async fn totals(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> Result<Vec<Option<Total>>, Error> {
+        let all = self.stats.totals(counters, precision, range).await?;
+        let total = |total| {
+            let total: Total = self.note(total)?;
+            self.add_unreadable(total.unreadable.as_ref());
+            Some(total)
+        };
+        Ok(all.into_iter().map(total).collect())
     }
 
     /// Returns the lifetime total of each counter.
@@ -153,8 +173,8 @@ impl<'a> Reader<'a> {
         Some(format!("Some data cannot be read, so values are unknown, left out or too low: {named}{more}."))
     }
 
-    fn add_unreadable(&self, series: Option<&Series>) {
-        if let Some(unreadable) = series.and_then(|series| series.unreadable.as_ref()) {
+    fn add_unreadable(&self, unreadable: Option<&Unreadable>) {
+        if let Some(unreadable) = unreadable {
             self.add(unreadable.clone());
         }
     }

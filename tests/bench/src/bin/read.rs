@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use bench::overview::Overview;
+use bench::overview::{self, Overview};
 use bench::server::Figures;
 use bench::{past, processor, table};
 use counter_core::stores::fred::clients::Client;
@@ -25,11 +25,12 @@ async fn read() -> Result<(), Box<dyn Error>> {
     let server = RedisServer::start();
     let (now, names) = (Timestamp::now(), past::names(COUNTERS));
     past::write(&server, "access:", &names, &past::default_precisions(), 120, now);
+    past::write(&server, "access:", &names, "86400", overview::DAYS.into(), now);
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     let client = Client::new(Config::from_url(&server.url())?, None, None, None);
     client.init().await?;
     let store = RedisStore::builder().client(client.clone());
-    let stats = Counters::builder(store).build()?.stats();
+    let stats = Counters::builder(store).precisions(overview::precisions()).build()?.stats();
 
     let minute = Precision::try_from(60)?;
     let end = minute.bucket(now).end();
@@ -78,15 +79,17 @@ async fn read() -> Result<(), Box<dyn Error>> {
     rows.push(row(hgetall, table::quantile(&mut bare, 0.5), commands, &client(bare_time)));
 
     let overview = Overview::new(stats)?;
-    let (mut times, before, time) = (Vec::new(), Figures::of(&server), processor::time());
-    for _ in 0..ROUNDS {
-        times.push(overview.render("30d").await?.as_secs_f64() * 1e3);
+    for period in overview::PERIODS {
+        let (mut times, before, time) = (Vec::new(), Figures::of(&server), processor::time());
+        for _ in 0..ROUNDS {
+            times.push(overview.render(period).await?.as_secs_f64() * 1e3);
+        }
+        let (figures, page) = (Figures::of(&server).since(&before), client(processor::time() - time));
+        let page = format!("{page}, {:.1} ms server", figures.processor.as_secs_f64() * 1e3 / ROUNDS as f64);
+        let label = format!("the overview of 2,000 counters for {period}");
+        let commands = figures.operations() / ROUNDS as u64;
+        rows.push(row(&label, table::quantile(&mut times, 0.5), commands, &page));
     }
-    let (figures, page) = (Figures::of(&server).since(&before), client(processor::time() - time));
-    let page = format!("{page}, {:.1} ms server", figures.processor.as_secs_f64() * 1e3 / ROUNDS as f64);
-    let label = "the overview of 2,000 counters for thirty days";
-    let commands = figures.operations() / ROUNDS as u64;
-    rows.push(row(label, table::quantile(&mut times, 0.5), commands, &page));
     println!("Reading from one server, medians:\n");
     table::print(&["query", "ms", "commands", ""], &rows);
     Ok(())

@@ -1,7 +1,7 @@
-//! SQL benchmark: a flush at the default grid, the overview page of the dashboard for thirty days, and bytes per sample.
+//! SQL benchmark: a flush at the default grid, the overview page of the dashboard, and bytes per sample.
 //!
 //! The arguments set the numbers of counters, which are hit every second. The database already contains 120
-//! samples at each precision, like it would after long use.
+//! samples at each precision and 400 days, like it would after long use.
 
 use std::error::Error;
 use std::num::NonZeroU32;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bench::overview::Overview;
+use bench::overview::{self, Overview};
 use bench::{past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
@@ -21,8 +21,6 @@ use tests::{MariaDb, Postgres};
 /// Flushes to warm up, and to measure.
 const WARMUP_FLUSHES: u64 = 5;
 const MEASURED_FLUSHES: u64 = 30;
-/// Samples to write at a precision.
-const SAMPLES: u64 = 120;
 const ROUNDS: usize = 21;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -74,7 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         &[
             "database",
             "counters",
-            "the overview for thirty days, ms",
+            "the overview for 30d, ms",
+            "for 12mo, ms",
             "1,000 series of 120 buckets, ms",
             "bytes per sample",
         ],
@@ -98,7 +97,7 @@ async fn measure(
     let empty = bytes();
     let samples = fill(&store, &names, start).await?;
     // SQLite needs a checkpoint to move the data from the write-ahead log to the file.
-    store.clean(Shard::default(), start, &Grid::default().counts).await?;
+    store.clean(Shard::default(), start, &overview::precisions()).await?;
     let size = (bytes() - empty) as f64 / samples as f64;
     for visitors in [0, 1] {
         let row = flush(database, &store, &names, server, visitors).await?;
@@ -106,20 +105,22 @@ async fn measure(
         flushes.push(row);
     }
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-    let stats = Counters::builder(store).build()?.stats();
+    let stats = Counters::builder(store).precisions(overview::precisions()).build()?.stats();
     let overview = Overview::new(stats.clone())?;
-    let (mut overviews, mut series) = (Vec::new(), Vec::new());
+    let (mut pages, mut series) = (overview::PERIODS.map(|_| Vec::new()), Vec::new());
     let minute = Precision::try_from(60)?;
     let end = minute.bucket(start).end();
     for _ in 0..ROUNDS {
-        overviews.push(overview.render("30d").await?.as_secs_f64() * 1e3);
+        for (pages, period) in pages.iter_mut().zip(overview::PERIODS) {
+            pages.push(overview.render(period).await?.as_secs_f64() * 1e3);
+        }
         let started = Instant::now();
         stats.series_many(&names[..names.len().min(1000)], minute, end.minus(7200)..end).await?;
         series.push(started.elapsed().as_secs_f64() * 1e3);
     }
-    let [overview, series] =
-        [&mut overviews, &mut series].map(|all| format!("{:.1}", table::quantile(all, 0.5)));
-    let row = vec![database.to_owned(), count.to_string(), overview, series, format!("{size:.0}")];
+    let times = pages.iter_mut().chain([&mut series]).map(|all| format!("{:.1}", table::quantile(all, 0.5)));
+    let start = [database.to_owned(), count.to_string()];
+    let row: Vec<_> = start.into_iter().chain(times).chain([format!("{size:.0}")]).collect();
     eprintln!("{}", row.join(" | "));
     reads.push(row);
     Ok(())
@@ -127,13 +128,15 @@ async fn measure(
 
 /// Writes samples at each precision, and returns how many there are.
 async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64, Box<dyn Error>> {
-    let (writer, grid) = (WriterId::random(), Arc::new(Grid::default()));
+    let (writer, grid) = (WriterId::random(), Grid { counts: overview::precisions(), ..Grid::default() });
     let names: Vec<CounterName> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-    let (mut sequence, precisions) = (0, grid.counts.iter().map(|retention| retention.precision));
-    for finest in precisions.clone() {
-        let only = Precisions::new([finest]).expect("one precision");
+    let (mut sequence, mut samples) = (0, 0);
+    for retention in grid.counts.iter() {
+        let finest = retention.precision;
+        let only = Precisions::new([retention]).expect("one precision");
         let grid = Arc::new(Grid { counts: only, ..Grid::default() });
-        let backs: Vec<u64> = (0..SAMPLES).rev().collect();
+        let backs: Vec<u64> = (0..retention.samples.get().into()).rev().collect();
+        samples += backs.len() * names.len();
         for backs in backs.chunks(10) {
             let starts = backs.iter().map(|back| {
                 let start = finest.bucket(now).start.minus(back * u64::from(finest.as_seconds()));
@@ -164,7 +167,7 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
             store.apply(&batch).await?;
         }
     }
-    Ok(SAMPLES * names.len() as u64 * precisions.count() as u64)
+    Ok(samples as u64)
 }
 
 async fn flush(
@@ -174,7 +177,7 @@ async fn flush(
     server: Option<u32>,
     visitors: u64,
 ) -> Result<Vec<String>, Box<dyn Error>> {
-    let mut site = Counters::builder(store.clone()).build()?;
+    let mut site = Counters::builder(store.clone()).precisions(overview::precisions()).build()?;
     let recorder = site.recorder();
     let counters: Vec<_> = names.iter().map(|name| recorder.counter(name)).collect();
     let (start, key) = (Timestamp::now(), VisitorKey::new([7; 16]));

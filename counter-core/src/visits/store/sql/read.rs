@@ -1,5 +1,6 @@
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
+use std::slice;
 
 use super::{SqlVisits, at, malformed, names, unix, width};
 use crate::error::Error;
@@ -8,7 +9,7 @@ use crate::sketch::Sketch;
 use crate::sql::{Row, Value};
 use crate::time::{Bucket, Precision, Sample, Timestamp};
 use crate::visits::store::read::MAX_SKETCHES as MAX_RESPONSE_SKETCHES;
-use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Unreadable};
+use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Total, Unreadable};
 use crate::visits::store::unions::Unions;
 
 /// Maximum number of samples to look up individually. Above this, the range will be scanned.
@@ -29,45 +30,102 @@ pub(crate) async fn samples(
     range: Range<Timestamp>,
 ) -> Result<Results<Reading>, Error> {
     let known = names::numbers(store, counters, "id").await?;
-    let dialect = store.database.dialect();
-    let in_list = dialect.in_list;
-    let mut found = HashMap::new();
-    let all: Vec<_> = known.values().copied().collect();
-    let range = existing(store, precision, range).await?;
-    if !all.is_empty() && range.start < range.end {
-        let seconds = range.end.as_unix() - range.start.as_unix();
-        let buckets = usize::try_from(seconds / u64::from(precision.as_seconds())).unwrap_or(usize::MAX);
-        let place = Value::Int(width(precision));
-        let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
-        // We read a row for each bucket, in index order, with a line for each counter.
-        let lines = dialect.lines(&["counter", "hits"]);
-        // Over a range of years, like in an archive, a scan would read the buckets of all counters that have
-        // ever existed.
-        let is_long = buckets > MIN_LOOKUP_BUCKETS;
-        let mut rows = Vec::new();
-        if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= MAX_LOOKUPS {
-            let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
-            let text = format!(
-                "SELECT bucket, {lines} FROM access_sample \
-                 WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
-            );
-            for starts in starts.chunks(MAX_LOOKUPS) {
-                for some in all.chunks((MAX_LOOKUPS / starts.len().max(1)).max(1)) {
-                    let values = [place, Value::Ints(starts), Value::Ints(some)];
-                    rows.extend(store.database.fetch(&text, &values).await?);
-                }
-            }
-        } else {
-            let text = format!(
-                "SELECT bucket, {lines} FROM access_sample \
-                 WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list} GROUP BY bucket"
-            );
-            rows = store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await?;
-        }
-        found = readings(&rows)?;
-    }
+    // A row for each bucket, with a line for each counter.
+    let lines = store.database.dialect().lines(&["counter", "hits"]);
+    let rows = rows(store, &known, precision, range, |matching| {
+        format!("SELECT bucket, {lines} {matching} GROUP BY bucket")
+    });
+    let found = readings(&rows.await?)?;
     let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
     Ok(counters.iter().map(|counter| Ok(of(counter).unwrap_or_default())).collect())
+}
+
+pub(crate) async fn totals(
+    store: &SqlVisits,
+    counters: &[CounterName],
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<Results<Total>, Error> {
+    let known = names::numbers(store, counters, "id").await?;
+    // SQLite fails if a sum overflows, so we sum up two halves.
+    let lines = store.database.dialect().lines(&["counter", "least", "high", "low"]);
+    let rows = rows(store, &known, precision, range.clone(), |matching| {
+        format!(
+            "SELECT {lines} FROM (SELECT counter, MIN(hits) AS least, SUM(hits >> 32) AS high, \
+             SUM(hits & 4294967295) AS low {matching} GROUP BY counter) AS sums"
+        )
+    });
+    let (mut sums, mut negative) = (HashMap::<i64, u64>::new(), HashSet::new());
+    for row in rows.await? {
+        for line in row.optional_text(0)?.unwrap_or_default().lines() {
+            let numbers: Option<Vec<i64>> = line.split(' ').map(|number| number.parse().ok()).collect();
+            let Some([counter, least, high, low]) = numbers.as_deref() else {
+                return Err(malformed("access_sample").into());
+            };
+            if *least < 0 {
+                negative.insert(*counter);
+                continue;
+            }
+            let count = (i128::from(*high) << 32) + i128::from(*low);
+            let sum = sums.entry(*counter).or_default();
+            *sum = sum.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+    }
+    let mut totals = Vec::with_capacity(counters.len());
+    for counter in counters {
+        let id = known.get(&**counter);
+        totals.push(if id.is_some_and(|id| negative.contains(id)) {
+            // We also need to know which buckets are unreadable.
+            let reading = samples(store, slice::from_ref(counter), precision, range.clone()).await?;
+            reading.into_iter().next().unwrap_or_else(|| Ok(Reading::default())).map(Total::from)
+        } else {
+            let count = id.and_then(|id| sums.get(id)).copied().unwrap_or(0);
+            Ok(Total { count, unreadable: None })
+        });
+    }
+    Ok(totals)
+}
+
+/// Selects from the samples of these counters in a range. `select` returns the statement, given the `FROM` and `WHERE`
+/// clauses. If there are many buckets, this takes multiple statements.
+async fn rows(
+    store: &SqlVisits,
+    counters: &HashMap<String, i64>,
+    precision: Precision,
+    range: Range<Timestamp>,
+    select: impl Fn(&str) -> String,
+) -> Result<Vec<Row>, Error> {
+    let in_list = store.database.dialect().in_list;
+    let all: Vec<_> = counters.values().copied().collect();
+    let range = existing(store, precision, range).await?;
+    if all.is_empty() || range.start >= range.end {
+        return Ok(Vec::new());
+    }
+    let seconds = range.end.as_unix() - range.start.as_unix();
+    let buckets = usize::try_from(seconds / u64::from(precision.as_seconds())).unwrap_or(usize::MAX);
+    let place = Value::Int(width(precision));
+    // Over a range of years, like in an archive, a scan would read the buckets of all counters that have
+    // ever existed.
+    let is_long = buckets > MIN_LOOKUP_BUCKETS;
+    if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= MAX_LOOKUPS {
+        let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
+        let text =
+            select(&format!("FROM access_sample WHERE width = ? AND bucket {in_list} AND counter {in_list}"));
+        let mut rows = Vec::new();
+        for starts in starts.chunks(MAX_LOOKUPS) {
+            for some in all.chunks((MAX_LOOKUPS / starts.len().max(1)).max(1)) {
+                let values = [place, Value::Ints(starts), Value::Ints(some)];
+                rows.extend(store.database.fetch(&text, &values).await?);
+            }
+        }
+        Ok(rows)
+    } else {
+        let text = select(&format!(
+            "FROM access_sample WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list}"
+        ));
+        let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
+        store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await
+    }
 }
 
 /// Parses rows, each being a bucket with a line for each counter. Returns the readings by counter id.

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
+use counter_core::visits::Unreadable;
 use counter_core::{Precisions, Series, Timestamp};
 
 use super::by::By;
@@ -103,8 +104,8 @@ impl Buckets {
 }
 
 /// Returns the count, unless it is 0 while a part of the counts is missing.
-pub(super) fn known(series: &Series, count: u64) -> Option<u64> {
-    let is_part = series.unreadable.as_ref().is_some_and(|unreadable| unreadable.is_part);
+pub(super) fn known(unreadable: Option<&Unreadable>, count: u64) -> Option<u64> {
+    let is_part = unreadable.is_some_and(|unreadable| unreadable.is_part);
     (count > 0 || !is_part).then_some(count)
 }
 
@@ -115,7 +116,7 @@ fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
     }
     let from = series.samples.partition_point(|sample| sample.start < bucket.start);
     let samples = series.samples[from..].iter().take_while(|sample| sample.start < bucket.end);
-    known(series, samples.map(|sample| sample.count).fold(0, u64::saturating_add))
+    known(series.unreadable.as_ref(), samples.map(|sample| sample.count).fold(0, u64::saturating_add))
 }
 
 #[cfg(all(test, feature = "time-zone"))]

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{Precision, Precisions, Series, Timestamp};
+use counter_core::visits::Total;
+use counter_core::{Precision, Precisions, Timestamp};
 
 use super::buckets::known;
 
@@ -13,11 +14,10 @@ pub(crate) struct Cover {
     pub(crate) parts: Vec<Part>,
 }
 
-/// Consecutive buckets of a precision.
+/// Consecutive whole buckets of a precision, or a bucket to count in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) precision: Precision,
-    /// The whole buckets.
     pub(crate) buckets: Range<Timestamp>,
     /// The part of the buckets to count.
     counted: Range<Timestamp>,
@@ -38,26 +38,41 @@ impl Cover {
             };
             let counted = at..bucket.end.min(range.end);
             at = counted.end;
-            let continued =
-                |last: &&mut Part| last.precision == precision && last.buckets.end == bucket.start;
+            let part = Part { precision, buckets: bucket, counted };
+            let continued = |last: &&mut Part| {
+                last.precision == precision
+                    && last.buckets.end == part.buckets.start
+                    && last.is_whole()
+                    && part.is_whole()
+            };
             match parts.last_mut().filter(continued) {
-                Some(last) => (last.buckets.end, last.counted.end) = (bucket.end, counted.end),
-                None => parts.push(Part { precision, buckets: bucket, counted }),
+                Some(last) => (last.buckets.end, last.counted.end) = (part.buckets.end, part.counted.end),
+                None => parts.push(part),
             }
         }
         Self { parts }
     }
 
-    /// Returns the number of samples per counter.
-    pub(crate) fn samples(&self) -> usize {
-        let samples = |part: &Part| part.precision.starts(part.buckets.clone()).count();
-        self.parts.iter().map(samples).sum()
+    /// Sums the totals of a counter, one for each part. Returns `None` if a bucket is unreadable.
+    pub(crate) fn sum<'a>(&self, totals: impl IntoIterator<Item = Option<&'a Total>>) -> Option<u64> {
+        self.parts.iter().zip(totals).map(|(part, total)| part.count(total?)).sum()
+    }
+}
+
+impl Part {
+    fn is_whole(&self) -> bool {
+        self.counted == self.buckets
     }
 
-    /// Sums the series of one counter, read for each of the parts. Returns `None` if a bucket is unreadable.
-    pub(crate) fn sum(&self, series: &[Option<Series>]) -> Option<u64> {
-        let all = self.parts.iter().zip(series);
-        all.map(|(part, series)| total_between(series.as_ref()?, part.counted.clone())).sum()
+    /// Returns the count of the whole buckets, or a proportional count of a bucket that is only counted in part. Returns
+    /// `None` if any bucket is unknown.
+    fn count(&self, total: &Total) -> Option<u64> {
+        let seconds = |range: &Range<Timestamp>| u128::from(range.end.as_unix() - range.start.as_unix());
+        if total.unreadable.as_ref().is_some_and(|unreadable| !unreadable.buckets.is_empty()) {
+            return None;
+        }
+        let count = u128::from(total.count) * seconds(&self.counted) / seconds(&self.buckets);
+        known(total.unreadable.as_ref(), u64::try_from(count).unwrap_or(u64::MAX))
     }
 }
 
@@ -75,30 +90,9 @@ fn next(
     buckets.clone().filter(whole).last().or_else(|| buckets.next())
 }
 
-/// Sums the samples in a range, with a proportional part of buckets that are only partly in it. Returns `None` if any
-/// bucket in this range is unknown.
-fn total_between(series: &Series, range: Range<Timestamp>) -> Option<u64> {
-    let width = u64::from(series.precision.as_seconds());
-    let seconds = |start: Timestamp| {
-        let (from, until) = (start.max(range.start), start.plus(width).min(range.end));
-        until.as_unix().saturating_sub(from.as_unix())
-    };
-    let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
-    if unknown.iter().any(|start| seconds(*start) > 0) {
-        return None;
-    }
-    let part = |count: u64, seconds: u64| {
-        u64::try_from(u128::from(count) * u128::from(seconds) / u128::from(width)).unwrap_or(u64::MAX)
-    };
-    let parts = series.samples.iter().map(|sample| part(sample.count, seconds(sample.start)));
-    known(series, parts.fold(0, u64::saturating_add))
-}
-
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
-
-    use counter_core::Sample;
 
     use super::*;
 
@@ -131,9 +125,12 @@ mod tests {
         let week = MIDNIGHT.minus(6 * DAY)..MIDNIGHT.plus(DAY);
         assert_eq!(parts(&default, week), [(86_400, 7)]);
         // Yesterday up to 02:39:10: two hours, and the third one in part.
-        assert_eq!(parts(&default, MIDNIGHT.minus(DAY)..NOW.minus(DAY)), [(3600, 3)]);
+        assert_eq!(parts(&default, MIDNIGHT.minus(DAY)..NOW.minus(DAY)), [(3600, 2), (3600, 1)]);
         // The previous week up to the same time: hours are past retention.
-        assert_eq!(parts(&default, MIDNIGHT.minus(13 * DAY)..NOW.minus(7 * DAY)), [(86_400, 6), (18_000, 2)]);
+        assert_eq!(
+            parts(&default, MIDNIGHT.minus(13 * DAY)..NOW.minus(7 * DAY)),
+            [(86_400, 6), (18_000, 1), (18_000, 1)]
+        );
         // Days of a time zone.
         let long = precisions(&[(3600, 2000), (86_400, 120)]);
         let berlin = MIDNIGHT.minus(29 * DAY + 3600)..MIDNIGHT.plus(DAY - 3600);
@@ -143,7 +140,7 @@ mod tests {
     #[test]
     fn times_past_retention_are_not_covered() {
         let minutes = precisions(&[(60, 120)]);
-        assert_eq!(parts(&minutes, MIDNIGHT..NOW), [(60, 120)]);
+        assert_eq!(parts(&minutes, MIDNIGHT..NOW), [(60, 119), (60, 1)]);
         assert_eq!(parts(&minutes, MIDNIGHT.minus(DAY)..MIDNIGHT), []);
         assert_eq!(parts(&minutes, NOW..NOW), []);
     }
@@ -152,10 +149,8 @@ mod tests {
     fn buckets_at_the_ends_are_counted_in_part() {
         let hours = precisions(&[(3600, 2000)]);
         let cover = Cover::new(&hours, MIDNIGHT.plus(1800)..MIDNIGHT.plus(3600 * 2 + 900), NOW);
-        let Part { precision, buckets: range, .. } = cover.parts[0].clone();
-        let samples = precision.starts(range.clone()).map(|start| Sample { start, count: 100 });
-        let series = Series::new(precision, range, samples.collect());
-        assert_eq!((cover.parts.len(), cover.sum(&[Some(series)])), (1, Some(50 + 100 + 25)));
-        assert_eq!(cover.sum(&[None]), None);
+        let total = Total { count: 100, unreadable: None };
+        assert_eq!((cover.parts.len(), cover.sum([Some(&total); 3])), (3, Some(50 + 100 + 25)));
+        assert_eq!(cover.sum([Some(&total), None, Some(&total)]), None);
     }
 }
