@@ -4,7 +4,8 @@
 //! In-memory brokers and a separate Redis share the machine with the consumer. The records are about 60 bytes
 //! of JSON for 100 counters in four partitions; there is a run without and a run with visitors. 1 % of the
 //! records is also counted individually in a different namespace, with a script call per record. CPU times
-//! are for this process, which includes the brokers, and for Redis.
+//! are for this process, which includes the brokers, and for Redis. For comparison, librdkafka also fetches the
+//! records without counting them.
 
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -16,6 +17,7 @@ use counter_core::{Counters, RedisStore, Timestamp};
 use counter_kafka::{Decision, KafkaConsumer};
 use counter_log::record::Record;
 use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use tests::RedisServer;
@@ -45,6 +47,9 @@ async fn measure(
     let brokers = MockCluster::new(1)?;
     brokers.create_topic(topic, PARTITIONS, 1)?;
     produce(&brokers.bootstrap_servers(), topic, visitor, records)?;
+    if chunk == NonZeroU32::MAX {
+        fetch(&brokers.bootstrap_servers(), topic, records)?;
+    }
     let namespace: Namespace = format!("{chunk}:").parse()?;
     let counters = Counters::builder(RedisStore::connect(&server.url(), namespace).await?).build()?;
     let recorder = counters.recorder();
@@ -89,6 +94,30 @@ async fn measure(
         redis_seconds(server) - used.1,
     )?;
     Ok(rate)
+}
+
+/// Fetches the records without counting them.
+fn fetch(brokers: &str, topic: &str, records: u64) -> Result<(), Box<dyn Error>> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .set("group.id", "fetch")
+        .set("auto.offset.reset", "earliest")
+        .create()?;
+    consumer.subscribe(&[topic])?;
+    // Events of the group also end a poll.
+    let next = || loop {
+        if let Some(record) = consumer.poll(Duration::from_secs(1)) {
+            return record.map(drop);
+        }
+    };
+    next()?;
+    let used = process_seconds()?;
+    for _ in 1..records {
+        next()?;
+    }
+    let used = process_seconds()? - used;
+    writeln!(stdout(), "{topic}, only fetched: CPU seconds: {used:.2} with brokers")?;
+    Ok(())
 }
 
 /// Returns the CPU time of this process in seconds, with a resolution of 10 ms.
