@@ -16,6 +16,8 @@ use crate::visits::store::unions::Unions;
 const MAX_LOOKUPS: usize = 10_000;
 /// Above this number of buckets, samples are always looked up individually.
 const MIN_LOOKUP_BUCKETS: usize = 500;
+/// Maximum number of counters per scan, so that a scan takes much less time than the timeout.
+const MAX_SCANNED_COUNTERS: usize = 2000;
 /// Number of sketches in a read, up to 800 KB.
 const MAX_SKETCHES: usize = 64;
 /// Number of counters with a lifetime on a page.
@@ -87,7 +89,7 @@ pub(crate) async fn totals(
 }
 
 /// Selects from the samples of these counters in a range. `select` returns the statement, given the `FROM` and `WHERE`
-/// clauses. If there are many buckets, this takes multiple statements.
+/// clauses. If there are many buckets or counters, this takes multiple statements.
 async fn rows(
     store: &SqlVisits,
     counters: &HashMap<String, i64>,
@@ -107,25 +109,27 @@ async fn rows(
     // Over a range of years, like in an archive, a scan would read the buckets of all counters that have
     // ever existed.
     let is_long = buckets > MIN_LOOKUP_BUCKETS;
+    let mut rows = Vec::new();
     if is_long || buckets.saturating_add(1).saturating_mul(all.len()) <= MAX_LOOKUPS {
         let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
         let text =
             select(&format!("FROM access_sample WHERE width = ? AND bucket {in_list} AND counter {in_list}"));
-        let mut rows = Vec::new();
         for starts in starts.chunks(MAX_LOOKUPS) {
             for some in all.chunks((MAX_LOOKUPS / starts.len().max(1)).max(1)) {
                 let values = [place, Value::Ints(starts), Value::Ints(some)];
                 rows.extend(store.database.fetch(&text, &values).await?);
             }
         }
-        Ok(rows)
     } else {
         let text = select(&format!(
             "FROM access_sample WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list}"
         ));
         let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
-        store.database.fetch(&text, &[place, from, to, Value::Ints(&all)]).await
+        for some in all.chunks(MAX_SCANNED_COUNTERS) {
+            rows.extend(store.database.fetch(&text, &[place, from, to, Value::Ints(some)]).await?);
+        }
     }
+    Ok(rows)
 }
 
 /// Parses rows, each being a bucket with a line for each counter. Returns the readings by counter id.
