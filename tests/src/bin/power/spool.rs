@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use counter_core::Counters;
+use counter_core::{Counters, SqlStore};
 use tokio::time::{Instant, sleep};
 
 use crate::Failure;
@@ -29,7 +29,9 @@ pub(crate) async fn run(folder: &Path, seed: u64, end: End) -> Result<(), Failur
     if moved.exists() {
         fs::rename(&moved, &path)?;
     }
-    let store = open(&path).await?;
+    // Creates the tables. The second store does not, so that a missing file is not created again on a slow machine.
+    drop(open(&path).await?);
+    let store = SqlStore::builder().connect(&format!("sqlite:{}", path.display())).await?;
     let counters =
         Counters::builder(store).flush_interval(Duration::from_millis(40)).spool(folder).build()?;
     let (recorder, stats) = (counters.recorder(), counters.stats());
