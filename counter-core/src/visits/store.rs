@@ -30,6 +30,7 @@ pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Part, Remark, VisitorC
 pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use read::Read;
+pub(crate) use reading::sum;
 pub use reading::{BinReading, CountedReading, KnownReading, Reading, Total, Unreadable};
 pub use site::Site;
 pub(crate) use unions::Unions;

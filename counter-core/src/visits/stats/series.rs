@@ -6,7 +6,7 @@ use super::Stats;
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::time::{Bucket, Precision, Sample, Timestamp};
-use crate::visits::store::{Reading, Total, Unreadable};
+use crate::visits::store::{Reading, Total, Unreadable, sum};
 
 /// The samples of a counter in a single precision.
 ///
@@ -160,7 +160,7 @@ impl Series {
     /// Returns the sum of the samples.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
+        sum(&self.samples)
     }
 
     /// Returns the sum of the samples, if all buckets are known.

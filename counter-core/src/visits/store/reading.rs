@@ -37,7 +37,7 @@ pub struct Reading {
 /// The sum of the samples of a counter, as returned by [`Read::totals`](crate::visits::Read::totals).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// The sum of the samples that could be read.
+    /// The sum of the samples that could be read, up to [`u64::MAX`].
     pub count: u64,
     /// Other entries in the same key that could not be read.
     pub unreadable: Option<Unreadable>,
@@ -97,9 +97,13 @@ impl Total {
 
 impl From<Reading> for Total {
     fn from(Reading { samples, unreadable }: Reading) -> Self {
-        let count = samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add);
-        Self { count, unreadable }
+        Self { count: sum(&samples), unreadable }
     }
+}
+
+/// Adds up the counts of samples, up to [`u64::MAX`].
+pub(crate) fn sum(samples: &[Sample]) -> u64 {
+    samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
 }
 
 impl From<Vec<Sample>> for Reading {

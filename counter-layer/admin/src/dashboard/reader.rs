@@ -78,12 +78,10 @@ impl<'a> Reader<'a> {
         range: Range<Timestamp>,
     ) -> Result<Vec<Option<Series>>, Error> {
         let all = self.stats.series_many(counters, precision, range).await?;
-        let series = |series| {
-            let series: Series = self.note(series)?;
-            self.add_unreadable(series.unreadable.as_ref());
-            Some(series)
-        };
-        Ok(all.into_iter().map(series).collect())
+        Ok(all
+            .into_iter()
+            .map(|series| self.note_parts(series, |series| series.unreadable.as_ref()))
+            .collect())
     }
 
     /// Returns the sum of the samples of each counter, or `None` for unreadable counters.
@@ -94,12 +92,7 @@ impl<'a> Reader<'a> {
         range: Range<Timestamp>,
     ) -> Result<Vec<Option<Total>>, Error> {
         let all = self.stats.totals(counters, precision, range).await?;
-        let total = |total| {
-            let total: Total = self.note(total)?;
-            self.add_unreadable(total.unreadable.as_ref());
-            Some(total)
-        };
-        Ok(all.into_iter().map(total).collect())
+        Ok(all.into_iter().map(|total| self.note_parts(total, |total| total.unreadable.as_ref())).collect())
     }
 
     /// Returns the lifetime total of each counter.
@@ -173,10 +166,17 @@ impl<'a> Reader<'a> {
         Some(format!("Some data cannot be read, so values are unknown, left out or too low: {named}{more}."))
     }
 
-    fn add_unreadable(&self, unreadable: Option<&Unreadable>) {
-        if let Some(unreadable) = unreadable {
+    /// Also notes what is unreadable in a result that could be read.
+    fn note_parts<T>(
+        &self,
+        read: Result<T, Unreadable>,
+        unreadable: impl Fn(&T) -> Option<&Unreadable>,
+    ) -> Option<T> {
+        let read = self.note(read)?;
+        if let Some(unreadable) = unreadable(&read) {
             self.add(unreadable.clone());
         }
+        Some(read)
     }
 
     fn note<T>(&self, read: Result<T, Unreadable>) -> Option<T> {
