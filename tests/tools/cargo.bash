@@ -41,9 +41,9 @@ export_example() {
     export COUNTER_EXAMPLE
 }
 
-# Builds the tests and the example together, so that they share crates.
+# Builds the tests and the example together, so that they share crates. The profile optimizes dependencies.
 build_tests() {
-    cargo build "${everything[@]}" --tests --bins "${examples[@]}"
+    cargo build "${everything[@]}" --profile test --tests --bins "${examples[@]}"
     export_example
 }
 

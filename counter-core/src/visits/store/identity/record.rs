@@ -238,8 +238,9 @@ mod tests {
         let grid = Grid { counts: Precisions::default().utc_offset(19_800), ..Grid::default() };
         record.keep_grid(&grid);
         record.keep_grid(&Grid { distributions: Some(Precisions::default()), ..Grid::default() });
-        record.restore(StoreId::random(), "a dump");
-        record.copy(used(StoreId::random(), 7), "Redis, with a blank");
+        record.restored.push((StoreId::random(), "a dump".to_owned()));
+        record.copied.push(used(StoreId::random(), 7));
+        "Redis, with a blank".clone_into(&mut record.copied_kind);
         record.rest.push("of a newer version".to_owned());
         assert_eq!(StoreRecord::parse(record.to_text().as_bytes()), Some(record.clone()));
         assert_eq!(record.grid.map(|retention| retention.counts), Some(grid.counts));

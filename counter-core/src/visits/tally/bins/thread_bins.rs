@@ -6,6 +6,7 @@
 //! use. Counts that are not folded by then move to the [`BinTable`] under the same lock, like the bins of
 //! other buckets.
 
+use std::fmt::Debug;
 use std::sync::OnceLock;
 
 use super::bin_table::{BinKey, BinSlot, BinTable};
@@ -23,6 +24,9 @@ pub(crate) struct ThreadBins {
     used: SingleWriter,
     /// Empty if this thread has not measured anything.
     slots: OnceLock<Box<[ThreadSlot; SLOTS]>>,
+    /// The places of the slots in use, only changed under the lock. Otherwise, a flush would have to read all
+    /// slots, which are 64 KiB.
+    places: OnceLock<Box<[SingleWriter; MAX_USED]>>,
 }
 
 /// The number of requests with the same counters and bins. All fields of a free slot are 0.
@@ -40,7 +44,7 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = if cfg!(counter_loom) { 1 } else { 11 };
 
 /// At this number of used slots, we clear them. A page needs about twenty slots per minute.
-const MAX_USED: u64 = 1 << (SLOT_BITS - 1);
+const MAX_USED: usize = SLOTS / 2;
 
 impl ThreadBins {
     pub(crate) fn new() -> Self {
@@ -50,6 +54,7 @@ impl ThreadBins {
             start: SingleWriter::new(0),
             used: SingleWriter::new(0),
             slots: OnceLock::new(),
+            places: OnceLock::new(),
         }
     }
 
@@ -83,13 +88,16 @@ impl ThreadBins {
 
     /// Adds one in the current bucket. The caller must hold the lock.
     pub(crate) fn add_new(&self, of: BinKey, moved: &mut BinTable) {
-        if self.used.get() >= MAX_USED {
+        if self.used() == MAX_USED {
             self.clear(moved);
         }
-        let slot = find(self.slots.get_or_init(slots), of);
+        let slots = self.slots.get_or_init(boxed);
+        let place = find(slots, of);
+        let slot = &slots[place];
         if !slot.is_used() {
             slot.counters.set(of.counters);
             slot.bins.set(of.bins);
+            self.places.get_or_init(boxed)[self.used()].set(place as u64);
             self.used.add(1);
         }
         slot.add();
@@ -113,18 +121,13 @@ impl ThreadBins {
     /// Clears the slots, and moves new counts to a table. The caller must hold the lock.
     fn clear(&self, moved: &mut BinTable) {
         self.for_each_new(|_, new| moved.add(new));
-        if self.used.get() > 0 {
-            self.slots.get().into_iter().flat_map(|slots| &**slots).for_each(ThreadSlot::clear);
-            self.used.set(0);
-        }
+        self.used_slots().for_each(ThreadSlot::clear);
+        self.used.set(0);
     }
 
     fn for_each_new(&self, mut each: impl FnMut(&ThreadSlot, BinSlot)) {
-        if self.used.get() == 0 {
-            return;
-        }
         let start = Timestamp::from_unix(self.start.get());
-        for slot in self.slots.get().into_iter().flat_map(|slots| &**slots) {
+        for slot in self.used_slots() {
             // The thread may be adding to the count, but counters and bins only change under the lock.
             let count = slot.count.get() - slot.folded.get();
             if count > 0 {
@@ -132,6 +135,16 @@ impl ThreadBins {
                 each(slot, BinSlot { of, start, count });
             }
         }
+    }
+
+    fn used_slots(&self) -> impl Iterator<Item = &ThreadSlot> {
+        let used = self.slots.get().zip(self.places.get());
+        used.into_iter()
+            .flat_map(|(slots, places)| places[..self.used()].iter().map(|place| &slots[index(place)]))
+    }
+
+    fn used(&self) -> usize {
+        index(&self.used)
     }
 }
 
@@ -156,9 +169,14 @@ impl ThreadSlot {
     }
 }
 
-fn slots() -> Box<[ThreadSlot; SLOTS]> {
-    let slots: Box<[_]> = (0..SLOTS).map(|_| ThreadSlot::default()).collect();
-    slots.try_into().expect("exactly `SLOTS` slots")
+fn boxed<T: Default + Debug, const N: usize>() -> Box<[T; N]> {
+    let elements: Box<[T]> = (0..N).map(|_| T::default()).collect();
+    elements.try_into().expect("exactly `N` elements")
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "at most `SLOTS`")]
+fn index(number: &SingleWriter) -> usize {
+    number.get() as usize
 }
 
 #[inline]
@@ -170,23 +188,20 @@ fn place(of: BinKey) -> usize {
 /// Adds one if the slot is not the first to be probed.
 #[inline(never)]
 fn add_probing(slots: &[ThreadSlot; SLOTS], of: BinKey) -> bool {
-    let slot = find(slots, of);
+    let slot = &slots[find(slots, of)];
     if slot.is_used() {
         slot.add();
     }
     slot.is_used()
 }
 
-/// Returns the slot with this key, or the free slot to insert it into.
-fn find(slots: &[ThreadSlot; SLOTS], of: BinKey) -> &ThreadSlot {
+/// Returns the place of the slot with this key, or of the free slot to insert it into.
+fn find(slots: &[ThreadSlot; SLOTS], of: BinKey) -> usize {
     let mut place = place(of);
-    loop {
-        let slot = &slots[place % SLOTS];
-        if slot.is_of(of) || !slot.is_used() {
-            return slot;
-        }
-        place += 1;
+    while !slots[place].is_of(of) && slots[place].is_used() {
+        place = (place + 1) % SLOTS;
     }
+    place
 }
 
 #[cfg(test)]
@@ -286,12 +301,11 @@ mod tests {
     #[test]
     fn a_full_table_is_cleared_without_losing_counts() {
         let (bins, mut moved) = (ThreadBins::new(), BinTable::default());
-        let few = u32::try_from(MAX_USED).expect("small");
-        for page in 0..=few {
-            bins.add_new(bin_key(page, 20, 200), &mut moved);
-            assert_eq!(bins.used.get(), u64::from(page % few) + 1);
+        for page in 0..=MAX_USED {
+            bins.add_new(bin_key(u32::try_from(page).expect("small"), 20, 200), &mut moved);
+            assert_eq!(bins.used(), page % MAX_USED + 1);
         }
-        assert_eq!((moved.len(), bins.len()), (few as usize, 1));
+        assert_eq!((moved.len(), bins.len()), (MAX_USED, 1));
     }
 
     #[test]
