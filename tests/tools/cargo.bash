@@ -50,5 +50,5 @@ build_tests() {
 # Runs tests: `--tests` or `--test suite`, with arguments for the programs after `--`. We use more threads than cores, because
 # tests mostly wait for servers.
 run_tests() {
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} cargo test "${everything[@]}" "$@"
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-12} cargo test "${everything[@]}" "$@"
 }
