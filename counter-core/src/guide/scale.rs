@@ -45,36 +45,36 @@
 //! This needs
 //!
 //! - an increment for each precision, an additional increment for the other second, and an increment for the
-//!   lifetime: 9 operations at 2 to 3 µs;
+//!   lifetime: 9 operations at about 2 µs;
 //! - for new visitors, a `PFADD` and an `EXPIREAT` for each visitor precision, and 1 to 4 µs for a register.
 //!
 //! | active counters per second | calls | sent | operations | load on a Redis core |
 //! |---|---|---|---|---|
 //! | 1 | 1 | 0.5 KB | 13 | negligible |
 //! | 100 | 1 | 4 KB | 930 | 0.2 % |
-//! | 1,000 | 8 | 37 KB | 9,300 | 3 % |
-//! | 2,000 | 16 | 74 KB | 18,600 | 5 % |
+//! | 1,000 | 8 | 37 KB | 9,300 | 2 % |
+//! | 2,000 | 16 | 74 KB | 18,600 | 4 % |
 //!
 //! # Which limit comes next
 //!
 //! A counter costs the same in any instance, so the load on the store is
 //!
-//! > instances × active counters of an instance per interval × 9 operations × 2.5 µs ÷ interval
+//! > instances × active counters of an instance per interval × 9 operations × 2 µs ÷ interval
 //!
 //! A server uses a single core for this, and half of that core should be left to readers and the cleaner:
 //!
 //! | instances | active counters of an instance | operations per second | a single server | each of three masters |
 //! |---|---|---|---|---|
-//! | 1 | 2,000 | 18,000 | 5 % | 2 % |
-//! | 10 | 500 | 45,000 | 11 % | 4 % |
-//! | 100 | 100 | 90,000 | 23 % | 8 % |
-//! | 1,000 | 20 | 180,000 | 45 % | 15 % |
-//! | 1,000 | 100 | 900,000 | too much | 75 %, too much |
+//! | 1 | 2,000 | 18,000 | 4 % | 1 % |
+//! | 10 | 500 | 45,000 | 9 % | 3 % |
+//! | 100 | 100 | 90,000 | 18 % | 6 % |
+//! | 1,000 | 20 | 180,000 | 36 % | 12 % |
+//! | 1,000 | 100 | 900,000 | too much | 60 %, too much |
 //!
 //! You will reach the limits in this order:
 //!
-//! 1. **Operations on a server.** About 200,000 operations per second keep half a core busy. This corresponds
-//!    to 22,000 active counters per second across all instances. The number of requests doesn't matter, even
+//! 1. **Operations on a server.** About 250,000 operations per second keep half a core busy. This corresponds
+//!    to 28,000 active counters per second across all instances. The number of requests doesn't matter, even
 //!    if there are a hundred times more.
 //! 2. **The flush interval** should be the first setting to change: see [below](#which-flush-interval).
 //! 3. **Fewer precisions**, e.g. without the buckets of 1 and 5 seconds. The cost is proportional to the
@@ -155,38 +155,38 @@
 //! - All 1,000 counters have hits in any interval of any instance. This is the worst case, because a counter
 //!   without hits doesn't cost anything in that instance.
 //! - Visitors are not counted. A counter with new visitors would need four more operations in a flush.
-//! - An operation takes 3.5 µs, which was measured for a fleet of 16 processes on a machine that was also
-//!   doing other work. On an idle machine, a later version needed 1.6 µs. Half of a core is kept free, so a master can execute 143,000 operations per second.
+//! - An operation takes 2 µs. `tests/bench/run scale fleet` measured 1.5 to 2.0 µs. Half of a core is kept free, so
+//!   a master can execute 250,000 operations per second.
 //! - A counter needs as many operations per second as in the table above (which is for 101 counters): 9.3,
 //!   2.1 or 1.6 with seven precisions, and 0.63 or 0.23 with five.
 //! - The names are spread evenly to the masters, with about four
-//!   [shards](crate::stores::RedisBuilder::shards) per master. With 1,000 names, the fullest of 17 masters
-//!   has about 1.3 times the mean, for which there is enough reserve.
+//!   [shards](crate::stores::RedisBuilder::shards) per master. With 1,000 names, the fullest of 10 masters
+//!   has less than 1.3 times the mean, for which there is enough reserve.
 //!
 //! | | operations per second | masters | for ten thousand instances | masters |
 //! |---|---|---|---|---|
-//! | seven precisions, every 1 s | 9,300,000 | 66 | 93,000,000 | 651, but this would need more than 1,024 shards |
-//! | seven precisions, every 10 s | 2,100,000 | 15 | 21,000,000 | 147 |
-//! | seven precisions, every 30 s | 1,600,000 | 12 | 16,000,000 | 112 |
-//! | five, from 60 s, every 10 s | 630,000 | 5 | 6,300,000 | 45 |
-//! | five, from 60 s, every 30 s | 230,000 | 2 | 2,300,000 | 17 |
+//! | seven precisions, every 1 s | 9,300,000 | 38 | 93,000,000 | 372, but this would need more than 1,024 shards |
+//! | seven precisions, every 10 s | 2,100,000 | 9 | 21,000,000 | 84 |
+//! | seven precisions, every 30 s | 1,600,000 | 7 | 16,000,000 | 64 |
+//! | five, from 60 s, every 10 s | 630,000 | 3 | 6,300,000 | 26 |
+//! | five, from 60 s, every 30 s | 230,000 | 1 | 2,300,000 | 10 |
 //!
 //! So you should use the settings of the last row, with 16 shards for a thousand instances, or with 64 shards
 //! if you might grow to ten thousand. The remaining costs are small. For ten thousand instances and 64
 //! shards:
 //!
-//! - calls: 10,000 × 64 ÷ 30 s, i.e. 21,000 per second at about 20 µs, need less than half a core out of 17;
+//! - calls: 10,000 × 64 ÷ 30 s, i.e. 21,000 per second at about 20 µs, need less than half a core out of 10;
 //! - connections: 10,000 to a master. This is the default limit of `maxclients`, so it must be increased;
 //! - fences: 10,000 × 64 × 150 bytes are 96 MB in total; the counters need the same memory as for a single
 //!   instance;
 //! - `hits`, which is a single counter and therefore in a single shard: 10,000 × 0.23 operations per second,
-//!   1 % of a core.
+//!   less than 1 % of a core.
 //!
 //! # Three regions
 //!
 //! Each region should count into its own Redis, and a [fleet](crate::fleet) adds them up when they are read. For three regions
-//! with 1,000 instances each, the tables above apply to each region: with the settings of the last row, this needs two
-//! masters per region. Between regions, there are only reads:
+//! with 1,000 instances each, the tables above apply to each region: with the settings of the last row, this needs one
+//! master per region. Between regions, there are only reads:
 //!
 //! - A read of the fleet is a read of each region, at the same time. It takes as long as the slowest region, or until the
 //!   [timeout](crate::fleet::Fleet::with_timeout). It needs a little more than three times the operations, because sketches are
@@ -212,7 +212,7 @@
 //!
 //! A Kafka consumer (`counter-kafka`) folds the records of a partition before it writes to the store, so the
 //! load on the store depends on the number of partitions instead of instances. According to `BENCHMARKS.md`,
-//! a record of 60 bytes costs 1.04 µs of CPU time for brokers and consumer (1.38 with visitors), and four
+//! a record of 60 bytes costs 1.0 µs of CPU time for brokers and consumer (1.1 with visitors), and four
 //! partitions on two cores deliver 281,000 records per second each. The following table assumes that
 //!
 //! - every request is a record, there are three replicas, and brokers cost the same as the measured brokers,
@@ -225,11 +225,11 @@
 //! |---|---|---|
 //! | MB per second into the brokers; with replicas | 600; 1,800 | 6,000; 18,000 |
 //! | partitions | 36 | 360 |
-//! | cores for brokers and consumers; with visitors | 21; 28 | 208; 276 |
-//! | operations per second on the store, every 1 s | 335,000: 3 masters | 3,350,000: 24 masters |
-//! | the same every 10 s | 76,000: 1 master | 756,000: 6 masters |
+//! | cores for brokers and consumers; with visitors | 20; 22 | 200; 220 |
+//! | operations per second on the store, every 1 s | 335,000: 2 masters | 3,350,000: 14 masters |
+//! | the same every 10 s | 76,000: 1 master | 756,000: 4 masters |
 //!
-//! If all records have visitors, Redis needs 1.07 µs for a record. At ten million per second, this would be
-//! 11 cores, i.e. 22 masters. Counting in the process with the layer is cheaper than a topic: see
+//! If all records have visitors, Redis needs 0.78 µs for a record. At ten million per second, this would be
+//! 8 cores, i.e. 16 masters. Counting in the process with the layer is cheaper than a topic: see
 //! `tests/bench/run processor`. Use topics if the records are already in a topic, or if you might need to
 //! count again.
