@@ -143,8 +143,7 @@ async fn pass_responses(
         if is_lost.load(Ordering::SeqCst) {
             return;
         }
-        faults.until_forwardable(time::Instant::now()).await;
-        faults.count_reply();
+        faults.until_forwardable(time::Instant::now(), faults.round_trips()).await;
         if client.write_all(&bytes[..read]).await.is_err() {
             return;
         }
@@ -189,11 +188,12 @@ impl Dialogue {
     }
 }
 
-/// Forwards requests. How to handle the reply is sent to `pending` first, i.e. before the server can reply.
+/// Forwards requests. How to handle the reply is sent to `pending` first, i.e. before the server can reply, with the
+/// round trip of the request.
 async fn pass_requests(
     client: ReadHalf<'_>,
     mut server: impl AsyncWrite + Unpin,
-    pending: mpsc::UnboundedSender<PendingReply>,
+    pending: mpsc::UnboundedSender<(PendingReply, u64)>,
     faults: &Faults,
 ) -> Ended {
     let mut requests = Frames::new(client);
@@ -212,7 +212,7 @@ async fn pass_requests(
             request = requests.next() => request,
         };
         let Some(request) = request else { return Ended::Gone };
-        faults.count_request();
+        let trip = faults.count_request();
         let is_call = dialogue.is_call(&request);
         if is_call && faults.to_drop.spend() {
             return Ended::Dropped;
@@ -231,7 +231,7 @@ async fn pass_requests(
         } else {
             (PendingReply::Canned(faults.canned_reply()), Vec::new())
         };
-        if pending.send(reply).is_err() || server.write_all(&bytes).await.is_err() {
+        if pending.send((reply, trip)).is_err() || server.write_all(&bytes).await.is_err() {
             return Ended::Gone;
         }
     }
@@ -242,19 +242,19 @@ async fn pass_requests(
 async fn pass_replies(
     server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
-    mut unanswered: mpsc::UnboundedReceiver<PendingReply>,
+    mut unanswered: mpsc::UnboundedReceiver<(PendingReply, u64)>,
     faults: &Faults,
 ) {
     let mut replies = Frames::new(server);
     // The request to which the next reply belongs.
     let mut awaited = None;
     loop {
-        let (bytes, received) = tokio::select! {
+        let (bytes, received, trip) = tokio::select! {
             // The order matters: we must know the request before we read the reply.
             biased;
             pending = unanswered.recv(), if awaited.is_none() => match pending {
                 None => return,
-                Some(PendingReply::Canned(bytes)) => (bytes, time::Instant::now()),
+                Some((PendingReply::Canned(bytes), trip)) => (bytes, time::Instant::now(), trip),
                 Some(pending) => {
                     awaited = Some(pending);
                     continue;
@@ -264,14 +264,14 @@ async fn pass_replies(
                 let Some(reply) = reply else { return };
                 let request = if reply.is_push() { None } else { awaited.take() };
                 match request {
-                    Some(PendingReply::Call) if !reply.is_not_run() && faults.to_swallow.spend() => return,
-                    Some(PendingReply::Replaced(bytes)) => (bytes, reply.received),
-                    _ => (reply.bytes, reply.received),
+                    Some((PendingReply::Call, _)) if !reply.is_not_run() && faults.to_swallow.spend() => return,
+                    Some((PendingReply::Replaced(bytes), trip)) => (bytes, reply.received, trip),
+                    Some((_, trip)) => (reply.bytes, reply.received, trip),
+                    None => (reply.bytes, reply.received, 0),
                 }
             }
         };
-        faults.until_forwardable(received).await;
-        faults.count_reply();
+        faults.until_forwardable(received, trip).await;
         if client.write_all(&bytes).await.is_err() {
             return;
         }

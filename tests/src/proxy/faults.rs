@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -21,9 +21,10 @@ pub(super) struct Faults {
     pub(super) to_hold: Budget,
     canned_reply: Mutex<Vec<u8>>,
     connections: AtomicU64,
+    /// Number of the current round trip.
     round_trips: AtomicU64,
-    /// True if a reply was forwarded since the latest request.
-    has_replied: AtomicBool,
+    /// The latest round trip with a forwarded reply.
+    replied_trip: AtomicU64,
     last_request: Mutex<Instant>,
 }
 
@@ -65,20 +66,18 @@ impl Faults {
             canned_reply: Mutex::default(),
             connections: AtomicU64::new(0),
             round_trips: AtomicU64::new(0),
-            has_replied: AtomicBool::new(true),
+            replied_trip: AtomicU64::new(0),
             last_request: Mutex::new(Instant::now()),
         }
     }
 
-    pub(super) fn count_request(&self) {
+    /// Counts a request and returns its round trip, which is a new one after a reply of the current one.
+    pub(super) fn count_request(&self) -> u64 {
         *self.last_request.lock().expect("the lock is never poisoned") = Instant::now();
-        if self.has_replied.swap(false, Relaxed) {
-            self.round_trips.fetch_add(1, Relaxed);
-        }
-    }
-
-    pub(super) fn count_reply(&self) {
-        self.has_replied.store(true, Relaxed);
+        let replied = self.replied_trip.load(Relaxed);
+        // Fails if there was no reply, or if another request started the next round trip.
+        let _ = self.round_trips.compare_exchange(replied, replied + 1, Relaxed, Relaxed);
+        self.round_trips()
     }
 
     pub(super) fn round_trips(&self) -> u64 {
@@ -108,14 +107,19 @@ impl Faults {
         drop(conduct.wait_for(such).await.expect("we hold the sender"));
     }
 
-    /// Waits until a reply that was received at this time may be forwarded.
-    pub(super) async fn until_forwardable(&self, received: Instant) {
+    /// Waits until a reply of this round trip that was received at this time may be forwarded.
+    pub(super) async fn until_forwardable(&self, received: Instant, trip: u64) {
         let Conduct { delay, .. } = *self.conduct.borrow();
         let mut due = received + delay;
         loop {
-            let last_request = *self.last_request.lock().expect("the lock is never poisoned");
-            due = due.max(last_request + self.conduct.borrow().idle_time);
+            // When a client has a reply, it may send the next request before we have forwarded the replies to the
+            // other requests of the same round trip, which must not wait for it.
+            if trip > self.replied_trip.load(Relaxed) {
+                let last_request = *self.last_request.lock().expect("the lock is never poisoned");
+                due = due.max(last_request + self.conduct.borrow().idle_time);
+            }
             if due <= Instant::now() {
+                self.replied_trip.fetch_max(trip, Relaxed);
                 return;
             }
             time::sleep_until(due).await;

@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -282,6 +283,25 @@ async fn a_pipeline_is_one_round_trip() {
         }
         assert_eq!(proxy.round_trips(), trips);
     }
+}
+
+#[tokio::test]
+async fn concurrent_requests_of_two_clients_are_one_round_trip() {
+    let (_redis, proxy) = servers().await;
+    let mut clients = [Client::connect(proxy.address()).await, Client::connect(proxy.address()).await];
+    let requests = async || {
+        let requests = clients.iter_mut().map(async |client| {
+            for _ in 0..10 {
+                client.send(&[["PING"].as_slice(); 20]).await;
+                for _ in 0..20 {
+                    assert!(client.reply().await.is_some());
+                }
+            }
+        });
+        join_all(requests).await;
+        true
+    };
+    assert_eq!(proxy.fewest_round_trips(10, requests).await, 10);
 }
 
 #[tokio::test]
