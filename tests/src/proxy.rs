@@ -221,8 +221,8 @@ impl FaultProxy {
         fewest
     }
 
-    /// Returns the number of requests that followed a reply. With [`reply_when_idle`](Self::reply_when_idle),
-    /// this is the number of times the clients waited.
+    /// Returns the number of round trips. A request starts the next one if the current one has a reply. With
+    /// [`reply_when_idle`](Self::reply_when_idle), this is the number of times the clients waited.
     #[must_use]
     pub fn round_trips(&self) -> u64 {
         self.faults.round_trips()

@@ -71,7 +71,7 @@ impl Faults {
         }
     }
 
-    /// Counts a request and returns its round trip, which is a new one after a reply of the current one.
+    /// Counts a request and returns the number of its round trip.
     pub(super) fn count_request(&self) -> u64 {
         *self.last_request.lock().expect("the lock is never poisoned") = Instant::now();
         let replied = self.replied_trip.load(Relaxed);
@@ -107,7 +107,8 @@ impl Faults {
         drop(conduct.wait_for(such).await.expect("we hold the sender"));
     }
 
-    /// Waits until a reply of this round trip that was received at this time may be forwarded.
+    /// Waits until a reply of this round trip that was received at this time may be forwarded. The next request then starts
+    /// another round trip.
     pub(super) async fn until_forwardable(&self, received: Instant, trip: u64) {
         let Conduct { delay, .. } = *self.conduct.borrow();
         let mut due = received + delay;

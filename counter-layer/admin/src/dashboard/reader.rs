@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         Some(format!("Some data cannot be read, so values are unknown, left out or too low: {named}{more}."))
     }
 
-    /// Also notes what is unreadable in a result that could be read.
+    /// Returns the result if it could be read, and notes its unreadable entries.
     fn note_parts<T>(
         &self,
         read: Result<T, Unreadable>,
