@@ -3,15 +3,18 @@
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Seconds to the end of the hour at which we wait for the next hour. Longer than almost any test takes.
-const MIN_SECONDS_LEFT: u64 = 10;
+/// Seconds before the end of an hour in which no test starts. Longer than almost any test takes.
+const SECONDS_BEFORE: u64 = 10;
 
-/// Blocks until the next hour if the current hour is about to end.
+/// Seconds after the start of an hour in which no test starts. Longer than `Watch::LATENESS`: before that, alerts do not
+/// evaluate the previous hour.
+const SECONDS_AFTER: u64 = 17;
+
+/// Blocks while an hour is about to end or has just begun.
 ///
 /// This keeps hourly counts, and hits recorded with the salt of a day, from being split across two buckets.
-pub(crate) fn wait_if_hour_ends_soon() {
-    let left = || 3600 - since_1970().as_secs() % 3600;
-    while left() <= MIN_SECONDS_LEFT {
+pub(crate) fn wait_for_next_hour() {
+    while !(SECONDS_AFTER..3600 - SECONDS_BEFORE).contains(&(since_1970().as_secs() % 3600)) {
         thread::sleep(Duration::from_millis(100));
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::noon::wait_for_next_hour;
+
 /// A server that runs as long as at least one test uses it.
 ///
 /// Tests of the same kind usually run in parallel or in sequence, so the server rarely needs to be started
@@ -15,8 +17,15 @@ impl<T> Shared<T> {
         Self(Mutex::new(Weak::new()))
     }
 
-    /// Returns the running server, or calls `start` if there is none.
+    /// Returns the running server, or calls `start` if there is none. Like the start of a server that is not shared, this
+    /// waits if the hour changes.
     pub(crate) fn get(&self, start: impl FnOnce() -> T) -> Arc<T> {
+        let server = self.get_now(start);
+        wait_for_next_hour();
+        server
+    }
+
+    fn get_now(&self, start: impl FnOnce() -> T) -> Arc<T> {
         // The state is valid even if `start` panics.
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
