@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
@@ -24,9 +25,15 @@ pub(crate) struct Extra {
     pub(super) missing: Option<MissingHead>,
 }
 
-/// Boxes to be reused by later requests, because with labels all requests need a box.
+/// Boxes to be reused by later requests, because with labels all requests need a box. Only used if the thread does not
+/// have a [spare](SPARE) box, or already has one.
 #[derive(Debug, Default)]
 pub(super) struct ExtraPool(Mutex<Boxes>);
+
+thread_local! {
+    /// A box of an earlier request that ended on this thread, so that the next request does not need a lock.
+    static SPARE: Cell<Option<Box<Extra>>> = const { Cell::new(None) };
+}
 
 #[allow(clippy::vec_box, reason = "the boxes are reused")]
 type Boxes = Vec<Box<Extra>>;
@@ -63,7 +70,9 @@ impl Extra {
 impl ExtraPool {
     /// Returns a box to write labels to.
     pub(super) fn take(&self) -> Box<Extra> {
-        self.lock().pop().unwrap_or_default()
+        // A thread that is about to exit may already have dropped its spare box.
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        spare.unwrap_or_else(|| self.lock().pop().unwrap_or_default())
     }
 
     /// Keeps the box of a counted request, unless the request still needs it.
@@ -72,9 +81,11 @@ impl ExtraPool {
         let Some(mut extra) = extra.take_if(|extra| extra.is_done()) else { return };
         extra.labels.clear();
         extra.missing = None;
-        let mut boxes = self.lock();
-        if boxes.len() < MAX_POOLED_BOXES {
-            boxes.push(extra);
+        if let Ok(Some(extra)) = SPARE.try_with(|spare| spare.replace(Some(extra))) {
+            let mut boxes = self.lock();
+            if boxes.len() < MAX_POOLED_BOXES {
+                boxes.push(extra);
+            }
         }
     }
 

@@ -132,13 +132,7 @@ impl Tally {
         labels: &[NotedValue],
     ) -> bool {
         let page = page.and_then(|page| self.page(page));
-        let mut is_full = false;
-        for noted in labels {
-            if let Some(label) = self.labels.of(*noted) {
-                is_full |= label.count_with_page(page, *noted, weight.get().into(), start);
-            }
-        }
-        is_full
+        self.labels.count_with_page(page, labels, weight.get().into(), start)
     }
 
     #[cold]

@@ -41,6 +41,8 @@ pub enum LabelError {
 #[derive(Debug)]
 pub(crate) struct Labels {
     labels: [OnceLock<Arc<Label>>; LABELS],
+    /// The values of each label. A single lock, because a request usually counts a value of every label.
+    values: Arc<Mutex<Vec<Values>>>,
     /// Tally id of label counters, which are not in the registry.
     tally: u32,
     limits: LabelLimits,
@@ -63,7 +65,8 @@ pub(crate) struct Label {
     /// Index in [`Labels`].
     index: u32,
     recent: RecentValues,
-    values: Mutex<Values>,
+    /// The values of all labels of the process.
+    values: Arc<Mutex<Vec<Values>>>,
 }
 
 /// Maximum number of labels in a process.
@@ -118,7 +121,14 @@ impl NotedValue {
 impl Labels {
     /// Creates an empty set of labels. The limits must not exceed [`MAX_LABEL_VALUES`] and [`MAX_LABEL_PAIRS`].
     pub(crate) fn new(tally: u32, limits: LabelLimits, shards: Shards, counts: &Precisions) -> Self {
-        Self { labels: Default::default(), tally, limits, shards, hours: hours(counts) }
+        Self {
+            labels: Default::default(),
+            values: Arc::default(),
+            tally,
+            limits,
+            shards,
+            hours: hours(counts),
+        }
     }
 
     /// Returns a label, adding it if it is new.
@@ -132,8 +142,9 @@ impl Labels {
             let shard = self.shards.of(&format!("{}{name}", CounterName::LABELS));
             let LabelLimits { values: keys, .. } = self.limits;
             let limits = Limits { keys, min_hits: 1, first_hits: keys, has_other: true, hours: self.hours };
-            let values = Mutex::new(Values::new(name, shard, limits));
-            let recent = RecentValues::new();
+            // A label is added after all labels with a lower index.
+            self.values().push(Values::new(name, shard, limits));
+            let (recent, values) = (RecentValues::new(), Arc::clone(&self.values));
             Arc::new(Label { name: name.into(), shard, tally: self.tally, index, recent, values })
         };
         let mut labels = self.labels.iter().zip(0..).map(|(label, index)| label.get_or_init(|| new(index)));
@@ -157,7 +168,7 @@ impl Labels {
         // A scan of pages with made-up values would otherwise take all places before a later page has any hits.
         let first_hits = keys.div_ceil(2);
         let limits = Limits { keys, min_hits: 1, first_hits, has_other: false, hours: self.hours };
-        label.values().count_pairs(&prefix, self.shards.of(&prefix), limits);
+        label.with(|values| values.count_pairs(&prefix, self.shards.of(&prefix), limits));
     }
 
     /// Returns the label and the noted value or pair if this is a label counter.
@@ -175,14 +186,37 @@ impl Labels {
     /// Makes all labels count the error bounds again. Must be called if counts are discarded on the way to
     /// the store.
     pub(crate) fn give_up(&self) {
-        self.iter().for_each(|label| label.values().give_up());
+        self.values().iter_mut().for_each(Values::give_up);
+    }
+
+    /// Counts hits of noted values, and of their pairs with a page. Returns `true` if the caller should
+    /// [take](Label::take) the counts.
+    #[inline]
+    pub(crate) fn count_with_page(
+        &self,
+        page: Option<Page<impl Fn() -> Option<CounterName> + Copy>>,
+        noted: &[NotedValue],
+        weight: u64,
+        start: Timestamp,
+    ) -> bool {
+        let (mut values, mut is_full) = (self.values(), false);
+        for noted in noted {
+            if let Some(values) = values.get_mut(noted.label()) {
+                is_full |= values.count_with_page(page, noted.noted(), weight, start);
+            }
+        }
+        is_full
+    }
+
+    fn values(&self) -> MutexGuard<'_, Vec<Values>> {
+        self.values.lock().expect("the lock is never poisoned")
     }
 }
 
 impl Label {
     /// Raises the number of hits that a value needs for a place.
     pub(crate) fn require(&self, min_hits: NonZeroU32) {
-        self.values().require(min_hits.get().into());
+        self.with(|values| values.require(min_hits.get().into()));
     }
 
     /// Notes hits of a value.
@@ -199,15 +233,16 @@ impl Label {
 
     #[inline(never)]
     fn note_again(&self, value: &str, at: Option<Timestamp>, weight: u64) -> Noted {
-        let mut values = self.values();
-        if let Some(noted) = self.find_in(&values, value.as_bytes()) {
-            return noted;
-        }
-        let noted = values.note_unplaced(value, at, weight);
-        if noted.is_replacement() {
-            self.recent.clear();
-        }
-        noted
+        self.with(|values| {
+            if let Some(noted) = self.find_in(values, value.as_bytes()) {
+                return noted;
+            }
+            let noted = values.note_unplaced(value, at, weight);
+            if noted.is_replacement() {
+                self.recent.clear();
+            }
+            noted
+        })
     }
 
     /// Returns a value if it has a place.
@@ -219,7 +254,7 @@ impl Label {
 
     #[inline(never)]
     fn find_again(&self, value: &[u8]) -> Option<Noted> {
-        self.find_in(&self.values(), value)
+        self.with(|values| self.find_in(values, value))
     }
 
     /// Returns the place of a value if it has one, and caches it. The caller holds the lock, so that the place can't be
@@ -238,7 +273,7 @@ impl Label {
         at: Timestamp,
         weight: NonZeroU32,
     ) -> Option<NotedValue> {
-        let noted = self.values().note_pair(page, value.noted(), at, weight.get().into())?;
+        let noted = self.with(|values| values.note_pair(page, value.noted(), at, weight.get().into()))?;
         Some(NotedValue::new(self.index, Which::Pair(noted)))
     }
 
@@ -249,50 +284,38 @@ impl Label {
 
     /// Counts hits of a noted value or pair. Returns `true` if the caller should [take](Self::take) the counts.
     pub(crate) fn count(&self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
-        self.values().count(noted.which(), weight, start)
-    }
-
-    /// Counts hits of a noted value, and of the pair with a page. Returns `true` if the caller should
-    /// [take](Self::take) the counts.
-    #[inline]
-    pub(crate) fn count_with_page(
-        &self,
-        page: Option<Page<impl Fn() -> Option<CounterName>>>,
-        value: NotedValue,
-        weight: u64,
-        start: Timestamp,
-    ) -> bool {
-        self.values().count_with_page(page, value.noted(), weight, start)
+        self.with(|values| values.count(noted.which(), weight, start))
     }
 
     /// Returns the counters of a noted value or pair and of the error bound, and the amounts to add to both.
     pub(crate) fn parts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> Option<[Part; 2]> {
-        self.values().parts(noted.which(), weight, at)
+        self.with(|values| values.parts(noted.which(), weight, at))
     }
 
     /// Returns the counter that hits of a noted value or pair would currently count on.
     pub(crate) fn name(&self, noted: NotedValue) -> Option<CounterName> {
-        self.values().name(noted.which())
+        self.with(|values| values.name(noted.which()))
     }
 
     /// Moves all counts to a list. Values and pairs will not be replaced while `is_crowded` is set.
     pub(crate) fn take(&self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
-        self.values().take(counts, is_crowded);
+        self.with(|values| values.take(counts, is_crowded));
     }
 
     /// Returns the number of all hits, and of the hits not taken yet.
     pub(crate) fn hits(&self) -> (u64, u64) {
-        self.values().hits()
+        self.with(|values| values.hits())
     }
 
     /// Returns the number of counts not taken yet, and their hits.
     pub(crate) fn cells(&self) -> (usize, u64) {
-        let values = self.values();
-        (values.cells(), values.hits().1)
+        self.with(|values| (values.cells(), values.hits().1))
     }
 
-    fn values(&self) -> MutexGuard<'_, Values> {
-        self.values.lock().expect("the lock is never poisoned")
+    /// Calls a closure with the values of this label, while no other thread can access any label.
+    fn with<T>(&self, run: impl FnOnce(&mut Values) -> T) -> T {
+        let mut values = self.values.lock().expect("the lock is never poisoned");
+        run(&mut values[self.index as usize])
     }
 }
 

@@ -340,7 +340,7 @@ impl LabelValues {
     /// A hit on the returned value's [counter](Self::counter) should be recorded exactly once, with this weight.
     ///
     /// This does not lock if the value is among the recent values of this label. Otherwise, it locks a mutex shared
-    /// by all handles, and allocates if the value gets a place.
+    /// by all labels, and allocates if the value gets a place.
     pub fn note(&self, value: Option<&str>, weight: NonZeroU32) -> NotedValue {
         self.label.note(value, None, weight)
     }

@@ -1,8 +1,10 @@
 //! Recording a hit for a known counter and visitor.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, PageView};
 use counter_core::{Counter, Counters, MemoryStore, Recorder, VisitorId};
 use divan::{Bencher, black_box};
 
@@ -45,4 +47,23 @@ fn without_visitor(bencher: Bencher<'_, '_>, count: usize) {
 #[divan::bench(args = COUNTERS, threads = [1, 2])]
 fn with_visitor(bencher: Bencher<'_, '_>, count: usize) {
     bench(bencher, count, &visitors());
+}
+
+/// A page view with a value of this number of labels, which share a lock.
+#[divan::bench(args = [0, 2], threads = [1, 2])]
+fn with_labels(bencher: Bencher<'_, '_>, labels: usize) {
+    let (recorder, counters) = counters(2);
+    let values = ["referrer", "language"][..labels].iter().map(|name| {
+        let values = recorder.label_values(name).expect("a good name");
+        values.note(Some("de"), NonZeroU32::MIN)
+    });
+    let values: Vec<_> = values.collect();
+    let view = PageView {
+        page: Some(counters[1]),
+        labels: &values,
+        ..PageView::new(counters[0].hit(), Agent::Human)
+    };
+    bencher
+        .counter(divan::counter::ItemsCount::new(1000_usize))
+        .bench(|| (0..1000).for_each(|_| recorder.page_view(black_box(view))));
 }
