@@ -13,7 +13,7 @@ use axum::extract::ConnectInfo;
 use axum::routing::get;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Ledger, MemoryStore, Recorder, Timestamp};
-use counter_layer::{AccessCounterLayer, Forwarded, Identity};
+use counter_layer::{AccessCounterLayer, Forwarded, Identity, Label};
 use http::{Extensions, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -43,6 +43,27 @@ fn counting_a_request_does_not_allocate() {
     };
     requests(10);
     assert_eq!(fewest(|| requests(2000)), 0);
+}
+
+#[test]
+fn concurrent_requests_with_labels_do_not_allocate() {
+    const REQUESTS: usize = 50;
+    let counters = counters();
+    let layer = AccessCounterLayer::new(counters.recorder()).labels([Label::language()]).expect("a name");
+    let mut service = layer.layer(service_fn(|_: Request<()>| ok()));
+    let mut run = || {
+        let mut requests = [const { None }; REQUESTS];
+        requests.fill_with(|| Request::builder().header("accept-language", "de").body(()).ok());
+        let measured = allocation_counter::measure(|| {
+            let mut responses = requests.map(|request| service.call(request.expect("a request")));
+            for response in &mut responses {
+                assert!(poll(Pin::new(response)).is_ready());
+            }
+        });
+        measured.count_total
+    };
+    run();
+    assert_eq!(fewest(run), 0);
 }
 
 #[tokio::test]
