@@ -2,7 +2,7 @@
 //!
 //! A request adds to the stripe of the current thread, without locking while the second does not change.
 //! [`Tally::fold`] will move new hits from the stripes to the [`Backlog`]. Lock order: backlog, stripe,
-//! label. A request only needs to lock the backlog if the stripe is full, so we can sum up the hits in all
+//! labels. A request only needs to lock the backlog if the stripe is full, so we can sum up the hits in all
 //! places at a single instant without blocking requests.
 
 mod single_writer;
