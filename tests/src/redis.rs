@@ -89,6 +89,18 @@ impl RedisServer {
         self.port
     }
 
+    /// Returns how often a command was called, e.g. `hgetall`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server does not reply.
+    #[must_use]
+    pub fn calls(&self, command: &str) -> u64 {
+        let text = self.command(&["INFO", "commandstats"]).text().expect("a text");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+
     /// Returns the address. It does not change on restart.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

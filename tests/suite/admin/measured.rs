@@ -169,6 +169,18 @@ async fn a_full_counter_page_needs_two_round_trips() {
 }
 
 #[tokio::test]
+async fn a_counter_page_reads_each_distribution_once() {
+    let server = RedisServer::start();
+    let mut site = Site::open(store(&server.url()).await);
+    measure(&mut site, hour(), &[(20, 200, 9)]).await;
+    let before = server.calls("hgetall");
+    page(&site, "/counter?counter=%2F&period=24h&by=hour").await;
+    // The hours of the period and of the previous period, which may both be incomplete.
+    let reads = server.calls("hgetall") - before;
+    assert!((48..=50).contains(&reads), "{reads}");
+}
+
+#[tokio::test]
 async fn percentiles_and_statuses_are_compared_with_the_same_period_last_year() {
     let [counts, distributions] = [vec![keep(3600, 9600), keep(86_400, 400)], vec![keep(86_400, 400)]]
         .map(|retention| Precisions::new(retention).expect("a set"));

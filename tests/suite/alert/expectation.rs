@@ -219,11 +219,11 @@ async fn many_counters_need_few_round_trips_and_all_are_initialized() {
         record(&counters, &counter(n), hour(0), 101.0);
     }
     counters.flush().await.expect("the store is there");
-    let before = calls(&server, "evalsha");
+    let before = server.calls("evalsha");
     let checked = watch.check_once(judged(hour(0))).await.expect("the store is there");
     assert_eq!((checked.judged, checked.delivered), (600, 300));
     // To replace the state, to remove delivered messages, and for the progress of the process.
-    assert_eq!(calls(&server, "evalsha") - before, 3);
+    assert_eq!(server.calls("evalsha") - before, 3);
 }
 
 #[tokio::test]
@@ -258,12 +258,12 @@ async fn a_pass_over_two_thousand_counters_needs_four_round_trips() {
     let mut fewest = u64::MAX;
     for (minutes, pause) in [(1, 200), (2, 400), (3, 800), (4, 1600), (5, 3200)] {
         proxy.reply_when_idle(Duration::from_millis(pause));
-        let (trips, reads) = (proxy.round_trips(), calls(&server, "hmget"));
+        let (trips, reads) = (proxy.round_trips(), server.calls("hmget"));
         let checked = watch.check_once(at(minutes)).await.expect("the store is there");
         assert_eq!((checked.judged, checked.delivered), (2 * COUNTERS, 1));
         // The additional read is for the progress of all processes. The state is not read, because this watch
         // has written it.
-        assert_eq!(calls(&server, "hmget") - reads, COUNTERS + 1);
+        assert_eq!(server.calls("hmget") - reads, COUNTERS + 1);
         fewest = fewest.min(proxy.round_trips() - trips);
         if fewest <= 4 {
             break;
@@ -272,13 +272,6 @@ async fn a_pass_over_two_thousand_counters_needs_four_round_trips() {
     // To read the document and the hits, to replace the document, and to replace it without the delivered
     // message.
     assert_eq!(fewest, 4);
-}
-
-/// Returns the number of calls of a command.
-fn calls(server: &RedisServer, command: &str) -> u64 {
-    let text = server.command(&["INFO", "commandstats"]).text().expect("a text");
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::visits::Uniques;
+use counter_core::visits::{Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 use futures_util::future::{try_join, try_join_all};
+use tokio::sync::OnceCell;
 
 use super::reader::Reader;
 use crate::dashboard::view::buckets::Buckets;
@@ -24,6 +25,17 @@ pub(crate) struct PeriodReader<'a> {
     period: Cover,
     /// The compared period, up to the same elapsed time.
     compared: Option<Cover>,
+    /// All distributions of the counter of the page.
+    measured: OnceCell<Option<PeriodDistributions>>,
+}
+
+/// The distributions of a counter, by measure.
+#[derive(Debug)]
+pub(crate) struct PeriodDistributions {
+    pub(crate) retained: Retained,
+    pub(crate) all: Vec<Distributions>,
+    /// The distributions of the compared period. Empty if they are not retained.
+    pub(crate) compared: Vec<Distributions>,
 }
 
 impl<'a> PeriodReader<'a> {
@@ -37,7 +49,7 @@ impl<'a> PeriodReader<'a> {
         };
         let period = cover(timeline.buckets.range());
         let compared = timeline.elapsed(now).map(cover);
-        Self { reader, timeline, now, period, compared }
+        Self { reader, timeline, now, period, compared, measured: OnceCell::new() }
     }
 
     /// Reads the count of each counter, or `None` for unreadable counters.
@@ -134,8 +146,33 @@ impl<'a> PeriodReader<'a> {
     }
 
     /// Returns the distributions that are retained for the period.
-    pub(crate) fn distributions(&self) -> Option<Retained> {
+    pub(crate) fn retained_distributions(&self) -> Option<Retained> {
         Retained::of(self.reader.stats.reach().distributions.as_ref()?, &self.timeline, self.now)
+    }
+
+    /// Reads the distributions of a counter for these measures, if distributions are retained.
+    pub(crate) async fn distributions(
+        &self,
+        counter: &CounterName,
+        measures: &[Measure],
+    ) -> Result<Option<PeriodDistributions>, Error> {
+        let Some(retained) = self.retained_distributions() else { return Ok(None) };
+        let read = async |range: Option<Range<Timestamp>>| match range {
+            Some(range) => self.reader.distributions(counter, retained.precision, range, measures).await,
+            None => Ok(Vec::new()),
+        };
+        let (all, compared) =
+            try_join(read(Some(retained.range.clone())), read(retained.compared.clone())).await?;
+        Ok(Some(PeriodDistributions { retained, all, compared }))
+    }
+
+    /// Reads all distributions of the counter of the page, unless they have already been read.
+    pub(crate) async fn page_distributions(
+        &self,
+        counter: &CounterName,
+    ) -> Result<Option<&PeriodDistributions>, Error> {
+        let measured = self.measured.get_or_try_init(|| self.distributions(counter, &Measure::ALL)).await?;
+        Ok(measured.as_ref())
     }
 
     fn retained(&self) -> &Precisions {

@@ -3,22 +3,18 @@
 use std::ops::Range;
 
 use counter_core::visits::{Distribution, Distributions, Measure};
-use counter_core::{CounterName, Error, Timestamp};
-use futures_util::future::try_join;
+use counter_core::{Error, Timestamp};
 use http::StatusCode;
 
 use crate::dashboard::chart::bands::{self, Bands, QUANTILES};
 use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
-use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::period_reader::{PeriodDistributions, PeriodReader};
 use crate::dashboard::plot::sums::Instant;
 use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
-
-/// The measures shown on the page.
-const MEASURES: [Measure; 5] = Measure::ALL;
 
 /// The maximum number of statuses in a table.
 const MAX_STATUSES: usize = 12;
@@ -68,32 +64,23 @@ pub(crate) struct Status {
     pub(crate) before: Option<String>,
 }
 
-/// Reads the distributions of the first counter of a view in a single round trip. Returns `None` if the
-/// distributions are not retained, or if they are empty.
+/// Reads the distributions of the first counter of a view. Returns `None` if the distributions are not retained, or if
+/// they are empty.
 pub(crate) async fn read(
     period: &PeriodReader<'_>,
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let found = view.chart.counters.first().zip(period.distributions());
-    let Some((counter, Retained { precision, range, compared })) = found else { return Ok(None) };
-    let read = async |range: Range<Timestamp>| {
-        period.reader.distributions(counter, precision, range, &MEASURES).await
-    };
-    let (all, others) = try_join(read(range.clone()), async {
-        match compared {
-            Some(before) => read(before).await,
-            None => Ok(Vec::new()),
-        }
-    })
-    .await?;
+    let Some(counter) = view.chart.counters.first() else { return Ok(None) };
+    let Some(found) = period.page_distributions(counter).await? else { return Ok(None) };
+    let Retained { precision, range, .. } = &found.retained;
     let merged = |all: &[Distributions]| all.iter().map(Distributions::merged).collect::<Vec<_>>();
-    let (now_merged, before_merged) = (merged(&all), merged(&others));
+    let (now_merged, before_merged) = (merged(&found.all), merged(&found.compared));
     if now_merged.iter().all(|of| of.count() == 0) {
         return Ok(None);
     }
     let pairs = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
-    let style = instants::Style::of(precision).with_date();
+    let style = instants::Style::of(*precision).with_date();
     let local = view.site.zone.local(range.start);
     let style = if instants::year(local) == instants::year(view.site.zone.local(now)) {
         style
@@ -107,32 +94,26 @@ pub(crate) async fn read(
         width: units::unit(u64::from(precision.as_seconds())),
         is_compared,
         error: numbers::percentile_error(),
-        bands: all.iter().find(|of| of.measure == Measure::Time).and_then(|of| bands(of, &range, view, now)),
+        bands: found
+            .all
+            .iter()
+            .find(|of| of.measure == Measure::Time)
+            .and_then(|of| bands(of, range, view, now)),
         rows: pairs().filter_map(|(of, before)| Row::of(of, before)).collect(),
         statuses: pairs().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
     }))
 }
 
-/// Reads the 90 % quantile of the response times of a counter, and the change from the compared period. Returns `None`
-/// if distributions are not recorded.
-pub(super) async fn percentile(
-    period: &PeriodReader<'_>,
-    counter: &CounterName,
-) -> Result<Option<(String, Option<Change>)>, Error> {
-    let Some(Retained { precision, range, compared }) = period.distributions() else { return Ok(None) };
-    let quantile = async |range: Range<Timestamp>| {
-        let all = period.reader.distributions(counter, precision, range, &[Measure::Time]).await?;
-        Ok::<_, Error>(all.first().and_then(|all| all.merged().quantile(0.9)))
+/// Returns the 90 % quantile of the response times, and the change from the compared period.
+pub(super) fn percentile(found: &PeriodDistributions) -> (String, Option<Change>) {
+    let quantile = |all: &[Distributions]| {
+        let times = all.iter().find(|of| of.measure == Measure::Time)?;
+        times.merged().quantile(0.9)
     };
-    let before = async {
-        match compared {
-            Some(before) => quantile(before).await,
-            None => Ok(None),
-        }
-    };
-    let (value, before) = try_join(quantile(range), before).await?;
-    let change = value.zip(before).and_then(|(value, before)| numbers::shift(value, before));
-    Ok(Some((value.map_or_else(numbers::unknown, units::seconds), change)))
+    let value = quantile(&found.all);
+    let change =
+        value.zip(quantile(&found.compared)).and_then(|(value, before)| numbers::shift(value, before));
+    (value.map_or_else(numbers::unknown, units::seconds), change)
 }
 
 fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timestamp) -> Option<Bands> {

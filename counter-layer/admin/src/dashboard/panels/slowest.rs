@@ -18,7 +18,7 @@ pub(crate) async fn panel(
     period: &PeriodReader<'_>,
     address: impl Fn(&CounterName) -> String,
 ) -> Result<Option<Panel>, Error> {
-    let Some(retained) = period.distributions() else { return Ok(None) };
+    let Some(retained) = period.retained_distributions() else { return Ok(None) };
     let is_page = |name: &CounterName| Kind::Page.has(name);
     let found = period
         .reader

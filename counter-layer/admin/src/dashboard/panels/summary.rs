@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counter_core::visits::{Hint, Requests, Uniques};
+use counter_core::visits::{Hint, Measure, Requests, Uniques};
 use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
 use futures_util::future::{try_join3, try_join4};
 
@@ -12,7 +12,7 @@ use crate::dashboard::format::units;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::period::length;
-use crate::dashboard::view::view::View;
+use crate::dashboard::view::view::{Page, View};
 use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES, is_reserved};
 
@@ -184,12 +184,17 @@ async fn slow_cards(
     if extent == Extent::Live {
         return Ok((None, None));
     }
-    let (uniques, compared, time) = try_join3(
-        period.visitors(std::slice::from_ref(counter)),
-        period.compared_visitors(counter),
-        measured::percentile(period, counter),
-    )
-    .await?;
+    let time = async {
+        Ok(match view.page {
+            Page::Site => {
+                period.distributions(counter, &[Measure::Time]).await?.as_ref().map(measured::percentile)
+            }
+            Page::Counter => period.page_distributions(counter).await?.map(measured::percentile),
+        })
+    };
+    let (uniques, compared, time) =
+        try_join3(period.visitors(std::slice::from_ref(counter)), period.compared_visitors(counter), time)
+            .await?;
     let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
     let visitors = Card {
         value: uniques.flatten().map_or_else(numbers::unknown, |uniques| digits::grouped(uniques.visitors)),
