@@ -73,6 +73,9 @@ fn no_library_spawns_prints_or_has_global_state() {
             ("spawn", "counter-core/src/redis/connection/address.rs"),
             ("thread_local", "counter-core/src/visits/tally/stripes.rs"),
             ("static", "counter-core/src/visits/tally/stripes.rs"),
+            // An empty box for the next request on a thread, which replaces a lock.
+            ("thread_local", "counter-layer/src/layer/extra.rs"),
+            ("static", "counter-layer/src/layer/extra.rs"),
         ]
         .contains(&(word, file))
     };
