@@ -65,6 +65,9 @@ pub struct Grid {
     pub distributions: Option<Precisions>,
 }
 
+/// Minimum time from the expiry of a bucket to the [removal](Retention::removal).
+const MIN_REMOVAL_SECONDS: u64 = 600;
+
 /// The default number of samples to retain per precision.
 pub(crate) const DEFAULT_SAMPLES: NonZeroU32 = NonZeroU32::new(120).expect("120 is not 0");
 
@@ -73,6 +76,14 @@ impl Retention {
     #[must_use]
     pub const fn expiry(self, start: Timestamp) -> Timestamp {
         start.plus(self.precision.as_seconds() as u64 * self.samples.get() as u64)
+    }
+
+    /// Returns the time at which a store may remove visitors and distributions of a bucket. This is at least two widths
+    /// after the [expiry](Self::expiry), because a copier makes the final copy for an archive when the bucket has expired.
+    #[must_use]
+    pub(crate) const fn removal(self, start: Timestamp) -> Timestamp {
+        let width = self.precision.as_seconds() as u64;
+        self.expiry(start).plus(if 2 * width > MIN_REMOVAL_SECONDS { 2 * width } else { MIN_REMOVAL_SECONDS })
     }
 
     /// Returns the start of the oldest bucket that is still retained at `now`.

@@ -46,7 +46,7 @@ mod reader;
 mod sources;
 
 #[cfg(feature = "archive")]
-pub(super) use history::{FarPart, FarStore, Settling};
+pub(super) use history::{FarPart, FarStore, LATENESS, Settling};
 pub use ledger::{SourceHits, SourceLedger, SourceRecords, SourceStatus};
 pub use name::{SourceName, SourceNameError};
 pub use reader::{Commit, Source};

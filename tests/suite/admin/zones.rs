@@ -109,7 +109,8 @@ async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
         let path = format!("period=custom&{}&by=day&uniques=1&compare=none", dates(0));
         for path in [format!("?{path}"), format!("/parts?{path}"), format!("/counter?counter=hits&{path}")] {
             let page = site.page(&path).await;
-            let is_of_this_year = around[0].year() == Zoned::now().year();
+            let is_of_this_year =
+                around[0].year() == Zoned::now().with_time_zone(day.time_zone().clone()).year();
             let format = if is_of_this_year { "%-d %b" } else { "%-d %b %Y" };
             let row = |day: &Zoned, hits: i64| {
                 vec![day.strftime(format).to_string(), hits.to_string(), hits.min(24).to_string()]

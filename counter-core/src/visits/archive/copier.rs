@@ -12,6 +12,7 @@ use crate::family::passes::{Passes, until};
 use crate::family::writer::WriterId;
 use crate::log::unwind::{catch_panic, emit};
 use crate::time::{Grid, Precision, Retention, Sample, Timestamp};
+use crate::visits::source::LATENESS;
 use crate::visits::store::{Page, Progress, Reading, Values};
 
 /// Copies closed buckets from the near store of an [`Archive`] to the far store.
@@ -64,8 +65,8 @@ pub struct Copied {
 const BUCKETS_PER_PAGE: usize = 24;
 /// Number of closed buckets to copy again with later buckets, in order to include late hits.
 const RECOPIED_BUCKETS: u64 = 2;
-/// Number of buckets before the end of the retention for which the final copy is made, because sketches
-/// expire.
+/// Number of buckets that are copied before the end of the retention, in case no copier is active when visitors and
+/// distributions are removed.
 const EXPIRING_BUCKETS: u64 = 2;
 /// Lease duration. The lease is renewed at half of this time.
 const LEASE_TTL: Duration = Duration::from_secs(120);
@@ -103,7 +104,8 @@ impl Copier {
     /// Sets the time from the end of a bucket until it counts as closed. Default: 2 minutes.
     ///
     /// Later hits will also be copied, either with one of the next buckets or when the bucket leaves the near
-    /// store. Until then, these hits are only in the near store.
+    /// store. Until then, these hits are only in the near store. A bucket leaves the near store at least a minute after the
+    /// end of its retention.
     #[must_use]
     pub const fn lateness(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
@@ -197,9 +199,11 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// Copies the closed values of a precision, and stores the progress.
     async fn copy(&mut self, values: Values, retention: Retention, now: Timestamp) -> Result<(), Error> {
-        let (precision, at) = (retention.precision, now.minus(self.copier.lateness.as_secs()));
+        let (precision, lateness) = (retention.precision, self.copier.lateness.as_secs());
         let width = u64::from(precision.as_seconds());
-        let (closed, oldest) = (precision.bucket(at).start, retention.oldest(at));
+        let closed = precision.bucket(now.minus(lateness)).start;
+        // Until then, sources may still count in the bucket.
+        let oldest = retention.oldest(now.minus(lateness.max(LATENESS)));
         // The earliest bucket that the near store could have.
         let first = oldest.minus(width * u64::from(retention.samples.get()));
         let far = &self.copier.archive.far;

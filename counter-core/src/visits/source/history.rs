@@ -56,9 +56,9 @@ pub(in crate::visits) trait Settling: fmt::Debug + Send + Sync {
     fn is_settled(&self, at: Timestamp) -> StoreFuture<'_, bool>;
 }
 
-/// The time from the end of retention to the cutoff. This is half of the lateness of a copier, so that hits are in the near
-/// store before the final copy.
-const LATENESS: u64 = 60;
+/// The time from the end of retention to the cutoff, in seconds. This is half of the default lateness of a copier, so that
+/// hits are in the near store before the final copy.
+pub(in crate::visits) const LATENESS: u64 = 60;
 
 /// The finest precision for which an archive could be added later.
 const FINEST_SECONDS: u32 = 3600;

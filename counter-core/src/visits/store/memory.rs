@@ -308,7 +308,7 @@ impl State {
                 continue;
             }
             for (bucket, retention) in batch.visitor_buckets(cell) {
-                let expiry = retention.expiry(bucket.start);
+                let expiry = retention.removal(bucket.start);
                 let visitors = self.visitors.entry((cell.counter.clone(), bucket));
                 let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
                 visitors.sketch.merge(&cell.raised);
@@ -325,7 +325,7 @@ impl State {
             let mut fits = true;
             for (bucket, retention) in batch.bin_buckets(cell) {
                 let key = (cell.counter.clone(), bucket.precision, bucket.start);
-                let expiry = retention.expiry(bucket.start);
+                let expiry = retention.removal(bucket.start);
                 let bins = self.bins.entry(key).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
                 for (bin, more) in &cell.bins {
                     let count = bins.counts.entry(*bin).or_default();

@@ -10,14 +10,16 @@ use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Bin, Cell, Distribution, Measure, Measured, Read, VisitorCell, Write};
+use counter_core::visits::{
+    Batch, Bin, BinCell, Cell, Distribution, Measure, Measured, Read, VisitorCell, Write,
+};
 use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
 use tests::Postgres;
 
 use super::{clean, lifetime, retained, samples, send, sketch};
 use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::stores;
-use crate::support::{name, precision, unix};
+use crate::support::{batch, name, precision, unix};
 
 /// Generates a test per archive, i.e. per pair of a near and a far store.
 macro_rules! archives {
@@ -160,6 +162,44 @@ async fn distributions_are_read_from_the_far_store_if_the_near_store_is_lost(
 struct Empty;
 
 impl Hooks for Empty {}
+
+archives! {
+    values_of_a_bucket_that_has_expired_are_copied:
+    expired_values_of_memory_are_copied_to_memory memory memory,
+    expired_values_of_redis_are_copied_to_sqlite redis sqlite,
+    expired_values_of_redis_without_scripts_are_copied_to_sqlite redis_without_scripts sqlite,
+    expired_values_of_sqlite_are_copied_to_sqlite sqlite sqlite,
+}
+
+/// A record might be counted just before its bucket expires, after the latest copy.
+async fn values_of_a_bucket_that_has_expired_are_copied(
+    near: impl Store + Clone,
+    far: impl Store + ArchiveStore + Clone,
+) {
+    let hours = retained([(3600, 48)]);
+    let grid = Arc::new(Grid { distributions: Some(hours.clone()), ..Grid::clone(&grid()) });
+    let archive = Archive::new(near.clone(), far.clone());
+    archive.attach(&grid);
+    let now = Timestamp::now();
+    let start = precision(3600).bucket(now).start.minus(48 * 3600);
+    let bins = vec![(Bin::status(200), 3)];
+    let of = BinCell { counter: name("/"), start, finest: precision(3600), bins: bins.clone() };
+    let visitors = vec![visit("/", start, 7)];
+    let cells = Batch {
+        cells: vec![hit("/", start, 3600)],
+        sketches: visitors,
+        bins: vec![of],
+        grid: Arc::clone(&grid),
+        ..batch(WriterId::random(), 1, Vec::new())
+    };
+    near.apply(&Batch { shard: near.shards().of("/"), ..cells }).await.expect("available");
+    clean(&archive, now, &grid.counts).await;
+    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("available");
+    let found = far.bins(&[name("/")], precision(3600), start..start.plus(1)).await.expect("available");
+    assert_eq!(found[0].buckets, [(start, bins)]);
+    assert_eq!(samples(&far, "/", 3600).await, [(start.as_unix(), 1)]);
+    assert_eq!(sketch(&far, "/", 3600, start.as_unix()).await, visit("/", start, 7).raised);
+}
 
 #[tokio::test]
 async fn series_rankings_and_uniques_combine_both_stores() {

@@ -165,6 +165,13 @@ local function bounds(start, precision)
   return string.format('%.0f', first), string.format('%.0f', first + precision.width * precision.samples)
 end
 
+-- Returns the first second of a bucket, and the time at which its visitors and distributions are removed: see
+-- `Retention::removal`.
+local function removal(start, precision)
+  local first, expiry = bounds(start, precision)
+  return first, string.format('%.0f', expiry + math.max(2 * precision.width, 600))
+end
+
 -- We collect the entries for new buckets, to send two commands instead of two for each bucket.
 local known, due = {}, {}
 local function enter()
@@ -333,7 +340,7 @@ for counter, start, finest, kind, size in string.gmatch(heads, '([^\n]+)\n(%d+)\
   end
   for place = ahead and #uniques + 1 or tonumber(finest), #uniques do
     local precision = uniques[place]
-    local first, expiry = bounds(tonumber(start), precision)
+    local first, expiry = removal(tonumber(start), precision)
     local key = ARGV[7] .. precision.text .. ':' .. counter .. ':' .. first
     if dense then
       try(part, 'SET', KEYS[4], dense)
@@ -359,7 +366,7 @@ if prefix then
     end
     for place = ahead and #distributions + 1 or tonumber(finest), #distributions do
       local precision = distributions[place]
-      local first, expiry = bounds(tonumber(start), precision)
+      local first, expiry = removal(tonumber(start), precision)
       local key = prefix .. precision.text .. ':' .. counter .. ':' .. first
       for bin, count in string.gmatch(bins, '(%S+) (%d+) ') do
         try(part, 'HINCRBY', key, bin, count)

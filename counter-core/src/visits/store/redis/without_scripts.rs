@@ -215,7 +215,7 @@ fn visitors(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec
                 let elements = elements.map(|element| Bytes::copy_from_slice(&element).into());
                 push("PFADD", [Value::from(&key)].into_iter().chain(elements).collect());
             }
-            push("EXPIREAT", args([&key, &retention.expiry(bucket.start).to_string()]));
+            push("EXPIREAT", args([&key, &retention.removal(bucket.start).to_string()]));
         }
     }
 }
@@ -228,8 +228,8 @@ fn bins(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec<(Ta
                 let args = args([&*key, &bin.number().to_string(), &count.to_string()]);
                 commands.push((Target::Bins(index), ("HINCRBY", args)));
             }
-            let expiry = retention.expiry(bucket.start).to_string();
-            commands.push((Target::Bins(index), ("EXPIREAT", args([&key, &expiry]))));
+            let removal = retention.removal(bucket.start).to_string();
+            commands.push((Target::Bins(index), ("EXPIREAT", args([&key, &removal]))));
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) async fn write(
         for bucket in batch.bin_buckets(cell) {
             let bucket_key = bucket_key(&bucket);
             let sums = buckets.entry(bucket_key).or_default();
-            sums.expiry = sums.expiry.max(unix(bucket.1.expiry(bucket.0.start)));
+            sums.expiry = sums.expiry.max(unix(bucket.1.removal(bucket.0.start)));
             for (bin, more) in &cell.bins {
                 let sum = stored.entry((bucket_key, id, *bin)).or_default();
                 let more = i64::try_from(*more).ok();

@@ -30,7 +30,7 @@ pub(crate) async fn write(
     let mut buckets = BTreeMap::<(i64, i64), Raised<'_>>::new();
     for (index, cell) in cells {
         for (bucket, retention) in batch.visitor_buckets(cell) {
-            let expiry = unix(retention.expiry(bucket.start));
+            let expiry = unix(retention.removal(bucket.start));
             let bucket_key = (width(bucket.precision), unix(bucket.start));
             let raised = buckets.entry(bucket_key).or_insert(Raised { expiry, counters: BTreeMap::new() });
             raised.expiry = raised.expiry.max(expiry);
