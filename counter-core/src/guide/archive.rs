@@ -46,12 +46,12 @@
 //! |---|---|---|
 //! | two minutes after the end of the bucket | yes | yes |
 //! | with the next two buckets, to include late hits | yes | yes |
-//! | for the last time, when the bucket leaves the near store | yes; the near store waits for this | yes; the near store only waits for two widths of the bucket, and at least 10 minutes |
+//! | for the last time, when the bucket leaves the near store | yes; the near store waits for this | yes; the near store only waits for four widths of the bucket |
 //!
 //! Between these copies, a late hit is only in the near store. Readers will still see it, because they use
 //! the greater of the two counts. The near store waits for up to twice its retention. In the meantime, the
-//! hint `archive_behind` is shown. If a visitor is counted after the last copy, and no copier is active in the two widths
-//! after the end of retention, this visitor will not be archived, but the hits will.
+//! hint `archive_behind` is shown. If visitors or distributions change after the last copy, and no copier is active in the
+//! four widths after the end of retention, the change will not be archived, but the hits will.
 //!
 //! If a hit can only be sent after its bucket has left the near store, e.g. because the store was unavailable for
 //! longer than its retention, it counts in the wider buckets that are still retained, in both stores.

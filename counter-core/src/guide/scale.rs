@@ -17,8 +17,8 @@
 //! | the fence of a process, until it has been idle for 30 days, for each shard | about 150 |
 //!
 //! If you have many visitors, they will need most of the memory, because a counter retains the visitors of
-//! 120 hours and 120 days. With 100 visitors an hour, this is up to 120 × 0.5 KB plus 120 × 14 KB, i.e. 1.8
-//! MB. With thousands of visitors an hour, this is 240 × 14.4 KB, i.e. 3.5 MB. To reduce the memory, use
+//! 124 hours and 124 days. With 100 visitors an hour, this is up to 124 × 0.5 KB plus 124 × 14 KB, i.e. 1.8
+//! MB. With thousands of visitors an hour, this is 248 × 14.4 KB, i.e. 3.6 MB. To reduce the memory, use
 //! fewer visitor precisions or retain fewer samples: see
 //! [`Builder::visitor_precisions`](crate::Builder::visitor_precisions).
 //!

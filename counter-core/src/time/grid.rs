@@ -65,9 +65,6 @@ pub struct Grid {
     pub distributions: Option<Precisions>,
 }
 
-/// Minimum time from the expiry of a bucket to the [removal](Retention::removal).
-const MIN_REMOVAL_SECONDS: u64 = 600;
-
 /// The default number of samples to retain per precision.
 pub(crate) const DEFAULT_SAMPLES: NonZeroU32 = NonZeroU32::new(120).expect("120 is not 0");
 
@@ -78,12 +75,15 @@ impl Retention {
         start.plus(self.precision.as_seconds() as u64 * self.samples.get() as u64)
     }
 
-    /// Returns the time at which a store may remove visitors and distributions of a bucket. This is at least two widths
-    /// after the [expiry](Self::expiry), because a copier makes the final copy for an archive when the bucket has expired.
+    /// Returns the time at which visitors and distributions of a bucket are removed from a store. This is four widths after
+    /// the [expiry](Self::expiry), because a copier makes the final copy for an archive when the bucket has expired.
     #[must_use]
     pub(crate) const fn removal(self, start: Timestamp) -> Timestamp {
-        let width = self.precision.as_seconds() as u64;
-        self.expiry(start).plus(if 2 * width > MIN_REMOVAL_SECONDS { 2 * width } else { MIN_REMOVAL_SECONDS })
+        self.expiry(start).plus(self.removal_delay())
+    }
+
+    const fn removal_delay(self) -> u64 {
+        4 * self.precision.as_seconds() as u64
     }
 
     /// Returns the start of the oldest bucket that is still retained at `now`.
@@ -91,6 +91,12 @@ impl Retention {
     pub fn oldest(self, now: Timestamp) -> Timestamp {
         let width = u64::from(self.precision.as_seconds());
         self.precision.bucket(now).start.minus(width * u64::from(self.samples.get() - 1))
+    }
+
+    /// Returns the start of the oldest bucket whose visitors and distributions are not [removed](Self::removal) at `now`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn oldest_stored(self, now: Timestamp) -> Timestamp {
+        self.oldest(now).minus(self.removal_delay())
     }
 
     fn retains(self, at: Timestamp, now: Timestamp) -> bool {

@@ -199,8 +199,8 @@
 //! # Cost
 //!
 //! - For a request: see `labelled` and `by_page` in `BENCHMARKS.md`, with two labels. Values are built on the stack, so a
-//!   value that already has a place does not need an allocation. A label is protected by a lock, which is
-//!   taken to count, but not to find one of the recent values.
+//!   value that already has a place does not need an allocation. All labels share a lock, which a request
+//!   takes once to count, but not to find one of the recent values.
 //! - For a flush: an increment for each value seen in this second and each precision, like a page.
 //! - Memory: up to 700 KB per label, when 2,000 values and as many again were seen. Pairs add up to 4 MB.
 //! - Store: a value is a counter, and needs [the same space](counter_core::guide::scale), until all samples

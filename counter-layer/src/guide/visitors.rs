@@ -402,7 +402,7 @@
 //! |---|---|
 //! | counts per counter and bucket | for the retention, by default 120 buckets; then removed by the cleaner |
 //! | counter names from rules, templates and facets, and [label values](crate::guide::labels#privacy) | as long as there are samples or sketches |
-//! | sketches per counter and visitor bucket | for the retention, by default 120 hours and 120 days |
+//! | sketches per counter and visitor bucket | for the retention, by default 120 hours and 120 days, and four more |
 //! | the salt of an epoch | until the end of the next epoch |
 //! | the salt for stable identities, if used | until you delete it |
 //! | ids of limited clients, and tokens, if you use [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): keyed with a secret, and different in each window | for the window, and the number of windows kept after it |

@@ -25,8 +25,8 @@ pub(crate) struct Extra {
     pub(super) missing: Option<MissingHead>,
 }
 
-/// Boxes to be reused by later requests, because with labels all requests need a box. Only used if the thread does not
-/// have a [spare](SPARE) box, or already has one.
+/// Boxes to be reused by later requests, because with labels all requests need a box. These are the boxes that do not fit
+/// into [`SPARE`].
 #[derive(Debug, Default)]
 pub(super) struct ExtraPool(Mutex<Boxes>);
 

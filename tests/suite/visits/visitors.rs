@@ -141,7 +141,7 @@ async fn a_visitor_bucket_expires_after_its_retention() {
     site.visits(0..5).await;
     site.visits(5..9000).await;
     for width in [3600_u32, 86_400] {
-        let end = precision(width).bucket(site.hour).start.plus((120 + 2) * u64::from(width));
+        let end = precision(width).bucket(site.hour).start.plus((120 + 4) * u64::from(width));
         assert_eq!(expiry(&site.server, &site.key(precision(width))), end.as_unix());
     }
 }

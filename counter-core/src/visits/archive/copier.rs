@@ -105,7 +105,7 @@ impl Copier {
     ///
     /// Later hits will also be copied, either with one of the next buckets or when the bucket leaves the near
     /// store. Until then, these hits are only in the near store. A bucket leaves the near store at least a minute after the
-    /// end of its retention.
+    /// end of its retention. If sources count old records into the archive, this should be at least 2 minutes.
     #[must_use]
     pub const fn lateness(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
@@ -136,7 +136,8 @@ impl Copier {
         let now = now.min(far.time().await?);
         let renewed_at = Instant::now();
         let mut pass = Pass { copier: self, renewed_at, is_incomplete: false, copied: &mut copied };
-        for &(values, retention) in &self.listed.retained {
+        // Counts are copied last: when they are settled, the near store may remove the counter from its list.
+        for &(values, retention) in self.listed.retained.iter().rev() {
             pass.copy(values, retention, now).await?;
         }
         Ok(copied)

@@ -7,7 +7,7 @@ use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::sketch::Register;
-use crate::time::{Grid, Retention, Timestamp};
+use crate::time::{Grid, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::pending::Pending;
 use crate::visits::store::{Adds, ApplyOutcome, Batch, DEFAULT_BATCH_SAMPLES, Fence, FenceKind, Store};
@@ -35,6 +35,10 @@ pub(super) struct Lane {
     pub(super) outgoing: Option<Batch>,
 }
 
+/// Number of buckets before the end of retention whose visitors are added to both stores, because the near store might get
+/// them after the final copy.
+const EXPIRING_BUCKETS: u64 = 3;
+
 impl Lane {
     pub(super) fn new(shard: Shard, store: Arc<dyn Store>, writer: WriterId, grid: Arc<Grid>) -> Self {
         let pending = Pending::default();
@@ -58,12 +62,12 @@ impl Lane {
         register: Option<Register>,
         cutoff: Option<Timestamp>,
     ) {
-        if self.keeps(|far| Some(far.near), at, cutoff) {
+        if self.keeps(counts_end, at, cutoff) {
             self.touched = true;
             self.work += self.pending.add(counter, at, count, &self.grid);
         }
         if let Some(register) = register
-            && self.keeps(|far| far.near_visitors, at, cutoff)
+            && self.keeps(visitors_end, at, cutoff)
         {
             self.touched = true;
             self.work += self.pending.raise(counter, at, register, &self.grid);
@@ -78,7 +82,7 @@ impl Lane {
         count: u64,
         cutoff: Option<Timestamp>,
     ) {
-        if self.keeps(|far| Some(far.near), at, cutoff) {
+        if self.keeps(counts_end, at, cutoff) {
             self.touched = true;
             self.work += self.pending.add_label(counter, at, count, &self.grid);
         }
@@ -86,7 +90,7 @@ impl Lane {
 
     pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], cutoff: Option<Timestamp>) {
         let Some(set) = &self.grid.distributions else { return };
-        if !self.keeps(|far| far.near_bins, at, cutoff) {
+        if !self.keeps(bins_end, at, cutoff) {
             return;
         }
         let start = set.base().bucket(at).start;
@@ -96,15 +100,15 @@ impl Lane {
         }
     }
 
-    /// Returns whether this lane adds a record: a far store adds the records that the near store does not keep.
+    /// Returns whether this lane adds a record: a far store adds those before `end`.
     fn keeps(
         &self,
-        near: impl Fn(&FarPart) -> Option<Retention>,
+        end: impl Fn(&FarPart, Timestamp) -> Option<Timestamp>,
         at: Timestamp,
         cutoff: Option<Timestamp>,
     ) -> bool {
-        let is_past = |far| near(far).zip(cutoff).is_some_and(|(near, cutoff)| at < near.oldest(cutoff));
-        self.far.as_ref().is_none_or(is_past)
+        let is_before_end = |far| cutoff.and_then(|cutoff| end(far, cutoff)).is_some_and(|end| at < end);
+        self.far.as_ref().is_none_or(is_before_end)
     }
 
     /// Returns `true` if there is enough data for a batch. `clock` decides which buckets are past retention.
@@ -158,6 +162,21 @@ impl Lane {
         (self.work, self.touched) = (0, false);
         hits
     }
+}
+
+/// Returns the end of the buckets that the near store does not keep.
+fn counts_end(far: &FarPart, cutoff: Timestamp) -> Option<Timestamp> {
+    Some(far.near.oldest(cutoff))
+}
+
+/// Like [`counts_end`], but includes the buckets whose visitors are added to both stores.
+fn visitors_end(far: &FarPart, cutoff: Timestamp) -> Option<Timestamp> {
+    let near = far.near_visitors?;
+    Some(near.oldest(cutoff).plus(EXPIRING_BUCKETS * u64::from(near.precision.as_seconds())))
+}
+
+fn bins_end(far: &FarPart, cutoff: Timestamp) -> Option<Timestamp> {
+    Some(far.near_bins?.oldest(cutoff))
 }
 
 /// Returns the number of hits of a batch in buckets that are retained.

@@ -209,7 +209,7 @@ impl Labels {
     }
 
     fn values(&self) -> MutexGuard<'_, Vec<Values>> {
-        self.values.lock().expect("the lock is never poisoned")
+        lock(&self.values)
     }
 }
 
@@ -314,9 +314,12 @@ impl Label {
 
     /// Calls a closure with the values of this label, while no other thread can access any label.
     fn with<T>(&self, run: impl FnOnce(&mut Values) -> T) -> T {
-        let mut values = self.values.lock().expect("the lock is never poisoned");
-        run(&mut values[self.index as usize])
+        run(&mut lock(&self.values)[self.index as usize])
     }
+}
+
+fn lock(values: &Mutex<Vec<Values>>) -> MutexGuard<'_, Vec<Values>> {
+    values.lock().expect("the lock is never poisoned")
 }
 
 impl fmt::Display for LabelError {

@@ -25,7 +25,8 @@ pub(crate) struct PeriodReader<'a> {
     period: Cover,
     /// The compared period, up to the same elapsed time.
     compared: Option<Cover>,
-    /// All distributions of the counter of the page.
+    /// The counter of the page, and all of its distributions.
+    counter: Option<CounterName>,
     measured: OnceCell<Option<PeriodDistributions>>,
 }
 
@@ -49,7 +50,8 @@ impl<'a> PeriodReader<'a> {
         };
         let period = cover(timeline.buckets.range());
         let compared = timeline.elapsed(now).map(cover);
-        Self { reader, timeline, now, period, compared, measured: OnceCell::new() }
+        let counter = view.chart.counters.first().cloned();
+        Self { reader, timeline, now, period, compared, counter, measured: OnceCell::new() }
     }
 
     /// Reads the count of each counter, or `None` for unreadable counters.
@@ -167,10 +169,8 @@ impl<'a> PeriodReader<'a> {
     }
 
     /// Reads all distributions of the counter of the page, unless they have already been read.
-    pub(crate) async fn page_distributions(
-        &self,
-        counter: &CounterName,
-    ) -> Result<Option<&PeriodDistributions>, Error> {
+    pub(crate) async fn page_distributions(&self) -> Result<Option<&PeriodDistributions>, Error> {
+        let Some(counter) = &self.counter else { return Ok(None) };
         let measured = self.measured.get_or_try_init(|| self.distributions(counter, &Measure::ALL)).await?;
         Ok(measured.as_ref())
     }

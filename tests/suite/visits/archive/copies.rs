@@ -171,7 +171,6 @@ archives! {
     expired_values_of_sqlite_are_copied_to_sqlite sqlite sqlite,
 }
 
-/// A record might be counted just before its bucket expires, after the latest copy.
 async fn values_of_a_bucket_that_has_expired_are_copied(
     near: impl Store + Clone,
     far: impl Store + ArchiveStore + Clone,
@@ -182,23 +181,48 @@ async fn values_of_a_bucket_that_has_expired_are_copied(
     archive.attach(&grid);
     let now = Timestamp::now();
     let start = precision(3600).bucket(now).start.minus(48 * 3600);
+    // A copy from the time before the record was counted.
+    let copier = || archive.copier(&grid).without_lease();
+    copier().copy_once(now.minus(3600)).await.expect("available");
+
     let bins = vec![(Bin::status(200), 3)];
     let of = BinCell { counter: name("/"), start, finest: precision(3600), bins: bins.clone() };
-    let visitors = vec![visit("/", start, 7)];
-    let cells = Batch {
+    let late = Batch {
+        shard: near.shards().of("/"),
         cells: vec![hit("/", start, 3600)],
-        sketches: visitors,
+        sketches: vec![visit("/", start, 7)],
         bins: vec![of],
         grid: Arc::clone(&grid),
         ..batch(WriterId::random(), 1, Vec::new())
     };
-    near.apply(&Batch { shard: near.shards().of("/"), ..cells }).await.expect("available");
+    near.apply(&late).await.expect("available");
     clean(&archive, now, &grid.counts).await;
-    archive.copier(&grid).copy_once(Timestamp::now()).await.expect("available");
-    let found = far.bins(&[name("/")], precision(3600), start..start.plus(1)).await.expect("available");
-    assert_eq!(found[0].buckets, [(start, bins)]);
+    copier().copy_once(now).await.expect("available");
+    let range = start..start.plus(1);
+    let copied = far.bins(&[name("/")], precision(3600), range.clone()).await.expect("available");
+    assert_eq!(copied[0].buckets, [(start, bins)]);
     assert_eq!(samples(&far, "/", 3600).await, [(start.as_unix(), 1)]);
     assert_eq!(sketch(&far, "/", 3600, start.as_unix()).await, visit("/", start, 7).raised);
+
+    // If the counter is forgotten, they must not be copied again.
+    near.forget(&name("/"), &grid, now).await.expect("available");
+    let left = near.bins(&[name("/")], precision(3600), range).await.expect("available");
+    assert_eq!(left[0].buckets, []);
+    assert_eq!(sketch(&near, "/", 3600, start.as_unix()).await, Sketch::new());
+}
+
+#[tokio::test]
+async fn the_final_copy_is_made_a_minute_after_retention_at_the_earliest() {
+    let (far, grid, hour) = (MemoryStore::new(), grid(), precision(3600));
+    let archive = Archive::new(MemoryStore::new(), far.clone());
+    let mut copier = archive.copier(&grid).lateness(Duration::ZERO);
+    let start = hour.bucket(Timestamp::now()).start.minus(3600);
+    let retention = grid.counts.retention(hour).expect("it is retained");
+    for (after, settled) in [(59, start.minus(1)), (60, start)] {
+        copier.copy_once(start.plus(after)).await.expect("available");
+        let progress = far.progress(Values::Counts, hour).await.expect("readable").expect("it was copied");
+        assert_eq!((progress.copied, progress.settled), (start, retention.oldest(settled)), "{after} s");
+    }
 }
 
 #[tokio::test]

@@ -169,7 +169,7 @@ end
 -- `Retention::removal`.
 local function removal(start, precision)
   local first, expiry = bounds(start, precision)
-  return first, string.format('%.0f', expiry + math.max(2 * precision.width, 600))
+  return first, string.format('%.0f', expiry + 4 * precision.width)
 end
 
 -- We collect the entries for new buckets, to send two commands instead of two for each bucket.

@@ -96,7 +96,7 @@ async fn by_transaction(
     }
 }
 
-/// Deletes the keys of retained buckets, except for recent buckets, which are added to `removal` instead.
+/// Deletes the keys of stored buckets, except for recent buckets, which are added to `removal` instead.
 async fn delete_older(
     store: &RedisVisits,
     keys: &Keys,
@@ -107,9 +107,9 @@ async fn delete_older(
 ) -> Result<(), Error> {
     let precision = retention.precision;
     let end = now.plus(precision.as_seconds().into());
-    let latest =
-        now.minus(u64::from(precision.as_seconds()) * LATEST_BUCKETS as u64).max(retention.oldest(now));
-    let mut older = precision.starts(retention.oldest(now)..latest);
+    let oldest = retention.oldest_stored(now);
+    let latest = now.minus(u64::from(precision.as_seconds()) * LATEST_BUCKETS as u64).max(oldest);
+    let mut older = precision.starts(oldest..latest);
     loop {
         let some = older.by_ref().take(KEYS_PER_DELETE);
         let some: Vec<Value> = some.map(|start| key(Bucket { precision, start }).into()).collect();

@@ -5,7 +5,7 @@ use foldhash::fast::RandomState;
 use super::places::Noted;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A lossy cache of the places of recent values, to find a value without the lock of the label. It does not store the
+/// A lossy cache of the places of recent values, to find a value without the lock of the labels. It does not store the
 /// values. Writers must hold the lock.
 ///
 /// For a wrong result, two values need to have the same 64-bit hash with a random seed.

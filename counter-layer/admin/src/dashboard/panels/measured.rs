@@ -71,8 +71,7 @@ pub(crate) async fn read(
     view: &View,
     now: Timestamp,
 ) -> Result<Option<Measured>, Error> {
-    let Some(counter) = view.chart.counters.first() else { return Ok(None) };
-    let Some(found) = period.page_distributions(counter).await? else { return Ok(None) };
+    let Some(found) = period.page_distributions().await? else { return Ok(None) };
     let Retained { precision, range, .. } = &found.retained;
     let merged = |all: &[Distributions]| all.iter().map(Distributions::merged).collect::<Vec<_>>();
     let (now_merged, before_merged) = (merged(&found.all), merged(&found.compared));

@@ -189,7 +189,7 @@ async fn slow_cards(
             Page::Site => {
                 period.distributions(counter, &[Measure::Time]).await?.as_ref().map(measured::percentile)
             }
-            Page::Counter => period.page_distributions(counter).await?.map(measured::percentile),
+            Page::Counter => period.page_distributions().await?.map(measured::percentile),
         })
     };
     let (uniques, compared, time) =
