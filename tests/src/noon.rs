@@ -10,10 +10,10 @@ const SECONDS_BEFORE: u64 = 10;
 /// evaluate the previous hour.
 const SECONDS_AFTER: u64 = 17;
 
-/// Blocks while an hour is about to end or has just begun.
+/// Blocks near the end of an hour, until shortly after the start of the next hour.
 ///
 /// This keeps hourly counts, and hits recorded with the salt of a day, from being split across two buckets.
-pub(crate) fn wait_for_next_hour() {
+pub(crate) fn wait_while_hour_changes() {
     while !(SECONDS_AFTER..3600 - SECONDS_BEFORE).contains(&(since_1970().as_secs() % 3600)) {
         thread::sleep(Duration::from_millis(100));
     }

@@ -14,7 +14,7 @@ use std::{env, thread};
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
-use crate::noon::wait_for_next_hour;
+use crate::noon::wait_while_hour_changes;
 use crate::resp::{self, Value};
 
 /// Upper bound for the time that the server may take to start, to stop, or to reply.
@@ -70,7 +70,7 @@ impl RedisServer {
 
     /// Starts a server on the port that `port` returns. `arguments` is called with the folder and the port.
     pub(crate) fn start_on(port: impl Fn() -> u16, arguments: impl Fn(&Path, u16) -> Vec<String>) -> Self {
-        wait_for_next_hour();
+        wait_while_hour_changes();
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         for _ in 0..MAX_PORT_ATTEMPTS {
             let port = port();

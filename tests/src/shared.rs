@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::noon::wait_for_next_hour;
+use crate::noon::wait_while_hour_changes;
 
 /// A server that runs as long as at least one test uses it.
 ///
@@ -21,7 +21,7 @@ impl<T> Shared<T> {
     /// waits if the hour changes.
     pub(crate) fn get(&self, start: impl FnOnce() -> T) -> Arc<T> {
         let server = self.get_now(start);
-        wait_for_next_hour();
+        wait_while_hour_changes();
         server
     }
 

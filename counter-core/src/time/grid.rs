@@ -82,7 +82,8 @@ impl Retention {
         self.expiry(start).plus(self.removal_delay())
     }
 
-    const fn removal_delay(self) -> u64 {
+    /// Returns the time from the expiry to the [removal](Self::removal), in seconds.
+    pub(crate) const fn removal_delay(self) -> u64 {
         4 * self.precision.as_seconds() as u64
     }
 
@@ -91,12 +92,6 @@ impl Retention {
     pub fn oldest(self, now: Timestamp) -> Timestamp {
         let width = u64::from(self.precision.as_seconds());
         self.precision.bucket(now).start.minus(width * u64::from(self.samples.get() - 1))
-    }
-
-    /// Returns the start of the oldest bucket whose visitors and distributions are not [removed](Self::removal) at `now`.
-    #[cfg(feature = "redis")]
-    pub(crate) fn oldest_stored(self, now: Timestamp) -> Timestamp {
-        self.oldest(now).minus(self.removal_delay())
     }
 
     fn retains(self, at: Timestamp, now: Timestamp) -> bool {

@@ -107,7 +107,7 @@ async fn delete_older(
 ) -> Result<(), Error> {
     let precision = retention.precision;
     let end = now.plus(precision.as_seconds().into());
-    let oldest = retention.oldest_stored(now);
+    let oldest = retention.oldest(now).minus(retention.removal_delay());
     let latest = now.minus(u64::from(precision.as_seconds()) * LATEST_BUCKETS as u64).max(oldest);
     let mut older = precision.starts(oldest..latest);
     loop {
