@@ -10,4 +10,4 @@ pub(crate) use bots::BotNames;
 pub use bots::{Bot, Purpose};
 pub(crate) use grpc::{is_call, is_served};
 pub(crate) use prefetch::is_prefetch;
-pub(crate) use user_agents::{Digest, UserAgents};
+pub(crate) use user_agents::{Digest, UserAgent, UserAgents};

@@ -16,6 +16,7 @@ pub use address::{Address, ForwardedAddress};
 pub use cookie::IssuedCookie;
 pub(crate) use cookie::value as cookie_value;
 pub use forwarded::Forwarded;
+pub(crate) use forwarded::address;
 pub use head::RequestHead;
 pub use identity::{ClosureIdentity, Identity, IdentityError};
 pub(crate) use identity::{Reads, Visitors};

@@ -7,9 +7,10 @@ use http::HeaderMap;
 use http::request::Parts;
 
 pub use crate::closure::Closure;
-use crate::identity::{Address, Forwarded, RequestHead};
+use crate::identity::{self, Address, Forwarded, RequestHead};
 pub use crate::label::BOT_LABEL;
-pub use crate::layer::{Counted, Decider, Logged};
+pub use crate::layer::{Counted, Decider};
+pub use crate::logged::Logged;
 pub use crate::reserved::{AGENTS, HITS, STATUSES, is_facet_counter, is_reserved};
 
 /// Returns the significant bits of the client address, if it is known.
@@ -22,9 +23,19 @@ pub fn is_forwarded(address: &Address, parts: &Parts) -> bool {
     address.is_forwarded(&head(parts))
 }
 
+/// Parses an address as servers write it, e.g. with a port.
+pub fn address(text: &[u8]) -> Option<IpAddr> {
+    identity::address(text)
+}
+
 /// Appends an address to a header, like a proxy does.
 pub fn append(header: &Forwarded, headers: &mut HeaderMap, address: IpAddr) {
     header.append(headers, address);
+}
+
+/// Removes all entries of a header, because its last entry is not written by a trusted proxy.
+pub fn remove(header: &Forwarded, headers: &mut HeaderMap) {
+    header.remove(headers);
 }
 
 const fn head(parts: &Parts) -> RequestHead<'_> {

@@ -20,7 +20,6 @@ pub use future::ResponseFuture;
 #[cfg(feature = "body")]
 pub(crate) use guard::open_body::OpenBody;
 pub use layer::AccessCounterLayer;
-pub use measures::Logged;
 pub use outcome::Outcome;
 pub use service::AccessCounter;
 pub use settings::delivery::Delivery;

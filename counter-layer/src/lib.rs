@@ -55,6 +55,7 @@
 
 mod reserved;
 mod request;
+mod logged;
 mod closure;
 mod recent;
 mod classify;

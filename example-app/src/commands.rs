@@ -1,6 +1,7 @@
 //! Subcommands.
 
 mod copy;
+mod findings;
 mod progress;
 mod summary;
 mod target;

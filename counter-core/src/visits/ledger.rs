@@ -65,7 +65,7 @@ pub struct Requests {
     pub ignored: Ignored,
     /// Recorded requests by programs.
     pub bots: u64,
-    /// Recorded requests by people without a visitor, either because they could not be identified, or because
+    /// Recorded requests by other clients without a visitor, either because they could not be identified, or because
     /// this is not configured.
     pub unidentified: u64,
     /// Recorded requests with a response that stopped waiting before the store confirmed the hits.
@@ -92,6 +92,8 @@ pub enum Agent {
     Human,
     /// A program.
     Bot,
+    /// A person or a program: the user agent was not recorded, e.g. in an access log without this field.
+    Unknown,
 }
 
 /// The reason why a request does not count as a hit.

@@ -10,7 +10,7 @@ use counter_layer::{AccessCounterLayer, Forwarded};
 use http::uri::Uri;
 use http::{HeaderValue, Method, Request, header};
 
-use crate::line::Line;
+use crate::line::{Header, Line};
 use crate::malformed::Malformed;
 
 /// Evaluates lines of an access log, like an [`AccessCounterLayer`] evaluates requests.
@@ -32,6 +32,10 @@ use crate::malformed::Malformed;
 /// - If the service panics or fails, the log contains the status that the server sent instead. A status of
 ///   499 means that the client closed the connection.
 /// - A header with the value `-` looks like a missing header. Servers join repeated headers with commas.
+/// - If the user agent is not logged, the client [may be a bot](Agent::Unknown). The visitor is the address alone, and
+///   labels that need this header count `(not recorded)`. This also applies to other headers.
+/// - A method or a status that is not logged has no facet. Rules treat such a request like a `GET` request.
+/// - If the address is not logged, or is a host name, the request has no visitor.
 /// - The time of a hit is the logged time: the end of the request for nginx, but the start for Apache.
 /// - For [distributions](AccessCounterLayer::distributions), we use the status and, if available, the time to
 ///   the end of the response (unless in whole seconds) and the body size. Only CloudFront logs the time to
@@ -142,24 +146,28 @@ impl LogCounter {
             return Decision::Malformed(malformed);
         }
         let peer = line.peer.map(|peer| peer.to_canonical());
-        let peer = match &self.behind {
-            Some((header, proxy)) => {
-                if let Some(client) = peer {
-                    internal::append(header, self.head.request.headers_mut(), client);
-                }
+        let peer = match (&self.behind, peer) {
+            (Some((header, proxy)), Some(client)) => {
+                internal::append(header, self.head.request.headers_mut(), client);
                 Some(*proxy)
             }
-            None => peer,
+            // The header must not end with an entry that the client wrote.
+            (Some((header, _)), None) => {
+                internal::remove(header, self.head.request.headers_mut());
+                None
+            }
+            (None, peer) => peer,
         };
         self.head.set_peer(peer);
         let logged = Logged {
             at: line.at,
-            outcome: line.outcome,
+            has_method: line.method.is_some(),
+            has_header: &|name| line.header(name) != Header::NotRecorded,
             time: line.first_byte,
             body: line.duration,
             size: line.bytes,
         };
-        match self.decider.decide(&self.head.request, &logged) {
+        match self.decider.decide(&self.head.request, &logged, line.outcome) {
             Ok(Counted { hits, agent, measured }) => Decision::Counted { hits, agent, measured },
             Err(skip) => Decision::Skipped(skip),
         }
@@ -173,15 +181,16 @@ impl Head {
         // Frees the buffer, so that it can be reused.
         *request.uri_mut() = Uri::default();
         request.headers_mut().clear();
-        let host = line.host.filter(|_| line.header(&header::HOST).is_none());
+        let host = line.host.filter(|_| line.header(&header::HOST).sent().is_none());
         let lengths = line.headers().map(|(_, value)| value.len());
         text.reserve(line.target.len() + lengths.sum::<usize>() + host.map_or(0, <[u8]>::len));
         let mut shared = |part: &[u8]| {
             text.extend_from_slice(part);
             text.split().freeze()
         };
-        if request.method().as_str().as_bytes() != line.method {
-            *request.method_mut() = Method::from_bytes(line.method).map_err(|_| Malformed::Request)?;
+        let method = line.method.unwrap_or(b"GET");
+        if request.method().as_str().as_bytes() != method {
+            *request.method_mut() = Method::from_bytes(method).map_err(|_| Malformed::Request)?;
         }
         *request.uri_mut() = Uri::from_maybe_shared(shared(line.target)).map_err(|_| Malformed::Request)?;
         if let Some(version) = line.version {

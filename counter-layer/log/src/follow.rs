@@ -103,7 +103,17 @@ enum Content {
 }
 
 /// The magic number of gzip files (RFC 1952).
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Files that we can't read: the magic number, the kind of file, and the command that writes the text.
+const UNREADABLE: [(&[u8], &str, &str); 6] = [
+    (b"BZh", "compressed with bzip2", "bzcat"),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "compressed with xz", "xzcat"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "compressed with zstd", "zstdcat"),
+    (b"PK\x03\x04", "a zip archive", "unzip -p"),
+    (&[0xff, 0xfe], "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    (&[0xfe, 0xff], "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+];
 
 /// The maximum number of open files.
 const MAX_OPEN: usize = 64;
@@ -265,7 +275,7 @@ impl LogFile {
     /// of a damaged or incomplete file don't count.
     ///
     /// # Errors
-    /// Fails if the file can't be opened or read, or is damaged.
+    /// Fails if the file can't be opened or read, is damaged, or is compressed in a different way.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::checked(path.as_ref().to_owned(), File::open(&path)?)
     }
@@ -291,15 +301,19 @@ impl LogFile {
 
     fn of(path: PathBuf, mut file: File) -> io::Result<Self> {
         file.rewind()?;
-        let mut magic = [0; GZIP.len()];
-        let is_gzip = match file.read_exact(&mut magic) {
-            Ok(()) => magic == GZIP,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
-            Err(error) => return Err(error),
-        };
+        let mut start = Vec::new();
+        (&mut file).take(8).read_to_end(&mut start)?;
         file.rewind()?;
-        let content =
-            if is_gzip { Content::Gzip(Box::new(MultiGzDecoder::new(file))) } else { Content::Plain(file) };
+        if let Some((_, kind, command)) = UNREADABLE.iter().find(|(magic, ..)| start.starts_with(magic)) {
+            let message =
+                format!("the file is {kind}: import the output of `{command}` from the standard input");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        }
+        let content = if start.starts_with(GZIP) {
+            Content::Gzip(Box::new(MultiGzDecoder::new(file)))
+        } else {
+            Content::Plain(file)
+        };
         Ok(Self { path, content, expected: None })
     }
 

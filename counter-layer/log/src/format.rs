@@ -3,10 +3,14 @@
 mod clock;
 mod escapes;
 mod fields;
+mod names;
 pub(super) mod pattern;
 mod w3c;
 mod json;
+mod pairs;
+mod prefix;
 mod log_format;
+pub(super) mod zone;
 pub(super) mod detect;
 
 use std::fmt;
@@ -15,8 +19,12 @@ use std::str::FromStr;
 use crate::line::Line;
 use crate::malformed::Malformed;
 use fields::Fields;
+pub(super) use fields::X_FORWARDED_FOR;
+use pairs::Pairs;
 use pattern::{FormatError, Pattern};
+use prefix::Stripped;
 use w3c::Directives;
+use zone::LogTimeZone;
 
 /// The format of an access log.
 ///
@@ -37,6 +45,7 @@ enum Kind {
     Pattern(Pattern),
     W3c,
     Json,
+    Pairs(Pairs),
 }
 
 /// Parses lines of a format.
@@ -57,42 +66,53 @@ pub struct Parser {
     format: Format,
     directives: Directives,
     fields: Fields,
+    /// The line, if it was written as a text with escape sequences.
+    unwrapped: Vec<u8>,
 }
 
 /// Maximum length of a line in bytes: 64 KiB.
 pub const MAX_LINE: usize = 65_536;
 
-const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
-const COMBINED: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#;
-const VHOST_COMBINED: &str = r#"%v:%p %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#;
-const MAIN: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i""#;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Patterns with a name. In a pattern with a dollar sign, fields are variables of nginx. If a line matches more than one,
+/// the first is used.
+const PATTERNS: [(&str, &str); 11] = [
+    ("vhost_combined", r#"%v:%p %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
+    ("vhost", r#"%v %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
+    ("main", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i""#),
+    ("combined", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
+    ("unquoted_agent", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" %{User-Agent}i"#),
+    ("unquoted", r#"%h %l %u %t "%r" %>s %b %{Referer}i %{User-Agent}i"#),
+    ("vhost_common", r#"%v %h %l %u %t "%r" %>s %b"#),
+    ("common", r#"%h %l %u %t "%r" %>s %b"#),
+    (
+        "alb",
+        r#"$type $time_iso8601 $elb $remote_addr $target $t1 $t2 $t3 $status $s2 $in $out "$request" "$http_user_agent""#,
+    ),
+    (
+        "elb",
+        r#"$time_iso8601 $elb $remote_addr $target $t1 $t2 $t3 $status $s2 $in $out "$request" "$http_user_agent""#,
+    ),
+    (
+        "haproxy",
+        r#"$remote_addr [$time_local] $frontend $backend $times $status $out $c1 $c2 $state "$request""#,
+    ),
+];
 
 impl Format {
-    /// Returns the common log format: `%h %l %u %t "%r" %>s %b`.
+    /// Returns the common log format of Apache: `%h %l %u %t "%r" %>s %b`. It does not contain the user agent, so bots
+    /// can't be told from people.
     #[must_use]
     pub fn common() -> Self {
-        Self::known(COMMON)
+        Self::known("common")
     }
 
     /// Returns the combined log format of Apache and nginx: the common format with `"%{Referer}i"` and
     /// `"%{User-Agent}i"`.
     #[must_use]
     pub fn combined() -> Self {
-        Self::known(COMBINED)
-    }
-
-    /// Returns the format `vhost_combined` of Apache in Debian: the site name and the port (`%v:%p`),
-    /// followed by the combined format.
-    #[must_use]
-    pub fn vhost_combined() -> Self {
-        Self::known(VHOST_COMBINED)
-    }
-
-    /// Returns the format `main` in the default nginx configuration: the combined format, followed by
-    /// `"%{X-Forwarded-For}i"`.
-    #[must_use]
-    pub fn main() -> Self {
-        Self::known(MAIN)
+        Self::known("combined")
     }
 
     /// Returns the W3C extended log format, used by IIS and CloudFront. Directives (`#Fields:`, `#Date:`) can
@@ -104,19 +124,10 @@ impl Format {
         Self(Kind::W3c)
     }
 
-    /// Returns the Caddy format, with a JSON object per line.
+    /// Returns the format with a JSON object per line, as written by Caddy, Traefik, nginx with `escape=json`, and the
+    /// load balancers of Cloudflare, Google and Azure. Fields are known by [name](crate::guide#names).
     #[must_use]
-    pub const fn caddy() -> Self {
-        Self(Kind::Json)
-    }
-
-    /// Returns the nginx format with `escape=json`. Fields can have the name of the nginx variable
-    /// (`remote_addr`, `time_iso8601`, `request`, `http_user_agent` or any other `http_` header), or a common
-    /// name such as `clientip`, `@timestamp` and `user_agent`.
-    ///
-    /// This uses the same parser as [`caddy`](Self::caddy).
-    #[must_use]
-    pub const fn nginx() -> Self {
+    pub const fn json() -> Self {
         Self(Kind::Json)
     }
 
@@ -140,7 +151,7 @@ impl Format {
     ///
     /// # Errors
     /// Fails if a directive is not supported, if the end of a field is ambiguous, or if the pattern lacks the
-    /// time, the request or the status.
+    /// time or the request.
     pub fn pattern(pattern: &str) -> Result<Self, FormatError> {
         Pattern::new(pattern).map(Kind::Pattern).map(Self)
     }
@@ -182,7 +193,7 @@ impl Format {
     ///
     /// # Errors
     /// Fails if a variable lacks the closing brace, if the end of a variable is ambiguous, or if the format lacks the
-    /// time, the request or the status.
+    /// time or the request.
     pub fn log_format(text: &str) -> Result<Self, FormatError> {
         log_format::compile(text).map(Kind::Pattern).map(Self)
     }
@@ -194,50 +205,72 @@ impl Format {
         matches!(self.0, Kind::W3c)
     }
 
-    fn known(pattern: &str) -> Self {
-        Self::pattern(pattern).expect("built-in patterns are valid")
+    fn known(name: &str) -> Self {
+        Self::named(name).expect("the name is in the list")
+    }
+
+    /// Returns the format with a name.
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "w3c" => Self(Kind::W3c),
+            "json" | "caddy" | "nginx" | "traefik" | "cloudflare" | "google" | "azure" => Self(Kind::Json),
+            "ltsv" => Self(Kind::Pairs(Pairs::Ltsv)),
+            "logfmt" => Self(Kind::Pairs(Pairs::Logfmt)),
+            _ => {
+                let (_, pattern) = PATTERNS.iter().find(|(known, _)| *known == name)?;
+                pattern.parse().expect("the patterns in the list are valid")
+            }
+        })
     }
 }
 
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// Parses a format name (`common`, `combined`, `vhost_combined`, `main`, `w3c`, `caddy`, `nginx`), a
-    /// [format of nginx](Format::log_format) if there is a dollar sign but no percent sign, or a
-    /// [pattern](Format::pattern).
+    /// Parses a [name](crate::guide#formats) such as `combined`, a [format of nginx](Format::log_format) if there is a
+    /// dollar sign but no percent sign, or a [pattern](Format::pattern).
     fn from_str(text: &str) -> Result<Self, FormatError> {
         match text {
-            "common" => Ok(Self::common()),
-            "combined" => Ok(Self::combined()),
-            "vhost_combined" => Ok(Self::vhost_combined()),
-            "main" => Ok(Self::main()),
-            "w3c" => Ok(Self::w3c()),
-            "caddy" => Ok(Self::caddy()),
-            "nginx" => Ok(Self::nginx()),
             format if format.contains('$') && !format.contains('%') => Self::log_format(format),
-            pattern => Self::pattern(pattern),
+            pattern if pattern.contains('%') => Self::pattern(pattern),
+            name => Self::named(name).ok_or_else(|| FormatError::Name { name: name.to_owned() }),
         }
     }
 }
 
 impl Parser {
-    /// Creates a parser for this format.
+    /// Creates a parser for this format. Times without a time zone are in UTC.
     #[must_use]
     pub fn new(format: Format) -> Self {
-        Self { format, directives: Directives::default(), fields: Fields::default() }
+        Self { format, directives: Directives::default(), fields: Fields::default(), unwrapped: Vec::new() }
+    }
+
+    /// Sets the time zone of times without a time zone. A date and time in the [W3C](Format::w3c) format are in UTC,
+    /// unless the names say that they are local.
+    #[must_use]
+    pub fn time_zone(self, zone: LogTimeZone) -> Self {
+        Self { fields: Fields::new(Some(zone.0)), ..self }
     }
 
     /// Parses a line, with or without the line ending. Returns `None` for empty lines, and for directives in
     /// [`Format::w3c`].
+    ///
+    /// A byte order mark is ignored, and so is the prefix of syslog (RFC 3164 and 5424) and of containers, unless the
+    /// format starts with it. For Docker, this is the line inside of the JSON object.
     ///
     /// # Errors
     /// Fails if the line is not a valid request.
     pub fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Line<'a>>, Malformed> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         if line.len() > MAX_LINE {
             return Err(Malformed::TooLong);
         }
+        let Stripped { line, time } = match &self.format.0 {
+            Kind::Pattern(pattern) if pattern.may_start_like(line) => Stripped { line, time: &[] },
+            _ => prefix::strip(line, &mut self.unwrapped),
+        };
         if line.is_empty() {
             return Ok(None);
         }
@@ -245,14 +278,23 @@ impl Parser {
         match &self.format.0 {
             Kind::Pattern(pattern) => pattern.read(line, &mut self.fields)?,
             Kind::Json => json::read(line, &mut self.fields)?,
+            Kind::Pairs(pairs) => pairs.read(line, &mut self.fields)?,
             Kind::W3c if line[0] == b'#' => {
                 self.directives.read_directive(line);
                 return Ok(None);
             }
             Kind::W3c => self.directives.read(line, &mut self.fields)?,
         }
+        if !time.is_empty() {
+            self.fields.put_time(time);
+        }
         self.fields.line(line).map(Some)
     }
+}
+
+/// Returns `true` for a line with a directive, which can be needed to parse later lines.
+pub(crate) fn is_directive(line: &[u8]) -> bool {
+    line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).starts_with(b"#")
 }
 
 impl fmt::Debug for Parser {

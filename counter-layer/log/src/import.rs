@@ -7,11 +7,12 @@ use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::visitor::VisitorKey;
 
 use crate::counter::{Decision, LogCounter};
-use crate::format::{Format, Parser};
+use crate::format::zone::LogTimeZone;
+use crate::format::{Format, Parser, is_directive};
 use crate::index::marks::{Mark, Marks};
 use crate::keys::Keys;
 use crate::lines::Lines;
-use crate::malformed::MalformedLines;
+use crate::report::{Reason, Report};
 
 /// Counts logs into [sources](counter_core::source). Lines count exactly once, even if the log is read again.
 ///
@@ -34,7 +35,7 @@ use crate::malformed::MalformedLines;
 /// }
 /// // The second read does not find new lines.
 /// let [status] = &counters.sources().statuses()[..] else { unreachable!() };
-/// assert_eq!((status.ledger.records.read, import.malformed().total()), (2, 1));
+/// assert_eq!((status.ledger.records.read, import.report().malformed()), (2, 1));
 /// # Ok(())
 /// # }
 /// ```
@@ -48,7 +49,7 @@ pub struct Import {
     directives_of: Option<(SourceName, u64)>,
     counter: LogCounter,
     keys: Keys,
-    malformed: MalformedLines,
+    report: Report,
     marks: Marks,
 }
 
@@ -71,8 +72,16 @@ impl Import {
     #[must_use]
     pub fn new(sources: Sources, format: Format, counter: LogCounter) -> Self {
         let (has_directives, parser) = (format.has_directives(), Parser::new(format));
-        let (keys, malformed, marks) = (Keys::default(), MalformedLines::default(), Marks::default());
-        Self { sources, parser, has_directives, directives_of: None, counter, keys, malformed, marks }
+        Self {
+            sources,
+            parser,
+            has_directives,
+            directives_of: None,
+            counter,
+            keys: Keys::default(),
+            report: Report::default(),
+            marks: Marks::default(),
+        }
     }
 
     /// Returns the marks of the lines read since the previous call. You should [note](crate::LogIndex::note)
@@ -81,10 +90,17 @@ impl Import {
         std::mem::take(&mut self.marks)
     }
 
-    /// Returns the number of malformed lines by reason. If lines are read again, they are included again.
+    /// Sets the time zone of times without a time zone, instead of UTC.
     #[must_use]
-    pub const fn malformed(&self) -> MalformedLines {
-        self.malformed
+    pub fn time_zone(mut self, zone: LogTimeZone) -> Self {
+        self.parser = self.parser.time_zone(zone);
+        self
+    }
+
+    /// Returns what was read.
+    #[must_use]
+    pub const fn report(&self) -> &Report {
+        &self.report
     }
 
     /// Counts the new lines of a source, and returns the position at the end.
@@ -151,44 +167,49 @@ impl Import {
         source: &mut Source,
         lines: &mut Lines<R>,
     ) -> Result<Commit, ImportError> {
-        let position = source.position();
+        let (position, may_be_cut) = (source.position(), lines.may_be_cut());
         let mut committed = Instant::now();
         while let Some(line) = lines.next().map_err(ImportError::Log)? {
-            let range = line.range;
+            let (range, number) = (line.range, line.number);
             if range.start < position {
-                if line.text.starts_with(b"#") {
+                if is_directive(line.text) {
                     _ = self.parser.parse(line.text);
                 }
                 continue;
             }
-            let is_full = match self.parser.parse(line.text) {
-                Ok(None) => false,
-                Err(reason) => {
-                    self.malformed.add(reason);
-                    source.malformed(range);
-                    false
-                }
+            let is_cut = may_be_cut && !line.text.ends_with(b"\n");
+            let decided = match self.parser.parse(line.text) {
+                Ok(None) => continue,
+                Err(reason) => Err(reason),
                 Ok(Some(line)) => {
-                    let (day, mark) = Mark::of(&line);
-                    self.marks.insert(day, mark);
                     let key = match self.counter.needs_key() {
                         true => self.keys.of(&self.sources, line.at).await.map_err(ImportError::Store)?,
                         false => VisitorKey::new([0; 16]),
                     };
+                    let (day, mark) = Mark::of(&line);
+                    self.marks.insert(day, mark);
                     match self.counter.decide(&line, key) {
-                        Decision::Counted { hits, measured, .. } => {
-                            source.record_measured(range, line.at, hits, measured)
+                        Decision::Malformed(reason) => Err(reason),
+                        Decision::Counted { hits, measured, agent } => {
+                            self.report.count(&line, agent);
+                            Ok(source.record_measured(range.clone(), line.at, hits, measured))
                         }
                         Decision::Skipped(skip) => {
-                            source.skip(range, skip);
-                            false
-                        }
-                        Decision::Malformed(reason) => {
-                            self.malformed.add(reason);
-                            source.malformed(range);
-                            false
+                            self.report.leave_out(Reason::Skipped(skip), number);
+                            source.skip(range.clone(), skip);
+                            Ok(false)
                         }
                     }
+                }
+            };
+            let is_full = match decided {
+                Ok(is_full) => is_full,
+                // The rest of the line may still arrive.
+                Err(_) if is_cut => break,
+                Err(reason) => {
+                    self.report.leave_out(Reason::Malformed(reason), number);
+                    source.malformed(range);
+                    false
                 }
             };
             if is_full || committed.elapsed() >= MAX_COMMIT_INTERVAL {
@@ -245,7 +266,7 @@ mod tests {
             assert_eq!(end, Some(log.len() as u64));
         }
         assert_eq!(begun, [false, true, true, false, false]);
-        assert_eq!(import.malformed().total(), 0);
+        assert_eq!(import.report().malformed(), 0);
         let read =
             counters.sources().statuses().iter().map(|status| status.ledger.records.recorded).sum::<u64>();
         assert_eq!(read, 5 + 4);

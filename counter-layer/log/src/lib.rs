@@ -88,6 +88,7 @@ mod lines;
 mod follow;
 mod keys;
 mod index;
+mod report;
 mod import;
 pub mod record;
 #[doc(hidden)]
@@ -98,14 +99,16 @@ pub use follow::fingerprint::Fingerprint;
 pub use follow::{Follower, Grown, LogFile};
 pub use format::detect::UnknownFormat;
 pub use format::pattern::FormatError;
+pub use format::zone::{LogTimeZone, UnknownTimeZone};
 pub use format::{Format, MAX_LINE, Parser};
 pub use import::{Import, ImportError};
 pub use index::LogIndex;
 pub use index::error::LogIndexError;
 pub use index::marks::Marks;
-pub use line::Line;
+pub use line::{Header, Line};
 pub use lines::{Lines, LogLine};
 pub use malformed::{Malformed, MalformedLines};
+pub use report::{Hints, Reason, Report, Uncounted};
 
 /// Tests the example in the README.
 #[cfg(doctest)]

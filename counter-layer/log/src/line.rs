@@ -15,17 +15,18 @@ use http::{HeaderName, Version, header};
 pub struct Line<'a> {
     /// The time in whole seconds. Depending on the server, this is the start or the end of the request.
     pub at: Timestamp,
-    /// The method.
-    pub method: &'a [u8],
+    /// The method, if it is logged.
+    pub method: Option<&'a [u8]>,
     /// The request target, typically a path with a query.
     pub target: &'a [u8],
     /// The HTTP version, if it is logged.
     pub version: Option<Version>,
     /// The site name, if it is logged.
     pub host: Option<&'a [u8]>,
-    /// The outcome. A status of 499 or 0 means that the client closed the connection.
+    /// The outcome. This is [`Outcome::Unknown`] if the status is not logged. A status of 499 or 0 means that the client
+    /// closed the connection.
     pub outcome: Outcome,
-    /// The peer address, if it is logged.
+    /// The peer address, if it is logged and readable. Some servers log host names instead.
     pub peer: Option<IpAddr>,
     /// The size of the response body, if it is logged without the head.
     pub bytes: Option<u64>,
@@ -34,6 +35,22 @@ pub struct Line<'a> {
     /// The time to the end of the response, if it is logged more precisely than in seconds.
     pub duration: Option<Duration>,
     pub(crate) headers: Headers<'a>,
+    /// True if the time lacks a zone, so that it is assumed to be UTC.
+    pub(crate) lacks_zone: bool,
+}
+
+/// A request header in a log or a record.
+///
+/// A log only contains some of the headers. If a header is not one of them, we don't know whether the client sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Header<T> {
+    /// The client sent this value.
+    Sent(T),
+    /// The client did not send the header.
+    NotSent,
+    /// The header is not part of the log.
+    #[default]
+    NotRecorded,
 }
 
 /// A part of a line, or of the unescaped text.
@@ -49,7 +66,17 @@ pub(crate) struct Piece {
 pub(crate) struct Headers<'a> {
     pub(crate) line: &'a [u8],
     pub(crate) unescaped: &'a [u8],
-    pub(crate) pieces: &'a [(HeaderName, Piece)],
+    pub(crate) pieces: &'a [LoggedHeader],
+    /// True if the log contains all headers that the client sent.
+    pub(crate) are_complete: bool,
+}
+
+/// A header, and the rank of the field that contains it.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedHeader {
+    pub(crate) name: HeaderName,
+    pub(crate) rank: u8,
+    pub(crate) value: Header<Piece>,
 }
 
 impl Piece {
@@ -60,28 +87,48 @@ impl Piece {
     }
 }
 
+impl<T> Header<T> {
+    /// Returns the value, if the client is known to have sent one.
+    pub fn sent(self) -> Option<T> {
+        match self {
+            Self::Sent(value) => Some(value),
+            Self::NotSent | Self::NotRecorded => None,
+        }
+    }
+}
+
 impl<'a> Line<'a> {
-    /// Returns the logged request headers, in log order.
+    /// Returns the logged request headers that were sent, in log order.
     pub fn headers(&self) -> impl Iterator<Item = (&'a HeaderName, &'a [u8])> + use<'a> {
-        let Headers { line, unescaped, pieces } = self.headers;
-        pieces.iter().map(move |(name, piece)| (name, piece.of(line, unescaped)))
+        let Headers { line, unescaped, pieces, .. } = self.headers;
+        pieces.iter().filter_map(move |header| match header.value {
+            Header::Sent(piece) => Some((&header.name, piece.of(line, unescaped))),
+            Header::NotSent | Header::NotRecorded => None,
+        })
     }
 
-    /// Returns the first header with this name, if it is logged and was sent.
+    /// Returns the first header with this name.
     #[must_use]
-    pub fn header(&self, name: &HeaderName) -> Option<&'a [u8]> {
-        self.headers().find_map(|(other, value)| (other == name).then_some(value))
+    pub fn header(&self, name: &HeaderName) -> Header<&'a [u8]> {
+        let Headers { line, unescaped, pieces, are_complete } = self.headers;
+        match pieces.iter().find(|header| header.name == name).map(|header| header.value) {
+            Some(Header::Sent(piece)) => Header::Sent(piece.of(line, unescaped)),
+            Some(Header::NotSent) => Header::NotSent,
+            Some(Header::NotRecorded) => Header::NotRecorded,
+            None if are_complete => Header::NotSent,
+            None => Header::NotRecorded,
+        }
     }
 
-    /// Returns the user agent, if it is logged and was sent.
+    /// Returns the user agent.
     #[must_use]
-    pub fn user_agent(&self) -> Option<&'a [u8]> {
+    pub fn user_agent(&self) -> Header<&'a [u8]> {
         self.header(&header::USER_AGENT)
     }
 
-    /// Returns the referring URL, if it is logged and was sent.
+    /// Returns the referring URL.
     #[must_use]
-    pub fn referer(&self) -> Option<&'a [u8]> {
+    pub fn referer(&self) -> Header<&'a [u8]> {
         self.header(&header::REFERER)
     }
 }

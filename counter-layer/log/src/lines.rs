@@ -7,7 +7,7 @@ use crate::format::MAX_LINE;
 /// Reads lines with positions from a file, standard input, or any other reader.
 ///
 /// This only returns complete lines. An incomplete line will be returned when the rest arrives, or if the log
-/// is [finished](Self::finished). Lines of more than [`MAX_LINE`] bytes are truncated.
+/// is [finished](Self::finished) or [may be](Self::maybe_finished). Lines of more than [`MAX_LINE`] bytes are truncated.
 ///
 /// ```
 /// use counter_log::Lines;
@@ -28,7 +28,17 @@ pub struct Lines<R> {
     position: u64,
     /// The number of bytes removed from a line that is too long.
     cut: u64,
-    is_finished: bool,
+    /// The number of the latest line, if it is known.
+    number: Option<u64>,
+    end: End,
+}
+
+/// What to do with an incomplete line at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Wait,
+    ReturnIfValid,
+    Return,
 }
 
 /// A log line, with the byte range.
@@ -37,6 +47,8 @@ pub struct Lines<R> {
 pub struct LogLine<'a> {
     /// The position of the line in the log, including the line ending.
     pub range: Range<u64>,
+    /// The number of the line in the log, counted from 1, if it is known.
+    pub number: Option<u64>,
     /// The line with the line ending, or the start of a line that is [too long](crate::Malformed::TooLong).
     pub text: &'a [u8],
 }
@@ -48,14 +60,35 @@ impl<R: Read> Lines<R> {
     /// Creates a reader that starts at this position of the log.
     pub fn new(reader: R, position: u64) -> Self {
         let buffer = vec![0; BUFFER_BYTES];
-        Self { reader, buffer, unread: 0..0, position, cut: 0, is_finished: false }
+        let number = (position == 0).then_some(0);
+        Self { reader, buffer, unread: 0..0, position, cut: 0, number, end: End::Wait }
+    }
+
+    /// Sets the number of lines before the start of this reader. By default, it is only known at the start of a log.
+    #[must_use]
+    pub fn after(mut self, lines: u64) -> Self {
+        self.number = Some(lines);
+        self
     }
 
     /// Declares that the log will not grow, so that an incomplete line at the end counts.
     #[must_use]
     pub fn finished(mut self) -> Self {
-        self.is_finished = true;
+        self.end = End::Return;
         self
+    }
+
+    /// Declares that the log may not grow, e.g. because it was rotated. An [`Import`](crate::Import) counts an incomplete
+    /// line at the end if it is a valid request, and otherwise leaves it to the next import.
+    #[must_use]
+    pub fn maybe_finished(mut self) -> Self {
+        self.end = End::ReturnIfValid;
+        self
+    }
+
+    /// Returns `true` if the last line may be incomplete.
+    pub(crate) fn may_be_cut(&self) -> bool {
+        self.end == End::ReturnIfValid
     }
 
     /// Returns the position after the latest line that was returned.
@@ -85,7 +118,7 @@ impl<R: Read> Lines<R> {
                 searched = MAX_LINE + 1;
             }
             if !self.fill()? {
-                let rest = if self.is_finished { self.unread.len() } else { 0 };
+                let rest = if self.end == End::Wait { 0 } else { self.unread.len() };
                 return Ok((rest > 0).then(|| self.take(rest)));
             }
         }
@@ -101,7 +134,8 @@ impl<R: Read> Lines<R> {
         self.unread.start += length;
         let from = self.position;
         self.position += length as u64 + std::mem::take(&mut self.cut);
-        LogLine { range: from..self.position, text: &self.buffer[start..start + length] }
+        self.number = self.number.map(|number| number + 1);
+        LogLine { range: from..self.position, number: self.number, text: &self.buffer[start..start + length] }
     }
 
     /// Reads more data. Returns `false` if none is available yet.
@@ -164,7 +198,7 @@ mod tests {
         loop {
             if let Some(line) = lines.next().expect("it does not fail") {
                 found.push((line.range, line.text.to_vec()));
-            } else if lines.is_finished {
+            } else if lines.end == End::Return {
                 return found;
             } else if lines.get_ref().0.is_empty() {
                 lines = lines.finished();

@@ -14,20 +14,18 @@ pub enum Malformed {
     Fields,
     /// The time is missing or invalid.
     Time,
-    /// The client address is invalid. Some servers log host names instead.
-    Address,
     /// The request is missing or is not HTTP, e.g. because a client uses TLS on a plain port.
     Request,
-    /// The status is missing or does not have three digits.
+    /// The status does not have three digits.
     Status,
 }
 
 impl Malformed {
     /// All reasons, in display order.
-    pub const ALL: [Self; 7] =
-        [Self::TooLong, Self::Json, Self::Fields, Self::Time, Self::Address, Self::Request, Self::Status];
+    pub const ALL: [Self; 6] =
+        [Self::TooLong, Self::Json, Self::Fields, Self::Time, Self::Request, Self::Status];
 
-    /// Returns the name in metrics: `too_long`, `json`, `fields`, `time`, `address`, `request` or `status`.
+    /// Returns the name in metrics: `too_long`, `json`, `fields`, `time`, `request` or `status`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +33,6 @@ impl Malformed {
             Self::Json => "json",
             Self::Fields => "fields",
             Self::Time => "time",
-            Self::Address => "address",
             Self::Request => "request",
             Self::Status => "status",
         }
@@ -49,7 +46,6 @@ impl fmt::Display for Malformed {
             Self::Json => "the record is not valid JSON",
             Self::Fields => "the fields do not match the format",
             Self::Time => "the time is invalid",
-            Self::Address => "the client address is invalid",
             Self::Request => "the request is invalid",
             Self::Status => "the status is invalid",
         })

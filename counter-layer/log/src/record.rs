@@ -9,7 +9,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::visits::Hit;
 use counter_core::{Recorder, Timestamp};
 use counter_layer::Outcome;
-use counter_layer::internal::is_reserved;
+use counter_layer::internal::{address, is_reserved};
 use http::{
     StatusCode,
     header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT},
@@ -17,7 +17,7 @@ use http::{
 use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::counter::{Decision, LogCounter};
-use crate::line::{Headers, Line, Piece};
+use crate::line::{Header, Headers, Line, LoggedHeader, Piece};
 use crate::malformed::Malformed;
 
 /// A record of hits or of a request.
@@ -28,6 +28,7 @@ use crate::malformed::Malformed;
 /// ```
 /// use counter_core::visitor::VisitorKey;
 /// use counter_core::{Counters, MemoryStore};
+/// use counter_log::Header;
 /// use counter_log::record::Record;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,8 +37,10 @@ use crate::malformed::Malformed;
 /// let Record::Counter(record) = serde_json::from_str(record)? else { unreachable!() };
 /// let hit = record.hit(&counters.recorder(), Some(VisitorKey::random()));
 ///
-/// let record = r#"{"path":"/articles/7","status":200,"at":1763700000,"address":"192.0.2.1"}"#;
-/// assert!(matches!(serde_json::from_str(record)?, Record::Request(request) if request.method == "GET"));
+/// let record = r#"{"path":"/articles/7","status":200,"at":1763700000,"address":"192.0.2.1","user_agent":null}"#;
+/// let Record::Request(record) = serde_json::from_str(record)? else { unreachable!() };
+/// // The record says that the client did not send a user agent, and does not say anything about the referrer.
+/// assert_eq!((record.user_agent, record.referrer), (Header::NotSent, Header::NotRecorded));
 /// assert!(serde_json::from_str::<Record>(r#"{"at":1763700000}"#).is_err());
 /// # Ok(())
 /// # }
@@ -68,25 +71,29 @@ pub struct CounterRecord<'a> {
 }
 
 /// A completed request.
+///
+/// A record should contain `user_agent`, `referrer` and `language` even if the client did not send them, as `null` or an
+/// empty text. If a field is missing, the value is not known: without a user agent, we can't tell a bot from a person.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestRecord<'a> {
     /// The path with the query, from `path`.
     pub path: Cow<'a, str>,
-    /// The method, from `method`. Default: `GET`.
-    pub method: Cow<'a, str>,
-    /// The response status, from `status`. Default: 200.
-    pub status: u16,
+    /// The method, from `method`. If it is missing, the request does not have a facet for it.
+    pub method: Option<Cow<'a, str>>,
+    /// The response status, from `status`. If it is missing, the request does not have a facet for it.
+    pub status: Option<u16>,
     /// The time, from `at` in Unix seconds.
     pub at: Timestamp,
-    /// The client address, from `address`. This must not be the address of a proxy.
+    /// The client address, from `address`, with an optional port. This must not be the address of a proxy. If it is
+    /// missing or not an address, the request does not have a visitor.
     pub address: Option<IpAddr>,
     /// The user agent, from `user_agent`.
-    pub user_agent: Option<Cow<'a, str>>,
+    pub user_agent: Header<Cow<'a, str>>,
     /// The referring URL, from `referrer`, for [labels](counter_layer::Label). Only the host will be stored.
-    pub referrer: Option<Cow<'a, str>>,
+    pub referrer: Header<Cow<'a, str>>,
     /// The preferred languages like in `Accept-Language`, from `language`, for labels.
-    pub language: Option<Cow<'a, str>>,
+    pub language: Header<Cow<'a, str>>,
     /// The time to the response head, from `time` in seconds.
     pub time: Option<Duration>,
     /// The time to the end of the response, from `body` in seconds.
@@ -132,31 +139,39 @@ impl RequestRecord<'_> {
     /// # }
     /// ```
     pub fn decide<'a>(&self, counter: &'a mut LogCounter, key: VisitorKey) -> Decision<'a> {
-        let Ok(status) = StatusCode::from_u16(self.status) else {
-            return Decision::Malformed(Malformed::Status);
+        let outcome = match self.status.map(StatusCode::from_u16) {
+            Some(Ok(status)) => Outcome::Responded(status),
+            Some(Err(_)) => return Decision::Malformed(Malformed::Status),
+            None => Outcome::Unknown,
         };
-        let (mut text, mut pieces) = (String::new(), Vec::new());
-        let headers =
-            [(USER_AGENT, &self.user_agent), (REFERER, &self.referrer), (ACCEPT_LANGUAGE, &self.language)];
-        for (name, value) in headers {
-            if let Some(value) = value {
-                let start = text.len();
-                text.push_str(value);
-                pieces.push((name, Piece { start, end: text.len(), is_unescaped: false }));
-            }
-        }
+        let mut text = String::new();
+        let pieces =
+            [(USER_AGENT, &self.user_agent), (REFERER, &self.referrer), (ACCEPT_LANGUAGE, &self.language)]
+                .map(|(name, value)| {
+                    let start = text.len();
+                    let value = match value {
+                        Header::Sent(value) => {
+                            text.push_str(value);
+                            Header::Sent(Piece { start, end: text.len(), is_unescaped: false })
+                        }
+                        Header::NotSent => Header::NotSent,
+                        Header::NotRecorded => Header::NotRecorded,
+                    };
+                    LoggedHeader { name, rank: 0, value }
+                });
         let line = Line {
             at: self.at,
-            method: self.method.as_bytes(),
+            method: self.method.as_deref().map(str::as_bytes),
             target: self.path.as_bytes(),
             version: None,
             host: None,
-            outcome: Outcome::Responded(status),
+            outcome,
             peer: self.address,
             bytes: self.size,
             first_byte: self.time,
             duration: self.body,
-            headers: Headers { line: text.as_bytes(), unescaped: &[], pieces: &pieces },
+            headers: Headers { line: text.as_bytes(), unescaped: &[], pieces: &pieces, are_complete: false },
+            lacks_zone: false,
         };
         counter.decide(&line, key)
     }
@@ -186,16 +201,23 @@ struct Fields<'a> {
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     status: Option<u16>,
-    address: Option<IpAddr>,
     #[serde(borrow)]
-    user_agent: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    referrer: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    language: Option<Cow<'a, str>>,
+    address: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "header")]
+    user_agent: Header<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "header")]
+    referrer: Header<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "header")]
+    language: Header<Cow<'a, str>>,
     time: Option<f64>,
     body: Option<f64>,
     size: Option<i128>,
+}
+
+/// Parses a header. If the field is missing, this is not called.
+fn header<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Header<Cow<'de, str>>, D::Error> {
+    let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
+    Ok(text.filter(|text| !text.is_empty()).map_or(Header::NotSent, Header::Sent))
 }
 
 impl<'de> Deserialize<'de> for Record<'de> {
@@ -215,10 +237,10 @@ impl<'de> Deserialize<'de> for Record<'de> {
             }
             (None, Some(path)) => Ok(Self::Request(RequestRecord {
                 path,
-                method: fields.method.unwrap_or(Cow::Borrowed("GET")),
-                status: fields.status.unwrap_or(200),
+                method: fields.method,
+                status: fields.status,
                 at,
-                address: fields.address,
+                address: fields.address.and_then(|text| address(text.as_bytes())),
                 user_agent: fields.user_agent,
                 referrer: fields.referrer,
                 language: fields.language,
@@ -243,6 +265,7 @@ mod tests {
             r#"{"counter":"a","at":1,"n":4294967295,"visitor":"","unknown":[]}"#,
             r#"{"path":"/","at":1,"address":"2001:db8::1","user_agent":"é","method":"PUT"}"#,
             r#"{"path":"/","at":1,"time":0,"body":1.5,"size":18446744073709551615}"#,
+            r#"{"path":"/","at":1,"address":"client.example.org"}"#,
         ] {
             assert!(serde_json::from_str::<Record<'_>>(record).is_ok(), "{record}");
         }
@@ -258,7 +281,6 @@ mod tests {
             r#"{"counter":"a","path":"/","at":1}"#,
             r#"{"counter":"hits","at":1}"#,
             r#"{"counter":"label:referrer:example.com","at":1}"#,
-            r#"{"path":"/","at":1,"address":"nowhere"}"#,
         ] {
             assert!(serde_json::from_str::<Record<'_>>(record).is_err(), "{record}");
         }
@@ -272,6 +294,19 @@ mod tests {
         let record = r#"{"path":"/","at":1,"time":0.5,"size":18446744073709551615}"#;
         let Ok(Record::Request(request)) = serde_json::from_str(record) else { panic!("{record}") };
         assert_eq!((request.time, request.size), (Some(Duration::from_millis(500)), Some(u64::MAX)));
+    }
+
+    #[test]
+    fn headers_can_be_sent_or_not_or_be_unknown() {
+        let of = |field: &str| {
+            let record = format!(r#"{{"path":"/","at":1{field}}}"#);
+            let Ok(Record::Request(request)) = serde_json::from_str(&record) else { panic!("{record}") };
+            request.user_agent.sent().map(Cow::into_owned).ok_or(request.referrer)
+        };
+        assert_eq!(of(r#","user_agent":"a\n""#), Ok("a\n".to_owned()));
+        assert_eq!(of(r#","referrer":null"#), Err(Header::NotSent));
+        assert_eq!(of(r#","user_agent":"","referrer":"""#), Err(Header::NotSent));
+        assert_eq!(of(""), Err(Header::NotRecorded));
     }
 
     #[test]

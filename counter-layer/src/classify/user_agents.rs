@@ -30,6 +30,11 @@ pub(crate) struct UserAgents {
     recent: Recent,
 }
 
+impl UserAgent {
+    /// A user agent that was not recorded, so that the visitor is the address alone.
+    pub(crate) const UNKNOWN: Self = Self { agent: Agent::Unknown, digest: Digest(0) };
+}
+
 impl UserAgents {
     /// Returns the kind of client and the hash for the user agent in the request headers.
     #[inline]

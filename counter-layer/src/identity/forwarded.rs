@@ -49,13 +49,18 @@ impl Forwarded {
         headers.append(self.name.clone(), entry.parse().expect("an address can stand in a header"));
     }
 
+    /// Removes all entries.
+    pub(crate) fn remove(&self, headers: &mut HeaderMap) {
+        headers.remove(&self.name);
+    }
+
     /// Returns the addresses from right to left, starting with the nearest proxy; `None` if an entry is not
     /// an address.
     pub(super) fn addresses(&self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
         let values = headers.get_all(&self.name).iter().rev().map(http::HeaderValue::as_bytes);
         let syntax = self.syntax;
         values.flat_map(move |value| Entries { rest: Some(value), syntax }).map(move |entry| match syntax {
-            Syntax::Addresses => node(entry.trim_ascii()),
+            Syntax::Addresses => address(entry.trim_ascii()),
             Syntax::Parameters => node_of_parameters(entry),
         })
     }
@@ -119,7 +124,7 @@ fn node_of_parameters(entry: &[u8]) -> Option<IpAddr> {
             return None;
         }
     }
-    node(found?.unquoted(&mut [0; 64])?)
+    address(found?.unquoted(&mut [0; 64])?)
 }
 
 enum Value<'a> {
@@ -167,16 +172,30 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Parses an address with optional brackets and port. The port is ignored.
-fn node(text: &[u8]) -> Option<IpAddr> {
+/// Parses an address as servers write it: with an optional zone and port, which are ignored, and with or without
+/// brackets. Without brackets, a port after an IPv6 address must be clearly not a part of it.
+#[inline]
+pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
+    text.parse().ok().or_else(|| decorated_address(text))
+}
+
+#[cold]
+fn decorated_address(text: &str) -> Option<IpAddr> {
+    let ipv6 = |text: &str| {
+        let (address, zone) = text.split_once('%').unwrap_or((text, "0"));
+        address.parse::<Ipv6Addr>().ok().filter(|_| !zone.is_empty()).map(IpAddr::V6)
+    };
     if let Some(rest) = text.strip_prefix('[') {
-        let (address, port) = rest.split_once(']')?;
-        let end = port.is_empty() || port.starts_with(':');
-        return address.parse::<Ipv6Addr>().ok().filter(|_| end).map(IpAddr::V6);
+        let (address, port) = rest.split_once(']').unwrap_or((rest, ""));
+        return ipv6(address).filter(|_| port.is_empty() || port.starts_with(':'));
     }
-    let with_port = || text.split_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4);
-    text.parse().ok().or_else(with_port)
+    let ipv4 = || text.split_once(':')?.0.parse::<Ipv4Addr>().ok().map(IpAddr::V4);
+    let ipv6_with_port = || {
+        let (address, port) = text.rsplit_once(':')?;
+        port.parse::<u16>().ok().and(ipv6(address))
+    };
+    ipv4().or_else(|| ipv6(text)).or_else(ipv6_with_port)
 }
 
 #[cfg(test)]
@@ -222,6 +241,38 @@ mod tests {
         check("for=\"192.0.2.1\"x", None);
         check("for=192.0.2.1,", None);
         check("", None);
+    }
+
+    #[test]
+    fn addresses_are_read_in_the_forms_that_servers_write() {
+        for (text, expected) in [
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("192.0.2.1:4711", Some("192.0.2.1")),
+            ("2001:db8::1", Some("2001:db8::1")),
+            ("[2001:db8::1]", Some("2001:db8::1")),
+            ("[2001:db8::1]:4711", Some("2001:db8::1")),
+            ("[2001:db8::1", Some("2001:db8::1")),
+            ("fe80::1%eth0", Some("fe80::1")),
+            ("[fe80::1%25eth0]:4711", Some("fe80::1")),
+            ("fe80::1%eth0:4711", Some("fe80::1")),
+            // Load balancers of AWS write all groups of an IPv6 address, and no brackets.
+            ("2001:0db8:85a3:0000:0000:8a2e:0370:7334:4711", Some("2001:db8:85a3::8a2e:370:7334")),
+            ("2001:db8::1:54321", Some("2001:db8::1")),
+            ("::ffff:192.0.2.1:4711", Some("::ffff:192.0.2.1")),
+            // The last group may be a port, but it may also be a part of the address.
+            ("2001:db8::1:4711", Some("2001:db8::1:4711")),
+            ("client.example.org", None),
+            ("192.0.2.256", None),
+            ("[2001:db8::1]x", None),
+            ("2001:db8::1%", None),
+            ("2001:db8::1:99999", None),
+            ("unknown", None),
+            ("unix:", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|text| text.parse().expect("an address"));
+            assert_eq!(address(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::source::{Source, header};
 use super::text::Text;
 use super::value::Value;
 use crate::identity::RequestHead;
+use crate::logged::Logged;
 
 /// The labels of a layer and their counters.
 pub(crate) struct Labels {
@@ -52,13 +53,13 @@ impl Labels {
         Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, always, words })))
     }
 
-    /// Notes the label values of a request made at this instant, or now if `None`.
+    /// Notes the label values of a request that is read from a log, or made now if `None`.
     #[inline]
     pub(crate) fn note(
         &self,
         head: &RequestHead<'_>,
         agent: Agent,
-        at: Option<Timestamp>,
+        logged: Option<&Logged<'_>>,
         weight: NonZeroU32,
         noted: &mut Vec<NotedValue>,
     ) {
@@ -67,7 +68,7 @@ impl Labels {
             let known = source.plain(head).and_then(|value| values.find(value));
             noted.push(match known {
                 Some(known) => known,
-                None => note_new((values, source), head, (agent, client), at, weight),
+                None => note_new((values, source), head, (agent, client), logged, weight),
             });
         }
     }
@@ -82,14 +83,14 @@ impl Labels {
     pub(crate) fn note_missing(
         &self,
         head: &MissingHead,
-        at: Option<Timestamp>,
+        logged: Option<&Logged<'_>>,
         weight: NonZeroU32,
         noted: &mut Vec<NotedValue>,
     ) {
         for (values, source) in &self.labels[self.always..] {
             let Source::Missing(part) = source else { continue };
             let mut text = Text::new();
-            noted.push(note(values, head.value(*part, &mut text), at, weight));
+            noted.push(note((values, source), head.value(*part, &mut text), logged, weight));
         }
     }
 
@@ -122,16 +123,24 @@ fn note_new(
     (values, source): (&LabelValues, &Source),
     head: &RequestHead<'_>,
     client: (Agent, Option<Client>),
-    at: Option<Timestamp>,
+    logged: Option<&Logged<'_>>,
     weight: NonZeroU32,
 ) -> NotedValue {
     let mut text = Text::new();
-    note(values, source.value(head, client, &mut text), at, weight)
+    note((values, source), source.value(head, client, &mut text), logged, weight)
 }
 
-fn note(values: &LabelValues, value: Value<'_>, at: Option<Timestamp>, weight: NonZeroU32) -> NotedValue {
-    match at {
-        None => values.note(value.observed(), weight),
-        Some(at) => values.note_at(value.observed(), at, weight),
+fn note(
+    (values, source): (&LabelValues, &Source),
+    value: Value<'_>,
+    logged: Option<&Logged<'_>>,
+    weight: NonZeroU32,
+) -> NotedValue {
+    let Some(logged) = logged else { return values.note(value.observed(), weight) };
+    let is_recorded = || source.header().is_none_or(|header| (logged.has_header)(&header));
+    if matches!(value, Value::Text(_)) || is_recorded() {
+        values.note_at(value.observed(), logged.at, weight)
+    } else {
+        values.not_recorded()
     }
 }

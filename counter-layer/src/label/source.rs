@@ -41,6 +41,17 @@ impl Source {
         }
     }
 
+    /// Returns the header that contains the value.
+    pub(super) fn header(&self) -> Option<HeaderName> {
+        match self {
+            Self::Referrer { .. } | Self::Missing(Missing::Link) => Some(REFERER),
+            Self::Device | Self::Browser | Self::Bot(_) => Some(USER_AGENT),
+            Self::Language => Some(ACCEPT_LANGUAGE),
+            Self::Country { header, .. } => Some(header.clone()),
+            Self::Campaign | Self::Closure(_) | Self::Missing(Missing::Path) => None,
+        }
+    }
+
     /// Returns the value of a request.
     pub(super) fn value<'a>(
         &self,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use counter_core::visits::{Agent, Bin, PageView, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
 use http::HeaderValue;
+use http::header::USER_AGENT;
 
 use super::extra::{Confirmation, Extra, ExtraPool};
 use super::measures::Bins;
@@ -14,14 +15,15 @@ use super::outcome::Outcome;
 use super::route::KnownRoute;
 use super::seen::Classified;
 use super::settings::delivery::Delivery;
-use super::settings::facet::FACETS;
+use super::settings::facet::{FACETS, NO_METHOD};
 use super::settings::page::{Page, Pages};
 use super::settings::setup::Setup;
 use super::settings::{Fallback, Settings};
 use super::visit::{OnCount, Visit};
-use crate::classify::{Digest, is_call, is_prefetch};
+use crate::classify::{Digest, UserAgent, is_call, is_prefetch};
 use crate::closure::catch_panic;
 use crate::identity::{ExpiringRegister, RequestHead, Visitors};
+use crate::logged::Logged;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;
@@ -53,12 +55,12 @@ struct Identified {
 }
 
 impl Counting {
-    /// Classifies a request made at this instant, or now if `None`. Adds the cookie to set, the action to run, and the
-    /// label values to `extra`.
+    /// Classifies a request that is read from a log, or made now if `None`. Adds the cookie to set, the action to run,
+    /// and the label values to `extra`.
     pub(super) fn inspect(
         &self,
         head: &RequestHead<'_>,
-        at: Option<Timestamp>,
+        logged: Option<&Logged<'_>>,
         extra: &mut Option<Box<Extra>>,
     ) -> Result<Classified, Skip> {
         // Assign the fields separately, so that the common path does not need to build a `Page`.
@@ -70,7 +72,10 @@ impl Counting {
                 None => (None, NonZeroU32::MIN, true),
             },
         };
-        let user_agent = self.settings.user_agents.of(head.headers);
+        let user_agent = match logged {
+            Some(logged) if !(logged.has_header)(&USER_AGENT) => UserAgent::UNKNOWN,
+            _ => self.settings.user_agents.of(head.headers),
+        };
         let agent =
             if self.needs_precheck { self.precheck(head, user_agent.agent)? } else { user_agent.agent };
         let identified = if visitors && (agent != Agent::Bot || self.settings.bots_are_visitors) {
@@ -89,9 +94,12 @@ impl Counting {
             if let Some(on_count) = &self.settings.on_count {
                 note_action(on_count, &Visit { head: *head, agent, visitor }, extra);
             }
-            self.note_labels(head, agent, at, weight, extra);
+            self.note_labels(head, agent, logged, weight, extra);
         }
-        let method = self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method));
+        let method = match logged {
+            Some(Logged { has_method: false, .. }) => NO_METHOD,
+            _ => self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method)),
+        };
         Ok(Classified { page, register, weight, agent, method, until })
     }
 
@@ -150,13 +158,13 @@ impl Counting {
         &self,
         head: &RequestHead<'_>,
         agent: Agent,
-        at: Option<Timestamp>,
+        logged: Option<&Logged<'_>>,
         weight: NonZeroU32,
         extra: &mut Option<Box<Extra>>,
     ) {
         let Some(labels) = &self.settings.labels else { return };
         let extra = extra.get_or_insert_with(|| self.pool.take());
-        labels.note(head, agent, at, weight, &mut extra.labels);
+        labels.note(head, agent, logged, weight, &mut extra.labels);
         if let Some(missing) = labels.missing_head(head) {
             extra.missing = Some(missing);
         }
@@ -379,7 +387,7 @@ impl Counting {
     pub(super) fn note_missing(
         &self,
         seen: &Classified,
-        at: Option<Timestamp>,
+        logged: Option<&Logged<'_>>,
         outcome: Outcome,
         extra: Option<&mut Extra>,
     ) {
@@ -387,7 +395,7 @@ impl Counting {
             && let Some(head) = &extra.missing
             && outcome.is_missing()
         {
-            labels.note_missing(head, at, seen.weight, &mut extra.labels);
+            labels.note_missing(head, logged, seen.weight, &mut extra.labels);
         }
     }
 

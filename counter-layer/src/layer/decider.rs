@@ -5,10 +5,11 @@ use http::{Method, Request};
 
 use super::counting::Counting;
 use super::layer::AccessCounterLayer;
-use super::measures::{Bins, Logged};
+use super::measures::Bins;
 use super::outcome::Outcome;
 use super::settings::facet::FACETS;
 use crate::identity::{Reads, RequestHead};
+use crate::logged::Logged;
 
 /// Classifies requests served by another server like the layer would, but does not record anything.
 #[derive(Debug)]
@@ -58,11 +59,16 @@ impl Decider {
     ///
     /// # Errors
     /// Returns the reason if the request does not count.
-    pub fn decide(&mut self, request: &Request<()>, logged: &Logged) -> Result<Counted<'_>, Skip> {
+    pub fn decide(
+        &mut self,
+        request: &Request<()>,
+        logged: &Logged<'_>,
+        outcome: Outcome,
+    ) -> Result<Counted<'_>, Skip> {
         let Self { counting, hits, bins } = self;
         let head = RequestHead::of(request);
         let mut extra = None;
-        let mut seen = counting.inspect(&head, Some(logged.at), &mut extra)?;
+        let mut seen = counting.inspect(&head, Some(logged), &mut extra)?;
         // A cookie issued now would never reach the client, so it must not identify a visitor.
         if extra.as_ref().is_some_and(|extra| extra.cookie.is_some()) {
             seen.register = None;
@@ -76,7 +82,7 @@ impl Decider {
             }
         }
         let settings = &counting.settings;
-        let outcome = if settings.count_on_request { Outcome::Unknown } else { logged.outcome };
+        let outcome = if settings.count_on_request { Outcome::Unknown } else { outcome };
         if !counting.accepts(outcome) {
             return Err(Skip::Outcome);
         }
@@ -87,14 +93,14 @@ impl Decider {
         let mut others = [counting.hits; FACETS];
         let others = seen.others(settings, outcome, &mut others);
         hits.extend(others.iter().map(|counter| hit.on(*counter)));
-        counting.note_missing(&seen, Some(logged.at), outcome, extra.as_deref_mut());
+        counting.note_missing(&seen, Some(logged), outcome, extra.as_deref_mut());
         if let (Some(labels), Some(extra)) = (&settings.labels, extra.as_deref()) {
             let counters = labels.counters_with_page(&extra.labels, seen.page, logged.at, seen.weight);
             hits.extend(counters.map(|counter| hit.on(counter)));
         }
         counting.pool.recycle(&mut extra);
         let measures = settings.measures.filter(|_| !settings.count_on_request);
-        *bins = measures.map_or_else(Bins::none, |measures| measures.logged(head.method, logged));
+        *bins = measures.map_or_else(Bins::none, |measures| measures.logged(head.method, logged, outcome));
         let measured = Measured { hits: &hits[..count], bins: bins.as_slice() };
         Ok(Counted { hits, agent: seen.agent, measured })
     }

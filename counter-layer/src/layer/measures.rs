@@ -2,16 +2,15 @@
 mod body;
 
 use std::num::NonZeroU64;
-use std::time::Duration;
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
 
-use counter_core::Timestamp;
 use counter_core::visits::{Bin, Measure};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::outcome::Outcome;
+use crate::logged::Logged;
 use crate::request::{has_trailing_headers, leading_header};
 
 /// The measures recorded as distributions by a layer.
@@ -44,21 +43,6 @@ struct Clock {
 const HEAD: u64 = 2;
 /// Flag in [`Measuring`] for `CONNECT`: a successful response starts a tunnel.
 const CONNECT: u64 = 4;
-
-/// The end of a request, as read from a log.
-#[derive(Clone, Copy, Debug)]
-pub struct Logged {
-    /// The instant to count the request at.
-    pub at: Timestamp,
-    /// The outcome.
-    pub outcome: Outcome,
-    /// Time until the response head.
-    pub time: Option<Duration>,
-    /// Time until the response end.
-    pub body: Option<Duration>,
-    /// Body size in bytes.
-    pub size: Option<u64>,
-}
 
 /// The distribution bins of a request, at most one per measure.
 #[derive(Clone, Copy, Debug)]
@@ -152,9 +136,9 @@ impl Measures {
     }
 
     /// Returns the bins of a logged request.
-    pub(crate) fn logged(&self, method: &Method, logged: &Logged) -> Bins {
-        let mut bins = self.ended(logged.outcome);
-        let Outcome::Responded(status) = logged.outcome else { return bins };
+    pub(crate) fn logged(&self, method: &Method, logged: &Logged<'_>, outcome: Outcome) -> Bins {
+        let mut bins = self.ended(outcome);
+        let Outcome::Responded(status) = outcome else { return bins };
         let measuring = self.start(method);
         if !measuring.is_tunnel(status) {
             let bytes = if measuring.has_no_body(status) { Some(0) } else { logged.size };

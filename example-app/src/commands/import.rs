@@ -13,13 +13,14 @@ use counter_core::source::{Commit, Source, SourceName, Sources};
 use counter_core::{ErrorKind, Timestamp};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use counter_log::{
-    Fingerprint, Follower, Format, Grown, Import, Lines, LogCounter, LogFile, LogIndex, LogIndexError, Marks,
-    Parser,
+    Fingerprint, Follower, Format, Grown, Import, Lines, LogCounter, LogFile, LogIndex, LogIndexError,
+    LogTimeZone, Marks, Parser,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
+use super::findings::Findings;
 use super::progress;
 use super::summary::Summary;
 use super::target::{OpenTarget, Target};
@@ -34,6 +35,9 @@ pub(crate) struct Settings {
     /// Format name, or format string of nginx or Apache.
     #[arg(long)]
     format: Option<Format>,
+    /// Time zone of times without a zone, e.g. Europe/Berlin or +05:30. Default: UTC.
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+    log_time_zone: Option<LogTimeZone>,
     /// Keep running, and count new lines.
     #[arg(long)]
     follow: bool,
@@ -118,8 +122,9 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     }
     let summary = Summary::new(&logs.sources, logs.already_counted, started.elapsed());
     summary.warn(if archive.is_some() { "" } else { ": import the log again with --archive to keep them" });
+    logs.findings.print(settings.trust_hops > 0)?;
     writeln!(stdout(), "{}", serde_json::to_string(&summary)?)?;
-    Ok(())
+    logs.findings.check()
 }
 
 impl Settings {
@@ -155,6 +160,7 @@ struct Logs {
     sources: Sources,
     layer: AccessCounterLayer,
     format: Option<Format>,
+    zone: Option<LogTimeZone>,
     name: String,
     /// Index of the logs that were counted with this name. Used to reject a log that contains lines of a
     /// different log.
@@ -164,6 +170,7 @@ struct Logs {
     open: HashMap<Fingerprint, Open>,
     /// Logs that are skipped because the lines have already been counted.
     rejected: HashSet<Fingerprint>,
+    findings: Findings,
 }
 
 /// A log that we follow.
@@ -192,15 +199,15 @@ impl Logs {
         let OpenTarget { store, counters, archive } = opened;
         let client = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(settings.trust_hops);
         let layer = settings.target.layer(counters, client)?;
-        let format = settings.format.clone();
+        let (format, zone) = (settings.format.clone(), settings.log_time_zone.clone());
         let name = settings.name.as_deref().unwrap_or(DEFAULT_NAME).to_owned();
         let index = LogIndex::new(store.clone(), &name);
         let sources = match archive {
             Some(archive) => counters.sources().archive(archive),
             None => counters.sources().with_history(),
         };
-        let (open, rejected) = (HashMap::new(), HashSet::new());
-        Ok(Self { sources, layer, format, name, index, already_counted: 0, open, rejected })
+        let (open, rejected, findings) = (HashMap::new(), HashSet::new(), Findings::default());
+        Ok(Self { sources, layer, format, zone, name, index, already_counted: 0, open, rejected, findings })
     }
 
     async fn run(&mut self, files: &[PathBuf], stop: Option<[Signal; 2]>) -> Result<(), Box<dyn Error>> {
@@ -222,37 +229,38 @@ impl Logs {
         }
         let log = LogFile::open(file)?;
         let length = std::fs::metadata(file)?.len();
-        let Some(fingerprint) = Fingerprint::read(log.reopen()?)? else {
-            if length > 0 {
-                warn_of_unfinished_line(file);
-            }
+        // The only line may lack its line ending.
+        let Some(fingerprint) = Fingerprint::read(log.reopen()?.chain(&b"\n"[..]))?.filter(|_| length > 0)
+        else {
             return Ok(());
         };
         let Reader { format, mut import } = self.reader(log.reopen()?)?;
         let name = self.source(&fingerprint.to_string())?;
         let position = self.sources.open(name.clone()).await?.position();
-        self.index.admit(&name, position, Parser::new(format), log.reopen()?.into_lines(0)).await?;
+        self.index.admit(&name, position, self.parser(format), log.reopen()?.into_lines(0)).await?;
         self.already_counted += lines(log.reopen()?.take(position))?;
         let is_compressed = log.is_compressed();
         let bar = progress::reading(file, is_compressed)?;
         let open = |position| {
+            let before = lines(log.reopen()?.take(position))?;
             let mut log = log.reopen()?;
             bar.set_position(position);
             let exists = log.skip_to(position)?;
-            let lines = Lines::new(bar.wrap_read(log), position);
-            Ok(exists.then(|| if is_compressed { lines.finished() } else { lines }))
+            let lines = Lines::new(bar.wrap_read(log), position).after(before);
+            Ok(exists.then(|| if is_compressed { lines.finished() } else { lines.maybe_finished() }))
         };
         let end = import.count(name, open).await?;
         bar.finish_and_clear();
+        self.findings.add(file, import.report());
         if !is_compressed && end.is_some_and(|end| end < length) {
-            warn_of_unfinished_line(file);
+            tracing::warn!(file = %file.display(), "the last line is incomplete and was not counted");
         }
         Ok(())
     }
 
     async fn count_input(&mut self) -> Result<(), Box<dyn Error>> {
         let format = self.format.clone().ok_or("the standard input requires --format")?;
-        let mut import = Import::new(self.sources.clone(), format, LogCounter::new(&self.layer));
+        let mut import = self.import(format);
         let name = self.source("stdin")?;
         let mut already_counted = 0;
         let mut is_first = true;
@@ -263,11 +271,12 @@ impl Logs {
                 ));
             }
             already_counted = lines(stdin().take(position))?;
-            Ok(Some(Lines::new(stdin(), position).finished()))
+            Ok(Some(Lines::new(stdin(), position).after(already_counted).finished()))
         };
         let counted = import.count(name.clone(), open).await;
         self.index.note(&name, &import.take_marks()).await?;
         counted?;
+        self.findings.add(Path::new(STDIN), import.report());
         self.already_counted += already_counted;
         Ok(())
     }
@@ -343,7 +352,7 @@ impl Logs {
             let name = self.source(&fingerprint.to_string())?;
             let source = self.sources.open(name.clone()).await?;
             if let Some(lines) = grown.lines(0)? {
-                let parser = Parser::new(format.clone());
+                let parser = self.parser(format.clone());
                 match self.index.admit(&name, source.position(), parser, lines).await {
                     Err(error @ (LogIndexError::Counted { .. } | LogIndexError::SameBeginning)) => {
                         tracing::error!(%error, file = %grown.path().display(), "the log was rejected");
@@ -442,8 +451,23 @@ impl Logs {
                 Format::detect(&head)?
             }
         };
-        let import = Import::new(self.sources.clone(), format.clone(), LogCounter::new(&self.layer));
-        Ok(Reader { format, import })
+        Ok(Reader { import: self.import(format.clone()), format })
+    }
+
+    fn import(&self, format: Format) -> Import {
+        let import = Import::new(self.sources.clone(), format, LogCounter::new(&self.layer));
+        match &self.zone {
+            Some(zone) => import.time_zone(zone.clone()),
+            None => import,
+        }
+    }
+
+    fn parser(&self, format: Format) -> Parser {
+        let parser = Parser::new(format);
+        match &self.zone {
+            Some(zone) => parser.time_zone(zone.clone()),
+            None => parser,
+        }
     }
 
     fn source(&self, log: &str) -> Result<SourceName, Box<dyn Error>> {
@@ -476,11 +500,6 @@ impl<'a> Watch<'a> {
         }
         Ok(())
     }
-}
-
-/// Warns that the last line is incomplete, because the server might still be writing it.
-fn warn_of_unfinished_line(file: &Path) {
-    tracing::warn!(file = %file.display(), "the last line is incomplete and was not counted");
 }
 
 fn lines(mut log: impl Read) -> io::Result<u64> {

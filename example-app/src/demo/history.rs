@@ -12,7 +12,7 @@ use counter_core::visits::{Hit, Measured};
 use counter_core::{Counters, Error, Timestamp};
 use counter_layer::AccessCounterLayer;
 use counter_log::record::{Record, RequestRecord};
-use counter_log::{Decision, LogCounter};
+use counter_log::{Decision, Header, LogCounter};
 use tokio::task::yield_now;
 
 use super::dice::Dice;
@@ -192,11 +192,12 @@ impl<'a> Replay<'a> {
         let seconds = kind.seconds * slowness;
         request.at = at;
         request.path = kind.path.into();
-        request.method = if kind.client == Client::Member { "POST" } else { "GET" }.into();
-        request.status = kind.status;
-        request.user_agent = Some(first.agent().into());
-        request.referrer = Some(first.referrer).filter(|url| !url.is_empty()).map(Into::into);
-        request.language = Some(first.language().into());
+        request.method = Some(if kind.client == Client::Member { "POST" } else { "GET" }.into());
+        request.status = Some(kind.status);
+        let referrer = Some(first.referrer).filter(|url| !url.is_empty());
+        request.user_agent = Header::Sent(first.agent().into());
+        request.referrer = referrer.map_or(Header::NotSent, |url| Header::Sent(url.into()));
+        request.language = Header::Sent(first.language().into());
         request.time = Some(Duration::from_secs_f64(seconds));
         request.body = Some(Duration::from_secs_f64(seconds * 1.1));
         request.size = Some(SIZE);

@@ -345,7 +345,7 @@ async fn a_log_counts_once_with_several_importers_and_rotations() {
         import(one, follower).await;
         // A new follower scans all parts, as after a restart.
         import(one, &mut Follower::new(&path)).await;
-        malformed += one.malformed().total();
+        malformed += one.report().malformed();
     }
     assert!(malformed >= 5, "{malformed}");
     let (served, _) = counts(&mut served, at).await;

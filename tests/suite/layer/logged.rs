@@ -386,7 +386,7 @@ impl Stack {
             };
             let name = format!("log {kind}").parse().expect("a name");
             import.count(name, open).await.expect("the store is there");
-            malformed += import.malformed().total();
+            malformed += import.report().malformed();
         }
         malformed
     }

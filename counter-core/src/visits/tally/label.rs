@@ -97,7 +97,7 @@ impl NotedValue {
     const PAIR: u32 = 1 << (u32::BITS - 1);
 
     fn new(label: u32, which: Which) -> Self {
-        const { assert!(MAX_LABEL_PAIRS + 3 < 1 << Noted::PLACE_BITS && LABELS == 1 << 4) }
+        const { assert!(MAX_LABEL_PAIRS + 4 < 1 << Noted::PLACE_BITS && LABELS == 1 << 4) }
         let (flag, noted) = match which {
             Which::Value(noted) => (0, noted),
             Which::Pair(noted) => (Self::PAIR, noted),
@@ -229,6 +229,11 @@ impl Label {
             }
         };
         NotedValue::new(self.index, Which::Value(noted))
+    }
+
+    /// Returns the value of requests whose value was not recorded.
+    pub(crate) fn not_recorded(&self) -> NotedValue {
+        NotedValue::new(self.index, Which::Value(Noted::NOT_RECORDED))
     }
 
     #[inline(never)]

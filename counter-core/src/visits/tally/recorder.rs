@@ -299,7 +299,8 @@ impl Recorder {
 /// Thus a process will leave at most 48,580 values of a label in a store that keeps days for 120 days.
 ///
 /// The hits of a value under `(other)` are bounded: in any hour, a value can't miss more hits than `(missed)`
-/// counts. Requests without a value count under `(none)`. A text that starts with `(`, contains control
+/// counts. Requests without a value count under `(none)`, and those whose value [was not
+/// recorded](Self::not_recorded) under `(not recorded)`. A text that starts with `(`, contains control
 /// characters or is too long for a [`CounterName`] counts under `(other)`. All of these except `(missed)` add
 /// up to the recorded hits. The lifetime of a value will be removed from the store with the last sample of
 /// this value.
@@ -349,6 +350,12 @@ impl LabelValues {
     /// hits is part of the error bound, so a hit recorded in a different hour adds to the bound.
     pub fn note_at(&self, value: Option<&str>, at: Timestamp, weight: NonZeroU32) -> NotedValue {
         self.label.note(value, Some(at), weight)
+    }
+
+    /// Announces hits whose value is not known, because a log or a record does not contain it. The client may have sent
+    /// a value, so this is different from a request without a value.
+    pub fn not_recorded(&self) -> NotedValue {
+        self.label.not_recorded()
     }
 
     /// Returns a value if it currently has a place. This has the same effect as [`note`](Self::note), but does not

@@ -1,8 +1,7 @@
 use std::fmt;
 
-use http::HeaderName;
-
-use super::{Format, Parser};
+use super::fields::X_FORWARDED_FOR;
+use super::{Format, Kind, PATTERNS, Parser, is_directive};
 use crate::line::Line;
 use crate::malformed::Malformed;
 
@@ -23,16 +22,10 @@ pub struct UnknownFormat {
 /// Maximum number of lines to read.
 const MAX_LINES: usize = 64;
 
-/// The known formats. If multiple formats match the same lines, the more specific format must come first.
-fn known() -> [(&'static str, Format); 6] {
-    [
-        ("vhost_combined", Format::vhost_combined()),
-        ("main", Format::main()),
-        ("combined", Format::combined()),
-        ("common", Format::common()),
-        ("json", Format::nginx()),
-        ("w3c", Format::w3c()),
-    ]
+/// Returns the known formats. If a line matches more than one, the more specific format comes first.
+fn known() -> impl Iterator<Item = (&'static str, Format)> {
+    let named = |name| (name, Format::known(name));
+    PATTERNS.iter().map(move |(name, _)| named(name)).chain(["json", "w3c", "ltsv", "logfmt"].map(named))
 }
 
 impl Format {
@@ -52,28 +45,51 @@ impl Format {
     /// [pattern](Format::pattern) or the [format of nginx](Format::log_format).
     pub fn detect(beginning: &[u8]) -> Result<Self, UnknownFormat> {
         let lines = || (1..).zip(beginning.split(|byte| *byte == b'\n')).take(MAX_LINES);
-        let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && line[0] != b'#';
+        let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && !is_directive(line);
         let all = lines().filter(|(_, line)| has_request(line)).count();
         let first = lines().find(|(_, line)| has_request(line)).map_or(0, |(number, _)| number);
         let mut best = None;
         let mut tried = Vec::new();
         for (name, format) in known() {
+            let is_pattern = matches!(format.0, Kind::Pattern(_));
             let mut parser = Parser::new(format.clone());
-            let (mut read, mut reason) = (0, None);
+            // The lines with a request, and all lines that match the format.
+            let (mut read, mut matching, mut reason) = (0, 0, None);
             for (number, line) in lines() {
-                match parser.parse(line) {
-                    Ok(Some(line)) if name != "main" || is_forwarded(&line) => read += 1,
-                    Ok(Some(_)) if number == first => reason = Some(Malformed::Fields),
+                let parsed = match parser.parse(line) {
+                    Ok(Some(line)) if is_meant(name, &line) => Ok(true),
+                    Ok(Some(_)) => Err(Malformed::Fields),
+                    Ok(None) => continue,
+                    // Clients that use TLS on a plain port can fill many lines.
+                    Err(Malformed::Request) if is_pattern => Ok(false),
+                    Err(malformed) => Err(malformed),
+                };
+                match parsed {
+                    Ok(has_request) => {
+                        read += usize::from(has_request);
+                        matching += 1;
+                    }
                     Err(malformed) if number == first => reason = Some(malformed),
-                    Ok(_) | Err(_) => {}
+                    Err(_) => {}
                 }
             }
             tried.push((name, reason));
-            if read > 0 && read * 2 >= all && best.as_ref().is_none_or(|(best_count, _)| read > *best_count) {
-                best = Some((read, format));
+            let count = (read, matching);
+            if matching > 0 && matching * 2 >= all && best.as_ref().is_none_or(|(best, _)| count > *best) {
+                best = Some((count, format));
             }
         }
         best.map(|(_, format)| format).ok_or(UnknownFormat { line: first, tried })
+    }
+}
+
+/// Returns `true` if the fields of a line look like those of the format. Some formats match too much.
+fn is_meant(name: &str, line: &Line<'_>) -> bool {
+    match name {
+        "main" => is_forwarded(line),
+        "vhost" | "vhost_common" => line.peer.is_some(),
+        "unquoted_agent" | "unquoted" => is_product(line),
+        _ => true,
     }
 }
 
@@ -84,7 +100,15 @@ fn is_forwarded(line: &Line<'_>) -> bool {
         value.eq_ignore_ascii_case(b"unknown")
             || value.iter().all(is_part) && value.iter().any(|byte| b".:".contains(byte)) && value.len() > 6
     };
-    line.header(&HeaderName::from_static("x-forwarded-for")).is_none_or(is_list)
+    line.header(&X_FORWARDED_FOR).sent().is_none_or(is_list)
+}
+
+/// Returns `true` if the user agent starts like `Mozilla/5.0`.
+fn is_product(line: &Line<'_>) -> bool {
+    let user_agent = line.user_agent().sent().unwrap_or_default();
+    let (name, version) = user_agent.split_at(memchr::memchr(b'/', user_agent).unwrap_or_default());
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    !name.is_empty() && name.iter().all(is_name) && version.get(1).is_some_and(u8::is_ascii_digit)
 }
 
 impl fmt::Display for UnknownFormat {
@@ -93,11 +117,20 @@ impl fmt::Display for UnknownFormat {
             return f.write_str("the log does not contain a request");
         }
         write!(f, "the format of line {} is unknown", self.line)?;
-        for (number, (name, reason)) in self.tried.iter().enumerate() {
-            f.write_str(if number == 0 { ": " } else { "; " })?;
+        // Most formats fail for the same reason.
+        let mut reasons = Vec::<Option<Malformed>>::new();
+        for (_, reason) in &self.tried {
+            if !reasons.contains(reason) {
+                reasons.push(*reason);
+            }
+        }
+        for (number, reason) in reasons.iter().enumerate() {
+            f.write_str(if number == 0 { ": as " } else { "; as " })?;
+            let of_reason = self.tried.iter().filter(|(_, other)| other == reason);
+            let names: Vec<_> = of_reason.map(|(name, _)| *name).collect();
             match reason {
-                Some(reason) => write!(f, "as {name}, {reason}")?,
-                None => write!(f, "as {name}, most other lines do not match")?,
+                Some(reason) => write!(f, "{}, {reason}", names.join(", "))?,
+                None => write!(f, "{}, most other lines do not match", names.join(", "))?,
             }
         }
         Ok(())
@@ -124,13 +157,13 @@ mod tests {
         for (text, expected) in [
             (COMMON.to_owned(), Format::common()),
             (combined.clone(), Format::combined()),
-            (format!("www.example.org:443 {combined}"), Format::vhost_combined()),
-            (format!(r#"{combined} "192.0.2.7, 10.0.0.1""#), Format::main()),
-            (format!(r#"{combined} "-""#), Format::main()),
+            (format!("www.example.org:443 {combined}"), Format::known("vhost_combined")),
+            (format!(r#"{combined} "192.0.2.7, 10.0.0.1""#), Format::known("main")),
+            (format!(r#"{combined} "-""#), Format::known("main")),
             // The final field does not need to be an address.
             (format!(r#"{combined} "0.005""#), Format::combined()),
             (format!(r#"{combined} "gzip" 0.005"#), Format::combined()),
-            (r#"{"ts":1,"request":{"method":"GET","uri":"/"},"status":200}"#.to_owned(), Format::caddy()),
+            (r#"{"ts":1,"request":{"method":"GET","uri":"/"},"status":200}"#.to_owned(), Format::json()),
             (
                 "#Fields: date time cs-method cs-uri sc-status\n2024-05-01 00:00:01 GET / 200\n".to_owned(),
                 Format::w3c(),
@@ -152,9 +185,7 @@ mod tests {
     fn unknown_formats_are_reported_without_log_content() {
         let error = detect(&format!("\n#\n{}\n", COMMON.replace("Oct", "Okt"))).expect_err("a broken time");
         let text = "the format of line 3 is unknown: \
-            as vhost_combined, the time is invalid; as main, the time is invalid; \
-            as combined, the time is invalid; as common, the time is invalid; \
-            as json, the fields do not match the format; as w3c, the fields do not match the format";
+            as vhost_combined, combined, common, the time is invalid; as main";
         assert_eq!(error.to_string(), text);
         let mixed = detect(&format!("{COMMON}\nsecret\nsecret\n")).expect_err("mostly something else");
         assert!(mixed.to_string().contains("as common, most other lines do not match"), "{mixed}");

@@ -12,6 +12,8 @@ pub(super) enum Escapes {
     Plus,
     /// `%20`, in `CloudFront`.
     Percent,
+    /// `%20` or `%2520`, in user agents of `CloudFront`. Old logs encode these twice.
+    Percents,
 }
 
 impl Escapes {
@@ -22,7 +24,7 @@ impl Escapes {
             Self::None => return false,
             Self::Backslash | Self::Json => b'\\',
             Self::Plus => b'+',
-            Self::Percent => b'%',
+            Self::Percent | Self::Percents => b'%',
         };
         memchr::memchr(mark, text).is_some()
     }
@@ -35,6 +37,12 @@ impl Escapes {
             Self::Backslash => write(text, b'\\', backslash, to),
             Self::Json => write(text, b'\\', json, to),
             Self::Percent => write(text, b'%', |rest| Some((hex(rest, 2)?.into(), 2)), to),
+            Self::Percents => {
+                let mut once = Vec::with_capacity(text.len());
+                Self::Percent.write(text, &mut once);
+                let is_encoded = memchr::memmem::find(&once, b"%20").is_some() && !once.contains(&b' ');
+                if is_encoded { Self::Percent.write(&once, to) } else { to.extend_from_slice(&once) }
+            }
         }
     }
 }
@@ -145,6 +153,9 @@ mod tests {
             (Escapes::Json, r"\u00e\q\", r"\u00e\q\"),
             (Escapes::Plus, "Mozilla/5.0+(X11)", "Mozilla/5.0 (X11)"),
             (Escapes::Percent, "Mozilla/5.0%20(X11)%2", "Mozilla/5.0 (X11)%2"),
+            (Escapes::Percent, "Mozilla/5.0%2520(X11)", "Mozilla/5.0%20(X11)"),
+            (Escapes::Percents, "Mozilla/5.0%20(X11)%2520", "Mozilla/5.0 (X11)%20"),
+            (Escapes::Percents, "Mozilla/5.0%2520(X11)", "Mozilla/5.0 (X11)"),
         ] {
             assert_eq!(unescaped(escapes, text.as_bytes()), expected.as_bytes(), "{text}");
         }
@@ -153,7 +164,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_do_not_panic_and_plain_text_is_unchanged(text in r#"[\\%+"ux0-9a-fd8]{0,30}"#, bytes in prop::collection::vec(any::<u8>(), 0..30)) {
-            for escapes in [Escapes::None, Escapes::Backslash, Escapes::Json, Escapes::Plus, Escapes::Percent] {
+            for escapes in [Escapes::None, Escapes::Backslash, Escapes::Json, Escapes::Plus, Escapes::Percent, Escapes::Percents] {
                 unescaped(escapes, text.as_bytes());
                 let written = unescaped(escapes, &bytes);
                 if !escapes.are_in(&bytes) {

@@ -1,4 +1,4 @@
-//! JSON logs of Caddy, or of nginx with `escape=json` and common field names.
+//! JSON logs, with fields that have known [names](super::names), in the object of the line or in nested objects.
 //!
 //! The parser reads a line only once, and skips unknown fields. It does not validate the whole line.
 
@@ -6,15 +6,17 @@ use std::ops::Range;
 
 use http::HeaderName;
 
-use super::clock::TimeForm;
 use super::escapes::Escapes;
-use super::fields::{Fields, Slot};
+use super::fields::{Field, Fields, Slot};
+use super::names::{self, Name};
+use crate::line::Header;
 use crate::malformed::Malformed;
 
 /// The object that contains a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Object {
-    Line,
+    /// The line or a nested object. The name is the start of the names of all members.
+    Fields(Name),
     /// The `request` object of Caddy.
     Request,
     /// The `headers` object inside of `request`.
@@ -28,9 +30,34 @@ const REDACTED: &[u8] = b"REDACTED";
 pub(super) fn read(line: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
     let mut reader = Reader { line, at: 0 };
     reader.blank();
-    reader.object(Object::Line, fields)?;
+    reader.object(Object::Fields(Name::EMPTY), fields)?;
     reader.blank();
     if reader.at == line.len() { Ok(()) } else { Err(Malformed::Fields) }
+}
+
+/// Returns the text of a member of the outer object, unless it is a nested value.
+pub(super) fn member(line: &[u8], name: &[u8]) -> Option<(Range<usize>, Escapes)> {
+    let mut reader = Reader { line, at: 0 };
+    reader.blank();
+    reader.expect(b'{').ok()?;
+    loop {
+        reader.blank();
+        let (found, _) = reader.string().ok()?;
+        reader.blank();
+        reader.expect(b':').ok()?;
+        reader.blank();
+        let is_string = reader.line.get(reader.at) == Some(&b'"');
+        if is_string {
+            let (text, escapes) = reader.string().ok()?;
+            if &line[found] == name {
+                return Some((text, escapes));
+            }
+        } else {
+            reader.skip().ok()?;
+        }
+        reader.blank();
+        reader.expect(b',').ok()?;
+    }
 }
 
 struct Reader<'a> {
@@ -61,26 +88,39 @@ impl Reader<'_> {
     }
 
     fn member(&mut self, object: Object, name: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
-        let slot = match (object, name) {
-            (Object::Line, b"request") if self.line.get(self.at) == Some(&b'{') => {
-                return self.object(Object::Request, fields);
-            }
-            (Object::Request, b"headers") if self.line.get(self.at) == Some(&b'{') => {
+        let first = self.line.get(self.at);
+        let field = match object {
+            Object::Headers => HeaderName::from_bytes(name).map_or(Slot::Skipped, Slot::Header).into(),
+            Object::Request if first == Some(&b'{') => {
+                if name != b"headers" {
+                    return self.skip();
+                }
+                fields.put_all_headers();
                 return self.object(Object::Headers, fields);
             }
-            (Object::Headers, name) => HeaderName::from_bytes(name).map_or(Slot::Skipped, Slot::Header),
-            (Object::Request, name) => request_slot(name),
-            (Object::Line, name) => line_slot(name),
+            // Caddy writes the target as it was sent.
+            Object::Request if name == b"uri" => Slot::Target.into(),
+            Object::Request => names::field(name, &Name::EMPTY.join(name)),
+            Object::Fields(outer) => {
+                let joined = outer.join(name);
+                if first == Some(&b'{') {
+                    return match nested(&joined, fields) {
+                        Some(object) => self.object(object, fields),
+                        None => self.skip(),
+                    };
+                }
+                names::field(name, &joined)
+            }
         };
-        match self.line.get(self.at) {
+        match first {
             // Caddy writes a list of values per header.
-            Some(b'[') if object == Object::Headers => self.values(&slot, fields),
-            Some(b'{' | b'[') => self.skip_nested(),
-            _ => self.value(&slot, fields),
+            Some(b'[') if matches!(object, Object::Headers) => self.values(&field, fields),
+            Some(b'{' | b'[') => self.skip(),
+            _ => self.value(&field, fields),
         }
     }
 
-    fn values(&mut self, slot: &Slot, fields: &mut Fields) -> Result<(), Malformed> {
+    fn values(&mut self, field: &Field, fields: &mut Fields) -> Result<(), Malformed> {
         self.expect(b'[')?;
         self.blank();
         if self.take(b']') {
@@ -88,7 +128,7 @@ impl Reader<'_> {
         }
         loop {
             self.blank();
-            self.value(slot, fields)?;
+            self.value(field, fields)?;
             self.blank();
             if self.take(b']') {
                 return Ok(());
@@ -98,17 +138,22 @@ impl Reader<'_> {
     }
 
     /// Parses a string, a number, or a word.
-    fn value(&mut self, slot: &Slot, fields: &mut Fields) -> Result<(), Malformed> {
-        let (part, escapes) = if self.line.get(self.at) == Some(&b'"') {
+    fn value(&mut self, field: &Field, fields: &mut Fields) -> Result<(), Malformed> {
+        let (mut part, escapes) = if self.line.get(self.at) == Some(&b'"') {
             self.string()?
         } else {
             (self.scalar()?, Escapes::None)
         };
-        let text = &self.line[part.clone()];
-        if text == b"null" || text == REDACTED {
-            return Ok(());
+        match (&self.line[part.clone()], &field.slot) {
+            (REDACTED, Slot::Header(name)) => fields.put_header(name, field.rank, Header::NotRecorded),
+            (text, _) => {
+                if text == b"null" {
+                    part.end = part.start;
+                }
+                fields.put(self.line, part, field, escapes);
+            }
         }
-        fields.put(self.line, part, slot, escapes)
+        Ok(())
     }
 
     /// Returns the byte range between quotation marks, and whether it contains escape sequences.
@@ -135,21 +180,28 @@ impl Reader<'_> {
         if self.at == start { Err(Malformed::Fields) } else { Ok(start..self.at) }
     }
 
-    /// Skips an object or a list, including nested values.
-    fn skip_nested(&mut self) -> Result<(), Malformed> {
+    /// Skips a value, including nested values.
+    fn skip(&mut self) -> Result<(), Malformed> {
         let mut depth = 0_usize;
         loop {
             match self.line.get(self.at) {
                 None => return Err(Malformed::Fields),
-                Some(b'"') => {
-                    self.string()?;
+                Some(b'"') => drop(self.string()?),
+                Some(b'{' | b'[') => {
+                    depth += 1;
+                    self.at += 1;
                     continue;
                 }
-                Some(b'{' | b'[') => depth += 1,
-                Some(b'}' | b']') => depth -= 1,
-                Some(_) => {}
+                Some(b'}' | b']') => {
+                    depth = depth.checked_sub(1).ok_or(Malformed::Fields)?;
+                    self.at += 1;
+                }
+                Some(_) if depth == 0 => drop(self.scalar()?),
+                Some(_) => {
+                    self.at += 1;
+                    continue;
+                }
             }
-            self.at += 1;
             if depth == 0 {
                 return Ok(());
             }
@@ -172,38 +224,22 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the slot of a member of the Caddy `request` object.
-fn request_slot(name: &[u8]) -> Slot {
-    match name {
-        b"remote_ip" | b"remote_addr" => Slot::Peer,
-        b"proto" => Slot::Protocol,
-        b"method" => Slot::Method,
-        b"host" => Slot::Host,
-        b"uri" => Slot::Target,
-        _ => Slot::Skipped,
-    }
-}
-
-/// Returns the slot of a top-level member: in Caddy, an nginx variable, or a different common name.
-fn line_slot(name: &[u8]) -> Slot {
-    match name {
-        b"ts" | b"time" | b"timestamp" | b"@timestamp" | b"time_local" | b"time_iso8601" | b"msec"
-        | b"date" => Slot::Time(TimeForm::Any),
-        b"status" | b"status_code" | b"response_code" => Slot::Status,
-        b"remote_addr" | b"remote_ip" | b"client_ip" | b"clientip" | b"client" | b"ip" => Slot::Peer,
-        b"request" => Slot::Request,
-        b"request_method" | b"method" => Slot::Method,
-        b"request_uri" | b"uri" | b"url" => Slot::Target,
-        b"server_protocol" | b"protocol" | b"proto" => Slot::Protocol,
-        b"host" | b"server_name" | b"vhost" => Slot::Host,
-        // This must not include `bytes_sent`, which contains the size of the head.
-        b"size" | b"bytes" | b"body_bytes_sent" => Slot::Bytes,
-        b"duration" | b"request_time" => Slot::Duration(1),
-        b"user_agent" | b"agent" => Slot::Header(http::header::USER_AGENT),
-        b"referer" | b"referrer" | b"http_referrer" => Slot::Header(http::header::REFERER),
-        b"x_forwarded_for" | b"forwarded_for" => Slot::Header(HeaderName::from_static("x-forwarded-for")),
-        name => Slot::of_header_variable(name),
-    }
+/// Returns the object with a name, if it contains fields of the request.
+fn nested(name: &Name, fields: &mut Fields) -> Option<Object> {
+    Some(match name.as_bytes() {
+        b"request" => Object::Request,
+        b"httprequest" => {
+            // Google leaves out what the client did not send.
+            fields.put_client_headers();
+            Object::Fields(Name::EMPTY)
+        }
+        b"properties" | b"jsonpayload" => Object::Fields(Name::EMPTY),
+        // The Elastic Common Schema.
+        b"http" | b"httpresponse" | b"httpresponsebody" | b"url" | b"client" | b"useragent" => {
+            Object::Fields(*name)
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -219,7 +255,7 @@ mod tests {
     #[test]
     fn caddy_lines_are_parsed() {
         let line = br#"{"level":"info","ts":1646861401.5241024,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.1","remote_port":"41342","client_ip":"198.51.100.7","proto":"HTTP/2.0","method":"GET","host":"www.example.org","uri":"/articles/7?a=\"b\u0026c\"","headers":{"User-Agent":["curl/7.82.0"],"Cookie":["REDACTED"],"X-Forwarded-For":["192.0.2.7","192.0.2.8, 10.0.0.1"],"Accept":[]},"tls":{"resumed":false,"proto":"h2","server_name":"}"}},"bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200,"resp_headers":{"Server":["Caddy"],"Content-Type":["text/html"]}}"#;
-        let mut parser = Parser::new(Format::caddy());
+        let mut parser = Parser::new(Format::json());
         let line = parser.parse(line).expect("it fits").expect("not empty");
         assert_eq!((line.at.as_unix(), line.method), (1_646_861_401, &b"GET"[..]));
         assert_eq!(line.target, br#"/articles/7?a="b&c""#);
@@ -243,7 +279,7 @@ mod tests {
             r#" { "@timestamp" : "2000-10-10T20:55:36+00:00" , "clientip" : "192.0.2.1" , "request_method" : "GET" , "request_uri" : "/a?b" , "status" : 200 , "size" : 7 , "agent" : "A \"B\" \u001f" , "duration": 5e-3, "duration" : 0.005 , "x_forwarded_for" : "192.0.2.7", "tags": ["a", {"]": 1}], "nothing": null } "#,
         ];
         for line in lines {
-            let mut parser = Parser::new(Format::nginx());
+            let mut parser = Parser::new(Format::json());
             let line = parser.parse(line.as_bytes()).expect("it fits").expect("not empty");
             assert_eq!((line.at.as_unix(), line.target), (971_211_336, &b"/a?b"[..]));
             assert_eq!((line.bytes, line.duration.map(|time| time.as_millis())), (Some(7), Some(5)));
@@ -269,7 +305,7 @@ mod tests {
             (r#"{"ts":"now","request":"GET / HTTP/1.1","status":200}"#, Malformed::Time),
             (r#"{"remote_addr":"localhost"}"#, Malformed::Address),
         ] {
-            let found = Parser::new(Format::nginx()).parse(line.as_bytes()).map(drop);
+            let found = Parser::new(Format::json()).parse(line.as_bytes()).map(drop);
             assert_eq!(found, Err(reason), "{line}");
         }
     }
@@ -303,7 +339,7 @@ mod tests {
             members.insert("ts".to_owned(), 1_646_861_401.into());
             for line in [serde_json::to_string(&members), serde_json::to_string_pretty(&members)] {
                 let line = line.expect("JSON");
-                let mut parser = Parser::new(Format::nginx());
+                let mut parser = Parser::new(Format::json());
                 let line = parser.parse(line.as_bytes()).expect("it fits").expect("not empty");
                 prop_assert_eq!(line.target, target.as_bytes());
             }
@@ -315,8 +351,8 @@ mod tests {
             signs in r#"[{}\[\]:,"\\u0-9a-f .-]{0,60}"#,
         ) {
             for line in [&bytes[..], signs.as_bytes()] {
-                _ = Parser::new(Format::caddy()).parse(line);
-                _ = Parser::new(Format::caddy()).parse(&[b"{\"request\":", line].concat());
+                _ = Parser::new(Format::json()).parse(line);
+                _ = Parser::new(Format::json()).parse(&[b"{\"request\":", line].concat());
             }
         }
     }

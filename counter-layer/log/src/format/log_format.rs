@@ -3,6 +3,7 @@
 use super::clock::TimeForm;
 use super::escapes::Escapes;
 use super::fields::Slot;
+use super::names::header_variable;
 use super::pattern::{FormatError, Pattern, Steps};
 
 /// Compiles a string with variables, or the whole `log_format` directive.
@@ -20,7 +21,7 @@ pub(super) fn compile(text: &str) -> Result<Pattern, FormatError> {
         column += token.chars().count();
         rest = &rest[token.len()..];
     }
-    steps.finish(["$time_local", "$status", "$request"], escapes)
+    steps.finish(["$time_local", "$request"], escapes)
 }
 
 /// Returns the variable at the start of the text, as `$name` or `${name}`, unless it starts with a literal.
@@ -52,7 +53,7 @@ fn slot(name: &str) -> Slot {
         // This must not include `$bytes_sent`, which contains the size of the head.
         "body_bytes_sent" => Slot::Bytes,
         "request_time" => Slot::Duration(1),
-        name => Slot::of_header_variable(name.as_bytes()),
+        name => header_variable(name.as_bytes()),
     }
 }
 

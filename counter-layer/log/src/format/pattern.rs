@@ -7,7 +7,7 @@ use http::HeaderName;
 
 use super::clock::{Strftime, TimeForm};
 use super::escapes::Escapes;
-use super::fields::{Fields, Slot};
+use super::fields::{Field, Fields, Slot};
 use crate::malformed::Malformed;
 
 /// A compiled pattern.
@@ -29,9 +29,11 @@ pub(super) struct Steps {
 /// A directive, and the literal after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
-    slot: Slot,
+    field: Field,
     literal: Box<[u8]>,
     is_quoted: bool,
+    /// True if a time in the common log format follows.
+    is_before_time: bool,
 }
 
 /// The reason why a pattern or a format is invalid.
@@ -59,6 +61,11 @@ pub enum FormatError {
         /// The unsupported part of the argument.
         argument: String,
     },
+    /// There is no format with this name.
+    Name {
+        /// The name.
+        name: String,
+    },
     /// The format lacks a required field.
     Missing {
         /// The missing directive.
@@ -76,7 +83,15 @@ impl Pattern {
                 other => compiler.steps.literal(other),
             }
         }
-        compiler.steps.finish(["%t", "%>s", "%r"], Escapes::Backslash)
+        compiler.steps.finish(["%t", "%r"], Escapes::Backslash)
+    }
+
+    /// Returns `true` if the start of a line could be mistaken for a [prefix](super::prefix).
+    pub(super) fn may_start_like(&self, line: &[u8]) -> bool {
+        let starts_with_time = || {
+            self.steps.first().is_some_and(|step| matches!(step.field.slot, Slot::Time(_) | Slot::LocalDate))
+        };
+        if self.beginning.is_empty() { starts_with_time() } else { line.starts_with(&self.beginning) }
     }
 
     /// Parses a line into `fields`.
@@ -87,9 +102,13 @@ impl Pattern {
         }
         let mut at = self.beginning.len();
         for step in &self.steps {
-            let (part, end) = step.find(&line[at..]).ok_or(Malformed::Fields)?;
-            fields.put(line, at + part.start..at + part.end, &step.slot, self.escapes)?;
+            let (part, end) = step.find(line.get(at..).unwrap_or_default()).ok_or(Malformed::Fields)?;
+            fields.put(line, at + part.start..at + part.end, &step.field, self.escapes);
             at += end;
+            // Some servers write more than one space between fields.
+            if step.literal.ends_with(b" ") {
+                at += line.get(at..).unwrap_or_default().iter().take_while(|byte| **byte == b' ').count();
+            }
         }
         // Known formats are often extended with additional fields at the end.
         match line.get(at) {
@@ -103,36 +122,56 @@ impl Step {
     /// Returns the byte range of the field, and the position at which the rest of the text starts.
     #[inline]
     fn find(&self, text: &[u8]) -> Option<(Range<usize>, usize)> {
-        match &self.slot {
+        match &self.field.slot {
             Slot::Time(TimeForm::Clf) if text.first() == Some(&b'[') => {
                 let end = memchr::memchr(b']', text)?;
-                self.followed_by_literal(text, 1..end, end + 1)
+                Some((1..end, self.literal_at(text, end + 1)?))
             }
             Slot::Time(TimeForm::Strftime(format)) => {
                 let (_, end) = format.read_prefix(text)?;
-                self.followed_by_literal(text, 0..end, end)
+                Some((0..end, self.literal_at(text, end)?))
             }
-            slot => {
-                let end = match &*self.literal {
-                    [] if matches!(slot, Slot::Request | Slot::Header(_) | Slot::Skipped) => text.len(),
-                    [] => memchr::memchr2(b' ', b'\t', text).unwrap_or(text.len()),
-                    [b'"', ..] if self.is_quoted => self.closing_quote(text)?,
-                    [first, ..] => {
-                        memchr::memchr_iter(*first, text).find(|at| text[*at..].starts_with(&self.literal))?
-                    }
-                };
-                Some((0..end, end + self.literal.len()))
-            }
+            slot => match &*self.literal {
+                [] if matches!(slot, Slot::Request | Slot::Header(_) | Slot::Skipped) => {
+                    Some((0..text.len(), text.len()))
+                }
+                [] => {
+                    let end = memchr::memchr2(b' ', b'\t', text).unwrap_or(text.len());
+                    Some((0..end, end))
+                }
+                [b'"', ..] if self.is_quoted => {
+                    let end = self.closing_quote(text)?;
+                    Some((0..end, end + self.literal.len()))
+                }
+                [first, ..] => memchr::memchr_iter(*first, text).find_map(|end| {
+                    let next = self.literal_at(text, end)?;
+                    self.ends(&text[..end], &text[next..]).then_some((0..end, next))
+                }),
+            },
         }
     }
 
-    fn followed_by_literal(
-        &self,
-        text: &[u8],
-        part: Range<usize>,
-        end: usize,
-    ) -> Option<(Range<usize>, usize)> {
-        text[end..].starts_with(&self.literal).then(|| (part, end + self.literal.len()))
+    /// Returns the position after the literal, if it is at this position, possibly after more than one space.
+    #[inline]
+    fn literal_at(&self, text: &[u8], at: usize) -> Option<usize> {
+        let rest = text.get(at..)?;
+        if rest.starts_with(&self.literal) {
+            return Some(at + self.literal.len());
+        }
+        let literal = self.literal.strip_prefix(b" ").filter(|_| rest.starts_with(b"  "))?;
+        let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+        rest[spaces..].starts_with(literal).then_some(at + spaces + literal.len())
+    }
+
+    /// Returns `true` if the field ends before this literal, so that the rest of the text follows. A user name or a list
+    /// of addresses can contain spaces.
+    #[inline]
+    fn ends(&self, text: &[u8], rest: &[u8]) -> bool {
+        if self.is_before_time {
+            // A hyphen stands for a missing user, so another field would follow.
+            return is_time(rest) || text == b"-";
+        }
+        !(text.ends_with(b",") && matches!(self.field.slot, Slot::Peer | Slot::Header(_)))
     }
 
     /// Finds the closing quotation mark: it must not be escaped, and the literal of the pattern must follow.
@@ -152,6 +191,11 @@ impl Step {
             }
         }
     }
+}
+
+/// Returns `true` if a text starts like a time in the common log format, after any spaces.
+fn is_time(text: &[u8]) -> bool {
+    matches!(text.trim_ascii_start(), [b'[', _, _, b'/', ..] | [_, _, b'/', ..])
 }
 
 struct Compiler<'a> {
@@ -244,27 +288,37 @@ impl Steps {
         }
     }
 
-    /// Completes the pattern. The names are the directives for the time, the status and the request, which are
-    /// required.
-    pub(super) fn finish(self, names: [&'static str; 3], escapes: Escapes) -> Result<Pattern, FormatError> {
+    /// Completes the pattern. The names are the directives for the time and the request, which are required.
+    pub(super) fn finish(self, names: [&'static str; 2], escapes: Escapes) -> Result<Pattern, FormatError> {
         let has = |predicate: fn(&Slot) -> bool| self.steps.iter().any(|(slot, _)| predicate(slot));
-        let target = |slot: &Slot| matches!(slot, Slot::Target | Slot::Path);
         let checks = [
             has(|slot| matches!(slot, Slot::Time(_))),
-            has(|slot| *slot == Slot::Status),
-            has(|slot| *slot == Slot::Request) || has(|slot| *slot == Slot::Method) && has(target),
+            has(|slot| matches!(slot, Slot::Request | Slot::Target | Slot::Path)),
         ];
         if let Some((_, directive)) = checks.into_iter().zip(names).find(|(is_present, _)| !is_present) {
             return Err(FormatError::Missing { directive });
         }
         let mut is_quoted = self.beginning.ends_with(b"\"");
-        let steps = self.steps.into_iter().map(|(slot, literal)| {
-            let step =
-                Step { slot, is_quoted: is_quoted && literal.starts_with(b"\""), literal: literal.into() };
-            is_quoted = step.literal.ends_with(b"\"");
-            step
-        });
-        Ok(Pattern { steps: steps.collect(), beginning: self.beginning.into(), escapes })
+        let mut steps: Vec<_> = self
+            .steps
+            .into_iter()
+            .map(|(slot, literal)| {
+                let (field, literal) = (slot.into(), literal.into_boxed_slice());
+                let step = Step {
+                    field,
+                    is_quoted: is_quoted && literal.starts_with(b"\""),
+                    literal,
+                    is_before_time: false,
+                };
+                is_quoted = step.literal.ends_with(b"\"");
+                step
+            })
+            .collect();
+        for at in 1..steps.len() {
+            let is_time = steps[at].field.slot == Slot::Time(TimeForm::Clf);
+            steps[at - 1].is_before_time = is_time && &*steps[at - 1].literal == b" ";
+        }
+        Ok(Pattern { steps: steps.into(), beginning: self.beginning.into(), escapes })
     }
 }
 
@@ -316,6 +370,10 @@ impl fmt::Display for FormatError {
             Self::Argument { directive, column, argument } => {
                 write!(f, "{argument:?} in {directive} at column {column} is not supported")
             }
+            Self::Name { name } => write!(
+                f,
+                "{name:?} is neither the name of a format (such as combined, common, json, w3c), nor a format string"
+            ),
             Self::Missing { directive } => write!(f, "the format does not contain {directive}"),
         }
     }

@@ -1,17 +1,18 @@
 //! The W3C extended log file format, used by IIS and `CloudFront`. The `#Fields:` directive defines the
 //! fields of the lines that follow.
 
-use http::{HeaderName, header};
+use http::header::USER_AGENT;
 
 use super::clock::TimeForm;
 use super::escapes::Escapes;
-use super::fields::{Fields, Slot};
+use super::fields::{Field, Fields, Slot};
+use super::names::{self, Name, header_slot};
 use crate::malformed::Malformed;
 
 /// The directives that apply to the next line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Directives {
-    slots: Vec<Slot>,
+    fields: Vec<Field>,
     /// The date from `#Date:`, for lines that only contain the time of day.
     date: Option<[u8; 10]>,
 }
@@ -24,7 +25,7 @@ impl Directives {
     pub(super) fn read_directive(&mut self, line: &[u8]) {
         if let Some(names) = value(line, b"#Fields:") {
             let names = names.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
-            self.slots = names.take(MAX_FIELDS).map(slot).collect();
+            self.fields = names.take(MAX_FIELDS).map(field).collect();
         } else if let Some(date) = value(line, b"#Date:") {
             self.date = date.get(..10).and_then(|date| date.try_into().ok());
         }
@@ -39,7 +40,7 @@ impl Directives {
             None => (b' ', Escapes::Plus),
         };
         let mut at = 0;
-        for (number, slot) in self.slots.iter().enumerate() {
+        for (number, field) in self.fields.iter().enumerate() {
             let rest = &line[at..];
             let end = if rest.first() == Some(&b'"') {
                 // Quotation marks inside of a text are doubled, so we skip both.
@@ -51,29 +52,23 @@ impl Directives {
             };
             let is_quoted = rest.first() == Some(&b'"');
             let start = at + usize::from(is_quoted);
-            let escapes = match slot {
+            // IIS decodes the path, and leaves the query as it is. CloudFront encodes every field.
+            let escapes = match (escapes, &field.slot) {
                 _ if is_quoted => Escapes::None,
-                Slot::Header(_) => escapes,
+                (Escapes::Percent, Slot::Header(name)) if name == USER_AGENT => Escapes::Percents,
+                (Escapes::Percent, _) | (_, Slot::Header(_)) => escapes,
                 _ => Escapes::None,
             };
-            if slot == &Slot::Duration(0) {
-                // IIS logs milliseconds. However, if the value has a fraction, it is in seconds, as required
-                // by the specification.
-                let units_per_second =
-                    if memchr::memchr(b'.', &line[start..at + end]).is_some() { 1 } else { 1_000 };
-                fields.put(line, start..at + end, &Slot::Duration(units_per_second), escapes)?;
-            } else {
-                fields.put(line, start..at + end, slot, escapes)?;
-            }
+            fields.put(line, start..at + end, field, escapes);
             at += end + usize::from(is_quoted);
-            let is_last = number + 1 == self.slots.len();
+            let is_last = number + 1 == self.fields.len();
             match line.get(at) {
                 Some(byte) if *byte == between => at += 1,
                 None if is_last => {}
                 _ => return Err(Malformed::Fields),
             }
         }
-        if self.slots.is_empty() || at < line.len() {
+        if self.fields.is_empty() || at < line.len() {
             return Err(Malformed::Fields);
         }
         if let Some(date) = self.date {
@@ -89,29 +84,22 @@ fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     start.eq_ignore_ascii_case(name).then_some(value.trim_ascii())
 }
 
-fn slot(name: &[u8]) -> Slot {
-    match name {
-        b"date" => Slot::Date,
-        b"time" => Slot::TimeOfDay,
-        b"timestamp" => Slot::Time(TimeForm::Any),
-        b"c-ip" => Slot::Peer,
-        b"cs-method" => Slot::Method,
-        b"cs-uri" => Slot::Target,
-        b"cs-uri-stem" => Slot::Path,
-        b"cs-uri-query" => Slot::Query,
-        b"cs-version" | b"cs-protocol-version" => Slot::Protocol,
-        b"cs-host" | b"x-host-header" => Slot::Host,
-        b"sc-status" => Slot::Status,
-        b"time-to-first-byte" => Slot::FirstByte,
-        // The unit depends on the value.
-        b"time-taken" => Slot::Duration(0),
-        b"cs-user-agent" => Slot::Header(header::USER_AGENT),
-        b"cs-referer" | b"cs-referrer" => Slot::Header(header::REFERER),
-        b"x-forwarded-for" => Slot::Header(HeaderName::from_static("x-forwarded-for")),
-        name => match name.strip_prefix(b"cs(").and_then(|name| name.strip_suffix(b")")) {
-            Some(b"Host") => Slot::Host,
-            Some(header) => HeaderName::from_bytes(header).map_or(Slot::Skipped, Slot::Header),
-            None => Slot::Skipped,
+/// Returns the field with a name. In this format, the time is in UTC, unless the name says otherwise.
+fn field(name: &[u8]) -> Field {
+    let normalized = Name::EMPTY.join(name);
+    match normalized.as_bytes() {
+        b"date" => Slot::Date.into(),
+        b"time" => Slot::TimeOfDay.into(),
+        b"datelocal" => Slot::LocalDate.rank(1),
+        b"timelocal" => Slot::LocalTimeOfDay.rank(1),
+        b"timestamp" => Slot::Time(TimeForm::Utc).into(),
+        _ => match name.split_at_checked(3) {
+            Some((scope, header)) if scope.eq_ignore_ascii_case(b"cs(") => match header.strip_suffix(b")") {
+                Some(host) if host.eq_ignore_ascii_case(b"host") => Slot::Host.into(),
+                Some(header) => header_slot(header).into(),
+                None => Slot::Skipped.into(),
+            },
+            _ => names::field(name, &normalized),
         },
     }
 }

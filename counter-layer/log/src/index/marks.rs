@@ -37,8 +37,8 @@ impl Mark {
     pub(crate) fn of(line: &Line<'_>) -> (u64, Self) {
         let at = line.at.as_unix();
         let size = line.bytes.unwrap_or(u64::MAX);
-        let host = line.host.unwrap_or_default();
-        let hash = KEY.visitor(&[&at.to_le_bytes(), line.method, line.target, host, &size.to_le_bytes()]);
+        let (method, host) = (line.method.unwrap_or_default(), line.host.unwrap_or_default());
+        let hash = KEY.visitor(&[&at.to_le_bytes(), method, line.target, host, &size.to_le_bytes()]);
         let (hash, _) = hash.as_bytes().split_at(8);
         let hash = hash.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte));
         (at / DAY, Self((hash & !SECONDS_MASK) | (at % DAY)))
@@ -47,8 +47,8 @@ impl Mark {
     /// Returns a hash of a line without the time.
     pub(super) fn request_of(line: &Line<'_>) -> u64 {
         let size = line.bytes.unwrap_or(u64::MAX);
-        let host = line.host.unwrap_or_default();
-        let hash = KEY.visitor(&[line.method, line.target, host, &size.to_le_bytes()]);
+        let (method, host) = (line.method.unwrap_or_default(), line.host.unwrap_or_default());
+        let hash = KEY.visitor(&[method, line.target, host, &size.to_le_bytes()]);
         u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("16 bytes"))
     }
 

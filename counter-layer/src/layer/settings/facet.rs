@@ -13,8 +13,8 @@ use crate::reserved::{AGENTS, METHODS, STATUSES};
 /// | `Method` | `method:GET`, `method:HEAD`, `method:POST`, `method:PUT`, `method:DELETE`, `method:OPTIONS`, `method:PATCH`, `method:other` |
 /// | `Agent` | `agent:human`, `agent:bot` |
 ///
-/// A counted request is in exactly one counter per facet, so a facet adds up to `hits` (except for the status
-/// of requests counted on arrival). [Bots](crate::guide::visitors#bots) are recognized by user agent, or via
+/// A counted request is in exactly one counter per facet, so a facet adds up to `hits`. This excludes the status
+/// of requests counted on arrival, and what a log or a record does not contain. [Bots](crate::guide::visitors#bots) are recognized by user agent, or via
 /// [`classify_agent`](crate::AccessCounterLayer::classify_agent) if set.
 ///
 /// ```
@@ -60,6 +60,9 @@ pub(crate) const FACETS: usize = 3;
 
 const OTHER_METHOD: u8 = 7;
 
+/// The method index of a request whose method was not recorded.
+pub(crate) const NO_METHOD: u8 = 8;
+
 impl Facets {
     /// Resolves the chosen facets into counters, or returns `None` if the iterator is empty.
     pub(crate) fn of(recorder: &Recorder, chosen: impl IntoIterator<Item = Facet>) -> Option<Self> {
@@ -92,11 +95,15 @@ impl Facets {
         if let (Some(counters), Some(index)) = (status, status_index(outcome)) {
             each(counters[index]);
         }
-        if let Some(counters) = method {
-            each(counters[usize::from(method_index)]);
+        if let Some(counters) = method
+            && let Some(counter) = counters.get(usize::from(method_index))
+        {
+            each(*counter);
         }
-        if let Some(counters) = agent {
-            each(counters[usize::from(kind == Agent::Bot)]);
+        match (agent, kind) {
+            (Some([human, _]), Agent::Human) => each(*human),
+            (Some([_, bot]), Agent::Bot) => each(*bot),
+            _ => {}
         }
     }
 }

@@ -136,14 +136,16 @@ const MAX_CLOSED_COUNTS: usize = 4096;
 const GENERATIONS: u16 = 1 << 13;
 
 /// Values that clients cannot send. They have the first places.
-const RESERVED: [&str; 3] = [OTHER_VALUE, NONE, MISSED];
+const RESERVED: [&str; 4] = [OTHER_VALUE, NONE, MISSED, NOT_RECORDED];
 pub(crate) const OTHER_VALUE: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
 pub(crate) const MISSED: &str = "(missed)";
+const NOT_RECORDED: &str = "(not recorded)";
 
 const AT_OTHER: u16 = 0;
 const AT_NONE: u16 = 1;
 const AT_MISSED: u16 = 2;
+const AT_NOT_RECORDED: u16 = 3;
 
 /// Generation of hits under `(other)` without a valid key, which do not affect the error bound.
 const NO_KEY: u16 = GENERATIONS - 1;
@@ -173,6 +175,9 @@ impl Noted {
 
     /// No key.
     pub(super) const NONE: Self = Self { place: AT_NONE, generation: 0 };
+
+    /// A key that was not recorded.
+    pub(super) const NOT_RECORDED: Self = Self { place: AT_NOT_RECORDED, generation: 0 };
 }
 
 impl<K: Hash> Places<K> {

@@ -24,8 +24,8 @@ impl Stripe {
     pub(crate) fn record_request(&self, agent: Agent, has_visitor: bool) {
         self.count(match (agent, has_visitor) {
             (Agent::Bot, _) => Kind::Bot,
-            (Agent::Human, true) => Kind::Visitor,
-            (Agent::Human, false) => Kind::Unidentified,
+            (Agent::Human | Agent::Unknown, true) => Kind::Visitor,
+            (Agent::Human | Agent::Unknown, false) => Kind::Unidentified,
         });
     }
 
