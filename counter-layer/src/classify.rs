@@ -1,5 +1,6 @@
 //! Classification of requests: by bots or humans, prefetches, and gRPC calls.
 
+mod plain;
 mod bots;
 mod agent;
 mod user_agents;
@@ -9,5 +10,6 @@ mod grpc;
 pub(crate) use bots::BotNames;
 pub use bots::{Bot, Purpose};
 pub(crate) use grpc::{is_call, is_served};
+pub(crate) use plain::{MAX_SCANNED_BYTES, plain};
 pub(crate) use prefetch::is_prefetch;
 pub(crate) use user_agents::{Digest, UserAgent, UserAgents};

@@ -2,8 +2,9 @@
 
 mod text;
 mod value;
+mod host;
+mod query;
 mod referrer;
-mod campaign;
 mod language;
 mod country;
 mod client;
@@ -19,19 +20,21 @@ use http::HeaderName;
 
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
+pub use host::{InternalHost, InternalHostError};
 use missing::Missing;
 pub(crate) use missing::MissingHead;
 pub(crate) use noted::Labels;
+use query::{CAMPAIGN, CONTENT, MEDIUM, TERM};
 use source::Source;
-use text::Text;
 
 /// A property of requests, e.g. the referring site. Values are counted separately, e.g. in
 /// `label:referrer:example.com`.
 ///
 /// | label | counters | source |
 /// |---|---|---|
-/// | [`referrer`](Self::referrer) | `label:referrer:example.com` | the host in `Referer` |
-/// | [`campaign`](Self::campaign) | `label:campaign:spring` | `utm_campaign` in the query, otherwise `utm_source` |
+/// | [`referrer`](Self::referrer) | `label:referrer:example.com` | the host in `Referer`, otherwise the source in the query |
+/// | [`campaign`](Self::campaign) | `label:campaign:spring` | `utm_campaign` in the query, otherwise the source |
+/// | [`medium`](Self::medium), [`content`](Self::content), [`term`](Self::term) | `label:medium:email` etc. | `utm_medium`, `utm_content`, `utm_term` |
 /// | [`device`](Self::device) | `label:device:` `desktop`, `mobile`, `tablet`, `tv`, `console`, `bot` | the user agent |
 /// | [`browser`](Self::browser) | `label:browser:firefox` etc., `label:browser:bot` | the user agent |
 /// | [`bot`](Self::bot) | `label:bot:GPTBot` | the user agent |
@@ -61,7 +64,7 @@ use text::Text;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
 /// let layer = AccessCounterLayer::new(counters.recorder())
-///     .labels([Label::referrer().internal_host("example.org"), Label::language()])?;
+///     .labels([Label::referrer().internal_host("example.org".parse()?), Label::language()])?;
 /// # let app: Router = Router::new().route("/", get(async || "home")).layer(layer);
 /// # for referrer in ["https://news.example.com/item?id=7", "https://example.org/about"] {
 /// #     let request = http::Request::get("/").header("referer", referrer).header("accept-language", "de-CH");
@@ -91,6 +94,9 @@ impl Label {
     /// Counts the site a visitor came from: the host in the `Referer` header, in lower case, with `www.` and
     /// the port removed.
     ///
+    /// Apps and mails send no referrer. In this case, `utm_source`, `ref` or `source` in the query is used, with the
+    /// limits of a [campaign](Self::campaign). If it is a URL or a domain, the host counts.
+    ///
     /// IP addresses and invalid hosts count as `(other)`. You should exclude the hosts of your site via
     /// [`internal_host`](Self::internal_host), because pages of a site link to each other.
     pub const fn referrer() -> Self {
@@ -99,24 +105,43 @@ impl Label {
 
     /// Ignores referrers with this host or a subdomain, e.g. `www.example.org` for `example.org`: these
     /// requests count as `(none)`. This does not affect other labels.
-    pub fn internal_host(mut self, host: &str) -> Self {
+    pub fn internal_host(mut self, host: InternalHost) -> Self {
         if let Source::Referrer { internal } = &mut self.source {
-            let mut text = Text::new();
-            match referrer::name(host.as_bytes(), &mut text) {
-                Some(host) => internal.push(host.into()),
-                None => tracing::warn!(host, "not a valid host name: it will never match a referrer"),
-            }
+            internal.push(host);
         }
         self
     }
 
-    /// Counts the campaign of the link: the value of `utm_campaign` in the request query, or of `utm_source`
-    /// if it is missing.
+    /// Counts the campaign of the link: the value of `utm_campaign` in the request query. If it is missing or blank, the
+    /// first of `utm_source`, `ref` and `source` is used.
     ///
-    /// A value can have at most 64 bytes, and may contain letters, digits, spaces, `-`, `_`, `.` and `|`;
-    /// other values like mail addresses count as `(other)`.
+    /// A value can have at most 100 characters, and at most 185 bytes. It is decoded once and trimmed, and white space is
+    /// merged. Otherwise it is kept as sent, with any punctuation. These values count as `(other)`:
+    ///
+    /// - Values that may identify a person: mail and IP addresses, phone numbers with a `+`, UUIDs, and words of at
+    ///   least 20 letters and digits that alternate four times, like a hash or an access token.
+    /// - Control characters, and characters that can't be seen. Joiners and variants are kept in emoji and in scripts
+    ///   that need them.
+    /// - Text in parentheses, which is reserved.
     pub const fn campaign() -> Self {
-        Self::new(Cow::Borrowed("campaign"), Source::Campaign)
+        Self::new(Cow::Borrowed("campaign"), Source::Query(CAMPAIGN))
+    }
+
+    /// Counts the medium of the link, e.g. `email`: the value of `utm_medium`, with the limits of a
+    /// [campaign](Self::campaign).
+    pub const fn medium() -> Self {
+        Self::new(Cow::Borrowed("medium"), Source::Query(MEDIUM))
+    }
+
+    /// Counts which of several links of a campaign was followed, e.g. `banner`: the value of `utm_content`, with the
+    /// limits of a [campaign](Self::campaign).
+    pub const fn content() -> Self {
+        Self::new(Cow::Borrowed("content"), Source::Query(CONTENT))
+    }
+
+    /// Counts the search term of an ad: the value of `utm_term`, with the limits of a [campaign](Self::campaign).
+    pub const fn term() -> Self {
+        Self::new(Cow::Borrowed("term"), Source::Query(TERM))
     }
 
     /// Counts the kind of device: `desktop`, `mobile`, `tablet`, `tv` or `console`, and `bot` for

@@ -79,7 +79,7 @@ pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
-pub use label::Label;
+pub use label::{InternalHost, InternalHostError, Label};
 pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Ignore, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{

@@ -1,5 +1,7 @@
 //! Access to request extensions and headers. This is the only file that uses axum.
 
+pub(crate) mod path;
+
 use std::net::SocketAddr;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};

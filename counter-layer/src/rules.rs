@@ -1,4 +1,3 @@
-mod path;
 mod error;
 mod pattern;
 mod rule;
@@ -14,7 +13,7 @@ use std::num::NonZeroU32;
 use http::Method;
 
 use crate::request::is_private;
-use path::PathError;
+use crate::request::path::{self, PathError};
 use pattern::Pattern;
 use table::Table;
 

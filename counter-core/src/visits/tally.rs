@@ -40,7 +40,7 @@ use folding::Folding;
 use label::{Label, Labels, Page};
 pub use label::{LabelError, NotedValue};
 pub(crate) use label::{
-    LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, MISSED, NONE, OTHER_VALUE, Part, hours,
+    LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, MISSED, NONE, OTHER_VALUE, Part, hours, is_reserved,
 };
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured};

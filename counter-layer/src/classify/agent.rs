@@ -6,9 +6,7 @@ use aho_corasick::{Anchored, MatchKind};
 use counter_core::visits::Agent;
 
 use crate::classify::bots::BotNames;
-
-/// Maximum number of bytes of a user agent to scan. The rest is ignored.
-const MAX_SCANNED_BYTES: usize = 1024;
+use crate::classify::plain::MAX_SCANNED_BYTES;
 
 /// An automaton to find the words of bots and browsers in a single pass over the user agent.
 pub(crate) struct AgentMatcher {
@@ -40,6 +38,8 @@ enum Marker {
     Bot,
     /// An engine used by different browsers.
     Engine,
+    /// A bot at the start: an app that fetches a preview. Otherwise this is a browser in the app.
+    Preview,
     /// A bot if an engine comes first, since a browser with an engine does not need to be compatible.
     Compatible,
     /// Android. The rest of the comment is the device name, which can contain any word.
@@ -51,7 +51,7 @@ enum Marker {
 }
 
 /// Words, separated by bars. If two words start at the same position, the first in this list wins.
-const WORDS: [(Marker, &str); 12] = [
+const WORDS: [(Marker, &str); 13] = [
     // Parts of browser user agents that contain a bot word.
     (
         Marker::Person,
@@ -81,9 +81,10 @@ const WORDS: [(Marker, &str); 12] = [
         Marker::Bot,
         "anthropic|axios|casperjs|catchpoint|chatgpt|claude|cloudflare|curl/|cypress|dynatrace|gtmetrix|htmlunit\
         |lighthouse|node.js|nutch|openai|phantomas|phantomjs|pingdom|playwright|ptst|puppeteer|python|selenium\
-        |site24x7|sitespeed|slimerjs|spdr|statuscake|thousandeyes|whatsapp/|wkhtml| wpm|zgrab",
+        |site24x7|sitespeed|slimerjs|spdr|statuscake|thousandeyes|wkhtml| wpm|zgrab",
     ),
     (Marker::Engine, "gecko|goanna|webkit"),
+    (Marker::Preview, "whatsapp/"),
     (Marker::Compatible, "compatible;"),
     (Marker::Android, "; android |; adr "),
     (Marker::Mobile, "mobile|campus-|honorlock|menutab|steamdeck|webappmanager"),
@@ -138,8 +139,9 @@ impl AgentMatcher {
                 Marker::Address => return Agent::Bot,
                 Marker::Host if ends_host(text, found.start, at) => return Agent::Bot,
                 Marker::Bot if at > device.end => return Agent::Bot,
+                Marker::Preview if found.start == 0 => return Agent::Bot,
                 Marker::Compatible if engine => return Agent::Bot,
-                Marker::Host | Marker::Bot | Marker::Compatible => {}
+                Marker::Host | Marker::Bot | Marker::Preview | Marker::Compatible => {}
                 Marker::Person => agent = Agent::Human,
                 Marker::Engine => (agent, engine) = (Agent::Human, true),
                 Marker::Android => {

@@ -5,6 +5,7 @@ use counter_core::visits::Agent;
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::classify::agent::AgentMatcher;
+use crate::classify::plain::{MAX_SCANNED_BYTES, plain};
 use crate::recent::Recent;
 use crate::request;
 
@@ -49,7 +50,8 @@ impl UserAgents {
     // Not inlined, because we want to keep the common path short.
     #[cold]
     fn classify(&self, text: &[u8]) -> u64 {
-        Digest::of(text).0 << 1 | u64::from(self.matcher.agent(text) == Agent::Bot)
+        let agent = self.matcher.agent(plain(text, &mut [0; MAX_SCANNED_BYTES]));
+        Digest::of(text).0 << 1 | u64::from(agent == Agent::Bot)
     }
 }
 
@@ -84,6 +86,25 @@ mod tests {
             let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(text))]);
             let facts = UserAgent { agent, digest: Digest::of(text.as_bytes()) };
             assert_eq!([known.of(&headers), known.of(&headers)], [facts; 2]);
+        }
+    }
+
+    #[test]
+    fn an_encoded_user_agent_is_decoded() {
+        let known = UserAgents::default();
+        for (text, agent) in [
+            (
+                "Mozilla%2F5.0%20(Linux%3B%20Android%209%3B%20CUBOT_X19)%20Gecko%20Firefox%2F140.0",
+                Agent::Human,
+            ),
+            (
+                "Mozilla/5.0%20(X11;%20Linux)%20AppleWebKit/537.36%20(KHTML,%20like%20Gecko)%20Chrome/1",
+                Agent::Human,
+            ),
+            ("Mozilla%2F5.0%20(X11%3B%20Linux)%20Gecko%20Firefox%2F140.0%20Feedly%2F1.0", Agent::Bot),
+        ] {
+            let headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(text))]);
+            assert_eq!(known.of(&headers).agent, agent, "{text}");
         }
     }
 

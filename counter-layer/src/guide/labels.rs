@@ -11,7 +11,7 @@
 //!
 //! # let counters = Counters::builder(MemoryStore::new()).build()?;
 //! let layer = AccessCounterLayer::new(counters.recorder()).labels([
-//!     Label::referrer().internal_host("example.org"),
+//!     Label::referrer().internal_host("example.org".parse()?),
 //!     Label::campaign(),
 //!     Label::device(),
 //!     Label::browser(),

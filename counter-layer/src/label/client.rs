@@ -2,10 +2,11 @@
 
 use aho_corasick::automaton::Automaton;
 use aho_corasick::dfa::DFA;
-use aho_corasick::{Anchored, MatchKind};
+use aho_corasick::{Anchored, Match, MatchKind};
 use counter_core::visits::Agent;
 
 use super::value::Value;
+use crate::classify::plain;
 
 /// Maximum number of bytes of a user agent to scan. The rest is ignored.
 const MAX_SCANNED_BYTES: usize = 512;
@@ -26,7 +27,7 @@ pub(super) struct Client {
 
 /// Words, separated by bars, and the meaning. If two words start at the same position, the first in this list
 /// wins.
-const WORDS: [(Marker, &str); 18] = [
+const WORDS: [(Marker, &str); 19] = [
     // Sent by Internet Explorer on machines with a pen.
     (Marker::Ignored, "tablet pc"),
     (
@@ -37,7 +38,7 @@ const WORDS: [(Marker, &str); 18] = [
     (Marker::Tablet, "ipad|tablet|kindle|silk/|playbook"),
     (
         Marker::Mobile,
-        "mobi|iphone|ipod|windows phone|iemobile|opera mini|midp|symbian|blackberry|bb10|kaios|nokia",
+        "mobile|mobi|iphone|ipod|windows phone|iemobile|opera mini|midp|symbian|blackberry|bb10|kaios|nokia",
     ),
     (Marker::Android, "android"),
     (Marker::Desktop, "windows|macintosh|mac os x|x11|linux|cros "),
@@ -52,6 +53,8 @@ const WORDS: [(Marker, &str); 18] = [
     (Marker::InternetExplorer, "msie|trident"),
     (Marker::Chrome, "chrome|chromium|crios"),
     (Marker::Safari, "safari"),
+    // Only Apple's engine has such a version. In apps, this is all that is left of the browser.
+    (Marker::WebKit, "applewebkit/6|like mac os x"),
 ];
 
 /// The meaning of a word, i.e. the row in [`WORDS`].
@@ -75,10 +78,11 @@ enum Marker {
     InternetExplorer,
     Chrome,
     Safari,
+    WebKit,
 }
 
 /// Values of the browser label. A browser that also names another browser comes before that browser.
-const BROWSERS: [(Marker, &str); 11] = [
+const BROWSERS: [(Marker, &str); 12] = [
     (Marker::Edge, "edge"),
     (Marker::Opera, "opera"),
     (Marker::Samsung, "samsung"),
@@ -90,6 +94,7 @@ const BROWSERS: [(Marker, &str); 11] = [
     (Marker::InternetExplorer, "internet-explorer"),
     (Marker::Chrome, "chrome"),
     (Marker::Safari, "safari"),
+    (Marker::WebKit, "safari"),
 ];
 
 /// Values of the device label, by precedence.
@@ -123,16 +128,29 @@ impl Words {
     pub(super) fn client(&self, user_agent: &[u8], agent: Agent) -> Client {
         let mut found = 0;
         if agent != Agent::Bot {
-            let text = &user_agent[..user_agent.len().min(MAX_SCANNED_BYTES)];
+            let mut buffer = [0; MAX_SCANNED_BYTES];
+            let text = plain(user_agent, &mut buffer);
+            let text = &text[..text.len().min(MAX_SCANNED_BYTES)];
             let input = aho_corasick::Input::new(text).anchored(Anchored::No);
             let mut rest = input.clone();
             while let Ok(Some(word)) = self.words.try_find(&rest) {
-                found |= 1 << self.rows[word.pattern().as_usize()];
+                let row = self.rows[word.pattern().as_usize()];
+                found |= u32::from(is_word(text, &word)) << row;
                 rest.set_start(word.end());
             }
         }
         Client { agent, found }
     }
+}
+
+/// Returns `true` unless this is part of a longer word, like `tablet` in `Tabletop`, or `edge/` in `Knowledge/1.0`.
+fn is_word(text: &[u8], word: &Match) -> bool {
+    let is_inside = |at: usize| {
+        let [before, after] = [at.wrapping_sub(1), at].map(|at| text.get(at).copied().unwrap_or_default());
+        let are_letters = before.is_ascii_alphabetic() && after.is_ascii_alphabetic();
+        are_letters && before.is_ascii_lowercase() == after.is_ascii_lowercase()
+    };
+    !is_inside(word.start()) && !is_inside(word.end())
 }
 
 impl Client {
@@ -216,6 +234,54 @@ mod tests {
                 "desktop",
                 "internet-explorer",
             ),
+        ] {
+            let client = words.client(user_agent.as_bytes(), Agent::Human);
+            assert_eq!(
+                (client.device(), client.browser()),
+                (Value::Text(device), Value::Text(browser)),
+                "{user_agent}"
+            );
+        }
+        for (user_agent, device, browser) in [
+            // A word within a longer word.
+            (
+                "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Tabletop Simulator",
+                "desktop",
+                "chrome",
+            ),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Knowledge/1.0 Automobile/2.0 Operator/1",
+                "desktop",
+                "chrome",
+            ),
+            ("Mozilla/5.0 (Android 14; Tablet; rv:140.0) Gecko/140.0 Firefox/140.0", "tablet", "firefox"),
+            (
+                "Mozilla%2F5.0%20(Windows%20NT%2010.0)%20AppleWebKit%2F537.36%20Chrome%2F138.0.0.0%20Safari%2F537.36%20Edg%2F138.0",
+                "desktop",
+                "edge",
+            ),
+            // Browsers in apps.
+            (
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 [LinkedInApp]/9.29",
+                "mobile",
+                "safari",
+            ),
+            (
+                "Mozilla/5.0 (iPad; CPU OS 6_1 like Mac OS X) AppleWebKit/536.26 (KHTML, like Gecko) Mobile/10B329",
+                "tablet",
+                "safari",
+            ),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)",
+                "desktop",
+                "safari",
+            ),
+            (
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 DuckDuckGo/7 Safari/605.1.15",
+                "mobile",
+                "duckduckgo",
+            ),
+            ("MobileSafari/8618.2 CFNetwork/1494.0.7 Darwin/23.4.0", "mobile", "safari"),
         ] {
             let client = words.client(user_agent.as_bytes(), Agent::Human);
             assert_eq!(

@@ -9,6 +9,7 @@ use super::referrer;
 use super::text::Text;
 use super::value::Value;
 use crate::identity::RequestHead;
+use crate::request::path::normalise;
 
 /// The part of a missing page to be counted.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +34,13 @@ impl MissingHead {
     }
 
     pub(super) fn value<'a>(&'a self, part: Missing, text: &'a mut Text) -> Value<'a> {
-        let path = self.uri.path();
-        if !path.starts_with('/') || path.len() > MAX_PATH_BYTES {
+        // The same page in several spellings is one page, as in rules.
+        let Ok(path) = normalise(self.uri.path()) else { return Value::Other };
+        if path.len() > MAX_PATH_BYTES {
             return Value::Other;
         }
         if let Missing::Path = part {
-            return Value::Text(path);
+            return text.extend(path.bytes()).map_or(Value::Other, Value::Text);
         }
         let mut host_text = Text::new();
         match referrer::host(self.referrer.as_ref().map_or(&[], HeaderValue::as_bytes), &mut host_text) {
@@ -75,6 +77,9 @@ mod tests {
                 Value::Text("/old%20page"),
                 Value::Text("/old%20page news.example"),
             ),
+            ("/caf\u{e9}", None, Value::Text("/caf%C3%A9"), Value::None),
+            ("/caf%c3%a9", None, Value::Text("/caf%C3%A9"), Value::None),
+            ("//a/./b/..;x=1/%63;jsessionid=7?d", None, Value::Text("/a/c"), Value::None),
             (
                 "http://example.org/a",
                 Some("http://blog.example"),

@@ -73,9 +73,14 @@ impl Labels {
         }
     }
 
+    /// Returns `true` if missing pages are counted.
+    pub(crate) const fn count_missing(&self) -> bool {
+        self.always < self.labels.len()
+    }
+
     /// Returns the part of a request that is needed if the page is missing, if any label needs it.
     pub(crate) fn missing_head(&self, head: &RequestHead<'_>) -> Option<MissingHead> {
-        (self.always < self.labels.len()).then(|| MissingHead::of(head))
+        self.count_missing().then(|| MissingHead::of(head))
     }
 
     /// Notes the values of a missing page.

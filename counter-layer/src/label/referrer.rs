@@ -1,9 +1,49 @@
-//! The site a visitor came from: the host of the `Referer` header. The rest is ignored.
+//! The site a visitor came from: the host of the `Referer` header, otherwise the source in the query.
 
 use memchr::memchr;
 
+use super::host::{InternalHost, address_in, name};
+use super::query::{self, SOURCE};
 use super::text::Text;
 use super::value::Value;
+
+/// Returns the site that a request comes from: the host of the referrer, or the source in the query if there is no
+/// referrer. Internal hosts are left out.
+pub(super) fn site<'a>(
+    referrer: &[u8],
+    query: Option<&str>,
+    internal: &[InternalHost],
+    text: &'a mut Text,
+) -> Value<'a> {
+    if referrer.is_empty() {
+        return source(query, internal, text);
+    }
+    match host(referrer, text) {
+        Value::Text(host) if is_internal(host.as_bytes(), internal) => Value::None,
+        Value::Other if is_internal_address(referrer, internal) => Value::None,
+        value => value,
+    }
+}
+
+/// Returns the source in a query: the host if this is a URL or a domain, otherwise the text.
+fn source<'a>(query: Option<&str>, internal: &[InternalHost], text: &'a mut Text) -> Value<'a> {
+    let [mut source, mut host] = [Text::new(), Text::new()];
+    let source = match query::value(query, SOURCE, &mut source) {
+        Value::Text(source) => source,
+        Value::None => return Value::None,
+        Value::Other => return Value::Other,
+    };
+    let site = match after_scheme(source.as_bytes()) {
+        Some(rest) => name(rest, &mut host),
+        None if source.contains('.') => name(source.as_bytes(), &mut host).or(Some(source)),
+        None => Some(source),
+    };
+    match site {
+        Some(site) if is_internal(site.as_bytes(), internal) => Value::None,
+        Some(site) => text.extend(site.bytes()).map_or(Value::Other, Value::Text),
+        None => Value::Other,
+    }
+}
 
 /// Returns the host of a referrer in lower case, with `www.`, the port and a trailing dot removed. IP
 /// addresses and invalid domain names are not accepted.
@@ -15,16 +55,18 @@ pub(super) fn host<'a>(referrer: &[u8], text: &'a mut Text) -> Value<'a> {
 }
 
 /// Returns `true` if the host or a parent domain is in the list.
-pub(super) fn is_internal(host: &[u8], internal: &[Box<str>]) -> bool {
-    internal.iter().any(|internal| {
-        let below = host.strip_suffix(internal.as_bytes());
-        below.is_some_and(|below| below.is_empty() || below.ends_with(b"."))
-    })
+fn is_internal(host: &[u8], internal: &[InternalHost]) -> bool {
+    internal.iter().any(|internal| internal.has_name(host))
+}
+
+fn is_internal_address(referrer: &[u8], internal: &[InternalHost]) -> bool {
+    let address = after_scheme(referrer).and_then(address_in);
+    address.is_some_and(|address| internal.iter().any(|internal| internal.has_address(address)))
 }
 
 /// Returns the host of a referrer as sent by browsers. If this is equal to a known host, it is normalized already.
 #[inline]
-pub(super) fn plain_host<'a>(referrer: &'a [u8], internal: &[Box<str>]) -> Option<&'a [u8]> {
+pub(super) fn plain_host<'a>(referrer: &'a [u8], internal: &[InternalHost]) -> Option<&'a [u8]> {
     let rest = referrer.strip_prefix(b"https://")?;
     let host = &rest[..memchr(b'/', rest).unwrap_or(rest.len())];
     let host = host.strip_prefix(b"www.").unwrap_or(host);
@@ -39,41 +81,6 @@ fn after_scheme(referrer: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = referrer.split_at(colon);
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
     rest.strip_prefix(b"://").filter(|_| !scheme.is_empty() && scheme.iter().all(is_allowed))
-}
-
-/// Parses the domain name at the start of the text. User info, port, path and query are ignored.
-pub(super) fn name<'a>(rest: &[u8], text: &'a mut Text) -> Option<&'a str> {
-    // Number of bytes in this label of the name; if we are in the port; and if the name is valid so far.
-    let (mut part, mut is_port, mut is_name) = (0, false, true);
-    // A domain name can't end in a number, but IPv4 addresses always do, in any notation.
-    let mut ends_in_number = true;
-    for byte in rest {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'A'..=b'Z' if !is_port => {
-                if part == 0 {
-                    ends_in_number = byte.is_ascii_digit();
-                }
-                part += 1;
-                is_name &= part <= 63 && text.push(byte.to_ascii_lowercase()).is_some();
-            }
-            b'.' if !is_port => {
-                is_name &= part > 0 && text.push(b'.').is_some();
-                part = 0;
-            }
-            b'0'..=b'9' => {}
-            b':' if !is_port => is_port = true,
-            b'/' | b'?' | b'#' | b'\\' => break,
-            b'@' => {
-                // This was user info.
-                text.clear();
-                (part, is_port, is_name, ends_in_number) = (0, false, true, true);
-            }
-            _ => is_name = false,
-        }
-    }
-    let name = text.as_str().filter(|_| is_name && !ends_in_number)?;
-    let name = name.strip_suffix('.').unwrap_or(name);
-    Some(name.strip_prefix("www.").unwrap_or(name))
 }
 
 #[cfg(test)]
@@ -130,13 +137,36 @@ mod tests {
     }
 
     #[test]
-    fn subdomains_of_internal_hosts_are_internal() {
-        let internal = ["example.org".into()];
-        assert!(is_internal(b"example.org", &internal) && is_internal(b"blog.example.org", &internal));
-        assert!(
-            !is_internal(b"notexample.org", &internal)
-                && !is_internal(b"example.org.evil.example", &internal)
-        );
+    fn internal_hosts_are_not_sites() {
+        let internal = ["example.org", "127.0.0.1", "[::1]"].map(|host| host.parse().expect("a host"));
+        let of = |referrer: &str, query| match site(referrer.as_bytes(), query, &internal, &mut Text::new()) {
+            Value::None => "(none)".to_owned(),
+            Value::Other => "(other)".to_owned(),
+            Value::Text(site) => site.to_owned(),
+        };
+        for (referrer, query, expected) in [
+            ("https://example.org/", Some("ref=a"), "(none)"),
+            ("https://blog.example.org:8080/", None, "(none)"),
+            ("http://127.0.0.1:3000/a", None, "(none)"),
+            ("http://[::1]/", None, "(none)"),
+            ("https://notexample.org/", None, "notexample.org"),
+            ("https://example.org.evil.example/", None, "example.org.evil.example"),
+            ("http://127.0.0.2/", Some("ref=a"), "(other)"),
+            ("https://a.example/", Some("ref=b"), "a.example"),
+            // Without a referrer, the query names the source.
+            ("", None, "(none)"),
+            ("", Some("utm_campaign=a"), "(none)"),
+            ("", Some("source=letter&utm_source=Feed+2"), "Feed 2"),
+            ("", Some("ref=www.Example.com"), "example.com"),
+            ("", Some("ref=https%3A%2F%2Fexample.com%2Fitem%3Fid%3D7"), "example.com"),
+            ("", Some("ref=example.com/item"), "example.com"),
+            ("", Some("ref=Dr.+No"), "Dr. No"),
+            ("", Some("ref=blog.example.org"), "(none)"),
+            ("", Some("ref=ann%40example.com"), "(other)"),
+            ("", Some("ref=192.0.2.1"), "(other)"),
+        ] {
+            assert_eq!(of(referrer, query), expected, "{referrer} {query:?}");
+        }
     }
 
     proptest! {

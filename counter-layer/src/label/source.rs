@@ -5,23 +5,30 @@ use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 
 use super::client::Client;
+use super::host::InternalHost;
 use super::missing::Missing;
 use super::text::Text;
 use super::value::Value;
-use super::{campaign, country, language, referrer};
-use crate::classify::BotNames;
+use super::{country, language, query, referrer};
+use crate::classify::{BotNames, MAX_SCANNED_BYTES, plain};
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
 
 /// The part of a request that determines a label value.
 pub(super) enum Source {
-    Referrer { internal: Vec<Box<str>> },
-    Campaign,
+    Referrer {
+        internal: Vec<InternalHost>,
+    },
+    /// The first of these parameters of the query.
+    Query(&'static [&'static str]),
     Device,
     Browser,
     Bot(Box<BotNames>),
     Language,
-    Country { header: HeaderName, client: Box<Address> },
+    Country {
+        header: HeaderName,
+        client: Box<Address>,
+    },
     Closure(Box<FromFn>),
     Missing(Missing),
 }
@@ -48,7 +55,7 @@ impl Source {
             Self::Device | Self::Browser | Self::Bot(_) => Some(USER_AGENT),
             Self::Language => Some(ACCEPT_LANGUAGE),
             Self::Country { header, .. } => Some(header.clone()),
-            Self::Campaign | Self::Closure(_) | Self::Missing(Missing::Path) => None,
+            Self::Query(_) | Self::Closure(_) | Self::Missing(Missing::Path) => None,
         }
     }
 
@@ -61,11 +68,10 @@ impl Source {
     ) -> Value<'a> {
         match self {
             Self::Bot(_) if agent != Agent::Bot => Value::None,
-            Self::Referrer { internal } => match referrer::host(header(head, &REFERER), text) {
-                Value::Text(host) if referrer::is_internal(host.as_bytes(), internal) => Value::None,
-                value => value,
-            },
-            Self::Campaign => campaign::campaign(head.uri.query(), text),
+            Self::Referrer { internal } => {
+                referrer::site(header(head, &REFERER), head.uri.query(), internal, text)
+            }
+            Self::Query(names) => query::value(head.uri.query(), names, text),
             Self::Device => client.map_or(Value::Other, Client::device),
             Self::Browser => client.map_or(Value::Other, Client::browser),
             Self::Language => language::language(header(head, &ACCEPT_LANGUAGE), text),
@@ -75,7 +81,10 @@ impl Source {
                 country::country(code.map_or(&[], HeaderValue::as_bytes), text)
             }
             Self::Country { .. } => Value::None,
-            Self::Bot(names) => names.find(header(head, &USER_AGENT)).map_or(Value::Other, Value::Text),
+            Self::Bot(names) => {
+                let name = names.find(plain(header(head, &USER_AGENT), &mut [0; MAX_SCANNED_BYTES]));
+                name.map_or(Value::Other, Value::Text)
+            }
             Self::Closure(closure) => match closure.call(|closure| closure(head)) {
                 Some(Some(Cow::Borrowed(value))) => Value::of(value),
                 Some(Some(Cow::Owned(value))) => text.extend(value.bytes()).map_or(Value::Other, Value::of),

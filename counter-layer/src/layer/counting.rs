@@ -65,11 +65,17 @@ impl Counting {
     ) -> Result<Classified, Skip> {
         // Assign the fields separately, so that the common path does not need to build a `Page`.
         let route = if self.has_page_resolver { None } else { request::route(head.extensions) };
+        let mut is_unmatched = false;
         let (page, weight, visitors) = match self.known_page(route) {
             page @ Some(_) => (page, NonZeroU32::MIN, true),
-            None => match self.page(head, route)? {
-                Some(Page { counter, weight, visitors }) => (Some(counter), weight, visitors),
-                None => (None, NonZeroU32::MIN, true),
+            None => match self.page(head, route) {
+                Ok(Some(Page { counter, weight, visitors })) => (Some(counter), weight, visitors),
+                Ok(None) => (None, NonZeroU32::MIN, true),
+                Err(Skip::Unmatched) if self.counts_missing() => {
+                    is_unmatched = true;
+                    (None, NonZeroU32::MIN, true)
+                }
+                Err(skip) => return Err(skip),
             },
         };
         let user_agent = match logged {
@@ -84,7 +90,7 @@ impl Counting {
             // If a client is not identified, we must not issue a cookie either.
             None
         };
-        let (visitor, register, until) = match identified {
+        let (visitor, mut register, until) = match identified {
             Some(Identified { visitor, register_until: (register, until) }) => {
                 (visitor, Some(register), until)
             }
@@ -96,11 +102,21 @@ impl Counting {
             }
             self.note_labels(head, agent, logged, weight, extra);
         }
+        if is_unmatched && let Some(extra) = extra {
+            extra.is_unmatched = true;
+            // Most unmatched requests do not count, so they must not get a cookie.
+            register = register.filter(|_| extra.cookie.take().is_none());
+        }
         let method = match logged {
             Some(Logged { has_method: false, .. }) => NO_METHOD,
             _ => self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method)),
         };
         Ok(Classified { page, register, weight, agent, method, until })
+    }
+
+    /// Returns `true` if missing pages count even if no rule matches.
+    fn counts_missing(&self) -> bool {
+        self.settings.labels.as_ref().is_some_and(|labels| labels.count_missing())
     }
 
     /// Runs the checks that are needed before a visitor is identified, and returns the kind of client.
@@ -352,7 +368,7 @@ impl Counting {
         extra: &mut Option<Box<Extra>>,
     ) -> bool {
         let decided = seen.as_ref().map_err(|skip| *skip);
-        let seen = match decided.and_then(|seen| self.accepts(outcome).then_some(seen).ok_or(Skip::Outcome)) {
+        let seen = match decided.and_then(|seen| self.check(outcome, extra.as_deref()).map(|()| seen)) {
             Ok(seen) => seen,
             Err(skip) => {
                 self.recorder.skip(skip);
@@ -407,12 +423,15 @@ impl Counting {
         self
     }
 
-    /// Returns `true` if the `count_if` closure accepts the outcome. If the closure panics, the outcome
-    /// counts as if the closure had not been set.
-    pub(super) fn accepts(&self, outcome: Outcome) -> bool {
+    /// Checks if a request with this outcome counts. If the `count_if` closure panics, the outcome counts as if the
+    /// closure had not been set.
+    pub(super) fn check(&self, outcome: Outcome, extra: Option<&Extra>) -> Result<(), Skip> {
+        if !outcome.is_missing() && extra.is_some_and(|extra| extra.is_unmatched) {
+            return Err(Skip::Unmatched);
+        }
         let accepted =
             self.settings.count_if.as_ref().and_then(|count_if| count_if.call(|count_if| count_if(outcome)));
-        accepted.unwrap_or(true)
+        if accepted.unwrap_or(true) { Ok(()) } else { Err(Skip::Outcome) }
     }
 
     // Not inlined, because this future is very large.

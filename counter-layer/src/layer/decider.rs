@@ -83,9 +83,7 @@ impl Decider {
         }
         let settings = &counting.settings;
         let outcome = if settings.count_on_request { Outcome::Unknown } else { outcome };
-        if !counting.accepts(outcome) {
-            return Err(Skip::Outcome);
-        }
+        counting.check(outcome, extra.as_deref())?;
         hits.clear();
         let (page_hits, count) = seen.hits(counting.hits);
         hits.extend_from_slice(&page_hits[..count]);

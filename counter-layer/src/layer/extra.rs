@@ -23,6 +23,8 @@ pub(crate) struct Extra {
     pub(super) labels: Vec<NotedValue>,
     /// Set if missing pages are counted.
     pub(super) missing: Option<MissingHead>,
+    /// True if no rule matches, so that the request only counts if the page is missing.
+    pub(super) is_unmatched: bool,
 }
 
 /// Boxes to be reused by later requests, because with labels all requests need a box. These are the boxes that do not fit
@@ -62,7 +64,7 @@ impl Extra {
 
     /// Returns `true` if nothing of this is needed after the request was counted.
     const fn is_done(&self) -> bool {
-        let Self { cookie, then, call, confirmation, labels: _, missing: _ } = self;
+        let Self { cookie, then, call, confirmation, labels: _, missing: _, is_unmatched: _ } = self;
         cookie.is_none() && then.is_none() && call.is_none() && confirmation.is_none()
     }
 }
@@ -80,7 +82,7 @@ impl ExtraPool {
     pub(super) fn recycle(&self, extra: &mut Option<Box<Extra>>) {
         let Some(mut extra) = extra.take_if(|extra| extra.is_done()) else { return };
         extra.labels.clear();
-        extra.missing = None;
+        (extra.missing, extra.is_unmatched) = (None, false);
         if let Ok(Some(extra)) = SPARE.try_with(|spare| spare.replace(Some(extra))) {
             let mut boxes = self.lock();
             if boxes.len() < MAX_POOLED_BOXES {

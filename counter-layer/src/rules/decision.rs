@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use http::Method;
 
-use super::path;
 use super::pattern::PatternKind;
+use crate::request::path;
 
 /// The counter of a request in addition to `hits`, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

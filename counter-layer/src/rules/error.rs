@@ -3,7 +3,7 @@ use std::fmt;
 use counter_core::visits::CounterNameError;
 use http::Method;
 
-use crate::rules::path;
+use crate::request::path;
 
 /// Error returned if rules are ambiguous or can't match.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::error::PatternError;
-use super::path;
+use crate::request::path;
 
 /// The pattern kinds, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,5 @@
-use super::path::MAX_BYTES as MAX_PATH;
 use super::*;
+use crate::request::path::MAX_BYTES as MAX_PATH;
 
 fn rules(patterns: &[(&str, &str)]) -> Rules {
     let rule = |builder: RulesBuilder, (pattern, counter): &(&str, &str)| {

@@ -3,7 +3,7 @@
 use axum::http::HeaderName;
 use clap::Args;
 use counter_core::visits::LabelError;
-use counter_layer::{AccessCounterLayer, Address, Label};
+use counter_layer::{AccessCounterLayer, Address, InternalHost, Label};
 
 /// Options for labels.
 #[derive(Debug, Args)]
@@ -14,7 +14,10 @@ pub(crate) struct Labels {
     labels: bool,
     /// Host that is not a referrer, can be repeated.
     #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
-    own_hosts: Vec<String>,
+    own_hosts: Vec<InternalHost>,
+    /// Count mediums, contents and terms of campaigns.
+    #[arg(long, env = "COUNTER_CAMPAIGN_DETAILS", requires = "labels")]
+    campaign_details: bool,
     /// Count missing pages, and the hosts that link to them.
     #[arg(long, env = "COUNTER_MISSING_PAGES")]
     missing_pages: bool,
@@ -30,11 +33,14 @@ impl Labels {
         layer: AccessCounterLayer,
         client: Address,
     ) -> Result<AccessCounterLayer, LabelError> {
-        let referrer = self.own_hosts.iter().fold(Label::referrer(), |label, host| label.internal_host(host));
+        let own_hosts = self.own_hosts.iter().cloned();
+        let referrer = own_hosts.fold(Label::referrer(), Label::internal_host);
         let country = self.country_header.clone().map(|header| Label::country(header, client));
         let by_page = [referrer, Label::device(), Label::bot()].map(Label::by_page);
         let of_site = [Label::campaign(), Label::browser(), Label::language()];
-        let clients = by_page.into_iter().chain(of_site).chain(country);
+        let details = [Label::medium(), Label::content(), Label::term()];
+        let details = details.into_iter().filter(|_| self.campaign_details);
+        let clients = by_page.into_iter().chain(of_site).chain(details).chain(country);
         let missing = [Label::not_found(), Label::broken_link()];
         let labels =
             clients.filter(|_| self.labels).chain(missing.into_iter().filter(|_| self.missing_pages));

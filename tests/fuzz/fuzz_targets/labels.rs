@@ -116,7 +116,7 @@ fn site() -> Site {
     let text =
         Label::from_fn("text", |head| head.headers.get("accept-language")?.to_str().ok().map(Into::into));
     let labels = [
-        Label::referrer().internal_host("own.example"),
+        Label::referrer().internal_host("own.example".parse().expect("a host")),
         Label::campaign(),
         Label::device(),
         Label::browser(),

@@ -107,6 +107,18 @@ async fn the_panel_groups_bots_by_purpose() {
 }
 
 #[tokio::test]
+async fn a_panel_without_values_explains_where_the_hits_are() {
+    let mut site = site_at_noon();
+    let yesterday = Timestamp::now().minus(86_400);
+    count(&mut site, "campaign", yesterday, &[Some("()"), Some("()"), None]).await;
+    let page = send(&site.router, "/admin/stats?period=yesterday", None).await.body;
+    let panel = page.split_once("id=\"label-campaign\"").expect("a panel").1;
+    let (panel, _) = panel.split_once("</section>").expect("its end");
+    assert!(panel.contains("1 without a value; 2 with rare or invalid values."), "{panel}");
+    assert!(panel.contains("No value to show") && !panel.contains("No data yet"), "{panel}");
+}
+
+#[tokio::test]
 async fn values_are_compared_with_the_previous_period_and_have_no_visitors() {
     let mut site = site_at_noon();
     let [yesterday, before] = [1, 2].map(|days| Timestamp::now().minus(days * 86_400));

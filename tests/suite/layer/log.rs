@@ -138,7 +138,7 @@ pub(super) fn forwarded() -> counter_layer::ForwardedAddress {
 /// All built-in labels, and a label from a closure.
 pub(super) fn labels() -> [Label; 8] {
     [
-        Label::referrer().internal_host("a.example").by_page(),
+        Label::referrer().internal_host("a.example".parse().expect("a host")).by_page(),
         Label::campaign(),
         Label::device(),
         Label::browser(),

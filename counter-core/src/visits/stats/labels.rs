@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::family::name::{CounterName, PAIR_SUFFIX};
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::store::Unreadable;
-use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours};
+use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours, is_reserved};
 
 /// The label values with the most hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -289,7 +289,7 @@ impl Stats {
         prefix: &str,
         max_values: usize,
     ) -> Result<bool, Error> {
-        let is_reserved = |name: &CounterName| name[prefix.len()..].starts_with('(');
+        let is_reserved = |name: &CounterName| is_reserved(&name[prefix.len()..]);
         for names in names.chunks(LIFETIMES_PER_READ) {
             let lifetimes = self.store.lifetimes(names).await?;
             let lifetime = |(name, lifetime): (&CounterName, Result<u64, _>)| {

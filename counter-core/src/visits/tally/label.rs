@@ -15,7 +15,7 @@ use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::time::{Precision, Precisions, Timestamp};
 
-pub(crate) use places::{LabelCount, MISSED, NONE, OTHER_VALUE, Part};
+pub(crate) use places::{LabelCount, MISSED, NONE, OTHER_VALUE, Part, is_reserved};
 use places::{Limits, Noted};
 use recent::RecentValues;
 pub(crate) use values::Page;

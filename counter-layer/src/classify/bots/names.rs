@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 
 use super::bot::{Row, rows};
 use super::purpose::Purpose;
-
-/// Maximum number of bytes of a user agent to scan. The rest is ignored.
-const MAX_SCANNED_BYTES: usize = 1024;
+use crate::classify::plain::MAX_SCANNED_BYTES;
 
 /// The words of all known bots, in a hash table by their first bytes.
 ///
@@ -27,6 +25,8 @@ struct Word {
     text: &'static [u8],
     name: &'static str,
     is_library: bool,
+    /// Only found at the start of a user agent.
+    is_first: bool,
 }
 
 /// Number of buckets, about three times the number of words.
@@ -73,8 +73,10 @@ impl Default for BotNames {
         let of_row = |row: Row| {
             let (name, is_library) = (row.bot.name(), row.bot.purpose() == Purpose::Library);
             row.words.split(',').filter_map(move |word| {
-                let text = word.trim().as_bytes();
-                Some(Word { prefix: prefix(text)?, text, name, is_library })
+                let word = word.trim();
+                let (text, is_first) = word.strip_prefix('^').map_or((word, false), |word| (word, true));
+                let text = text.as_bytes();
+                Some(Word { prefix: prefix(text)?, text, name, is_library, is_first })
             })
         };
         let with_hash = |word: Word| (Hash::of(word.prefix), word);
@@ -108,7 +110,8 @@ impl BotNames {
             is_start = match CLASSES[usize::from(*byte)] {
                 Class::Alphanumeric => {
                     if is_start {
-                        match self.longest(&text[at - 1..]) {
+                        match self.longest(&text[at - 1..]).filter(|word| before.is_empty() || !word.is_first)
+                        {
                             Some(word) if !word.is_library => return Some(word.name),
                             word => library = library.or(word),
                         }

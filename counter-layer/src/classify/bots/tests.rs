@@ -39,8 +39,9 @@ fn every_word_leads_to_its_name_and_to_the_decision() {
     for row in rows() {
         for word in row.words.split(',').map(str::trim) {
             assert!(all.insert(word.to_ascii_lowercase()), "{word}");
-            for user_agent in [word.to_owned(), format!("{BROWSER} {word}/1.0"), format!("{word} {BROWSER}")]
-            {
+            let inside = Some(format!("{BROWSER} {word}/1.0")).filter(|_| !word.starts_with('^'));
+            let word = word.trim_start_matches('^');
+            for user_agent in [word.to_owned(), format!("{word} {BROWSER}")].into_iter().chain(inside) {
                 assert_eq!(names.find(user_agent.as_bytes()), Some(row.bot.name()), "{user_agent}");
                 assert_eq!(agents.agent(user_agent.as_bytes()), Agent::Bot, "{user_agent}");
             }
@@ -244,6 +245,8 @@ fn names_of_bots_in_device_names_are_not_bots() {
         "Mozilla/5.0 (Linux; Android 14; Wget 7 Build/UQ1A) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36",
         "Mozilla/5.0 (Linux; Android 13; arm) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 YandexSearch/23 Mobile Safari/537.36",
         "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 [Pinterest/iOS]",
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) WhatsApp/2.2043.21 Chrome/108.0.5359.215 Electron/22.3.27 Safari/537.36",
+        "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) WhatsApp/2.24.1",
     ] {
         assert_eq!(agents.agent(user_agent.as_bytes()), Agent::Human, "{user_agent}");
     }

@@ -1,4 +1,4 @@
-use super::places::{LabelCount, Limits, Noted, Part, Places};
+use super::places::{LabelCount, Limits, Noted, Part, Places, is_reserved};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::time::Timestamp;
@@ -73,7 +73,7 @@ impl Values {
     fn is_value(&self, value: &str) -> bool {
         let bytes = self.values.prefix.len() + value.len();
         !value.is_empty()
-            && !value.starts_with('(')
+            && !is_reserved(value)
             && bytes <= CounterName::MAX_BYTES
             && !value.chars().any(char::is_control)
     }

@@ -24,16 +24,19 @@ const MAX_PAGES: usize = 20;
 const MAX_PANELS: usize = 16;
 
 /// Titles for the built-in labels. Custom labels are shown by name.
-const TITLES: [(&str, &str); 9] = [
+const TITLES: [(&str, &str); 12] = [
     (BOT_LABEL, "Bots"),
     (missing::LINKS, "Broken links"),
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
+    ("content", "Campaign contents"),
     ("country", "Countries"),
     ("device", "Devices"),
     ("language", "Languages"),
+    ("medium", "Campaign mediums"),
     (missing::PAGES, "Missing pages"),
     ("referrer", "Referrers"),
+    ("term", "Campaign terms"),
 ];
 
 /// Labels to read without a round trip to find them. The store reads some names in vain for each that does not exist, so
@@ -126,7 +129,11 @@ async fn compare(
         }
         ranking.values.truncate(MAX_VALUES);
         let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
-        let others = if of_page { "not attributed" } else { "with other values" };
+        let others = match ranking.values.is_empty() {
+            _ if of_page => "not attributed",
+            true => "with rare or invalid values",
+            false => "with other values",
+        };
         let mut panel = panel(ranking, others, before, address);
         if [missing::PAGES, missing::LINKS].contains(&&*label) {
             panel.rows.iter_mut().for_each(missing::describe);

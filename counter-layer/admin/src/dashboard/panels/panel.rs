@@ -15,6 +15,11 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
+    /// Explains why there are no rows. The note contains the numbers, if any hits were counted.
+    pub(crate) const fn reason_if_empty(&self) -> &'static str {
+        if self.note.is_some() { "No value to show" } else { "No data yet" }
+    }
+
     /// Returns `true` if any row has a change.
     pub(crate) fn is_compared(&self) -> bool {
         self.rows.iter().any(|row| row.change.is_some())

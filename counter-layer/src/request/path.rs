@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 /// Maximum length of a path to be matched.
-pub(super) const MAX_BYTES: usize = 8192;
+pub(crate) const MAX_BYTES: usize = 8192;
 
 /// Error returned for a path that can't be normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PathError {
+pub(crate) enum PathError {
     /// The text is empty, `*` as in `OPTIONS *`, or the authority of a `CONNECT`.
     NotAPath,
     /// The path is too long. Contains the length in bytes.
@@ -15,7 +15,7 @@ pub(super) enum PathError {
 }
 
 /// Normalises the path up to the query. Returns a borrowed path if it is already normal.
-pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, PathError> {
+pub(crate) fn normalise(raw: &str) -> Result<Cow<'_, str>, PathError> {
     if raw.len() <= MAX_BYTES && is_plain(raw) {
         return Ok(Cow::Borrowed(raw));
     }
@@ -50,14 +50,14 @@ pub(super) fn normalise(raw: &str) -> Result<Cow<'_, str>, PathError> {
 }
 
 /// Encodes all characters like in a normal path, but keeps `/` and dots.
-pub(super) fn normalise_text(text: &str) -> String {
+pub(crate) fn normalise_text(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     write(text, &mut normal);
     normal
 }
 
 /// Returns `true` if the text contains a percent-encoding that is not allowed in a normal path.
-pub(super) fn has_denormal_encoding(text: &str) -> bool {
+pub(crate) fn has_denormal_encoding(text: &str) -> bool {
     Characters(text.as_bytes()).any(|character| character.raw.len() > 1 && !character.is_normal())
 }
 
@@ -123,14 +123,15 @@ fn hex(digit: u8) -> char {
 }
 
 /// Iterates over the bytes of a text and decodes percent-encodings.
-struct Characters<'a>(&'a [u8]);
+pub(crate) struct Characters<'a>(pub(crate) &'a [u8]);
 
 #[derive(Clone, Copy)]
-struct Character<'a> {
-    byte: u8,
+pub(crate) struct Character<'a> {
+    pub(crate) byte: u8,
     /// This character must be percent-encoded in a normal path.
     encoded: bool,
-    raw: &'a [u8],
+    /// The byte or its encoding, as sent.
+    pub(crate) raw: &'a [u8],
 }
 
 impl Character<'_> {
