@@ -155,7 +155,8 @@ impl Label {
     /// Counts the browser family: `chrome`, `safari`, `firefox`, `edge`, `opera`, `samsung`, `uc`, `yandex`,
     /// `vivaldi`, `duckduckgo` or `internet-explorer`, and `bot` for bots.
     ///
-    /// Browsers that identify as another browser count as such, e.g. Brave counts as Chrome.
+    /// Browsers that identify as another browser count as such, e.g. Brave counts as Chrome. A browser in an app counts as
+    /// the browser of the system, i.e. as Safari on iOS and as Chrome on Android.
     pub const fn browser() -> Self {
         Self::new(Cow::Borrowed("browser"), Source::Browser)
     }
@@ -205,9 +206,11 @@ impl Label {
     /// | request | value |
     /// |---|---|
     /// | `GET /old%20page?id=7` | `/old%20page` |
+    /// | `GET /a/../caf%c3%a9;jsessionid=7` | `/caf%C3%A9`, as [normalised](crate::Rules#paths) for rules |
     /// | a path with more than 120 bytes | `(other)` |
     ///
-    /// Only counted requests have labels: if you set rules, add a default counter for paths that do not match. Clients
+    /// A missing page also counts if no rule matches: in `hits`, but not as a page. Other requests that do not match are
+    /// still `unmatched`, and excluded requests never count. A path that is not normal needs an allocation. Clients
     /// choose the paths, so half of the places are reserved for paths with a second hit. A path can contain personal
     /// data, e.g. the token in a link from a mail, so you should consider [`min_hits`](Self::min_hits).
     ///

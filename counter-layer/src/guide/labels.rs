@@ -25,6 +25,20 @@
 //! `User-Agent`, and you can add the third with `%{Accept-Language}i`. JSON records have `referrer`,
 //! `user_agent` and `language`.
 //!
+//! # Campaigns
+//!
+//! Values like `utm_campaign` are part of the links that you publish, so they are stored as you write them: `Summer '25: 50 %`
+//! is a campaign, and so is an emoji. See [`Label::campaign`](crate::Label::campaign) for the values that count as
+//! `(other)`. Not even equivalent spellings in Unicode are merged.
+//!
+//! | parameter | label |
+//! |---|---|
+//! | `utm_campaign` | [`campaign`](crate::Label::campaign) |
+//! | `utm_source`, `ref`, `source` | [`referrer`](crate::Label::referrer) if there is no `Referer`; `campaign` if there is no `utm_campaign` |
+//! | `utm_medium`, `utm_content`, `utm_term` | [`medium`](crate::Label::medium), [`content`](crate::Label::content), [`term`](crate::Label::term) |
+//!
+//! A scanner can also send values, but only those with enough hits get a place, and pages show them escaped.
+//!
 //! # How places are assigned
 //!
 //! Label values are sent by clients, and a client might make up a million values. So a label is limited to
@@ -85,14 +99,15 @@
 //! A label has 10,000 places for pairs, which are assigned like those for values, or as many as you set by
 //! [`Builder::label_pairs`](counter_core::Builder::label_pairs). Pages do not have `(other)`: the rest is the
 //! difference between the hits of the page and those of its pairs. It contains pairs without a place, pairs whose
-//! name would exceed 200 bytes, invalid values, and hits from before pairs were counted. A pair with at least 0.1 % of all
+//! name would exceed 200 bytes, values that contain ` = `, invalid values, and hits from before pairs were counted. A pair with at least 0.1 % of all
 //! hits gets a place. If you [forget](counter_core::Stats::forget) a page or a value, its pairs are removed, too.
 //!
 //! # Missing pages
 //!
 //! [`Label::not_found`](crate::Label::not_found) counts the paths of requests that end with 404 or 410, and
 //! [`Label::broken_link`](crate::Label::broken_link) the same paths with the host that links there. The dashboard lists
-//! both, so that you can fix the links or add redirects.
+//! both, so that you can fix the links or add redirects. Different spellings of a path are one page. With rules, a missing
+//! page that does not match any rule counts in `hits`, through the layer as well as from a log.
 //!
 //! Scanners request thousands of paths that never existed. Only half of the places are given for a single hit,
 //! so a scan that requests each path once can't take all places. A path can also contain personal data: a token, a mail address,
@@ -212,5 +227,6 @@
 //!
 //! A label stores just the value: for missing pages the path, for referrers the host, for user agents the kind of device and browser, for
 //! languages the preferred language. Labels do not count visitors. A host that is an IP address counts as
-//! `(other)`, and so does a campaign with an `@`. But campaigns are free text: a campaign name that differs
-//! per recipient of a newsletter identifies the recipient, so you should not send this as `utm_campaign`.
+//! `(other)`, and so does a value in a query that looks like a mail address, an IP address, a phone number or a token. But
+//! campaigns are free text: a campaign name that differs per recipient of a newsletter identifies the recipient, so you
+//! should not send this as `utm_campaign`, `utm_source`, `ref` or `source`.

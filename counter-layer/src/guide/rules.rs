@@ -37,7 +37,8 @@
 //! # With rules
 //!
 //! A request counts in `hits` and in the counter found by the rules. If they don't find a counter, the
-//! request will not count at all, not even in `hits`, and is `unmatched` in the ledger. You can configure
+//! request will not count at all, not even in `hits`, and is `unmatched` in the ledger, except for a
+//! [missing page](crate::Label::not_found) if these are counted. You can configure
 //! three fallbacks, applied in this order: [`by_matched_path`](crate::RulesBuilder::by_matched_path) uses the
 //! router template, [`default_counter`](crate::RulesBuilder::default_counter) sets a counter name, and the
 //! layer's [`fallback`](crate::AccessCounterLayer::fallback) closure decides for the remaining requests.

@@ -150,7 +150,8 @@ impl AccessCounterLayer {
     }
 
     /// Sets the rules to find the counter. A request will count in `hits` and in the counter of the matching
-    /// rule. Excluded and unmatched requests are only counted in the ledger.
+    /// rule. Excluded and unmatched requests are only counted in the ledger, except for
+    /// [missing pages](crate::Label::not_found).
     ///
     /// If you don't set rules, all requests count by route template; rules with
     /// [`by_matched_path`](crate::RulesBuilder::by_matched_path) do the same for requests that don't match a

@@ -82,6 +82,8 @@ fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8]) {
     }
     let is_of = |allowed: fn(&u8) -> bool| value.bytes().all(|byte| allowed(&byte));
     match label {
+        // The source in the query.
+        "referrer" if referrer.is_empty() => check_text(value),
         "referrer" => {
             let is_name = |byte: &u8| {
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
@@ -91,14 +93,17 @@ fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8]) {
             assert!(lower.windows(value.len()).any(|part| part == value.as_bytes()), "{value:?}");
             assert!(value != "own.example" && !value.ends_with(".own.example"), "{value:?}");
         }
-        "campaign" => {
-            let is_allowed = |c: char| c.is_alphanumeric() || " -_.|".contains(c);
-            assert!(value.len() <= 64 && value.chars().all(is_allowed), "{value:?}");
-        }
+        "campaign" => check_text(value),
         "language" => assert!((2..=3).contains(&value.len()) && is_of(u8::is_ascii_lowercase), "{value:?}"),
         "text" => assert_eq!(value.as_bytes(), languages.trim_ascii()),
         _ => assert!(is_of(|byte| byte.is_ascii_lowercase() || *byte == b'-'), "{label}: {value:?}"),
     }
+}
+
+/// Checks text from the query.
+fn check_text(value: &str) {
+    assert!(value.chars().count() <= 100 && value.trim() == value, "{value:?}");
+    assert!(value.parse::<IpAddr>().is_err(), "{value:?}");
 }
 
 /// Escapes bytes like Apache does. It doesn't drop any bytes.

@@ -4,9 +4,12 @@ use std::convert::Infallible;
 use std::num::NonZeroU32;
 
 use counter_core::{Counters, MemoryStore, Precision, Timestamp};
-use counter_layer::{AccessCounterLayer, Label};
+use counter_layer::{AccessCounterLayer, Identity, Label, Rule, Rules};
+use http::header::SET_COOKIE;
 use http::{Request, Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{BROWSER, name};
 
 /// Counts requests with a path, a referrer and a status. Returns the values of a label with their hits, and the hits of
 /// other values.
@@ -53,6 +56,37 @@ async fn only_missing_pages_are_listed_with_the_hosts_that_link_there() {
     links.sort();
     let expected = ["/gone news.example", "/old blog.example", "/old news.example"];
     assert_eq!((links, others), (expected.map(|link| (link.to_owned(), 1)).into(), 1));
+}
+
+#[tokio::test]
+async fn missing_pages_count_without_a_rule_and_other_pages_do_not() {
+    let mut counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
+    let rules =
+        Rules::builder().rule(Rule::counter("articles").pattern("/articles/{id}")).build().expect("a rule");
+    let layer = AccessCounterLayer::new(counters.recorder()).rules(rules);
+    let layer = layer.identity(Identity::issued_cookie("visitor")).expect("an identity");
+    let layer = layer.labels([Label::not_found()]).expect("a label");
+    for (path, status, is_known) in [
+        ("/articles/7", StatusCode::OK, true),
+        ("/style.css", StatusCode::OK, false),
+        ("/broken", StatusCode::INTERNAL_SERVER_ERROR, false),
+        ("/old;jsessionid=7", StatusCode::NOT_FOUND, false),
+        ("/a/../old", StatusCode::GONE, false),
+    ] {
+        let service = layer.layer(service_fn(|_| async move {
+            let mut response = Response::new(());
+            *response.status_mut() = status;
+            Ok::<_, Infallible>(response)
+        }));
+        let request = Request::get(path).header("user-agent", BROWSER).body(()).expect("a request");
+        let response = service.oneshot(request).await.expect("infallible");
+        assert_eq!(response.headers().contains_key(SET_COOKIE), is_known, "{path}");
+    }
+    counters.flush().await.expect("memory takes all");
+    let names = ["articles", "hits", "label:not_found:/old"].map(name);
+    assert_eq!(counters.stats().lifetimes(&names).await.expect("memory can be read"), [1, 3, 2]);
+    let requests = counters.recorder().ledger().requests;
+    assert_eq!((requests.observed, requests.recorded, requests.unmatched), (5, 3, 2));
 }
 
 #[tokio::test]
