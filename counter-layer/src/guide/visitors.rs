@@ -91,8 +91,7 @@
 //! - It names one of about 2,300 known [bots](crate::Bot), which can also be [counted by name](crate::Label::bot).
 //! - It is missing, or does not name a browser or its engine, an app platform, a phone, a television or a console.
 //!
-//! A browser in an app is not a bot, but WhatsApp fetches a preview if its name comes first. A user agent that is encoded like
-//! a URL is decoded. The comparison ignores case, and anything past the first 1,024 bytes. A program pretending to be a browser will count as a
+//! A user agent that is encoded like a URL is decoded. The comparison ignores case, and anything past the first 1,024 bytes. A program pretending to be a browser will count as a
 //! browser. The words and names were selected with one half of the entries in these lists, other lists, and patterns of
 //! `crawlerdetect`. Then a few names were added from the other half. These are the results for the other half:
 //!

@@ -180,10 +180,22 @@ mod tests {
         assert!((0..).zip(WORDS).all(|(row, (marker, _))| marker as u32 == row));
     }
 
+    /// Checks the device and the browser of user agents.
+    fn check(cases: &[(&str, &'static str, &'static str)]) {
+        let words = Words::default();
+        for (user_agent, device, browser) in cases {
+            let client = words.client(user_agent.as_bytes(), Agent::Human);
+            assert_eq!(
+                (client.device(), client.browser()),
+                (Value::Text(device), Value::Text(browser)),
+                "{user_agent}"
+            );
+        }
+    }
+
     #[test]
     fn user_agents_determine_device_and_browser() {
-        let words = Words::default();
-        for (user_agent, device, browser) in [
+        check(&[
             (
                 "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0) Gecko/20100101 Firefox/140.0",
                 "desktop",
@@ -234,16 +246,12 @@ mod tests {
                 "desktop",
                 "internet-explorer",
             ),
-        ] {
-            let client = words.client(user_agent.as_bytes(), Agent::Human);
-            assert_eq!(
-                (client.device(), client.browser()),
-                (Value::Text(device), Value::Text(browser)),
-                "{user_agent}"
-            );
-        }
-        for (user_agent, device, browser) in [
-            // A word within a longer word.
+        ]);
+    }
+
+    #[test]
+    fn a_word_within_a_longer_word_is_ignored() {
+        check(&[
             (
                 "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36 Tabletop Simulator",
                 "desktop",
@@ -260,7 +268,13 @@ mod tests {
                 "desktop",
                 "edge",
             ),
-            // Browsers in apps.
+            ("MobileSafari/8618.2 CFNetwork/1494.0.7 Darwin/23.4.0", "mobile", "safari"),
+        ]);
+    }
+
+    #[test]
+    fn browsers_in_apps_have_the_name_of_the_browser_of_the_system() {
+        check(&[
             (
                 "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 [LinkedInApp]/9.29",
                 "mobile",
@@ -281,15 +295,12 @@ mod tests {
                 "mobile",
                 "duckduckgo",
             ),
-            ("MobileSafari/8618.2 CFNetwork/1494.0.7 Darwin/23.4.0", "mobile", "safari"),
-        ] {
-            let client = words.client(user_agent.as_bytes(), Agent::Human);
-            assert_eq!(
-                (client.device(), client.browser()),
-                (Value::Text(device), Value::Text(browser)),
-                "{user_agent}"
-            );
-        }
+        ]);
+    }
+
+    #[test]
+    fn bots_and_unknown_programs_have_no_browser() {
+        let words = Words::default();
         let bot = words.client(b"Mozilla/5.0 (Windows NT 10.0) Firefox/1.0", Agent::Bot);
         assert_eq!((bot.device(), bot.browser()), (Value::Text("bot"), Value::Text("bot")));
         let unknown = words.client(b"Lynx/2.9", Agent::Human);
