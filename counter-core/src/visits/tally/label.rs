@@ -15,10 +15,10 @@ use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::time::{Precision, Precisions, Timestamp};
 
-pub(crate) use places::{LabelCount, MISSED, NONE, OTHER_VALUE, Part, is_reserved};
+pub(crate) use places::{LabelCount, MISSED, NONE, OTHER_VALUE, Part};
 use places::{Limits, Noted};
 use recent::RecentValues;
-pub(crate) use values::Page;
+pub(crate) use values::{Page, is_reserved};
 use values::{Values, Which};
 
 /// A label value, or a pair of a page and a value, that is about to be counted: see

@@ -142,11 +142,6 @@ pub(crate) const NONE: &str = "(none)";
 pub(crate) const MISSED: &str = "(missed)";
 const NOT_RECORDED: &str = "(not recorded)";
 
-/// Returns `true` for text in parentheses, which is not a value.
-pub(crate) fn is_reserved(text: &str) -> bool {
-    text.starts_with('(') && text.ends_with(')')
-}
-
 const AT_OTHER: u16 = 0;
 const AT_NONE: u16 = 1;
 const AT_MISSED: u16 = 2;

@@ -1,4 +1,4 @@
-use super::places::{LabelCount, Limits, Noted, Part, Places, is_reserved};
+use super::places::{LabelCount, Limits, Noted, Part, Places};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::time::Timestamp;
@@ -14,6 +14,11 @@ pub(super) struct Values {
 
 /// The number of a page, and the place and the generation of a value.
 type PairKey = u64;
+
+/// Returns `true` for text in parentheses, which is not a value.
+pub(crate) fn is_reserved(text: &str) -> bool {
+    text.starts_with('(') && text.ends_with(')')
+}
 
 /// The page of a pair.
 #[derive(Clone, Copy, Debug)]
