@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use counter_layer::Outcome;
 
-    use crate::{Format, Parser};
+    use crate::{Format, Header, Parser};
 
     const IIS: &str = "#Software: Microsoft Internet Information Services 10.0\r\n#Version: 1.0\r\n#Date: 2024-05-01 00:00:00\r\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken\r\n2024-05-01 00:00:01 10.0.0.1 GET /articles/7 a=b 443 - 192.0.2.1 Mozilla/5.0+(X11) - 200 0 0 15\r\n";
 
@@ -133,9 +133,9 @@ mod tests {
             assert_eq!((line.at.as_unix(), line.target), (1_714_521_601, &b"/articles/7?a=b"[..]));
             assert_eq!(
                 (line.peer, line.user_agent()),
-                (Some([192, 0, 2, 1].into()), Some(&b"Mozilla/5.0 (X11)"[..]))
+                (Some([192, 0, 2, 1].into()), Header::Sent(&b"Mozilla/5.0 (X11)"[..]))
             );
-            assert_eq!(line.referer(), None);
+            assert_eq!(line.referer(), Header::NotSent);
             assert_eq!(line.outcome, Outcome::Responded(http::StatusCode::OK));
             assert_eq!(line.duration, Some(std::time::Duration::from_millis(15)));
         });
@@ -147,7 +147,7 @@ mod tests {
         check(text, |line| {
             assert_eq!((line.target, line.host), (&b"/a%20b"[..], Some(&b"d1.example.net"[..])));
             // `sc-bytes` includes the head.
-            assert_eq!((line.bytes, line.user_agent()), (None, Some(&b"Mozilla/5.0 (X11)"[..])));
+            assert_eq!((line.bytes, line.user_agent()), (None, Header::Sent(&b"Mozilla/5.0 (X11)"[..])));
             assert_eq!(line.duration, Some(std::time::Duration::from_millis(15)));
         });
     }
@@ -159,7 +159,7 @@ mod tests {
         );
         check(&text, |line| {
             assert_eq!((line.at.as_unix(), line.target), (1_714_608_001, &b"/b"[..]));
-            assert_eq!(line.user_agent(), Some(&br#"A B ""c"""#[..]));
+            assert_eq!(line.user_agent(), Header::Sent(&br#"A B ""c"""#[..]));
         });
     }
 

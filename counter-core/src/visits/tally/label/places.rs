@@ -136,12 +136,10 @@ const MAX_CLOSED_COUNTS: usize = 4096;
 const GENERATIONS: u16 = 1 << 13;
 
 /// Values that clients cannot send. They have the first places.
-const RESERVED: [&str; 4] = [OTHER_VALUE, NONE, MISSED, NOT_RECORDED];
+const RESERVED: [&str; 4] = [OTHER_VALUE, NONE, MISSED, "(not recorded)"];
 pub(crate) const OTHER_VALUE: &str = "(other)";
 pub(crate) const NONE: &str = "(none)";
 pub(crate) const MISSED: &str = "(missed)";
-const NOT_RECORDED: &str = "(not recorded)";
-
 const AT_OTHER: u16 = 0;
 const AT_NONE: u16 = 1;
 const AT_MISSED: u16 = 2;
