@@ -3,12 +3,14 @@
 mod timestamp;
 mod precision;
 mod grid;
+mod local_days;
 mod sample;
 pub(crate) mod backoff;
 pub(crate) mod later;
 pub(crate) mod expiry_clock;
 
 pub use grid::{Grid, Precisions, PrecisionsError, Retention};
+pub use local_days::LocalDays;
 pub use precision::{Bucket, Precision, PrecisionError};
 pub use sample::Sample;
 pub use timestamp::Timestamp;

@@ -24,7 +24,7 @@ pub struct Retention {
     pub samples: NonZeroU32,
 }
 
-/// A set of 1 to 16 precisions with distinct widths and their retention, ordered from finest to coarsest.
+/// A set of 1 to 16 precisions and their retention, ordered from finest to coarsest.
 ///
 /// The default is taken from the book *Redis in Action* (section 5.2.1): 1, 5, 60, 300, 3600, 18000 and 86400
 /// seconds, with 120 samples each.
@@ -49,8 +49,6 @@ pub struct Precisions {
 pub enum PrecisionsError {
     /// The number of precisions is not between 1 and 16.
     Number(usize),
-    /// Two precisions have the same width but different offsets.
-    Offsets(Precision, Precision),
 }
 
 /// The buckets that counters retain: a set of precisions for counts, a set for visitors, and optionally a set
@@ -138,20 +136,13 @@ impl Precisions {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if there are zero or more than 16 precisions, or if two precisions have the same
-    /// width but different offsets.
+    /// Returns an error if there are zero or more than 16 precisions.
     pub fn new(retained: impl IntoIterator<Item: Into<Retention>>) -> Result<Self, PrecisionsError> {
         let mut retained: Vec<Retention> = retained.into_iter().map(Into::into).collect();
         retained
             .sort_unstable_by_key(|retention| (retention.precision, std::cmp::Reverse(retention.samples)));
         retained.dedup_by_key(|retention| retention.precision);
-        let precisions = || retained.iter().map(|retention| retention.precision);
-        for (one, other) in precisions().zip(precisions().skip(1)) {
-            if one.as_seconds() == other.as_seconds() {
-                return Err(PrecisionsError::Offsets(one, other));
-            }
-        }
-        match base(precisions()) {
+        match base(retained.iter().map(|retention| retention.precision)) {
             Some(base) if retained.len() <= 16 => Ok(Self { retained, base }),
             _ => Err(PrecisionsError::Number(retained.len())),
         }
@@ -208,7 +199,8 @@ impl Precisions {
         self.iter().find(|retention| retention.precision == precision)
     }
 
-    /// Returns the precision with this width, regardless of the offset, and its retention.
+    /// Returns the precision with this width, regardless of the offset, and its retention. If there are several, as for
+    /// the days of a [time zone](super::LocalDays), this is the one with the smallest offset.
     ///
     /// ```
     /// use counter_core::Precisions;
@@ -225,9 +217,8 @@ impl Precisions {
     /// Returns the retention for any precision, based on the width, or 120 samples if the set does not
     /// contain this width. This way, samples with an old offset are retained as before if the offset changes.
     pub(crate) fn retention_or_default(&self, precision: Precision) -> Retention {
-        let samples =
-            self.of_width(precision.as_seconds()).map_or(DEFAULT_SAMPLES, |retention| retention.samples);
-        Retention { precision, samples }
+        let retained = self.retention(precision).or_else(|| self.of_width(precision.as_seconds()));
+        Retention { precision, samples: retained.map_or(DEFAULT_SAMPLES, |retention| retention.samples) }
     }
 
     /// Returns the precisions starting from the index `finest`, including the index.
@@ -304,9 +295,6 @@ impl fmt::Display for PrecisionsError {
             Self::Number(number) => {
                 write!(f, "expected 1 to 16 precisions, not {number}")
             }
-            Self::Offsets(one, other) => {
-                write!(f, "the precisions {one} and {other} have the same width but different offsets")
-            }
         }
     }
 }
@@ -329,7 +317,7 @@ fn base(mut precisions: impl Iterator<Item = Precision>) -> Option<Precision> {
     Some(Precision::new(NonZeroU32::new(width)?).starting_at(first))
 }
 
-const fn gcd(a: u32, b: u32) -> u32 {
+pub(super) const fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
@@ -355,16 +343,6 @@ mod tests {
     fn zero_or_seventeen_precisions_are_rejected() {
         assert_eq!(Precisions::new([0_u8; 0].map(|_| whole(1))), Err(PrecisionsError::Number(0)));
         assert_eq!(Precisions::new((1..=17).map(whole)), Err(PrecisionsError::Number(17)));
-    }
-
-    #[test]
-    fn different_offsets_for_the_same_width_are_rejected() {
-        let (day, hour) = (whole(86_400), whole(3600));
-        let error = Precisions::new([day.utc_offset(3600), hour, day]).expect_err("two kinds of days");
-        assert_eq!(error, PrecisionsError::Offsets(day, day.utc_offset(3600)));
-        let words = error.to_string();
-        assert!(words.contains("86400 and 86400@82800") && words.contains("different offsets"), "{words}");
-        assert!(Precisions::new([day.utc_offset(3600), hour, day.utc_offset(3600)]).is_ok());
     }
 
     #[test]

@@ -35,7 +35,7 @@ use super::id::{PreparedKey, VisitorId, VisitorKey, random};
 use super::secret::Secret;
 use crate::sketch::Register;
 use crate::sync::Mutex;
-use crate::time::{Bucket, Precision, Precisions, Timestamp};
+use crate::time::{Bucket, LocalDays, Precision, Precisions, Timestamp};
 
 /// A salt that maps visitor properties to a [`VisitorId`], shared by all instances that use the same store.
 ///
@@ -80,6 +80,8 @@ pub(crate) struct Salting {
 /// The salts for the current epoch and an adjacent epoch, which is either the next or the previous epoch.
 pub(crate) struct Salts {
     epoch: Precision,
+    /// The epochs, if they are days of a time zone. The width and the offset are then those of a usual day.
+    days: Option<LocalDays>,
     /// A key derived from the secret. It is combined with the salt from the store.
     secret: Option<VisitorKey>,
     /// True if a handle has been created. Salts that are never used do not need to be shared.
@@ -154,15 +156,19 @@ impl From<VisitorKey> for Salt {
 }
 
 impl Salting {
-    pub(crate) fn new(epoch: Precision, secret: Option<&Secret>) -> Self {
-        let salts = |epoch| Arc::new(Salts::new(epoch, secret.map(|secret| secret.key("salt"))));
-        Self { rotating: salts(epoch), stable: salts(STABLE_EPOCH) }
+    pub(crate) fn new(epoch: Precision, days: Option<LocalDays>, secret: Option<&Secret>) -> Self {
+        let salts = |epoch| Salts::new(epoch, secret.map(|secret| secret.key("salt")));
+        Self { rotating: Arc::new(Salts { days, ..salts(epoch) }), stable: Arc::new(salts(STABLE_EPOCH)) }
     }
 
     /// Checks if visitors can be recognized within a bucket, i.e. if the bucket has a single salt. If the
     /// width does not divide the epoch, some buckets will always span two epochs, and this is allowed.
     pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
         let epoch = self.rotating.epoch;
+        // Visitors fit the days of a time zone, or the days are not used: see `Builder::local_days`.
+        if self.rotating.days.is_some() {
+            return Ok(());
+        }
         let is_divisor = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
         let spans_epochs = |precision: &Precision| {
             precision.as_seconds() > epoch.as_seconds()
@@ -186,12 +192,18 @@ impl Salts {
     fn new(epoch: Precision, secret: Option<VisitorKey>) -> Self {
         Self {
             epoch,
+            days: None,
             secret,
             is_used: AtomicBool::new(false),
             current: Current::default(),
             recent: RecentVisitors::default(),
             slots: Mutex::default(),
         }
+    }
+
+    /// Returns the epoch that contains `at`.
+    fn epoch(&self, at: Timestamp) -> Bucket {
+        self.days.as_ref().map_or_else(|| self.epoch.bucket(at), |days| days.bucket(at))
     }
 
     /// Returns the key used to hash visitors in an epoch with this salt.
@@ -244,7 +256,7 @@ impl Salts {
     /// or if a concurrent thread is updating the key.
     #[cold]
     fn start(&self, at: Timestamp) -> (VisitorKey, Timestamp) {
-        self.with(self.epoch.bucket(at), |slot| self.publish(slot))
+        self.with(self.epoch(at), |slot| self.publish(slot))
     }
 
     /// Returns the first salt that should be offered to the store at `now`.
@@ -253,8 +265,8 @@ impl Salts {
             return None;
         }
         let width = u64::from(self.epoch.as_seconds());
-        let current = self.epoch.bucket(now);
-        let next = self.epoch.bucket(current.end());
+        let current = self.epoch(now);
+        let next = self.epoch(current.end());
         let soon = now >= current.start.plus(width / 2);
         [current, next].into_iter().take(1 + usize::from(soon)).find_map(|epoch| {
             let candidate = self.with(epoch, |slot| slot.candidate)?;
@@ -264,7 +276,7 @@ impl Salts {
 
     /// Returns a salt to offer for the epoch that contains `at`, which need not be the current epoch.
     pub(crate) fn offer(&self, at: Timestamp, now: Timestamp) -> Offer {
-        let epoch = self.epoch.bucket(at);
+        let epoch = self.epoch(at);
         let width = self.epoch.as_seconds().into();
         // The timestamp comes from a record, so it can be anything. Hits in the far future are not counted.
         let end = epoch.end().max(now).min(now.plus(width).plus(MAX_CLOCK_SKEW));
@@ -286,7 +298,7 @@ impl Salts {
     /// epoch is being prepared, the latest call wins. Threads that need the other epoch will have to take the
     /// lock.
     fn publish(&self, slot: &Slot) -> (VisitorKey, Timestamp) {
-        let epoch = self.epoch.bucket(slot.start);
+        let epoch = self.epoch(slot.start);
         self.current.set(epoch.start.as_unix()..epoch.end().as_unix(), slot.key);
         (slot.key, epoch.end())
     }
@@ -309,7 +321,10 @@ impl Salts {
     }
 
     const fn slot_index(&self, epoch: Bucket) -> usize {
-        if (epoch.start.as_unix() / self.epoch.as_seconds() as u64).is_multiple_of(2) { 0 } else { 1 }
+        let (width, offset) = (self.epoch.as_seconds() as u64, self.epoch.offset() as u64);
+        // The start of a day in a time zone can be a few hours earlier or later.
+        let number = epoch.start.plus(width / 2).as_unix().saturating_sub(offset) / width;
+        if number.is_multiple_of(2) { 0 } else { 1 }
     }
 }
 

@@ -13,7 +13,7 @@ use super::stats::Stats;
 use super::store::Store;
 use super::tally::{LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, NameLimits, Recorder, Tally};
 use crate::error::Error;
-use crate::time::{Grid, Precision, Precisions};
+use crate::time::{Grid, LocalDays, Precision, Precisions, PrecisionsError, Timestamp};
 use crate::visitor::{Salting, Secret, default_epoch};
 use crate::visits::store::identity;
 pub use build_error::BuildError;
@@ -57,6 +57,7 @@ pub struct Builder {
     store: Arc<dyn Store>,
     grid: Grid,
     utc_offset: i32,
+    local_days: Option<LocalDays>,
     salt_epoch: Option<Precision>,
     stable_visitors: bool,
     secret: Option<Secret>,
@@ -78,6 +79,7 @@ impl Counters {
             store: Arc::new(store),
             grid: Grid::default(),
             utc_offset: 0,
+            local_days: None,
             salt_epoch: None,
             stable_visitors: false,
             secret: None,
@@ -231,6 +233,21 @@ impl Builder {
     pub const fn utc_offset(mut self, seconds: i32) -> Self {
         self.utc_offset = seconds;
         self
+    }
+
+    /// Aligns the buckets of counts and visitors, as well as salt epochs, with the days of a time zone. Where clocks change,
+    /// days are kept for each UTC offset, and hours for as long as days. Otherwise, this has the effect of
+    /// [`utc_offset`](Self::utc_offset).
+    ///
+    /// This should be called after any other grid settings, because it changes them. `counter_admin::local_days` returns
+    /// the days of an IANA time zone.
+    ///
+    /// # Errors
+    /// Fails if this needs more than 16 precisions.
+    pub fn local_days(mut self, days: LocalDays) -> Result<Self, PrecisionsError> {
+        self.grid = days.grid(&self.grid, Timestamp::now())?;
+        (self.local_days, self.utc_offset) = (Some(days), 0);
+        Ok(self)
     }
 
     /// Reads the precisions from the store, including offsets and retention: see [`Stats::grid_mismatch`].
@@ -419,9 +436,12 @@ impl Builder {
             visitors: self.grid.visitors.utc_offset(self.utc_offset),
             distributions: self.grid.distributions.map(|set| set.utc_offset(self.utc_offset)),
         };
-        let given = self.salt_epoch.map(|epoch| epoch.utc_offset(self.utc_offset));
-        let salt_epoch = given.unwrap_or_else(|| default_epoch(&grid.visitors));
-        let salting = Salting::new(salt_epoch, self.secret.as_ref());
+        let (given, now) = (self.salt_epoch.map(|epoch| epoch.utc_offset(self.utc_offset)), Timestamp::now());
+        // The grid of the store may have other days.
+        let days = self.local_days.filter(|days| given.is_none() && days.fit(&grid.visitors, now));
+        let days_epoch = days.as_ref().map(|days| days.precision(now));
+        let salt_epoch = given.or(days_epoch).unwrap_or_else(|| default_epoch(&grid.visitors));
+        let salting = Salting::new(salt_epoch, days, self.secret.as_ref());
         if !self.stable_visitors {
             salting.check(&grid.visitors).map_err(BuildError::Salt)?;
         }

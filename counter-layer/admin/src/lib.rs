@@ -107,7 +107,7 @@ pub use access::{Access, AccessError};
 pub use mount::PublicPathError;
 pub use options::Options;
 #[cfg(feature = "time-zone")]
-pub use zone::named::{TimeZoneError, utc_offset};
+pub use zone::named::{TimeZoneError, local_days, utc_offset};
 
 use access::headers;
 use api::badge::{self, Pictures};

@@ -212,11 +212,9 @@ impl Options {
     /// also show local times. Default: UTC, or the [offset](counter_core::Builder::utc_offset) of the
     /// retained days.
     ///
-    /// A day is the sum of hours, or quarter hours if the day does not start on the hour, so a day can have
-    /// 23 or 25 hours. Visitors are counted over the union of these buckets. The store does not keep data per
-    /// time zone, so days are only available as long as the store retains hours, either via
-    /// [`Builder::precisions`](counter_core::Builder::precisions) or in an archive. The
-    /// [guide](crate::guide#days-of-a-time-zone) shows both.
+    /// This requires buckets that these days are made of: use [`local_days`](crate::local_days) for a new store. If the
+    /// store does not keep them, the page shows the days of the store instead, and says so. The
+    /// [guide](crate::guide#days-of-a-time-zone) has an example.
     ///
     /// ```
     /// use counter_admin::Options;
@@ -231,8 +229,19 @@ impl Options {
     /// Fails if the time zone does not exist.
     #[cfg(feature = "time-zone")]
     pub fn time_zone(mut self, name: &str) -> Result<Self, super::zone::named::TimeZoneError> {
+        let remedy = self.zone.remedy;
         self.zone = Zone::new(name)?;
+        self.zone.remedy = remedy;
         Ok(self)
+    }
+
+    /// Sets a sentence to show if the store does not keep the days of the [time zone](Self::time_zone), e.g. how to
+    /// change its buckets. Default: none.
+    #[cfg(feature = "time-zone")]
+    #[must_use]
+    pub const fn time_zone_remedy(mut self, text: &'static str) -> Self {
+        self.zone.remedy = text;
+        self
     }
 
     /// Sets the path at which clients reach the router. Default: the path at which the router is mounted.

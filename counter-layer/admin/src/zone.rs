@@ -1,7 +1,7 @@
 //! The time zone of a site. Days start and end at midnight, including when clocks change.
 //!
-//! Days are sums of finer buckets. The store does not keep data per time zone, so you can change the zone at
-//! any time.
+//! The store keeps buckets that days are made of, see [`LocalDays`](counter_core::time::LocalDays). Without them, the
+//! dashboard shows the days of the store.
 
 #[cfg(feature = "time-zone")]
 pub(crate) mod named;
@@ -14,13 +14,15 @@ use jiff::{Span, Zoned};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Zone {
     named: Option<TimeZone>,
+    /// What to do if the store does not keep the buckets of the days.
+    pub(crate) remedy: &'static str,
 }
 
 impl Zone {
     /// Returns the zone with this UTC offset in seconds.
     pub(crate) fn fixed(seconds: i32) -> Self {
         let offset = Offset::from_seconds(seconds).ok().filter(|_| seconds != 0);
-        Self { named: offset.map(TimeZone::fixed) }
+        Self { named: offset.map(TimeZone::fixed), ..Self::default() }
     }
 
     pub(crate) const fn is_utc(&self) -> bool {

@@ -1,13 +1,12 @@
 //! Bucket settings, either from the command line or from the store.
 
 use std::error::Error;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::Args;
-use counter_core::time::{Grid, Retention};
+use counter_core::Counters;
+use counter_core::time::{Grid, LocalDays};
 use counter_core::visits::Builder;
-use counter_core::{Counters, Precisions};
 use tokio::time::timeout;
 
 use super::clock;
@@ -18,10 +17,10 @@ use crate::retry::Retry;
 #[group(skip)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct Settings {
-    /// UTC offset of days, e.g. +01:00 or -05:30.
+    /// UTC offset of days, e.g. +01:00 or -05:30. Not needed with a time zone.
     #[arg(long, env = "COUNTER_UTC_OFFSET", value_name = "OFFSET", value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: Option<i32>,
-    /// Time zone of the dashboard, e.g. Europe/Berlin.
+    /// Time zone of the site, e.g. Europe/Berlin. A new store will keep its days.
     #[arg(long, env = "COUNTER_TIME_ZONE", value_name = "ZONE")]
     pub(crate) time_zone: Option<String>,
     /// Change the buckets, and hide older counts.
@@ -29,18 +28,19 @@ pub(crate) struct Settings {
     change_grid: bool,
 }
 
-/// Hours per day.
-const HOURS_PER_DAY: NonZeroU32 = NonZeroU32::new(24).expect("not 0");
-
 /// Upper bound for UTC offsets in seconds.
 const MAX_OFFSET: i32 = 15 * 3600;
+
+/// What to do if the store does not keep the days of the time zone.
+pub(crate) const TIME_ZONE_REMEDY: &str =
+    "Start with --change-grid to keep them from now on. Older counts will not be shown any more.";
 
 /// Time to wait for the store at startup. After this, the server starts without it.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Settings {
-    /// Builds counters with the buckets of these options. If no option is set, the buckets of the store are
-    /// used. This waits for the store to become available.
+    /// Builds counters with the buckets of these options. If there is no UTC offset, the buckets of the store are
+    /// used, if it has any. This waits for the store to become available.
     ///
     /// # Errors
     ///
@@ -69,32 +69,43 @@ impl Settings {
             Ok(Err(Failure::Settings(error))) => Err(error),
             Ok(Err(Failure::Store(_))) | Err(_) => {
                 tracing::warn!("the store does not respond, starting without checking its buckets");
-                Ok(self.configure(builder).build()?)
+                Ok(self.configure(builder, self.local_days()?)?.build()?)
             }
         }
     }
 
     async fn try_build(&self, builder: Builder) -> Result<Counters, Failure> {
-        if self.utc_offset.is_none() && self.time_zone.is_none() {
-            return Ok(builder.grid_of_store().await?.build().map_err(Box::from)?);
+        let days = self.local_days()?;
+        let builder = self.configure(builder, days.clone())?;
+        if (self.utc_offset.is_none() || days.is_some()) && !(self.change_grid && days.is_some()) {
+            let counters = builder.grid_of_store().await?.build().map_err(Box::from)?;
+            if days.is_some_and(|days| !days.are_kept_in(counters.stats().grid())) {
+                tracing::warn!("the store does not keep the days of the time zone. {TIME_ZONE_REMEDY}");
+            }
+            return Ok(counters);
         }
-        let counters = self.configure(builder).build().map_err(Box::from)?;
+        let counters = builder.build().map_err(Box::from)?;
         match counters.stats().grid_mismatch().await? {
             None => {}
             Some(_) if self.change_grid => counters.change_grid().await?,
             Some(mismatch) => {
-                let remedy = "omit --utc-offset and --time-zone to use the buckets of the store, or add --change-grid \
-                              to change them: counts in other buckets will not be shown any more";
+                let remedy = "omit --utc-offset to use the buckets of the store, or add --change-grid to change \
+                              them: counts in other buckets will not be shown any more";
                 return Err(Failure::Settings(format!("{mismatch}; {remedy}").into()));
             }
         }
         Ok(counters)
     }
 
-    fn configure(&self, builder: Builder) -> Builder {
-        let builder =
-            if self.time_zone.is_some() { builder.precisions(with_hours_for_all_days()) } else { builder };
-        builder.utc_offset(self.utc_offset.unwrap_or(0))
+    fn local_days(&self) -> Result<Option<LocalDays>, Box<dyn Error>> {
+        Ok(self.time_zone.as_deref().map(counter_admin::local_days).transpose()?)
+    }
+
+    fn configure(&self, builder: Builder, days: Option<LocalDays>) -> Result<Builder, Box<dyn Error>> {
+        Ok(match days {
+            Some(days) => builder.local_days(days)?,
+            None => builder.utc_offset(self.utc_offset.unwrap_or(0)),
+        })
     }
 }
 
@@ -107,17 +118,6 @@ pub(crate) fn utc_offset(grid: &Grid) -> i32 {
         _ if ahead < MAX_OFFSET => ahead,
         _ => -day,
     }
-}
-
-/// Returns the default precisions, but keeps hours for as long as days. This is needed because the days of a
-/// time zone are sums of hours.
-fn with_hours_for_all_days() -> Precisions {
-    let retained = Precisions::default();
-    let longer = |retention: Retention| match retention.precision.as_seconds() {
-        3600 => Retention { samples: retention.samples.saturating_mul(HOURS_PER_DAY), ..retention },
-        _ => retention,
-    };
-    Precisions::new(retained.iter().map(longer)).expect("the number of precisions does not change")
 }
 
 /// Reason why the counters can't be built.
@@ -140,6 +140,8 @@ impl From<counter_core::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use counter_core::Precisions;
+
     use super::*;
 
     #[test]

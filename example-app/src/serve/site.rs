@@ -116,14 +116,14 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
     let forum = Forum::open(database.map(|file| &**file), opened.store.clone()).await?.secret(&secret);
     let counters = settings.counters(&opened, archive.as_ref(), configured_secret).await?;
     let (store, stats) = (opened.store, counters.stats());
-    let utc_offset = grid::utc_offset(stats.grid());
+    let local_offset = local_offset(settings.grid.time_zone.as_deref(), grid::utc_offset(stats.grid()))?;
+    let utc_offset = local_offset(Timestamp::now());
 
     let access = settings.access(token)?;
     let layer = settings.layer(counters.recorder())?;
     // The address in a record already is the client address, even if there are trusted proxies.
     let log_counter = LogCounter::new(&layer);
     let (layer, feed) = forum.with_feed(layer);
-    let local_offset = local_offset(settings.grid.time_zone.as_deref(), utc_offset)?;
     let watch = settings.watch.watch(stats.clone(), &store, local_offset)?;
     let notes = Notes::new(store.clone());
     let history = settings.history(&store, stats.grid(), notes.clone(), utc_offset)?;
@@ -134,7 +134,7 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
         .hits(counters.sources(), log_counter)
         .notes(notes);
     if let Some(zone) = &settings.grid.time_zone {
-        options = options.time_zone(zone)?;
+        options = options.time_zone(zone)?.time_zone_remedy(grid::TIME_ZONE_REMEDY);
     }
     if let Some(archive) = &archive {
         options = options.archive(archive.clone());

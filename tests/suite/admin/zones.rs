@@ -1,5 +1,6 @@
 //! Days in a time zone: with their real length, as sums of retained buckets.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use axum::Router;
@@ -8,12 +9,16 @@ use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, MemoryStore, Precisions, Store, Timestamp};
 use http::StatusCode;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 use tests::{FaultProxy, RedisServer, noon_offset};
 
 use super::site::{card, send, text};
 use crate::support::{precision, store};
+
+/// The zones to test with a real store: without daylight saving time, with it, and with half an hour of it.
+const ZONES: [&str; 4] = ["Asia/Kolkata", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe"];
 
 /// A site that retains hours for 450 days, quarter hours for 120 days, and days.
 struct Site {
@@ -30,6 +35,16 @@ impl Site {
         let retained = Precisions::new(widths.iter().map(keep)).expect("a set");
         let counters = Counters::builder(store).precisions(retained.clone()).visitor_precisions(retained);
         let counters = counters.build().expect("a grid");
+        let options = Options::new().time_zone(zone).expect("a zone");
+        let admin = counter_admin::router_with(counters.stats(), Access::open(), options);
+        Self { counters, router: Router::new().nest("/admin/stats", admin) }
+    }
+
+    /// Creates a site with the default buckets for the days of a zone.
+    fn of_days(store: impl Store + Clone, zone: &str) -> Self {
+        let days = counter_admin::local_days(zone).expect("a zone");
+        let counters = Counters::builder(store).local_days(days).expect("few precisions").build();
+        let counters = counters.expect("a grid");
         let options = Options::new().time_zone(zone).expect("a zone");
         let admin = counter_admin::router_with(counters.stats(), Access::open(), options);
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
@@ -229,4 +244,138 @@ async fn a_page_with_days_of_a_zone_needs_two_round_trips() {
         async || send(&site.router, &format!("/admin/stats{path}"), None).await.status == StatusCode::OK;
     let fewest = proxy.fewest_round_trips(2, call).await;
     assert!(fewest <= 2, "{fewest}");
+}
+
+/// Returns a number of a card, e.g. of `Hits 1,234 −`.
+fn number(page: &str, id: &str) -> u64 {
+    let shown = card(page, id);
+    let number = shown.split(' ').nth(1).unwrap_or_default().replace(',', "");
+    number.parse().unwrap_or_else(|_| panic!("{id}: {shown} in {page}"))
+}
+
+/// The hits of a test: the date, and the visitor.
+type Recorded = Vec<(Date, u64)>;
+
+/// Records hits on 100 days: on each day, a visitor just after midnight who returns just before the next, and another
+/// one in the first quarter of an hour.
+fn record_days(site: &Site, today: &Zoned) -> Recorded {
+    let start = |ago: i64| {
+        let date = today.date().checked_sub(ago.days()).expect("a date");
+        (date, unix(&date.to_zoned(today.time_zone().clone()).expect("a day")))
+    };
+    let mut recorded = Vec::new();
+    for ago in 0..100 {
+        let ((date, first), (_, next)) = (start(ago), start(ago - 1));
+        let visitor = 2 * ago.unsigned_abs();
+        for (at, visitor) in [(first, visitor), (next.minus(1), visitor), (first.plus(899), visitor + 1)] {
+            if at <= unix(today) {
+                site.record(at, Some(visitor));
+                recorded.push((date, visitor));
+            }
+        }
+    }
+    recorded
+}
+
+/// Compares a page to the hits on these dates, and returns the differences.
+async fn differences(site: &mut Site, query: &str, dates: [Date; 2], recorded: &Recorded) -> Option<String> {
+    let page = site.page(&format!("?{query}&compare=none")).await;
+    let within = || recorded.iter().filter(|(date, _)| (dates[0]..=dates[1]).contains(date));
+    let expected =
+        (within().count() as u64, within().map(|(_, visitor)| visitor).collect::<BTreeSet<_>>().len() as u64);
+    let found = (card(&page, "total"), card(&page, "visitors"));
+    let number = |shown: &str| shown.split(' ').nth(1)?.replace(',', "").parse::<u64>().ok();
+    let is_right = number(&found.0) == Some(expected.0)
+        && number(&found.1).is_some_and(|visitors| visitors.abs_diff(expected.1) <= expected.1 / 50);
+    (!is_right).then(|| format!("{query}: {found:?} instead of {expected:?}"))
+}
+
+#[tokio::test]
+async fn periods_have_the_hits_and_visitors_of_local_days() {
+    let redis = RedisServer::start();
+    for zone in ZONES {
+        let now = || Zoned::now().with_time_zone(TimeZone::get(zone).expect("a zone"));
+        // Again, if a day ends in the meantime.
+        loop {
+            redis.command(&["FLUSHALL"]);
+            let mut site = Site::of_days(store(&redis.url()).await, zone);
+            let today = now();
+            let recorded = record_days(&site, &today);
+            let date = |ago: i64| today.date().checked_sub(ago.days()).expect("a date");
+            let custom = |from: i64, to: i64| format!("period=custom&from={}&to={}", date(from), date(to));
+            let mut wrong = Vec::new();
+            for (query, from, to) in [
+                ("period=today".to_owned(), 0, 0),
+                ("period=yesterday".to_owned(), 1, 1),
+                ("period=7d".to_owned(), 6, 0),
+                ("period=30d".to_owned(), 29, 0),
+                ("period=12mo".to_owned(), 99, 0),
+                ("period=all".to_owned(), 99, 0),
+                (custom(12, 1), 12, 1),
+                (custom(60, 20), 60, 20),
+            ] {
+                wrong.extend(differences(&mut site, &query, [date(from), date(to)], &recorded).await);
+            }
+            let shown = rows(&site.page(&format!("?{}&by=day&uniques=1&compare=none", custom(99, 1))).await);
+            // A shorter day may include the first hour of the next one.
+            let is_right = |row: &Vec<String>| row[1] == "3" && ["2", "4"].contains(&&*row[2]);
+            wrong.extend(shown.iter().filter(|row| !is_right(row)).map(|row| format!("{row:?}")));
+            if now().date() == today.date() {
+                assert!(wrong.is_empty() && shown.len() == 99, "{zone}: {wrong:?}");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_the_days_of_the_zone_shows_the_same_dates_in_utc() {
+    let mut site = Site::over(MemoryStore::new(), "Asia/Kolkata", &[(3600, 5), (86_400, 120)]);
+    let zone = TimeZone::get("Asia/Kolkata").expect("a zone");
+    let today = Zoned::now().with_time_zone(zone).date();
+    let date = |ago: i64| today.checked_sub(ago.days()).expect("a date");
+    let page = site.page(&format!("?period=custom&from={}&to={}&by=day", date(20), date(9))).await;
+    assert_eq!(rows(&page).len(), 12, "{page}");
+    let words = text(&page, "other-days", "</p>");
+    assert!(words.contains("Days in Asia/Kolkata are not available"), "{words}");
+    assert!(words.contains("These are days of UTC."), "{words}");
+}
+
+#[tokio::test]
+async fn visitors_are_never_above_the_hits() {
+    let mut site = Site::new("UTC");
+    let (now, recorder) = (Timestamp::now(), site.counters.recorder());
+    for page in 0..40 {
+        let counter = recorder.counter(&format!("/p{page}"));
+        for person in 0..400_u64 {
+            let visitor = VisitorKey::new([7; 16]).visitor(&[&[page], &person.to_le_bytes()]);
+            recorder.record_at(counter, Some(visitor), now, NonZeroU32::MIN);
+        }
+    }
+    site.counters.flush().await.expect("it takes all");
+    let estimates = site.counters.stats();
+    let response = send(&site.router, "/admin/stats/pages.csv?period=7d", None).await;
+    let shown: Vec<u64> = response
+        .body
+        .lines()
+        .skip(1)
+        .map(|row| row.split(',').nth(1).expect("visitors").parse().expect("a number"))
+        .collect();
+    assert_eq!((shown.len(), shown.iter().max()), (40, Some(&400)), "{}", response.body);
+    let mut above = 0;
+    for page in 0..40 {
+        let name = format!("/p{page}");
+        let day = precision(86_400);
+        let counter = [name.parse().expect("a name")];
+        let estimate =
+            estimates.uniques(&counter, day, now.minus(86_400)..now.plus(1)).await.expect("readable");
+        above += u64::from(estimate.visitors > 400);
+        let page = site.page(&format!("/counter?counter=%2Fp{page}&period=7d&by=day&uniques=1")).await;
+        assert!(number(&page, "visitors") <= 400, "{page}");
+        assert!(
+            rows(&page)[0][2].trim_end_matches(" so far").parse::<u64>().expect("a number") <= 400,
+            "{page}"
+        );
+    }
+    assert!(above > 0, "no estimate is above the hits");
 }

@@ -3,6 +3,7 @@
 mod fences;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use counter_core::sketch::Sketch;
@@ -315,22 +316,25 @@ async fn visitor_counts_of_many_counters_come_in_request_order(store: impl Store
         hours(hour - 7200, 1),
         unix(hour)..unix(hour),
     ];
-    let counts = store.visitor_counts(&names, precision(3600), &ranges).await.expect("readable");
+    let buckets = |range: &Range<Timestamp>| {
+        let starts = precision(3600).starts(range.clone());
+        starts.map(|start| Bucket { precision: precision(3600), start }).collect::<Vec<_>>()
+    };
+    let unions = ranges.each_ref().map(buckets);
+    let counts = store.visitor_counts(&names, &unions).await.expect("readable");
     assert_eq!(counts.len(), names.len());
     for (name, counts) in names.iter().zip(&counts) {
         let mut expected = Vec::new();
-        for range in &ranges {
-            let starts = precision(3600).starts(range.clone());
-            let buckets: Vec<_> = starts.map(|start| Bucket { precision: precision(3600), start }).collect();
-            let union = store.visitors(std::slice::from_ref(name), &buckets).await.expect("readable");
+        for buckets in &unions {
+            let union = store.visitors(std::slice::from_ref(name), buckets).await.expect("readable");
             expected.push(Ok(union.estimate()));
         }
         assert_eq!(counts, &expected, "{name}");
     }
     assert_eq!(counts[1], [const { Ok(0) }; 5]);
     assert_eq!(counts[2], [Ok(10), Ok(20), Ok(10), Ok(0), Ok(0)]);
-    assert!(store.visitor_counts(&[], precision(3600), &ranges).await.expect("readable").is_empty());
-    let none = store.visitor_counts(&names, precision(3600), &[]).await.expect("readable");
+    assert!(store.visitor_counts(&[], &unions).await.expect("readable").is_empty());
+    let none = store.visitor_counts(&names, &[]).await.expect("readable");
     assert_eq!(none, [const { Vec::new() }; 4]);
 }
 

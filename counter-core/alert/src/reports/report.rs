@@ -115,14 +115,14 @@ impl Report {
         pages.truncate(schedule.places.min(now.len()));
 
         let labels = labels(stats, schedule, period, &mut unread).await?;
-        let visitors = visitors(stats, schedule, period).await;
+        let visitors = unread.part("visitors", visitors(stats, schedule, period).await)?.flatten();
         Ok(Self {
             id: format!("{}:{}", schedule.name(), range.end),
             title: schedule.title_of(period),
             from: range.start.as_unix(),
             to: range.end.as_unix(),
             hits,
-            visitors: unread.part("visitors", visitors)?.flatten(),
+            visitors: visitors.map(|visitors| visitors.at_most(hits)),
             shares,
             pages,
             risen,
@@ -283,6 +283,15 @@ async fn visitors(
 }
 
 impl Change {
+    /// Limits an estimate to the number of hits that it is an estimate for.
+    fn at_most(self, hits: Option<Self>) -> Self {
+        let before = hits.and_then(|hits| hits.before);
+        Self {
+            now: hits.map_or(self.now, |hits| self.now.min(hits.now)),
+            before: self.before.map(|visitors| before.map_or(visitors, |hits| visitors.min(hits))),
+        }
+    }
+
     fn and(self, other: Self) -> Self {
         let before = self.before.map(|before| before + other.before.unwrap_or(0));
         Self { now: self.now + other.now, before }

@@ -4,7 +4,7 @@ const WIDTH: u64 = 86_400;
 const MIDNIGHT: Timestamp = Timestamp::from_unix(18_356 * WIDTH);
 
 fn salts() -> Arc<Salts> {
-    let salts = Salting::new(DAY, None).rotating;
+    let salts = Salting::new(DAY, None, None).rotating;
     _ = salts.handle();
     salts
 }
@@ -94,7 +94,7 @@ fn the_next_salt_is_fetched_from_the_middle_of_an_epoch() {
 fn with_a_secret_the_salt_is_not_sufficient() {
     let secret = Secret::from_bytes([1; 16]);
     let with = |secret| {
-        let salts = Salting::new(DAY, secret).rotating;
+        let salts = Salting::new(DAY, None, secret).rotating;
         salts.adopt(DAY.bucket(MIDNIGHT), [7; 16]);
         ann(&salts, MIDNIGHT)
     };
@@ -122,7 +122,7 @@ fn a_key_is_returned_with_the_end_of_the_epoch() {
 
 #[test]
 fn unused_salts_are_not_shared() {
-    assert!(Salting::new(DAY, None).rotating.due(MIDNIGHT).is_none());
+    assert!(Salting::new(DAY, None, None).rotating.due(MIDNIGHT).is_none());
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_precision_coarser_than_the_epoch_is_rejected() {
     let set = |widths: &[u32]| {
         Precisions::new(widths.iter().map(|w| Precision::try_from(*w).expect("not 0"))).expect("a set")
     };
-    let salting = Salting::new(DAY, None);
+    let salting = Salting::new(DAY, None, None);
     assert_eq!(salting.check(&set(&[3600, 86_400])), Ok(()));
     let error = salting.check(&set(&[3600, 604_800])).expect_err("a week has seven epochs");
     assert_eq!(error.precision.as_seconds(), 604_800);
@@ -145,16 +145,16 @@ fn a_precision_not_aligned_with_the_epoch_is_rejected() {
     let day = DAY.utc_offset(3600);
     let set = |precisions: &[Precision]| Precisions::new(precisions.iter().copied()).expect("a set");
     let hour = Precision::try_from(3600).expect("not 0");
-    let error = Salting::new(DAY, None).check(&set(&[hour, day])).expect_err("it has two epochs");
+    let error = Salting::new(DAY, None, None).check(&set(&[hour, day])).expect_err("it has two epochs");
     assert_eq!(error, SaltError { precision: day, epoch: DAY });
     let message = error.to_string();
     for word in ["86400@82800", "not aligned", "same UTC offset", "stable identity"] {
         assert!(message.contains(word), "{message}");
     }
-    assert_eq!(Salting::new(day, None).check(&set(&[hour, day])), Ok(()));
+    assert_eq!(Salting::new(day, None, None).check(&set(&[hour, day])), Ok(()));
     // Some buckets of this precision always span two epochs.
     let five_hours = Precision::try_from(18_000).expect("not 0").utc_offset(3600);
-    assert_eq!(Salting::new(DAY, None).check(&set(&[hour, five_hours])), Ok(()));
+    assert_eq!(Salting::new(DAY, None, None).check(&set(&[hour, five_hours])), Ok(()));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn the_default_epoch_is_aligned_with_visitor_days() {
     let of = |precisions: &[&str]| {
         let precisions = precisions.iter().map(|text| text.parse::<Precision>().expect(text));
         let set = Precisions::new(precisions).expect("a set");
-        assert_eq!(Salting::new(default_epoch(&set), None).check(&set), Ok(()), "{set}");
+        assert_eq!(Salting::new(default_epoch(&set), None, None).check(&set), Ok(()), "{set}");
         default_epoch(&set).to_string()
     };
     assert_eq!(of(&["3600", "86400"]), "86400");

@@ -221,30 +221,28 @@ impl Read for Archive {
         })
     }
 
-    /// Uses the counts from the near store if it has all buckets of a range; otherwise merges the sketches
+    /// Uses the counts from the near store if it has all buckets of a union; otherwise merges the sketches
     /// from both stores.
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        precision: Precision,
-        ranges: &'a [Range<Timestamp>],
+        unions: &'a [Vec<Bucket>],
     ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        let is_near: Vec<_> =
-            ranges.iter().map(|range| self.is_near(Values::Visitors, precision, range.start)).collect();
+        let is_near: Vec<_> = unions.iter().map(|buckets| self.are_near(buckets)).collect();
         if is_near.iter().all(|is_near| *is_near) {
-            return self.near.visitor_counts(counters, precision, ranges);
+            return self.near.visitor_counts(counters, unions);
         }
         Box::pin(async move {
             let of = |side: bool| -> Vec<_> {
-                let matching = ranges.iter().zip(&is_near).filter(|(_, is_near)| **is_near == side);
-                matching.map(|(range, _)| range.clone()).collect()
+                let matching = unions.iter().zip(&is_near).filter(|(_, is_near)| **is_near == side);
+                matching.map(|(buckets, _)| buckets.clone()).collect()
             };
             let (near, remaining) = (of(true), of(false));
             let near = match near.is_empty() {
                 true => counters.iter().map(|_| Vec::new()).collect(),
-                false => self.near.visitor_counts(counters, precision, &near).await?,
+                false => self.near.visitor_counts(counters, &near).await?,
             };
-            let remaining = Unions::read(self, counters, precision, &remaining).await?;
+            let remaining = Unions::read(self, counters, &remaining).await?;
             let in_order = |(near, remaining): (Vec<_>, Vec<_>)| {
                 let (mut near, mut remaining) = (near.into_iter(), remaining.into_iter());
                 let next = |is_near: &bool| if *is_near { near.next() } else { remaining.next() };

@@ -168,10 +168,9 @@ impl Read for Fleet {
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        precision: Precision,
-        ranges: &'a [Range<Timestamp>],
+        unions: &'a [Vec<Bucket>],
     ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        Box::pin(async move { Unions::read(self, counters, precision, ranges).await })
+        Box::pin(async move { Unions::read(self, counters, unions).await })
     }
 
     fn bins<'a>(

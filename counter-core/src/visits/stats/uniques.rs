@@ -129,15 +129,44 @@ impl Stats {
             check(&self.tally.grid.visitors, precision, range, 0, 0)?;
             requested = buckets(precision, range).saturating_add(requested);
         }
-        let (requested, max) = (requested.saturating_mul(counters.len() as u64), Self::MAX_COUNTED_SKETCHES);
-        if requested > max {
-            return Err(Error::new(ErrorKind::TooManyBuckets { requested, max }));
+        Self::check_sketches(requested, counters)?;
+        let start = |start| Bucket { precision, start };
+        let unions: Vec<_> =
+            ranges.iter().map(|range| precision.starts(range.clone()).map(start).collect()).collect();
+        self.uniques_by_union(counters, &unions).await
+    }
+
+    /// Returns the number of unique visitors per counter and union of buckets, which may have different precisions and may
+    /// overlap. For example, a day with 25 hours is the union of two days with different offsets.
+    ///
+    /// This takes a single round trip to the shards, like [`uniques_by_range`](Self::uniques_by_range).
+    ///
+    /// # Errors
+    /// Returns an error if a precision is not in the visitor grid, if counters times the buckets of all unions exceed
+    /// 10,000, or if the store can't be read.
+    pub async fn uniques_by_union(
+        &self,
+        counters: &[CounterName],
+        unions: &[Vec<Bucket>],
+    ) -> Result<Vec<Vec<Result<Uniques, Unreadable>>>, Error> {
+        let visitors = &self.tally.grid.visitors;
+        for Bucket { precision, start } in unions.iter().flatten() {
+            check(visitors, *precision, &(*start..start.plus(1)), 0, 0)?;
         }
-        let counts = self.store.visitor_counts(counters, precision, ranges).await?;
+        Self::check_sketches(unions.iter().map(|buckets| buckets.len() as u64).sum(), counters)?;
+        let counts = self.store.visitor_counts(counters, unions).await?;
         let to_uniques = |counts: Vec<Result<u64, _>>| {
             counts.into_iter().map(|count| count.map(|visitors| self.uniques_of(visitors))).collect()
         };
         Ok(counts.into_iter().map(to_uniques).collect())
+    }
+
+    fn check_sketches(buckets: u64, counters: &[CounterName]) -> Result<(), Error> {
+        let (requested, max) = (buckets.saturating_mul(counters.len() as u64), Self::MAX_COUNTED_SKETCHES);
+        match requested <= max {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::TooManyBuckets { requested, max })),
+        }
     }
 
     fn uniques_of(&self, visitors: u64) -> Uniques {

@@ -156,30 +156,26 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         })
     }
 
-    /// Returns the number of visitors for each counter and range, i.e. the [estimate](Sketch::estimate) for
-    /// the union of all buckets that start in this range. If an entry can't be read, this only affects the
-    /// ranges of this counter which include it. The default implementation reads all sketches sequentially.
-    /// It should be overridden if the store itself can count.
+    /// Returns the number of visitors for each counter and union of buckets, i.e. the [estimate](Sketch::estimate) for the
+    /// union. If an entry can't be read, this only affects the unions of this counter which include it. The default
+    /// implementation reads all sketches sequentially. It should be overridden if the store itself can count.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        precision: Precision,
-        ranges: &'a [Range<Timestamp>],
+        unions: &'a [Vec<Bucket>],
     ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
         Box::pin(async move {
             let mut counts = Vec::with_capacity(counters.len());
             for counter in counters {
-                let mut of_ranges = Vec::with_capacity(ranges.len());
-                for range in ranges {
-                    let starts = precision.starts(range.clone());
-                    let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
-                    let union = self.visitors(std::slice::from_ref(counter), &buckets).await?;
-                    of_ranges.push(Ok(union.estimate()));
+                let mut of_unions = Vec::with_capacity(unions.len());
+                for buckets in unions {
+                    let union = self.visitors(std::slice::from_ref(counter), buckets).await?;
+                    of_unions.push(Ok(union.estimate()));
                 }
-                counts.push(of_ranges);
+                counts.push(of_unions);
             }
             Ok(counts)
         })
@@ -284,7 +280,7 @@ for_handles!(Read of Store {
     fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch>;
     fn sketches(counters: &'a [CounterName], buckets: &'a [Bucket])
         -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>>;
-    fn visitor_counts(counters: &'a [CounterName], precision: Precision, ranges: &'a [Range<Timestamp>])
+    fn visitor_counts(counters: &'a [CounterName], unions: &'a [Vec<Bucket>])
         -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>>;
     fn bins(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>)
         -> StoreFuture<'a, Vec<BinReading>>;

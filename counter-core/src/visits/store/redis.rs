@@ -187,10 +187,9 @@ impl Read for RedisVisits {
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        precision: Precision,
-        ranges: &'a [Range<Timestamp>],
+        unions: &'a [Vec<Bucket>],
     ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        Box::pin(read::visitors::visitor_counts(self, counters, precision, ranges))
+        Box::pin(read::visitors::visitor_counts(self, counters, unions))
     }
 
     fn bins<'a>(

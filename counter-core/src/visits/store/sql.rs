@@ -164,10 +164,9 @@ impl Read for SqlVisits {
     fn visitor_counts<'a>(
         &'a self,
         counters: &'a [CounterName],
-        precision: Precision,
-        ranges: &'a [Range<Timestamp>],
+        unions: &'a [Vec<Bucket>],
     ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        Box::pin(read::visitor_counts(self, counters, precision, ranges))
+        Box::pin(read::visitor_counts(self, counters, unions))
     }
 
     fn bins<'a>(

@@ -1,72 +1,75 @@
-//! Visitor counts for ranges of buckets, from sketches that are read sequentially.
+//! Visitor counts for unions of buckets, from sketches that are read sequentially.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
+use std::collections::BTreeMap;
 
 use super::read::Read;
 use super::reading::Unreadable;
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Precision, Timestamp};
+use crate::time::Bucket;
 
-/// The unions of visitors over ranges of buckets, by counter.
+/// The unions of visitors over buckets, by counter.
 #[derive(Debug)]
-pub(crate) struct Unions<'a> {
-    precision: Precision,
-    ranges: &'a [Range<Timestamp>],
-    /// Unions by counter, then by range.
+pub(crate) struct Unions {
+    /// The unions of each bucket, by index.
+    places: BTreeMap<Bucket, Vec<usize>>,
+    /// Unions by counter, then in the given order.
     unions: Vec<Vec<Result<Union, Unreadable>>>,
 }
 
 #[derive(Clone, Debug)]
 enum Union {
     Sketch(Sketch),
-    /// The estimate for a range with a single bucket, where we don't need to keep the sketch.
+    /// The estimate for a single bucket, where we don't need to keep the sketch.
     Count(u64),
 }
 
-impl<'a> Unions<'a> {
-    /// Reads the sketches of all buckets, and returns the estimates by counter, then by range.
+impl Unions {
+    /// Reads the sketches of all buckets, and returns the estimates by counter, then by union.
     pub(crate) async fn read(
         store: &dyn Read,
         counters: &[CounterName],
-        precision: Precision,
-        ranges: &'a [Range<Timestamp>],
+        unions: &[Vec<Bucket>],
     ) -> Result<Vec<Vec<Result<u64, Unreadable>>>, Error> {
-        let mut unions = Self::new(counters.len(), precision, ranges);
-        let all = unions.starts();
-        let mut starts = &all[..];
-        while !starts.is_empty() {
-            let buckets: Vec<_> = starts.iter().map(|&start| Bucket { precision, start }).collect();
+        let mut counted = Self::new(counters.len(), unions);
+        let all = counted.buckets();
+        let mut buckets = &all[..];
+        while !buckets.is_empty() {
             // The store decides how many buckets it returns.
-            let sketches = store.sketches(counters, &buckets).await?;
-            let (read, left) = starts.split_at(sketches.len().clamp(1, starts.len()));
-            for (start, sketches) in read.iter().zip(&sketches) {
-                sketches.iter().enumerate().for_each(|(counter, sketch)| unions.add(counter, *start, sketch));
+            let sketches = store.sketches(counters, buckets).await?;
+            let (read, left) = buckets.split_at(sketches.len().clamp(1, buckets.len()));
+            for (bucket, sketches) in read.iter().zip(&sketches) {
+                sketches
+                    .iter()
+                    .enumerate()
+                    .for_each(|(counter, sketch)| counted.add(counter, *bucket, sketch));
             }
-            starts = left;
+            buckets = left;
         }
-        Ok(unions.counts())
+        Ok(counted.counts())
     }
 
-    pub(crate) fn new(counters: usize, precision: Precision, ranges: &'a [Range<Timestamp>]) -> Self {
-        let is_one = |range: &Range<_>| precision.starts(range.clone()).nth(1).is_none();
-        let empty = |range| Ok(if is_one(range) { Union::Count(0) } else { Union::Sketch(Sketch::new()) });
-        Self { precision, ranges, unions: vec![ranges.iter().map(empty).collect(); counters] }
+    pub(crate) fn new(counters: usize, unions: &[Vec<Bucket>]) -> Self {
+        let empty = |buckets: &Vec<_>| {
+            Ok(if buckets.len() <= 1 { Union::Count(0) } else { Union::Sketch(Sketch::new()) })
+        };
+        let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (place, buckets) in unions.iter().enumerate() {
+            buckets.iter().for_each(|bucket| places.entry(*bucket).or_default().push(place));
+        }
+        Self { places, unions: vec![unions.iter().map(empty).collect(); counters] }
     }
 
-    /// Returns the starts of the buckets to read, in ascending order.
-    pub(crate) fn starts(&self) -> Vec<Timestamp> {
-        let starts = self.ranges.iter().flat_map(|range| self.precision.starts(range.clone()));
-        starts.collect::<BTreeSet<_>>().into_iter().collect()
+    /// Returns the buckets to read, by precision and in ascending order.
+    pub(crate) fn buckets(&self) -> Vec<Bucket> {
+        self.places.keys().copied().collect()
     }
 
-    /// Adds the visitors of a counter in the bucket starting at `start`. This must be called just once for a
-    /// bucket.
-    pub(crate) fn add(&mut self, counter: usize, start: Timestamp, sketch: &Result<Sketch, Unreadable>) {
-        let unions = self.unions[counter].iter_mut().zip(self.ranges);
-        for (union, _) in unions.filter(|(_, range)| range.contains(&start)) {
+    /// Adds the visitors of a counter in a bucket. This must be called just once for a bucket.
+    pub(crate) fn add(&mut self, counter: usize, bucket: Bucket, sketch: &Result<Sketch, Unreadable>) {
+        for place in self.places.get(&bucket).into_iter().flatten() {
+            let union = &mut self.unions[counter][*place];
             match (union.as_mut(), sketch) {
                 (Ok(Union::Sketch(union)), Ok(sketch)) => union.merge(sketch),
                 (Ok(Union::Count(count)), Ok(sketch)) => *count = sketch.estimate(),
@@ -76,7 +79,7 @@ impl<'a> Unions<'a> {
         }
     }
 
-    /// Returns the estimates by counter, then by range.
+    /// Returns the estimates by counter, then by union.
     pub(crate) fn counts(self) -> Vec<Vec<Result<u64, Unreadable>>> {
         let count = |union| match union {
             Union::Sketch(sketch) => sketch.estimate(),

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use counter_core::time::Retention;
 use counter_core::visits::{Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 use futures_util::future::{try_join, try_join_all};
@@ -14,6 +13,7 @@ use crate::dashboard::view::cover::{Cover, Part};
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::timeline::Timeline;
+use crate::dashboard::view::union::Union;
 use crate::dashboard::view::view::View;
 
 /// Reads numbers of the period of a view.
@@ -75,17 +75,35 @@ impl<'a> PeriodReader<'a> {
     }
 
     /// Reads the visitors of these counters, limited to the number of counters that can be read in a single call.
-    /// Returns `None` if no visitor precision fits the period.
+    /// Returns `None` if the buckets of visitors do not fit the period.
     pub(crate) async fn visitors(
         &self,
         counters: &[CounterName],
     ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
-        let range = self.timeline.buckets.range();
-        let Some(precision) = tile(self.retained(), &range, self.now) else { return Ok(None) };
-        let first = &counters[..counters.len().min(limit(precision, &range))];
-        let mut visitors = self.uniques(first, precision, range).await?;
+        let Some(union) = self.union(&self.timeline.buckets.range()) else { return Ok(None) };
+        let first = &counters[..counters.len().min(limit(&union))];
+        let mut visitors = match first.is_empty() {
+            true => Vec::new(),
+            false => self.reader.uniques(first, &[union.buckets]).await?,
+        };
+        visitors.iter_mut().flatten().for_each(|uniques| uniques.is_upper_bound |= union.is_wider);
         visitors.resize(counters.len(), None);
         Ok(Some(visitors))
+    }
+
+    /// Returns an estimate of visitors, which is not above the hits of this period that it is an estimate for.
+    pub(crate) fn at_most(&self, visitors: u64, hits: Option<u64>) -> u64 {
+        let is_exact = self.period.is_exact(&self.timeline.buckets.range(), self.now);
+        hits.filter(|_| is_exact).map_or(visitors, |hits| visitors.min(hits))
+    }
+
+    /// Returns `true` if the buckets of visitors are longer than the period.
+    pub(crate) fn is_wider(&self) -> bool {
+        self.union(&self.timeline.buckets.range()).is_some_and(|union| union.is_wider)
+    }
+
+    fn union(&self, range: &Range<Timestamp>) -> Option<Union> {
+        Union::of(&self.reader.stats.reach().visitors, range, self.now)
     }
 
     /// Reads the visitors of a counter in this period and in the compared period. If the period is still running, both
@@ -93,52 +111,31 @@ impl<'a> PeriodReader<'a> {
     pub(crate) async fn compared_visitors(&self, counter: &CounterName) -> Result<Option<(u64, u64)>, Error> {
         let (range, now) = (self.timeline.buckets.range(), self.now);
         let Some(compared) = self.timeline.compared.as_ref().map(Buckets::range) else { return Ok(None) };
-        let both = |part: Retention| {
-            let precision = part.precision;
+        let both = |end: Timestamp| {
             let ranges = if range.end <= now {
                 [range.clone(), compared.clone()]
             } else {
-                let this = range.start..precision.bucket(now).start;
+                let this = range.start..end.max(range.start);
                 let other = compared.start..compared.start.plus(length(&this));
                 [this, other]
             };
-            let is_read = |range: &Range<Timestamp>| {
-                let is_start = |at: Timestamp| precision.bucket(at).start == at;
-                range.start < range.end
-                    && is_start(range.start)
-                    && is_start(range.end)
-                    && part.oldest(now) <= range.start
-                    && limit(precision, range) > 0
+            let union = |range: &Range<Timestamp>| {
+                let union = self.union(range).filter(|union| !union.is_wider && limit(union) > 1)?;
+                (!union.buckets.is_empty()).then_some(union.buckets)
             };
-            ranges.iter().all(is_read).then_some((precision, ranges))
+            Some((ranges[0].end, vec![union(&ranges[0])?, union(&ranges[1])?]))
         };
-        let fitting = self.retained().iter().filter_map(both);
-        let Some((precision, ranges)) = fitting.max_by_key(|(_, ranges)| ranges[0].end) else {
-            return Ok(None);
-        };
-        let counters = std::slice::from_ref(counter);
-        let [this, other] = ranges.map(|range| self.uniques(counters, precision, range));
-        let (this, other) = try_join(this, other).await?;
-        let visitors = |found: Vec<Option<Uniques>>| Some(found.first()?.as_ref()?.visitors);
-        Ok(visitors(this).zip(visitors(other)))
-    }
-
-    async fn uniques(
-        &self,
-        counters: &[CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> Result<Vec<Option<Uniques>>, Error> {
-        match counters.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.reader.uniques_by_counter(counters, precision, range).await,
-        }
+        let retained = self.reader.stats.reach().visitors.iter();
+        let fitting = retained.filter_map(|part| both(part.precision.bucket(now).start));
+        let Some((_, unions)) = fitting.max_by_key(|(end, _)| *end) else { return Ok(None) };
+        let found = self.reader.uniques(std::slice::from_ref(counter), &unions).await?;
+        let visitors = |index: usize| Some(found.get(index)?.as_ref()?.visitors);
+        Ok(visitors(0).zip(visitors(1)))
     }
 
     /// Returns the number of counters with visitors that can be read in a single call.
     pub(crate) fn visitor_limit(&self) -> usize {
-        let range = self.timeline.buckets.range();
-        tile(self.retained(), &range, self.now).map_or(usize::MAX, |precision| limit(precision, &range))
+        self.union(&self.timeline.buckets.range()).map_or(usize::MAX, |union| limit(&union))
     }
 
     /// Returns the coarsest count precision with buckets that exactly cover the period, or that of the chart.
@@ -174,16 +171,12 @@ impl<'a> PeriodReader<'a> {
         let measured = self.measured.get_or_try_init(|| self.distributions(counter, &Measure::ALL)).await?;
         Ok(measured.as_ref())
     }
-
-    fn retained(&self) -> &Precisions {
-        &self.reader.stats.reach().visitors
-    }
 }
 
 /// Returns the number of counters that can be read in a single call.
-fn limit(precision: Precision, range: &Range<Timestamp>) -> usize {
-    let buckets = length(range) / u64::from(precision.as_seconds());
-    usize::try_from(Stats::MAX_COUNTED_SKETCHES / buckets.max(1)).unwrap_or(usize::MAX)
+fn limit(union: &Union) -> usize {
+    let buckets = union.buckets.len().max(1) as u64;
+    usize::try_from(Stats::MAX_COUNTED_SKETCHES / buckets).unwrap_or(usize::MAX)
 }
 
 /// Returns the coarsest precision with retained buckets that exactly cover a range.

@@ -1,8 +1,8 @@
 //! The page chart with its controls and sums.
 
-pub(crate) mod controls;
 pub(crate) mod forecast;
 pub(crate) mod sums;
 pub(crate) mod visitors;
+pub(crate) mod controls;
 #[allow(clippy::module_inception, reason = "the `Plot` itself, next to its parts")]
 pub(crate) mod plot;

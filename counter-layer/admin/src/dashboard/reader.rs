@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use counter_alert::AlertsStatus;
+use counter_core::time::Bucket;
 use counter_core::visits::{Distributions, Measure, Total, Uniques, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Series, Stats, Timestamp};
 use futures_util::future::try_join;
@@ -101,25 +102,13 @@ impl<'a> Reader<'a> {
         Ok(all.into_iter().map(|total| self.note(total)).collect())
     }
 
-    /// Returns the visitors of each counter.
-    pub(crate) async fn uniques_by_counter(
+    /// Returns the visitors of each counter and union of buckets, in this order.
+    pub(crate) async fn uniques(
         &self,
         counters: &[CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
+        unions: &[Vec<Bucket>],
     ) -> Result<Vec<Option<Uniques>>, Error> {
-        let all = self.stats.uniques_by_counter(counters, precision, range).await?;
-        Ok(all.into_iter().map(|uniques| self.note(uniques)).collect())
-    }
-
-    /// Returns the visitors of a counter in each range.
-    pub(crate) async fn uniques_by_range(
-        &self,
-        counter: &CounterName,
-        precision: Precision,
-        ranges: &[Range<Timestamp>],
-    ) -> Result<Vec<Option<Uniques>>, Error> {
-        let all = self.stats.uniques_by_range(std::slice::from_ref(counter), precision, ranges).await?;
+        let all = self.stats.uniques_by_union(counters, unions).await?;
         Ok(all.into_iter().flatten().map(|uniques| self.note(uniques)).collect())
     }
 

@@ -11,5 +11,6 @@ pub(crate) mod table;
 #[allow(clippy::module_inception, reason = "the `View` itself, next to its parts")]
 pub(crate) mod view;
 pub(crate) mod timeline;
+pub(crate) mod union;
 pub(crate) mod retained;
 pub(crate) mod addresses;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use counter_core::Timestamp;
+use counter_core::time::LocalDays;
 use jiff::tz::TimeZone;
 
 use super::{Zone, instant};
@@ -22,7 +23,7 @@ impl Zone {
         let zone = find(name)?;
         // We can just use the buckets of the store, even if UTC is named by an alias.
         let is_utc = zone == TimeZone::UTC || zone.iana_name().is_some_and(|name| name.ends_with("UTC"));
-        Ok(Self { named: (!is_utc).then_some(zone) })
+        Ok(Self { named: (!is_utc).then_some(zone), ..Self::default() })
     }
 }
 
@@ -44,6 +45,27 @@ impl Zone {
 pub fn utc_offset(name: &str) -> Result<impl Fn(Timestamp) -> i32 + Send + Sync + 'static, TimeZoneError> {
     let zone = find(name)?;
     Ok(move |at| instant(at).map_or(0, |at| zone.to_offset(at).seconds()))
+}
+
+/// Returns the days of an IANA time zone, for the buckets of a new store.
+///
+/// ```
+/// use counter_admin::{Options, local_days};
+/// use counter_core::{Counters, MemoryStore};
+///
+/// let counters = Counters::builder(MemoryStore::new()).local_days(local_days("Europe/Berlin")?)?.build()?;
+/// // There are days for summer and winter.
+/// assert_eq!(counters.stats().grid().visitors.to_string(), "3600, 86400@79200, 86400@82800");
+/// let options = Options::new().time_zone("Europe/Berlin")?;
+/// # drop(options);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Fails if the time zone does not exist.
+pub fn local_days(name: &str) -> Result<LocalDays, TimeZoneError> {
+    let zone = Zone::new(name)?;
+    Ok(LocalDays::new(move |at| zone.day(at)..zone.next_day(at)))
 }
 
 fn find(name: &str) -> Result<TimeZone, TimeZoneError> {

@@ -225,14 +225,14 @@ pub(crate) async fn sketches(
         for (starts, ids) in
             blocks(buckets[..read].iter().map(|bucket| (unix(bucket.start), present(bucket))))
         {
-            read_sketches(store, buckets[0].precision, &starts, &ids, |id, start, sketch| {
-                found.insert((id, start), sketch);
+            read_sketches(store, buckets[0].precision, &starts, &ids, |id, bucket, sketch| {
+                found.insert((id, bucket), sketch);
                 Ok(())
             })
             .await?;
         }
         for bucket in &buckets[..read] {
-            let of = |name: &CounterName| found.get(&(*known.get(&**name)?, bucket.start)).cloned();
+            let of = |name: &CounterName| found.get(&(*known.get(&**name)?, *bucket)).cloned();
             response
                 .push(counters.iter().map(|name| of(name).unwrap_or_else(|| Ok(Sketch::new()))).collect());
         }
@@ -293,22 +293,20 @@ fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>,
 pub(crate) async fn visitor_counts(
     store: &SqlVisits,
     counters: &[CounterName],
-    precision: Precision,
-    ranges: &[Range<Timestamp>],
+    unions: &[Vec<Bucket>],
 ) -> Result<Vec<Results<u64>>, Error> {
     let known = names::numbers(store, counters, "id").await?;
     let ids: Vec<_> = known.values().copied().collect();
     let place: HashMap<_, _> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-    let mut unions = Unions::new(ids.len(), precision, ranges);
-    let buckets: Vec<_> = unions.starts().into_iter().map(|start| Bucket { precision, start }).collect();
-    for_each_sketch(store, &ids, &buckets, |id, start, sketch| {
-        place.get(&id).into_iter().for_each(|place| unions.add(*place, start, &sketch));
+    let mut counted = Unions::new(ids.len(), unions);
+    for_each_sketch(store, &ids, &counted.buckets(), |id, bucket, sketch| {
+        place.get(&id).into_iter().for_each(|place| counted.add(*place, bucket, &sketch));
         Ok(())
     })
     .await?;
-    let counts = unions.counts();
+    let counts = counted.counts();
     let of = |counter: &CounterName| counts.get(*place.get(known.get(&**counter)?)?).cloned();
-    Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| vec![Ok(0); ranges.len()])).collect())
+    Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| vec![Ok(0); unions.len()])).collect())
 }
 
 /// Reads the sketches of these counters and buckets through multiple queries.
@@ -316,7 +314,7 @@ async fn for_each_sketch(
     store: &SqlVisits,
     ids: &[i64],
     buckets: &[Bucket],
-    mut with: impl FnMut(i64, Timestamp, Result<Sketch, Unreadable>) -> Result<(), Error>,
+    mut with: impl FnMut(i64, Bucket, Result<Sketch, Unreadable>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
         let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
@@ -336,7 +334,7 @@ async fn read_sketches(
     precision: Precision,
     starts: &[i64],
     ids: &[i64],
-    mut with: impl FnMut(i64, Timestamp, Result<Sketch, Unreadable>) -> Result<(), Error>,
+    mut with: impl FnMut(i64, Bucket, Result<Sketch, Unreadable>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let in_list = store.database.dialect().in_list;
     let text = format!(
@@ -349,7 +347,7 @@ async fn read_sketches(
         let sketch = Sketch::from_redis(&row.bytes(2)?).map_err(|error| {
             Unreadable::new(format!("{} {bucket}", key("access_visitors", counter)), error.to_string())
         });
-        with(counter, at(bucket), sketch)?;
+        with(counter, Bucket { precision, start: at(bucket) }, sketch)?;
     }
     Ok(())
 }

@@ -84,14 +84,8 @@ impl IgnoreSwitch {
 pub(crate) fn alignment(stats: &Stats, view: &View) -> String {
     let (buckets, zone) = (instants::alignment(&stats.grid().counts), &view.site.zone);
     let timeline = view.timeline(Timestamp::now());
-    match (zone.is_utc(), timeline.calendar == *zone) {
-        (true, _) => buckets,
-        (false, true) => format!("Days are in {}.", zone.name()),
-        (false, false) => {
-            format!(
-                "{buckets} Days in {} are not available: this needs data per hour or quarter hour.",
-                zone.name()
-            )
-        }
+    match !zone.is_utc() && timeline.calendar == *zone {
+        true => format!("Days are in {}.", zone.name()),
+        false => buckets,
     }
 }

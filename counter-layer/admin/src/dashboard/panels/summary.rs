@@ -107,6 +107,7 @@ impl Summary {
         errors.note = errors.note.or_else(|| client_errors.map(|share| format!("4xx: {share}")));
         let bots = Card::of(view, "bots", "Bots", &["agent:bot", "agent:human"], false);
         let bots = share(bots, &["agent:bot"], &AGENTS);
+        let visitors = visitors.map(|visitors| visitors.card(period, view, &names[0], totals[0]));
         let cards = [visitors, Some(hits), Some(errors), time, Some(bots)];
         Ok(Self::of(period, view, cards))
     }
@@ -138,7 +139,9 @@ impl Summary {
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
         // The chart shows hits only once.
         let [share, lifetime] = [share, lifetime].map(|card| Card { is_chosen: false, ..card });
-        let cards = [visitors.filter(|_| has_visitors), Some(hits), Some(share), time, Some(lifetime)];
+        let visitors = visitors.filter(|_| has_visitors);
+        let visitors = visitors.map(|visitors| visitors.card(period, view, counter, totals[0]));
+        let cards = [visitors, Some(hits), Some(share), time, Some(lifetime)];
         Ok(Self::of(period, view, cards))
     }
 }
@@ -174,13 +177,39 @@ impl Card {
     }
 }
 
-/// Reads the cards of visitors and response times.
+/// The visitors of a counter.
+struct Visitors {
+    /// The visitors in the period, or `None` if they are not kept.
+    uniques: Option<Option<Uniques>>,
+    /// The visitors in the elapsed buckets, and in the compared period.
+    compared: Option<(u64, u64)>,
+}
+
+impl Visitors {
+    /// Returns the card, given the hits that the visitors are an estimate for.
+    fn card(self, period: &PeriodReader<'_>, view: &View, counter: &CounterName, hits: Option<u64>) -> Card {
+        let uniques = self.uniques.flatten();
+        let shown = uniques.map(|uniques| digits::grouped(period.at_most(uniques.visitors, hits)));
+        Card {
+            value: shown.unwrap_or_else(numbers::unknown),
+            change: self.compared.and_then(|(now, before)| numbers::change(now, before)),
+            note: match self.uniques {
+                None => Some("Not kept for this period".to_owned()),
+                Some(_) => uniques.filter(|uniques| uniques.is_upper_bound).map(|_| "At most".to_owned()),
+            },
+            tooltip: uniques.map(|uniques| tooltip(period, uniques)),
+            ..Card::of(view, "visitors", "Visitors", &[counter], true)
+        }
+    }
+}
+
+/// Reads visitors, and the card of response times.
 async fn slow_cards(
     period: &PeriodReader<'_>,
     view: &View,
     counter: &CounterName,
     extent: Extent,
-) -> Result<(Option<Card>, Option<Card>), Error> {
+) -> Result<(Option<Visitors>, Option<Card>), Error> {
     if extent == Extent::Live {
         return Ok((None, None));
     }
@@ -196,29 +225,21 @@ async fn slow_cards(
         try_join3(period.visitors(std::slice::from_ref(counter)), period.compared_visitors(counter), time)
             .await?;
     let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
-    let visitors = Card {
-        value: uniques.flatten().map_or_else(numbers::unknown, |uniques| digits::grouped(uniques.visitors)),
-        change: compared.and_then(|(now, before)| numbers::change(now, before)),
-        note: match uniques {
-            None => Some("Not kept for this period".to_owned()),
-            Some(uniques) => uniques.filter(|uniques| uniques.is_upper_bound).map(|_| "At most".to_owned()),
-        },
-        tooltip: uniques.flatten().map(|uniques| tooltip(period, uniques)),
-        ..Card::of(view, "visitors", "Visitors", &[counter], true)
-    };
     let time = time.map(|(value, change)| Card {
         value,
         change,
         address: format!("{}#measured-title", view.counter(counter)),
         ..Card::of(view, "p90", "p90 response", &[], false)
     });
-    Ok((Some(visitors), time))
+    Ok((Some(Visitors { uniques, compared }), time))
 }
 
 /// Describes how visitors are counted.
 fn tooltip(period: &PeriodReader<'_>, uniques: Uniques) -> String {
     let mut words = format!("± {:.1} %.", uniques.standard_error * 100.0);
-    if uniques.is_upper_bound {
+    if period.is_wider() {
+        words += " Includes an hour of the day before or after, because the hours of this day are not kept any more.";
+    } else if uniques.is_upper_bound {
         words += " A visitor of several sites is counted once per site.";
     }
     let epoch = u64::from(period.reader.stats.salt_epoch().as_seconds());

@@ -134,7 +134,7 @@ impl Table {
         let mut text = "page,visitors,hits,hits_before,hits_all_time\r\n".to_owned();
         for (index, Entry { name, total, .. }) in entries.iter().enumerate() {
             let visitors = visitors.as_ref().and_then(|visitors| visitors[index]);
-            let visitors = csv::number(visitors.map(|visitors| visitors.visitors));
+            let visitors = csv::number(visitors.map(|visitors| period.at_most(visitors.visitors, *total)));
             let numbers = [*total, before[index], lifetimes[index]].map(csv::number).join(",");
             write!(text, "{},{visitors},{numbers}\r\n", csv::name(name))
                 .expect("writing to a string never fails");
@@ -198,7 +198,7 @@ async fn order(period: &PeriodReader<'_>, view: &View, entries: &mut [Entry]) ->
         Sort::Uniques => {
             let uniques = period.visitors(&names).await?;
             for (entry, uniques) in entries.iter_mut().zip(uniques.into_iter().flatten()) {
-                entry.sort_key = uniques.map(|uniques| uniques.visitors);
+                entry.sort_key = uniques.map(|uniques| period.at_most(uniques.visitors, entry.total));
             }
         }
     }
@@ -250,7 +250,8 @@ async fn rows(
             name: Name::new(&entry.name),
             total: entry.total.map_or_else(numbers::unknown, digits::grouped),
             share: entry.total.zip(hits).and_then(|(total, hits)| numbers::share(total, hits)),
-            visitors: visitors(index).map(|uniques| digits::grouped(uniques.visitors)),
+            visitors: visitors(index)
+                .map(|uniques| digits::grouped(period.at_most(uniques.visitors, entry.total))),
             change: entry.total.zip(before).and_then(|(total, before)| numbers::change(total, before)),
             lifetime: lifetime.map_or_else(numbers::unknown, digits::grouped),
         });

@@ -2,6 +2,7 @@
 
 use counter_core::{CounterName, Stats, Timestamp};
 
+use super::visitors;
 use crate::dashboard::chart::curve;
 use crate::dashboard::format::instants;
 use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
@@ -215,8 +216,7 @@ impl Lines {
 
 impl Visitors {
     fn of(stats: &Stats, view: &View, timeline: &Timeline) -> Self {
-        let reach = &stats.reach().visitors;
-        let is_retained = reach.retention(timeline.buckets.read.precision).is_some();
+        let is_retained = visitors::are_kept(&stats.reach().visitors, &timeline.buckets, Timestamp::now());
         let toggled = || view.address_with(|view| view.chart.uniques = !view.chart.uniques);
         Self {
             chip: is_retained.then(|| Chip::new("show", "Visitors", view.chart.uniques, toggled())),

@@ -187,7 +187,13 @@ impl<'a> ChartData<'a> {
         let mut lines: Vec<_> = counters.iter().zip(&self.series).zip(since).map(line).collect();
         let Some((counter, since)) = counters.first().zip(since.first()) else { return lines };
         if let Some(visitors) = &self.visitors {
-            let points = known(since).points(buckets, visitors.clone());
+            // An estimate may be above the number of hits.
+            let hits = buckets.counts(self.series.first().and_then(Option::as_ref));
+            let at_most = |(visitors, hits): (&Option<u64>, Option<u64>)| {
+                visitors.map(|visitors| visitors.min(hits.unwrap_or(visitors)))
+            };
+            let visitors = visitors.iter().zip(hits).map(at_most).collect();
+            let points = known(since).points(buckets, visitors);
             lines.push(Line { name: format!("visitors of {counter}"), points, is_compared: false });
         }
         if let Some((other, series)) = self.compared.zip(self.compared_series.first()) {

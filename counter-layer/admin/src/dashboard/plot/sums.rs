@@ -9,6 +9,7 @@ use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
+use crate::zone::Zone;
 
 /// The sums of the chart lines, and the period.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub(crate) struct Sums {
     pub(crate) hits: Option<u64>,
     /// True if only a part of the period is retained.
     pub(crate) is_partial: bool,
+    /// True if a custom period is extended to whole buckets.
+    pub(crate) is_extended: bool,
+    /// A warning if days are not those of the time zone.
+    pub(crate) other_days: Option<String>,
     /// True if the counters existed, but the period is empty.
     pub(crate) is_quiet: bool,
 }
@@ -109,7 +114,28 @@ impl Sums {
             }),
             hits: totals.first().copied().flatten(),
             is_partial: !timeline.is_complete,
+            is_extended: timeline.is_extended,
+            other_days: other_days(&timeline.calendar, zone, range.start),
             is_quiet: since.iter().any(Option::is_some) && totals.iter().all(|total| *total == Some(0)),
         }
     }
+}
+
+/// Describes the days of the chart if they are not those of the time zone.
+fn other_days(calendar: &Zone, zone: &Zone, at: Timestamp) -> Option<String> {
+    if zone.is_utc() || calendar == zone {
+        return None;
+    }
+    let midnight = calendar.day(at);
+    let start = match calendar.is_utc() {
+        true => "days of UTC".to_owned(),
+        false => format!("days that start at {} UTC", instants::instant(midnight, Style::Minute)),
+    };
+    let name = zone.name();
+    let mut text =
+        format!("Days in {name} are not available, as the store has no buckets for them. These are {start}.");
+    if !zone.remedy.is_empty() {
+        text = format!("{text} {}", zone.remedy);
+    }
+    Some(text)
 }

@@ -25,7 +25,7 @@ pub(crate) const MAX_BUCKETS: usize = 750;
 
 /// The maximum number of samples per counter, so that six counters can be read in a single call, including the
 /// compared period.
-const MAX_SAMPLES: u64 = 24_000;
+pub(super) const MAX_SAMPLES: u64 = 24_000;
 
 impl Buckets {
     /// Returns the buckets of a precision that overlap a range.

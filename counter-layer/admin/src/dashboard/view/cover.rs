@@ -53,9 +53,22 @@ impl Cover {
         Self { parts }
     }
 
-    /// Sums the totals of a counter, one for each part. Returns `None` if a bucket is unreadable.
+    /// Returns `true` if whole buckets cover the range, up to now.
+    pub(crate) fn is_exact(&self, range: &Range<Timestamp>, now: Timestamp) -> bool {
+        let mut at = range.start;
+        for part in &self.parts {
+            if !part.is_whole() || part.counted.start != at {
+                return false;
+            }
+            at = part.counted.end;
+        }
+        at >= range.end.min(now.plus(1))
+    }
+
+    /// Sums the totals of a counter, one for each part. Returns `None` if a bucket is unreadable, or if there are none.
     pub(crate) fn sum<'a>(&self, totals: impl IntoIterator<Item = Option<&'a Total>>) -> Option<u64> {
-        self.parts.iter().zip(totals).map(|(part, total)| part.count(total?)).sum()
+        let counts = self.parts.iter().zip(totals).map(|(part, total)| part.count(total?));
+        counts.sum::<Option<u64>>().filter(|_| !self.parts.is_empty())
     }
 }
 

@@ -115,6 +115,18 @@ impl Period {
         (is_day(from) && is_day(to)).then(|| (date(from), date(to.minus(1))))
     }
 
+    /// Returns the period with the same dates in a different calendar, if it is a custom period of whole days. Otherwise,
+    /// it would become longer there.
+    pub(super) fn in_calendar(self, zone: &Zone, calendar: &Zone) -> Self {
+        match self {
+            Self::Custom(from, to) if self.dates(zone).is_some() => {
+                let [from, to] = [from, to].map(|at| calendar.day(calendar.at(zone.local(at))));
+                Self::Custom(from, to)
+            }
+            _ => self,
+        }
+    }
+
     fn name(self) -> String {
         match self {
             Self::Last(seconds) if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),

@@ -5,9 +5,9 @@ use std::ops::Range;
 use counter_core::time::Retention;
 use counter_core::{Precision, Precisions, Timestamp};
 
-use super::buckets::{Buckets, MAX_BUCKETS};
+use super::buckets::{Buckets, MAX_BUCKETS, MAX_SAMPLES};
 use super::by::By;
-use super::period::{Compare, DAY, PERIODS, Period};
+use super::period::{Compare, DAY, PERIODS, Period, length};
 use super::view::{Site, View};
 use crate::zone::Zone;
 
@@ -26,6 +26,8 @@ pub(crate) struct Timeline {
     pub(crate) calendar: Zone,
     /// True if the whole period is retained.
     pub(crate) is_complete: bool,
+    /// True if a custom period is extended, because its ends are within buckets.
+    pub(crate) is_extended: bool,
 }
 
 impl Timeline {
@@ -49,13 +51,17 @@ impl Timeline {
     fn resolve(site: &Site, period: Period, by: Option<By>, now: Timestamp) -> Self {
         let mut partial = None;
         for calendar in &site.calendars {
-            let candidates =
-                candidates(calendar, &period.range(calendar, site.first_hit, now), &site.reach, now);
+            let period = period.in_calendar(&site.zone, calendar);
+            let range = period.range(calendar, site.first_hit, now);
+            let candidates = candidates(calendar, &range, &site.reach, now);
             let is_complete = |buckets: &&Buckets| buckets.is_complete(now);
             let complete: Vec<_> = candidates.iter().filter(is_complete).cloned().collect();
             if let Some(buckets) = choose(&complete, by, calendar) {
                 let choices = complete.iter().map(|buckets| buckets.by).collect();
-                return Self { choices, is_complete: true, ..Self::part(buckets, calendar) };
+                let shown = buckets.range();
+                let is_longer = shown.start < range.start || range.end < shown.end;
+                let is_extended = is_longer && matches!(period, Period::Custom(..));
+                return Self { choices, is_complete: true, is_extended, ..Self::part(buckets, calendar) };
             }
             let retained = candidates.into_iter().map(|buckets| buckets.retained(now));
             let part = retained.filter(|buckets| buckets.starts.len() > 1);
@@ -63,13 +69,19 @@ impl Timeline {
             partial = partial.or(part.map(|part| Self::part(part, calendar)));
         }
         let stored = site.calendars.last().expect("a site always has a calendar");
-        partial.unwrap_or_else(|| Self::part(longest(&site.reach, now), stored))
+        // A period with fixed ends must not become longer, even if nothing is known about it.
+        let zone = &site.calendars[0];
+        let fixed = Some(period).filter(|period| matches!(period, Period::Custom(..)));
+        let single = fixed.and_then(|period| single(&site.reach, &period.range(zone, site.first_hit, now)));
+        let single = single.map(|buckets| Self::part(buckets, zone));
+        partial.or(single).unwrap_or_else(|| Self::part(longest(&site.reach, now), stored))
     }
 
     /// Returns a timeline of a part of a period.
     fn part(buckets: Buckets, calendar: &Zone) -> Self {
         let choices = vec![buckets.by];
-        Self { buckets, choices, compared: None, calendar: calendar.clone(), is_complete: false }
+        let calendar = calendar.clone();
+        Self { buckets, choices, compared: None, calendar, is_complete: false, is_extended: false }
     }
 
     /// Returns the precision that determines the format of instants and the distance of ticks. Months count as
@@ -128,7 +140,9 @@ fn candidates(calendar: &Zone, range: &Range<Timestamp>, reach: &Precisions, now
     // A few hours should not become two days because midnight is in between.
     let units = [By::Day, By::Week, By::Month].into_iter().filter(|_| length >= DAY);
     let units = units.filter_map(|by| Buckets::of_calendar(by, calendar, range, reach, now));
-    widths.chain(units).filter(|buckets| buckets.starts.len() > 1).collect()
+    let (several, single): (Vec<_>, _) = widths.chain(units).partition(|buckets| buckets.starts.len() > 1);
+    // A chart with a single value is still better than a different period.
+    if several.is_empty() { single } else { several }
 }
 
 /// Returns a range that ends with the same bucket and has this number of buckets, if the end is within a bucket.
@@ -152,6 +166,13 @@ fn choose(all: &[Buckets], by: Option<By>, calendar: &Zone) -> Option<Buckets> {
     let even = || all.iter().filter(is_even);
     let preferred = even().find(|buckets| buckets.starts.len() <= PREFERRED_MAX_BUCKETS);
     requested.or(preferred).or_else(|| even().next_back()).or_else(|| all.last()).cloned()
+}
+
+/// Returns a range as a single bucket, unless it is too long to read.
+fn single(reach: &Precisions, range: &Range<Timestamp>) -> Option<Buckets> {
+    let read = reach.iter().last()?;
+    let is_short = length(range) / u64::from(read.precision.as_seconds()) <= MAX_SAMPLES;
+    is_short.then(|| Buckets { by: By::Day, read, starts: vec![range.start], end: range.end })
 }
 
 /// Returns the longest range that is retained.
@@ -236,6 +257,9 @@ mod tests {
             (&years, "period=custom&from=2026-11-01&to=2026-11-02", "hour", 48),
             (&years, "period=custom&from=2026-11-20T10:00&to=2026-11-20T11:30", "minute", 90),
             (&years, "period=custom&from=2026-11-20T12:00&to=2026-11-21T01:00&by=day", "hour", 13),
+            // Hours are not retained for this day, and nothing for the other.
+            (&default, "period=custom&from=2026-10-04&to=2026-10-04", "day", 1),
+            (&default, "period=custom&from=2025-10-04&to=2025-10-05", "day", 1),
         ] {
             assert_eq!(shown(retained, query), (by.to_owned(), number), "{query}");
         }

@@ -1,7 +1,5 @@
 //! Reads or counts visitor sketches.
 
-use std::ops::Range;
-
 use fred::types::Value;
 
 use super::{Results, by_shard, number};
@@ -9,7 +7,7 @@ use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::redis::{Group, in_item_order, try_join_boxed};
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Precision, Timestamp};
+use crate::time::Bucket;
 use crate::visits::store::read::MAX_SKETCHES as MAX_RESPONSE_SKETCHES;
 use crate::visits::store::reading::Unreadable;
 use crate::visits::store::redis::RedisVisits;
@@ -40,32 +38,29 @@ pub(crate) async fn visitors(
 pub(crate) async fn visitor_counts(
     store: &RedisVisits,
     counters: &[CounterName],
-    precision: Precision,
-    ranges: &[Range<Timestamp>],
+    unions: &[Vec<Bucket>],
 ) -> Result<Vec<Results<u64>>, Error> {
     let groups = by_shard(store, counters);
-    let reads = groups.iter().map(|group| visitor_counts_of(store, group, precision, ranges));
+    let reads = groups.iter().map(|group| visitor_counts_of(store, group, unions));
     Ok(in_item_order(&groups, try_join_boxed(reads).await?))
 }
 
 async fn visitor_counts_of(
     store: &RedisVisits,
     group: &Group<&CounterName>,
-    precision: Precision,
-    ranges: &[Range<Timestamp>],
+    unions: &[Vec<Bucket>],
 ) -> Result<Vec<Results<u64>>, Error> {
     let names = store.keys(group.shard);
-    let keys = |counter: &CounterName, range: &Range<_>| -> Vec<_> {
-        let starts = precision.starts(range.clone());
-        starts.map(|start| names.unique(counter, Bucket { precision, start })).collect()
+    let keys = |counter: &CounterName, buckets: &[Bucket]| -> Vec<_> {
+        buckets.iter().map(|bucket| names.unique(counter, *bucket)).collect()
     };
     let keys: Vec<Vec<_>> =
-        group.items.iter().flat_map(|counter| ranges.iter().map(move |range| keys(counter, range))).collect();
+        group.items.iter().flat_map(|counter| unions.iter().map(move |union| keys(counter, union))).collect();
     // PFCOUNT requires at least one key.
     let reads = keys.iter().filter(|keys| !keys.is_empty());
     let calls: Vec<_> = reads.map(|keys| ("PFCOUNT", keys.iter().map(Value::from).collect())).collect();
     if calls.is_empty() {
-        return Ok(group.items.iter().map(|_| vec![Ok(0); ranges.len()]).collect());
+        return Ok(group.items.iter().map(|_| vec![Ok(0); unions.len()]).collect());
     }
     // All keys of a shard are on the same server.
     let mut replies = store.client.call_each(&names.total, calls).await?.into_iter();
@@ -80,7 +75,7 @@ async fn visitor_counts_of(
         count.inspect_err(|unreadable| store.logged_keys.log_once(unreadable))
     };
     let counts: Results<u64> = keys.iter().map(read).collect();
-    Ok(counts.chunks(ranges.len()).map(<[_]>::to_vec).collect())
+    Ok(counts.chunks(unions.len()).map(<[_]>::to_vec).collect())
 }
 
 async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
