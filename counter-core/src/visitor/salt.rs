@@ -162,7 +162,9 @@ impl Salting {
     }
 
     /// Checks if visitors can be recognized within a bucket, i.e. if the bucket has a single salt. If the
-    /// width does not divide the epoch, some buckets will always span two epochs, and this is allowed.
+    /// width does not divide the epoch, some buckets will always span two epochs, and this is allowed. It is also
+    /// allowed if the same width is aligned in another precision, because these are the days of a time zone, which a
+    /// process might not know.
     pub(crate) fn check(&self, visitors: &Precisions) -> Result<(), SaltError> {
         let epoch = self.rotating.epoch;
         // Visitors fit the days of a time zone, or the days are not used: see `Builder::local_days`.
@@ -170,9 +172,15 @@ impl Salting {
             return Ok(());
         }
         let is_divisor = |precision: Precision| epoch.as_seconds().is_multiple_of(precision.as_seconds());
+        let has_aligned = |precision: Precision| {
+            let others = visitors.iter().map(|retention| retention.precision);
+            others
+                .filter(|other| other.as_seconds() == precision.as_seconds())
+                .any(|other| other.divides(epoch))
+        };
         let spans_epochs = |precision: &Precision| {
             precision.as_seconds() > epoch.as_seconds()
-                || (is_divisor(*precision) && !precision.divides(epoch))
+                || (is_divisor(*precision) && !precision.divides(epoch) && !has_aligned(*precision))
         };
         let rejected = visitors.iter().map(|retention| retention.precision).filter(spans_epochs).last();
         rejected.map_or(Ok(()), |precision| Err(SaltError { precision, epoch }))

@@ -79,8 +79,18 @@ impl Settings {
         let builder = self.configure(builder, days.clone())?;
         if (self.utc_offset.is_none() || days.is_some()) && !(self.change_grid && days.is_some()) {
             let counters = builder.grid_of_store().await?.build().map_err(Box::from)?;
-            if days.is_some_and(|days| !days.are_kept_in(counters.stats().grid())) {
-                tracing::warn!("the store does not keep the days of the time zone. {TIME_ZONE_REMEDY}");
+            let stats = counters.stats();
+            match days {
+                Some(days) if !days.are_kept_in(stats.grid()) => {
+                    tracing::warn!("the store does not keep the days of the time zone. {TIME_ZONE_REMEDY}");
+                }
+                None if has_several_days(stats.grid()) => {
+                    tracing::warn!(
+                        "the store has the days of a time zone: with the same --time-zone, visitors are not counted \
+                         twice after midnight"
+                    );
+                }
+                _ => {}
             }
             return Ok(counters);
         }
@@ -97,7 +107,12 @@ impl Settings {
         Ok(counters)
     }
 
-    fn local_days(&self) -> Result<Option<LocalDays>, Box<dyn Error>> {
+    /// Returns the days of the time zone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the time zone does not exist.
+    pub(crate) fn local_days(&self) -> Result<Option<LocalDays>, Box<dyn Error>> {
         Ok(self.time_zone.as_deref().map(counter_admin::local_days).transpose()?)
     }
 
@@ -107,6 +122,11 @@ impl Settings {
             None => builder.utc_offset(self.utc_offset.unwrap_or(0)),
         })
     }
+}
+
+/// Returns `true` if these are the days of a time zone with daylight saving time.
+fn has_several_days(grid: &Grid) -> bool {
+    grid.visitors.iter().filter(|retention| retention.precision.as_seconds() == 86_400).count() > 1
 }
 
 /// Returns the UTC offset in seconds of a site with these days.

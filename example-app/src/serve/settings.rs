@@ -185,9 +185,11 @@ impl Settings {
             return Ok(None);
         }
         // With separate counters, the dashboard does not show the history as requests of this process.
-        let mut counters = Counters::builder(store.clone())
-            .precisions(grid.counts.clone())
-            .visitor_precisions(grid.visitors.clone());
+        let mut counters = Counters::builder(store.clone());
+        if let Some(days) = self.grid.local_days()? {
+            counters = counters.local_days(days)?;
+        }
+        counters = counters.precisions(grid.counts.clone()).visitor_precisions(grid.visitors.clone());
         if let Some(distributions) = &grid.distributions {
             counters = counters.distributions(distributions.clone());
         }

@@ -241,6 +241,25 @@ async fn a_namespace_is_rejected_for_a_store_without_namespaces() {
 }
 
 #[tokio::test]
+async fn a_store_with_or_without_the_days_of_a_time_zone_works_in_either_case() {
+    for (first, then, note) in [
+        (&["--time-zone", "Europe/Berlin"][..], &[][..], "the store has the days of a time zone"),
+        (&["--utc-offset", "+05:00"], &["--time-zone", "Asia/Kolkata"], "Start with --change-grid"),
+        (&["--time-zone", "Europe/Berlin"], &["--time-zone", "Europe/Berlin", "--demo-traffic"], "listening"),
+    ] {
+        let folder = TempDir::new().expect("a folder");
+        for arguments in [first, then] {
+            let mut site = start_in(folder.path(), arguments).await;
+            visit(&site, 2).await;
+            site.process.terminate();
+            assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
+            let log = site.process.to_string();
+            assert!(arguments == first || log.contains(note), "{log}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_different_utc_offset_is_rejected_without_change_grid() {
     let folder = TempDir::new().expect("a folder");
     let mut site = start_in(folder.path(), &["--utc-offset", "-05:30"]).await;

@@ -152,6 +152,8 @@ fn a_precision_not_aligned_with_the_epoch_is_rejected() {
         assert!(message.contains(word), "{message}");
     }
     assert_eq!(Salting::new(day, None, None).check(&set(&[hour, day])), Ok(()));
+    // The days of a time zone, in a process that does not know it.
+    assert_eq!(Salting::new(day, None, None).check(&set(&[hour, day, DAY])), Ok(()));
     // Some buckets of this precision always span two epochs.
     let five_hours = Precision::try_from(18_000).expect("not 0").utc_offset(3600);
     assert_eq!(Salting::new(DAY, None, None).check(&set(&[hour, five_hours])), Ok(()));

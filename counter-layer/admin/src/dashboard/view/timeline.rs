@@ -55,7 +55,11 @@ impl Timeline {
             let range = period.range(calendar, site.first_hit, now);
             let candidates = candidates(calendar, &range, &site.reach, now);
             let is_complete = |buckets: &&Buckets| buckets.is_complete(now);
-            let complete: Vec<_> = candidates.iter().filter(is_complete).cloned().collect();
+            let complete = candidates.iter().filter(is_complete).cloned();
+            let (several, single): (Vec<_>, _) = complete.partition(|buckets| buckets.starts.len() > 1);
+            // A chart with a single value is still better than a different period.
+            let complete: Vec<_> =
+                if several.is_empty() { single.into_iter().take(1).collect() } else { several };
             if let Some(buckets) = choose(&complete, by, calendar) {
                 let choices = complete.iter().map(|buckets| buckets.by).collect();
                 let shown = buckets.range();
@@ -140,9 +144,7 @@ fn candidates(calendar: &Zone, range: &Range<Timestamp>, reach: &Precisions, now
     // A few hours should not become two days because midnight is in between.
     let units = [By::Day, By::Week, By::Month].into_iter().filter(|_| length >= DAY);
     let units = units.filter_map(|by| Buckets::of_calendar(by, calendar, range, reach, now));
-    let (several, single): (Vec<_>, _) = widths.chain(units).partition(|buckets| buckets.starts.len() > 1);
-    // A chart with a single value is still better than a different period.
-    if several.is_empty() { single } else { several }
+    widths.chain(units).collect()
 }
 
 /// Returns a range that ends with the same bucket and has this number of buckets, if the end is within a bucket.
