@@ -370,7 +370,10 @@ mod tests {
             ("10/Oct/2000:13:60:36 -0700", None),
             ("10/Oct/2000:13:55:36 -07:0", None),
             ("10/Oct/2000:13:55:36 *0700", None),
-            ("10/Oct/2000:13:55:36", None),
+            ("10/Oct/2000:13:55:36", Some(971_186_136)),
+            ("10/Oct/2000:13:55:36.789", Some(971_186_136)),
+            ("10/Oct/2000:13:55:36.123 -0700", Some(971_211_336)),
+            ("10/Oct/2000:13:55:36.", None),
             ("1/Oct/2000:13:55:36 -0700x", None),
             ("", None),
         ] {
@@ -384,6 +387,8 @@ mod tests {
             ("2000-10-10T13:55:36-07:00", Some(971_211_336)),
             ("2000-10-10T20:55:36.123456Z", Some(971_211_336)),
             ("2000-10-10 20:55:36", Some(971_211_336)),
+            ("2000/10/10 20:55:36.001", Some(971_211_336)),
+            ("2000-10/10 20:55:36", None),
             ("2000-10-10T13:55:36-0700", Some(971_211_336)),
             ("[10/Oct/2000:13:55:36 -0700]", Some(971_211_336)),
             ("10/Oct/2000:13:55:36 -0700", Some(971_211_336)),
@@ -402,6 +407,32 @@ mod tests {
         ] {
             check(&TimeForm::Any, text, expected);
         }
+    }
+
+    #[test]
+    fn times_without_a_zone_are_local_if_a_zone_is_set() {
+        let berlin = TimeZone::get("Europe/Berlin").expect("the system has time zones");
+        let strftime = TimeForm::Strftime(Strftime::new("%F %T").expect("a format"));
+        for (form, text, expected) in [
+            (&TimeForm::Clf, "10/Oct/2000:22:55:36", 971_211_336),
+            (&TimeForm::Any, "2000-10-10T22:55:36.5", 971_211_336),
+            (&strftime, "2000-10-10 22:55:36", 971_211_336),
+            // These contain a zone, or are in UTC.
+            (&TimeForm::Clf, "10/Oct/2000:13:55:36 -0700", 971_211_336),
+            (&TimeForm::Any, "2000-10-10T20:55:36Z", 971_211_336),
+            (&TimeForm::Any, "971211336", 971_211_336),
+            (&TimeForm::Utc, "2000-10-10 20:55:36", 971_211_336),
+            // The first of two times, and a time that the clock skips.
+            (&TimeForm::Any, "2000-10-29 02:30:00", 972_779_400),
+            (&TimeForm::Any, "2000-03-26 02:30:00", 954_034_200),
+        ] {
+            let mut clock = Clock::new(Some(berlin.clone()));
+            let found = clock.read(form, text.as_bytes()).map(Timestamp::as_unix);
+            assert_eq!((found, clock.lacks_zone), (Some(expected), false), "{text}");
+        }
+        let mut clock = Clock::default();
+        clock.read(&TimeForm::Any, b"2000-10-10 20:55:36");
+        assert!(clock.lacks_zone);
     }
 
     #[test]

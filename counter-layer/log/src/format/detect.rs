@@ -117,13 +117,14 @@ impl fmt::Display for UnknownFormat {
             return f.write_str("the log does not contain a request");
         }
         write!(f, "the format of line {} is unknown", self.line)?;
-        // Most formats fail for the same reason.
+        // Most formats fail for the same reason, so this comes last.
         let mut reasons = Vec::<Option<Malformed>>::new();
         for (_, reason) in &self.tried {
             if !reasons.contains(reason) {
                 reasons.push(*reason);
             }
         }
+        reasons.sort_by_key(|reason| *reason == Some(Malformed::Fields));
         for (number, reason) in reasons.iter().enumerate() {
             f.write_str(if number == 0 { ": as " } else { "; as " })?;
             let of_reason = self.tried.iter().filter(|(_, other)| other == reason);
@@ -184,8 +185,9 @@ mod tests {
     #[test]
     fn unknown_formats_are_reported_without_log_content() {
         let error = detect(&format!("\n#\n{}\n", COMMON.replace("Oct", "Okt"))).expect_err("a broken time");
-        let text = "the format of line 3 is unknown: \
-            as vhost_combined, combined, common, the time is invalid; as main";
+        let text = "the format of line 3 is unknown: as common, the time is invalid; \
+            as vhost_combined, vhost, main, combined, unquoted_agent, unquoted, vhost_common, alb, elb, haproxy, json, \
+            w3c, ltsv, logfmt, the fields do not match the format";
         assert_eq!(error.to_string(), text);
         let mixed = detect(&format!("{COMMON}\nsecret\nsecret\n")).expect_err("mostly something else");
         assert!(mixed.to_string().contains("as common, most other lines do not match"), "{mixed}");
