@@ -253,7 +253,7 @@ async fn log_lines_and_records_have_the_bins_of_the_request() {
     // The size includes the head (`%O`), and the time is in whole seconds (`%T`), so neither can be used.
     assert_eq!(of_line(with("%O %T"), &clf("GET", "200 5000 3")), "c200");
     let nginx = r#"{"time_iso8601":"2000-10-10T20:55:36+00:00","remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","status":"200","bytes_sent":"700","body_bytes_sent":"512","request_time":"0.005"}"#;
-    assert_eq!(of_line(Format::nginx(), nginx), format!("{} c200 {size}", ms(5)));
+    assert_eq!(of_line(Format::json(), nginx), format!("{} c200 {size}", ms(5)));
 
     let of_record = |record: &str| {
         let Ok(Record::Request(request)) = serde_json::from_str(record) else { panic!("{record}") };
