@@ -1,5 +1,6 @@
 //! The history of the demo site.
 
+use std::iter::repeat_n;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
@@ -44,11 +45,12 @@ const NOTE_ID: &str = "demo-history";
 /// Text of the note.
 const NOTE: &str = "Demo data until here, simulated visitors from here";
 
-/// Maximum number of records for the requests of one kind in a slot. These differ in their labels.
-const MAX_PARTS: u32 = 5;
+/// Maximum number of records for the requests of one kind in a slot. These differ in their labels and times. It takes
+/// most of the time to classify the records, so there should be few.
+const MAX_PARTS: u32 = 3;
 
 /// Number of requests for which another record is needed.
-const REQUESTS_PER_PART: u32 = 20;
+const REQUESTS_PER_PART: u32 = 100;
 
 /// Size of a response in bytes.
 const SIZE: u64 = 700;
@@ -214,9 +216,9 @@ impl<'a> Replay<'a> {
             let requests = share(count, visitor_count, index);
             all.extend(with_visitors.iter().map(|hit| weighted(*hit, requests).visitor(id)));
         }
-        // Distributions ignore weights, so we repeat the hits.
-        let repetitions = if self.has_distributions { count } else { 0 };
-        let hits: Vec<_> = (0..repetitions).flat_map(|_| measured.hits).copied().collect();
+        // Distributions ignore weights, so we repeat the hits. Hits on the same counter in a row are added together.
+        let repetitions = if self.has_distributions { count as usize } else { 0 };
+        let hits: Vec<_> = measured.hits.iter().flat_map(|hit| repeat_n(*hit, repetitions)).collect();
         source.record_measured(position..position + 1, at, &all, Measured { hits: &hits, ..measured })
     }
 }

@@ -69,6 +69,16 @@ pub(super) static KINDS: [Kind; 33] = [
     Kind { client: Client::Bot, status: 404, route: None, ..page(2, "/an/old/link", "") },
 ];
 
+/// The sum of the shares of all kinds.
+const ALL_SHARES: u32 = {
+    let (mut sum, mut kind) = (0, 0);
+    while kind < KINDS.len() {
+        sum += KINDS[kind].share;
+        kind += 1;
+    }
+    sum
+};
+
 /// The post that other sites link to.
 const POPULAR: &str = "/posts/2";
 
@@ -114,8 +124,7 @@ impl Traffic {
 
     /// Returns the requests of this kind per second.
     pub(super) fn rate(self, kind: &Kind, at: Timestamp) -> f64 {
-        let shares: u32 = KINDS.iter().map(|kind| kind.share).sum();
-        let part = f64::from(kind.share) / f64::from(shares);
+        let part = f64::from(kind.share) / f64::from(ALL_SHARES);
         part * self.total_rate(at) * self.popularity(kind, at) * self.failures(kind, at)
     }
 

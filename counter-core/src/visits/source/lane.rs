@@ -88,7 +88,15 @@ impl Lane {
         }
     }
 
-    pub(super) fn measure(&mut self, counter: u32, at: Timestamp, bins: &[Bin], cutoff: Option<Timestamp>) {
+    /// Adds to each of these bins.
+    pub(super) fn measure(
+        &mut self,
+        counter: u32,
+        at: Timestamp,
+        bins: &[Bin],
+        count: u64,
+        cutoff: Option<Timestamp>,
+    ) {
         let Some(set) = &self.grid.distributions else { return };
         if !self.keeps(bins_end, at, cutoff) {
             return;
@@ -96,7 +104,7 @@ impl Lane {
         let start = set.base().bucket(at).start;
         self.touched |= !bins.is_empty();
         for bin in bins {
-            self.work += self.pending.measure(counter, start, *bin, 1, &self.grid);
+            self.work += self.pending.measure(counter, start, *bin, count, &self.grid);
         }
     }
 

@@ -205,12 +205,13 @@ impl Source {
                 }
             }
         }
-        let is_measured = |hit: &&Hit| !is_expired && self.tally.label_of(hit.counter).is_none();
-        for hit in measured.hits.iter().filter(is_measured) {
-            let (number, shard, _) = self.tally.slot(hit.counter);
+        // A record of many equal requests has many hits on the same counter in a row.
+        let equal = measured.hits.chunk_by(|one, other| one.counter == other.counter);
+        for hits in equal.filter(|hits| !is_expired && self.tally.label_of(hits[0].counter).is_none()) {
+            let (number, shard, _) = self.tally.slot(hits[0].counter);
             let lane = &mut near[shard.index()];
             for lane in std::iter::once(lane).chain(&mut *far).filter(|lane| is_new(lane)) {
-                lane.measure(number, at, measured.bins, cutoff);
+                lane.measure(number, at, measured.bins, hits.len() as u64, cutoff);
                 is_full |= lane.is_full(clock);
             }
         }
