@@ -16,8 +16,10 @@ use crate::visits::store::unions::Unions;
 const MAX_LOOKUPS: usize = 10_000;
 /// Above this number of buckets, samples are always looked up individually.
 const MIN_LOOKUP_BUCKETS: usize = 500;
-/// Maximum number of counters per scan, so that a scan takes much less time than the timeout.
+/// Maximum number of counters per scan, and of samples if these counters have one in each bucket. On a slow database,
+/// such a scan still takes much less time than the timeout.
 const MAX_SCANNED_COUNTERS: usize = 2000;
+const MAX_SCANNED_SAMPLES: usize = 100_000;
 /// Number of sketches in a read, up to 800 KB.
 const MAX_SKETCHES: usize = 64;
 /// Number of counters with a lifetime on a page.
@@ -124,9 +126,15 @@ async fn rows(
         let text = select(&format!(
             "FROM access_sample WHERE width = ? AND bucket >= ? AND bucket < ? AND counter {in_list}"
         ));
-        let [from, to] = [range.start, range.end].map(|end| Value::Int(unix(end)));
         for some in all.chunks(MAX_SCANNED_COUNTERS) {
-            rows.extend(store.database.fetch(&text, &[place, from, to, Value::Ints(some)]).await?);
+            let step = u64::from(precision.as_seconds()) * (MAX_SCANNED_SAMPLES / some.len()) as u64;
+            let mut from = range.start;
+            while from < range.end {
+                let to = from.plus(step).min(range.end);
+                let values = [place, Value::Int(unix(from)), Value::Int(unix(to)), Value::Ints(some)];
+                rows.extend(store.database.fetch(&text, &values).await?);
+                from = to;
+            }
         }
     }
     Ok(rows)
