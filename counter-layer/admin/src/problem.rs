@@ -333,6 +333,11 @@ impl Message {
             ErrorKind::Malformed { .. } => {
                 "The store contains unexpected data. See the log for the key and the reason.".to_owned()
             }
+            ErrorKind::Unavailable => {
+                "The store is unavailable or too slow. Hits are still counted and kept until it accepts them. See \
+                  the log for the reason."
+                    .to_owned()
+            }
             _ => {
                 "The store cannot be read. Hits are still counted and kept until it is back. See the log for \
                   the reason."

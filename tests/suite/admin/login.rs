@@ -195,8 +195,8 @@ async fn a_page_during_an_outage_does_not_show_the_store_error() {
     for path in ["", "/counter?counter=hits", "/api/series?counter=hits&precision=60"] {
         let page = open(&site.router, path).await;
         assert_eq!((page.status, page.is_page()), (StatusCode::SERVICE_UNAVAILABLE, true), "{path}");
-        let text = "<p>The store cannot be read. Hits are still counted and kept until it is back. See the log for \
-                    the reason.</p>";
+        let text = "<p>The store is unavailable or too slow. Hits are still counted and kept until it accepts them. See \
+                    the log for the reason.</p>";
         assert!(page.body.contains(text), "{path}: {}", page.body);
     }
 }
