@@ -22,6 +22,7 @@ pub use fantoccini::key::Key;
 use crate::http::get;
 use crate::noon::noon_offset;
 use crate::process::{Process, example, example_command};
+use crate::turn::Turn;
 use crate::until::until;
 
 /// Upper bound for the time that the browser may take to start, or to show a change.
@@ -79,6 +80,7 @@ pub async fn browse<F: Future<Output: 'static> + 'static>(
     settings: BrowserSettings,
     using: impl FnOnce(Page) -> F + 'static,
 ) -> F::Output {
+    let _turn = Turn::take();
     let (_example, link) = start_example(settings.demo).await;
     browse_at(link, settings, using).await
 }
@@ -94,6 +96,7 @@ pub async fn browse_at<F: Future<Output: 'static> + 'static>(
     settings: BrowserSettings,
     using: impl FnOnce(Page) -> F + 'static,
 ) -> F::Output {
+    let _turn = Turn::take();
     let site = Url::parse(&link).expect("a link").socket_addrs(|| None).expect("an address")[0];
     let (_driver, port) = start_driver().await;
     let profile = tempfile::tempdir().expect("a folder");

@@ -13,7 +13,8 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+
+use crate::until::within;
 
 /// Upper bound for the time that a response may take.
 const LIMIT: Duration = crate::until::LIMIT;
@@ -95,7 +96,7 @@ async fn try_request(
     }
     let request = request.body(body.to_owned())?;
     let response = async { send(&mut connect(address).await?, address, request).await };
-    timeout(LIMIT, response).await?
+    within(LIMIT, response).await.ok_or_else(|| io::Error::from(ErrorKind::TimedOut))?
 }
 
 async fn connect(address: SocketAddr) -> Result<SendRequest<String>, Box<dyn Error + Send + Sync>> {
@@ -179,7 +180,7 @@ impl Load {
                 connection.await.expect("a connection does not panic");
             }
         };
-        timeout(LIMIT, ends).await.expect("pending responses arrive in time");
+        within(LIMIT, ends).await.expect("pending responses arrive in time");
         self.counts.received.load(Ordering::Relaxed)
     }
 }

@@ -5,6 +5,9 @@
 //! panics if it fails, and includes the output of the server or the program.
 
 mod child;
+mod patience;
+pub mod until;
+mod turn;
 pub mod process;
 pub mod proxy;
 pub mod http;
@@ -17,7 +20,6 @@ pub mod mariadb;
 pub mod postgres;
 pub mod nginx;
 pub mod resp;
-pub mod until;
 pub mod noon;
 pub mod browser;
 pub mod anomalies;
@@ -35,4 +37,4 @@ pub use redis::RedisServer;
 pub use resp::Value;
 pub use sentinel::RedisSentinel;
 pub use tls::TlsRedis;
-pub use until::{LIMIT, until};
+pub use until::{LIMIT, until, within};

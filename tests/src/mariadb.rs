@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use crate::child::OwnedChild;
 use crate::redis::{MAX_PORT_ATTEMPTS, free_port};
 use crate::shared::{Shared, new_name};
+use crate::turn::Turn;
 use crate::until::block_until;
 
 /// Path of the server on Debian, which might not be on the `PATH`.
@@ -33,10 +34,12 @@ pub struct MariaDb {
     folder: TempDir,
     port: u16,
     arguments: &'static [&'static str],
+    /// Declared last, because a turn ends when the server is gone.
+    turn: Option<Turn>,
 }
 
 impl MariaDb {
-    /// Starts a server.
+    /// Starts a server. If other tests use as many databases and browsers as there are cores, this waits.
     ///
     /// # Panics
     ///
@@ -53,6 +56,7 @@ impl MariaDb {
     /// Panics like [`start`](Self::start).
     #[must_use]
     pub fn start_with(arguments: &'static [&'static str]) -> Self {
+        let turn = Some(Turn::take());
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         let created = Command::new("mariadb-install-db")
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
@@ -66,7 +70,7 @@ impl MariaDb {
         for _ in 0..MAX_PORT_ATTEMPTS {
             let port = free_port();
             if let Some(child) = launch(folder.path(), port, arguments) {
-                return Self { child, folder, port, arguments };
+                return Self { child, folder, port, arguments, turn };
             }
         }
         panic!("mariadbd did not start:\n{}", log(folder.path()));
@@ -83,7 +87,11 @@ impl MariaDb {
     #[must_use]
     pub fn shared() -> Arc<Self> {
         static SHARED: Shared<MariaDb> = Shared::new();
-        SHARED.get(Self::start)
+        SHARED.get(|| {
+            let mut server = Self::start();
+            drop(server.turn.take());
+            server
+        })
     }
 
     /// Returns the database URL for `sqlx`.

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::child::OwnedChild;
 use crate::redis::{MAX_PORT_ATTEMPTS, free_port};
 use crate::shared::{Shared, new_name};
+use crate::turn::Turn;
 use crate::until::{becomes_true, block_until};
 
 /// Upper bound for the time that the server may take to start or to stop.
@@ -30,16 +31,19 @@ pub struct Postgres {
     child: OwnedChild,
     folder: TempDir,
     port: u16,
+    /// Declared last, because a turn ends when the server is gone.
+    turn: Option<Turn>,
 }
 
 impl Postgres {
-    /// Starts a server.
+    /// Starts a server. If other tests use as many databases and browsers as there are cores, this waits.
     ///
     /// # Panics
     ///
     /// Panics with the server log if the server does not respond within two minutes.
     #[must_use]
     pub fn start() -> Self {
+        let turn = Some(Turn::take());
         let folder = tempfile::tempdir().expect("the folder for temporary files is writable");
         if is_root() {
             let changed = Command::new("chown").arg("postgres").arg(folder.path()).status();
@@ -55,7 +59,7 @@ impl Postgres {
         for _ in 0..MAX_PORT_ATTEMPTS {
             let port = free_port();
             if let Some(child) = launch(folder.path(), port) {
-                return Self { child, folder, port };
+                return Self { child, folder, port, turn };
             }
         }
         panic!("postgres did not start:\n{}", log(folder.path()));
@@ -72,7 +76,11 @@ impl Postgres {
     #[must_use]
     pub fn shared() -> Arc<Self> {
         static SHARED: Shared<Postgres> = Shared::new();
-        SHARED.get(Self::start)
+        SHARED.get(|| {
+            let mut server = Self::start();
+            drop(server.turn.take());
+            server
+        })
     }
 
     /// Returns the database URL for `sqlx`.

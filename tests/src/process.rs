@@ -8,10 +8,10 @@ use std::time::Duration;
 use std::{fmt, thread};
 
 use tokio::sync::OnceCell;
-use tokio::time::{self, Instant};
+use tokio::time;
 
 use crate::child::OwnedChild;
-use crate::until::POLL_INTERVAL;
+use crate::patience::{POLL_INTERVAL, Patience};
 
 /// Upper bound for a full build on a slow machine.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
@@ -154,7 +154,7 @@ impl Process {
     ///
     /// Panics after `limit`, or if the output ends without such a line.
     pub async fn wait_line<T>(&self, find: impl Fn(&str) -> Option<T>, limit: Duration) -> T {
-        let deadline = Instant::now() + limit;
+        let patience = Patience::new(limit);
         let mut checked = 0;
         loop {
             // This must be read first, because a line might be added just before the end.
@@ -169,12 +169,12 @@ impl Process {
             }
             if ended {
                 // A different thread collects the errors, so these might arrive a bit later.
-                while !self.errors.is_closed() && Instant::now() < deadline {
+                while !self.errors.is_closed() && !patience.is_over() {
                     time::sleep(POLL_INTERVAL).await;
                 }
                 panic!("the output ended without a matching line\n{self}");
             }
-            assert!(Instant::now() < deadline, "no matching line in {limit:?}\n{self}");
+            assert!(!patience.is_over(), "no matching line in {limit:?}\n{self}");
             time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -185,12 +185,12 @@ impl Process {
     ///
     /// Panics after `limit`.
     pub async fn wait_error_line<T>(&self, find: impl Fn(&str) -> Option<T>, limit: Duration) -> T {
-        let deadline = Instant::now() + limit;
+        let patience = Patience::new(limit);
         loop {
             if let Some(found) = self.errors.read(|lines| lines.iter().find_map(|line| find(line))) {
                 return found;
             }
-            assert!(Instant::now() < deadline, "no matching line in {limit:?}\n{self}");
+            assert!(!patience.is_over(), "no matching line in {limit:?}\n{self}");
             time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -216,12 +216,12 @@ impl Process {
     ///
     /// Panics after `limit`.
     pub async fn wait(&mut self, limit: Duration) -> ExitStatus {
-        let deadline = Instant::now() + limit;
+        let patience = Patience::new(limit);
         loop {
             if let Some(status) = self.child.status() {
                 return status;
             }
-            assert!(Instant::now() < deadline, "still running after {limit:?}\n{self}");
+            assert!(!patience.is_over(), "still running after {limit:?}\n{self}");
             time::sleep(POLL_INTERVAL).await;
         }
     }

@@ -8,13 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, thread};
 
 use tempfile::TempDir;
 
 use crate::child::OwnedChild;
 use crate::noon::wait_while_hour_changes;
+use crate::patience::Patience;
 use crate::resp::{self, Value};
 
 /// Upper bound for the time that the server may take to start, to stop, or to reply.
@@ -132,9 +133,9 @@ impl RedisServer {
     /// Panics if the server is still running after two minutes.
     pub fn stop(&mut self) {
         self.child.terminate();
-        let deadline = Instant::now() + LIMIT;
+        let patience = Patience::new(LIMIT);
         while self.child.status().is_none() {
-            assert!(Instant::now() < deadline, "redis-server did not stop:\n{}", log(self.folder.path()));
+            assert!(!patience.is_over(), "redis-server did not stop:\n{}", log(self.folder.path()));
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -164,14 +165,14 @@ impl RedisServer {
 
     fn restart_until(&mut self, ready: fn(&Value) -> bool) {
         self.stop();
-        let deadline = Instant::now() + LIMIT;
+        let patience = Patience::new(LIMIT);
         loop {
             // If the server was killed, the port might still be taken for a moment.
             if let Some(child) = launch(self.folder.path(), &self.arguments, ready) {
                 self.child = child;
                 return;
             }
-            assert!(Instant::now() < deadline, "redis-server did not restart:\n{}", log(self.folder.path()));
+            assert!(!patience.is_over(), "redis-server did not restart:\n{}", log(self.folder.path()));
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -186,7 +187,7 @@ impl RedisServer {
     }
 
     /// Like [`command`](Self::command), but returns an error if the server can't be reached.
-    pub(crate) fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Value> {
+    pub fn try_command(&self, words: &[impl AsRef<[u8]>]) -> io::Result<Value> {
         send_commands(&self.socket(), &resp::encode(words), 1)
     }
 
@@ -307,13 +308,13 @@ fn launch(folder: &Path, arguments: &[String], ready: fn(&Value) -> bool) -> Opt
             .stderr(errors),
     )
     .expect("redis-server is on the PATH: tests/run installs it");
-    let deadline = Instant::now() + LIMIT;
+    let patience = Patience::new(LIMIT);
     while child.status().is_none() {
         // Only this server can use the socket, and if it replies, it has already bound the port.
         if send_commands(&socket(folder), &resp::encode(&["PING"]), 1).is_ok_and(|reply| ready(&reply)) {
             return Some(child);
         }
-        assert!(Instant::now() < deadline, "redis-server does not reply:\n{}", log(folder));
+        assert!(!patience.is_over(), "redis-server does not reply:\n{}", log(folder));
         thread::sleep(POLL_INTERVAL);
     }
     None

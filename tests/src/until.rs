@@ -1,16 +1,15 @@
 //! Bounded waiting for a condition.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time;
 
-/// Upper bound for everything that tests wait for. This should only be reached by a test that hangs, even on
-/// a slow and busy machine.
-pub const LIMIT: Duration = Duration::from_secs(120);
+use crate::patience::{POLL_INTERVAL, Patience};
 
-/// Interval at which conditions are polled.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Upper bound for everything that tests wait for. This should only be reached by a test that hangs: on a slow or
+/// busy machine, the functions here wait longer.
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until `condition` returns `true`. Tests should use this instead of sleeping.
 ///
@@ -23,8 +22,16 @@ pub async fn until(what: &str, limit: Duration, mut condition: impl AsyncFnMut()
             time::sleep(POLL_INTERVAL).await;
         }
     };
-    if time::timeout(limit, waiting).await.is_err() {
-        panic!("timed out after {limit:?} waiting until {what}");
+    assert!(within(limit, waiting).await.is_some(), "timed out after {limit:?} waiting until {what}");
+}
+
+/// Waits for a future, or returns `None` after the limit. On a slow or busy machine, this waits longer than
+/// `tokio::time::timeout`.
+pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let patience = Patience::new(limit);
+    tokio::select! {
+        output = future => Some(output),
+        () = patience.ends() => None,
     }
 }
 
@@ -35,12 +42,12 @@ pub(crate) fn block_until(what: &str, limit: Duration, condition: impl FnMut() -
 
 /// Returns whether the condition becomes true within `limit`. Used in destructors, which must not panic.
 pub(crate) fn becomes_true(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
+    let patience = Patience::new(limit);
     loop {
         if condition() {
             return true;
         }
-        if Instant::now() >= deadline {
+        if patience.is_over() {
             return false;
         }
         thread::sleep(POLL_INTERVAL);

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::History;
 use crate::http::{Response, try_get};
-use crate::until::{LIMIT, until};
+use crate::until::{LIMIT, until, within};
 
 /// Number of clients per site.
 const CLIENTS: usize = 4;
@@ -77,10 +77,14 @@ impl Site {
 
     /// Waits up to two minutes for the counter to include everything that was acknowledged. Then reads once more.
     pub async fn settle(&self, history: &History) {
-        let (least, deadline) = (history.acknowledged(&self.counter), Instant::now() + LIMIT);
-        while self.lifetime().await.is_none_or(|hits| hits < least) && Instant::now() < deadline {
-            sleep(Duration::from_millis(20)).await;
-        }
+        let least = history.acknowledged(&self.counter);
+        let is_included = async {
+            while self.lifetime().await.is_none_or(|hits| hits < least) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        // If this is never the case, the check reports it.
+        within(LIMIT, is_included).await;
         history.settle();
         until("the site responds", LIMIT, async || self.read(history).await).await;
     }

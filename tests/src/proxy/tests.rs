@@ -10,7 +10,7 @@ use super::FaultProxy;
 use super::frames::Frames;
 use crate::redis::RedisServer;
 use crate::resp::{Value, encode};
-use crate::until::until;
+use crate::until::{until, within};
 
 const INCREMENT: [&str; 3] = ["EVAL", "return redis.call('INCR', 'n')", "0"];
 const LIMIT: Duration = crate::until::LIMIT;
@@ -36,7 +36,7 @@ impl Client {
 
     /// Returns the next reply, or `None` if the connection is closed.
     async fn reply(&mut self) -> Option<Value> {
-        timeout(LIMIT, self.replies.next())
+        within(LIMIT, self.replies.next())
             .await
             .expect("a reply or a closed connection")
             .map(|frame| frame.value)

@@ -8,8 +8,7 @@ use counter_core::visits::{Agent, Hint, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use http::{Method, StatusCode, header};
 use serde_json::json;
-use tests::{RedisServer, until};
-use tokio::time::timeout;
+use tests::{RedisServer, until, within};
 
 use super::site::{LIMIT, Site, check, encode, fetch, request, send, site, site_without_redis, visitor};
 use crate::support::{precision, store, store_in};
@@ -515,7 +514,7 @@ async fn without_the_store_reads_fail_in_time_with_the_local_health_and_ledger()
         "top?precision=60",
     ];
     for path in reads {
-        let response = timeout(LIMIT, fetch(&site.router, path)).await.expect("in time");
+        let response = within(LIMIT, fetch(&site.router, path)).await.expect("in time");
         assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {}", response.body);
         let body = response.json();
         assert_eq!(body["health"]["pending"], 1, "{path}: {body}");

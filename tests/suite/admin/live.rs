@@ -17,7 +17,7 @@ use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tests::{RedisServer, until};
+use tests::{RedisServer, until, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -91,7 +91,7 @@ impl Events {
                 }
             }
         };
-        timeout(tests::LIMIT, next).await.unwrap_or_else(|_| panic!("no {name} came"))
+        within(tests::LIMIT, next).await.unwrap_or_else(|| panic!("no {name} came"))
     }
 }
 
@@ -450,7 +450,7 @@ async fn an_unreadable_counter_is_reported_once_and_keeps_its_samples() {
             }
         }
     };
-    let series = timeout(tests::LIMIT, named).await.expect("it is named");
+    let series = within(tests::LIMIT, named).await.expect("it is named");
     assert_eq!((&series["samples"], &series["unreadable"]["key"]), (&json!([]), &json!("access:count:60:a")));
     // Other counters are still followed, and this counter will be followed when it is readable.
     site.record("b", start, 3).await;
@@ -528,9 +528,9 @@ async fn a_graceful_shutdown_does_not_wait_long_for_listeners() {
             assert_ne!(client.read_buf(&mut reply).await.expect("it answers"), 0);
         }
     };
-    timeout(tests::LIMIT, first).await.expect("an event comes");
+    within(tests::LIMIT, first).await.expect("an event comes");
     drop(stop);
-    timeout(tests::LIMIT, server).await.expect("it ends").expect("no panic").expect("no error");
+    within(tests::LIMIT, server).await.expect("it ends").expect("no panic").expect("no error");
     client.read_to_end(&mut reply).await.expect("the response ends");
     assert!(reply.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&reply));
 }

@@ -13,10 +13,11 @@ use counter_log::LogCounter;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use tests::http::{get, post};
+use tests::within;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::site::LIMIT;
@@ -99,7 +100,7 @@ async fn logins_without_a_body_are_disconnected_and_do_not_lock_out_others() {
     }
     // All except the newest are answered and closed immediately instead of at the timeout.
     for _ in 64..250 {
-        let closed = timeout(LIMIT, connections.join_next()).await.expect("it is closed");
+        let closed = within(LIMIT, connections.join_next()).await.expect("it is closed");
         let response = closed.expect("there are more").expect("no panic").expect("an answer");
         assert!(response.starts_with("HTTP/1.1 503") || response.starts_with("HTTP/1.1 408"), "{response}");
     }

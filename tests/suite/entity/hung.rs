@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use counter_core::MemoryStore;
 use counter_core::entity::{Entities, EntityErrorKind, EntityId, Recount, SqliteDatabase};
-use tests::until;
+use tests::{until, within};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use super::Post;
 use super::stand::{Frail, Gated};
@@ -26,7 +25,7 @@ async fn posts() -> (Posts, Frail<MemoryStore>) {
 }
 
 async fn likes(posts: &Posts) -> i64 {
-    let counts = timeout(LIMIT, posts.counts_of(1)).await.expect("it does not wait for the cache");
+    let counts = within(LIMIT, posts.counts_of(1)).await.expect("it does not wait for the cache");
     counts.expect("readable").of(Post::Likes)
 }
 
@@ -36,7 +35,7 @@ async fn a_hung_cache_does_not_block_reads_or_changes() {
     assert_eq!(likes(&posts).await, 0);
     cache.set_hung(true);
     for sum in 1..=100 {
-        let counted = timeout(LIMIT, posts.increment(1, Post::Likes, 1)).await;
+        let counted = within(LIMIT, posts.increment(1, Post::Likes, 1)).await;
         assert_eq!(counted.expect("it does not wait for the cache").expect("it counts"), sum);
         assert_eq!(likes(&posts).await, sum);
     }

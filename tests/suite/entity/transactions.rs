@@ -9,8 +9,7 @@ use counter_core::entity::{
     Entities, EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, SqliteDatabase, sqlx,
 };
 use counter_core::stores::WriterId;
-use tests::{MariaDb, Postgres, until};
-use tokio::time::timeout;
+use tests::{MariaDb, Postgres, until, within};
 
 use super::Post;
 use super::contract::{maria, postgres};
@@ -103,7 +102,7 @@ async fn a_new_writer_does_not_wait_for_other_fences() {
     let fence = "UPDATE access_entity_fence SET sequence = sequence + 1 WHERE writer = ?";
     let fence = sqlx::query(fence).bind(busy.to_string());
     fence.execute(&mut *other).await.expect("it is locked");
-    let applied = timeout(LIMIT, database.apply(&first(WriterId::random(), 2))).await;
+    let applied = within(LIMIT, database.apply(&first(WriterId::random(), 2))).await;
     let EntityApplyOutcome { rows, .. } = applied.expect("it does not wait").expect("it is applied");
     assert!(rows.is_some());
     other.rollback().await.expect("it is rolled back");

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::Value;
 use tests::http::{Load, Response, get};
 use tests::process::example_command;
-use tests::{Process, RedisServer, until};
+use tests::{Process, RedisServer, until, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::random::Random;
 use crate::support::{BROWSER, storm_seconds};
@@ -257,7 +257,7 @@ async fn a_sigterm_does_not_wait_for_live_listeners() {
             assert_ne!(client.read_buf(&mut response).await.expect("it answers"), 0, "{}", site.process);
         }
     };
-    timeout(LIMIT, first).await.expect("an event comes");
+    within(LIMIT, first).await.expect("an event comes");
     site.process.terminate();
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
     client.read_to_end(&mut response).await.expect("the response ends");

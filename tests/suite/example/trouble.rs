@@ -11,11 +11,10 @@ use counter_core::entity::sqlx::{SqlitePool, query};
 use tempfile::TempDir;
 use tests::http::get;
 use tests::process::example_command;
-use tests::{Process, RedisServer, until};
+use tests::{Process, RedisServer, until, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
-use tokio::time::timeout;
 
 use super::program::Site;
 
@@ -42,8 +41,8 @@ async fn an_incomplete_request_times_out() {
     for (request, response) in PARTIAL_REQUESTS.iter().zip(["", "", "HTTP/1.1 408 "]) {
         let mut client = send_partial(site.address, request).await;
         let mut words = Vec::new();
-        let read = timeout(LIMIT, client.read_to_end(&mut words)).await;
-        drop(read.unwrap_or_else(|_| panic!("{request:?} stays open\n{}", site.process)));
+        let read = within(LIMIT, client.read_to_end(&mut words)).await;
+        drop(read.unwrap_or_else(|| panic!("{request:?} stays open\n{}", site.process)));
         let words = String::from_utf8_lossy(&words);
         assert!(words.starts_with(response), "{request:?}: {words}");
     }

@@ -8,12 +8,11 @@ use axum::Router;
 use axum::routing::post as route;
 use serde_json::Value;
 use tests::http::{get, post};
-use tests::{LIMIT, Nginx, Process, RedisServer, process, until};
+use tests::{LIMIT, Nginx, Process, RedisServer, process, until, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::block_in_place;
-use tokio::time::timeout;
 
 const TOKEN: &str = "Bearer a-long-random-token";
 
@@ -67,7 +66,7 @@ async fn an_open_dashboard_does_not_block_the_shutdown() {
             assert_ne!(browser.read_buf(&mut response).await.expect("it answers"), 0, "{service}");
         }
     };
-    timeout(LIMIT, first).await.expect("an event comes");
+    within(LIMIT, first).await.expect("an event comes");
     service.terminate();
     assert!(service.wait(LIMIT).await.success(), "{service}");
     browser.read_to_end(&mut response).await.expect("the response ends");
@@ -150,7 +149,7 @@ async fn visitors_behind_nginx_are_the_clients_of_nginx() {
         let mut stream = socket.connect(nginx.address()).await.expect("it listens");
         stream.write_all(request.as_bytes()).await.expect("it reads");
         let mut response = String::new();
-        timeout(LIMIT, stream.read_to_string(&mut response)).await.expect("a response").expect("a text");
+        within(LIMIT, stream.read_to_string(&mut response)).await.expect("a response").expect("a text");
         assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     }
     // Two visitors might share a register, because the salt is random.
@@ -235,7 +234,7 @@ async fn a_chat_receives_the_alert_with_the_share_of_failed_jobs() {
         tokio::spawn(async { axum::serve(listener, Router::new().route("/hook", route(hook))).await });
     let mut command = Command::new(process::use_case("chat").await);
     let chat = Process::start(command.args(["97", "3"]).env("CHAT_URL", url));
-    let message = timeout(LIMIT, received.recv()).await.expect("a message").expect("a running server");
+    let message = within(LIMIT, received.recv()).await.expect("a message").expect("a running server");
     let message: Value = serde_json::from_str(&message).expect("JSON");
     assert_eq!(message["text"], "```\nwarning: jobs: jobs:failed are 3 % of jobs, above 2 %\n```");
     stop(chat).await;

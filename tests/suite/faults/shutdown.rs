@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counter_core::visits::Agent;
 use counter_core::{Counters, Error, ErrorKind, Recorder, RedisStore, Stats, Timestamp};
-use tests::{FaultProxy, RedisServer, until};
+use tests::{FaultProxy, RedisServer, until, within};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -58,7 +58,7 @@ impl Running {
 
     async fn end(self) -> (Counters, Result<(), Error>) {
         drop(self.stop);
-        tokio::time::timeout(2 * LIMIT, self.upkeep).await.expect("the shutdown ends").expect("no panic")
+        within(2 * LIMIT, self.upkeep).await.expect("the shutdown ends").expect("no panic")
     }
 }
 

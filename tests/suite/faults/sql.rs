@@ -17,7 +17,7 @@ use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
-use tests::{FaultProxy, LIMIT, MariaDb, Postgres, RedisServer, until};
+use tests::{FaultProxy, LIMIT, MariaDb, Postgres, RedisServer, until, within};
 use tokio::task::block_in_place;
 
 use crate::stores::{self, databases, sql};
@@ -93,7 +93,7 @@ async fn calls_time_out_after_five_seconds_if_the_database_hangs() {
     let (_, database) = direct.rsplit_once('/').expect("an address");
     let store = sql(&format!("postgres://postgres@{}/{database}", proxy.address())).await;
     proxy.black_hole(true);
-    let known = tokio::time::timeout(LIMIT, store.known(&[precision(60)], "", 1)).await.expect("it ends");
+    let known = within(LIMIT, store.known(&[precision(60)], "", 1)).await.expect("it ends");
     assert_eq!(*known.expect_err("no reply").kind(), ErrorKind::Unavailable);
     proxy.black_hole(false);
     let there = async || store.known(&[precision(60)], "", 1).await.is_ok();
@@ -247,7 +247,7 @@ async fn a_slow_writer_delays_flushes_but_not_reads() {
     let mut other = open_file(&file_in(&folder)).await;
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.expect("no writer is active");
     recorder.record(recorder.counter("a"), None);
-    let error = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends").expect_err("it waits");
+    let error = within(LIMIT, counters.flush()).await.expect("it ends").expect_err("it waits");
     assert_eq!(*error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert_eq!(total(&counters, "a").await, 1);
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.expect("it writes");

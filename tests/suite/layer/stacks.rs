@@ -24,10 +24,9 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tests::until;
+use tests::{until, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
@@ -129,7 +128,7 @@ async fn an_upgrade_is_counted_once_at_the_head() {
     socket.write_all(head.as_bytes()).await.expect("it is sent");
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
-        answer.push(timeout(LIMIT, socket.read_u8()).await.expect("an answer").expect("a byte"));
+        answer.push(within(LIMIT, socket.read_u8()).await.expect("an answer").expect("a byte"));
     }
     assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
     let once = [("/socket", 1), ("hits", 1), ("method:GET", 1), ("status:1xx", 1)];
@@ -137,10 +136,10 @@ async fn an_upgrade_is_counted_once_at_the_head() {
 
     let mut echoed = [0; 4];
     socket.write_all(b"ping").await.expect("it is sent");
-    timeout(LIMIT, socket.read_exact(&mut echoed)).await.expect("an echo").expect("four bytes");
+    within(LIMIT, socket.read_exact(&mut echoed)).await.expect("an echo").expect("four bytes");
     assert_eq!(&echoed, b"ping");
     socket.shutdown().await.expect("it is closed");
-    assert_eq!(timeout(LIMIT, socket.read(&mut echoed)).await.expect("an end").expect("no error"), 0);
+    assert_eq!(within(LIMIT, socket.read(&mut echoed)).await.expect("an end").expect("no error"), 0);
     check(&mut counters, 1, &once).await;
 }
 
@@ -190,7 +189,7 @@ async fn a_panicking_handler_on_a_server_is_counted_as_failed() {
     client.write_all(b"GET /panic HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it is sent");
     let mut answer = Vec::new();
     // The server closes the connection, with no response.
-    let end = timeout(LIMIT, client.read_to_end(&mut answer)).await.expect("an end");
+    let end = within(LIMIT, client.read_to_end(&mut answer)).await.expect("an end");
     assert!(end.is_err() || answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     let once = [("/panic", 1), ("hits", 1), ("method:GET", 1), ("status:failed", 1)];
     check(&mut counters, 1, &once).await;
@@ -296,7 +295,7 @@ impl Client {
             let status = response.status();
             response.into_body().collect().await.map(|_| status)
         };
-        timeout(LIMIT, answer).await.expect("an answer in time").expect("an answer")
+        within(LIMIT, answer).await.expect("an answer in time").expect("an answer")
     }
 }
 

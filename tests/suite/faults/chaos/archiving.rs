@@ -7,7 +7,7 @@ use counter_core::archive::{Archive, Copier};
 use counter_core::time::{Grid, Retention};
 use counter_core::{Precisions, SqlStore, Store, Timestamp};
 use tempfile::TempDir;
-use tests::until;
+use tests::{until, within};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -67,7 +67,7 @@ impl Archiving {
     ) {
         until("there were passes", LIMIT, async || copying.passes.load(Ordering::Relaxed) > 3).await;
         copying.done.store(true, Ordering::Relaxed);
-        let mut copier = timeout(LIMIT, copying.copying).await.expect("it ends").expect("no panic");
+        let mut copier = within(LIMIT, copying.copying).await.expect("it ends").expect("no panic");
         let (archive, last) = (self.of(near), Timestamp::now());
         until("all has closed and is copied", LIMIT, async || {
             let now = Timestamp::now();

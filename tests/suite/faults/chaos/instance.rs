@@ -5,9 +5,9 @@ use std::time::Duration;
 use counter_core::visits::Distribution;
 use counter_core::{Cleaner, Counters, Recorder, Stats, Store, Timestamp, Upkeep};
 use tests::history::History;
-use tests::until;
+use tests::{until, within};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::LIMIT;
 use super::clients::confirm;
@@ -67,7 +67,7 @@ impl Instance {
         self.auditor.await.expect("the ledger always balances");
         // A loss is only reported with the next batch.
         record.write_everywhere(&self.recorder);
-        let stopped = timeout(2 * LIMIT, self.upkeep.stop()).await.expect("the shutdown ends");
+        let stopped = within(2 * LIMIT, self.upkeep.stop()).await.expect("the shutdown ends");
         stopped.expect("everything is flushed");
         let ledger = self.stats.ledger();
         let (requests, hits) = (ledger.requests, ledger.hits);
@@ -130,7 +130,7 @@ impl Cleaning {
 
     pub(crate) async fn end(self) {
         self.done.store(true, Ordering::Relaxed);
-        timeout(LIMIT, self.cleaning).await.expect("it ends").expect("no panic");
+        within(LIMIT, self.cleaning).await.expect("it ends").expect("no panic");
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use counter_core::{Counters, Error, Precision, Recorder, RedisStore, Stats, Store, Timestamp};
-use tests::{FaultProxy, LIMIT, RedisServer, until};
+use tests::{FaultProxy, LIMIT, RedisServer, until, within};
 
 use crate::support::{always, name, precision, samples_of, store};
 
@@ -99,7 +99,7 @@ impl Traffic {
             failures[before..].iter().any(|failure| failure.message.contains(message) && failure.waiting > 0)
         };
         let waiting = until("the failure is reported", LIMIT, reported);
-        if tokio::time::timeout(LIMIT / 2, waiting).await.is_err() {
+        if within(LIMIT / 2, waiting).await.is_none() {
             panic!("no failure contains {message:?}: {:?}", self.failures());
         }
     }

@@ -8,7 +8,7 @@ use counter_core::stores::Shards;
 use counter_core::{BuildError, Counters, Stats};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode};
-use tests::until;
+use tests::{until, within};
 
 use super::{LIMIT, Switch, files, folder, over, record, run_until, spool, spool_and_kill, total};
 use crate::log::Log;
@@ -362,7 +362,7 @@ async fn a_hung_file_does_not_block_other_files() {
     let store = Switch::store();
     let mut counters = over(&store, folder.path());
     record(&counters, 3);
-    let flushed = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends");
+    let flushed = within(LIMIT, counters.flush()).await.expect("it ends");
     flushed.expect("the store is available");
     assert_eq!(total(&counters.stats()).await, 8);
     assert_eq!(spool(&counters.stats()).leftovers, 1);
@@ -379,13 +379,13 @@ fn a_hung_disk_does_not_use_up_the_blocking_threads() {
         let mut counters = over(&Switch::store(), folder.path());
         for _ in 0..2 {
             record(&counters, 3);
-            let flushed = tokio::time::timeout(LIMIT, counters.flush()).await.expect("it ends");
+            let flushed = within(LIMIT, counters.flush()).await.expect("it ends");
             flushed.expect("the store is available");
             assert!(spool(&counters.stats()).leftovers >= 4);
         }
         // This can be a file to read, or a name to resolve.
         let work = tokio::task::spawn_blocking(|| 42);
-        let done = tokio::time::timeout(LIMIT, work).await.expect("a thread is free");
+        let done = within(LIMIT, work).await.expect("a thread is free");
         assert_eq!((done.expect("no panic"), total(&counters.stats()).await), (42, 6));
     });
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::visits::{ApplyOutcome, Batch, StoredFence, Witness, Write};
 use counter_core::{Error, ErrorKind, MemoryStore};
+use tests::within;
 
 use super::super::histories::Model;
 use super::{LIMIT, folder, over, record, run_until, spool, spool_and_kill, sums, total};
@@ -190,7 +191,7 @@ async fn a_store_that_loses_fences_immediately_does_not_block_flushes() {
     store.hooks.set_batch_limit(10);
     store.hooks.forgets.store(true, Ordering::Relaxed);
     let mut next = over(&store, folder.path());
-    let flushed = tokio::time::timeout(LIMIT, next.flush()).await.expect("it ends");
+    let flushed = within(LIMIT, next.flush()).await.expect("it ends");
     flushed.expect("no new hits to send");
     store.hooks.forgets.store(false, Ordering::Relaxed);
     next.flush().await.expect("the store works");

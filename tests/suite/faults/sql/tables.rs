@@ -3,7 +3,7 @@
 use counter_core::entity::sqlx;
 use counter_core::{ErrorKind, SqlStore};
 use sqlx::Connection;
-use tests::{LIMIT, MariaDb, Postgres};
+use tests::{LIMIT, MariaDb, Postgres, within};
 use tokio::task::block_in_place;
 
 use super::{file_in, flush_until_ok, open_file, over, total};
@@ -39,7 +39,7 @@ async fn a_bad_database_url_is_rejected_without_revealing_the_password() {
         assert!(error.to_string().starts_with("invalid or unsupported database address"), "{error}");
     }
     for address in ["postgres://u:secret@127.0.0.1:1/", "mariadb://u:secret@127.0.0.1:1/"] {
-        let error = tokio::time::timeout(LIMIT, SqlStore::connect(address)).await.expect("it ends");
+        let error = within(LIMIT, SqlStore::connect(address)).await.expect("it ends");
         let words = format!("{:?}", error.expect_err("nothing listens"));
         assert!(words.contains("the database is unavailable") && !words.contains("secret"), "{words}");
     }
