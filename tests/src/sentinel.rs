@@ -16,10 +16,10 @@ const SERVICE: &str = "main";
 
 /// A master, a replica, and a single sentinel that decides which is which.
 ///
-/// The master will be replaced if it does not respond for half a second. An old master that is restarted, or
-/// replaced via a command, accepts writes for about two more seconds before the sentinel turns it into a
-/// replica. These writes are lost. This is true for any sentinel, but the default is eight seconds. All
-/// methods block.
+/// The master is only replaced by [`failover`](Self::failover) and [`kill_master`](Self::kill_master), even if it is
+/// slow. An old master that is restarted, or replaced via a command, accepts writes for about two more seconds before the
+/// sentinel turns it into a replica. These writes are lost. This is true for any sentinel, but the default is eight
+/// seconds. All methods block.
 #[derive(Debug)]
 pub struct RedisSentinel {
     sentinel: RedisServer,
@@ -110,8 +110,16 @@ impl RedisSentinel {
     /// Panics if this takes more than two minutes, e.g. because the other server is not a replica.
     pub fn kill_master(&mut self) {
         let old = self.master_index();
+        self.replace_after(Duration::from_millis(500));
         self.servers[old].kill();
         block_until("the master has changed", LIMIT, || self.master_index() != old);
+        self.replace_after(LIMIT);
+    }
+
+    /// Sets the time without a response after which the master is replaced.
+    fn replace_after(&self, time: Duration) {
+        let time = time.as_millis().to_string();
+        self.sentinel.command(&["SENTINEL", "SET", SERVICE, "down-after-milliseconds", &time]);
     }
 
     /// Restarts the server that is not the master, with no data. This does not wait for the sentinel to turn
@@ -167,8 +175,9 @@ fn start_sentinel(master: &str) -> RedisServer {
         let file = folder.join("sentinel.conf");
         let settings = format!(
             "sentinel monitor {SERVICE} 127.0.0.1 {master} 1\n\
-             sentinel down-after-milliseconds {SERVICE} 500\n\
-             sentinel failover-timeout {SERVICE} 2000\n"
+             sentinel down-after-milliseconds {SERVICE} {}\n\
+             sentinel failover-timeout {SERVICE} 2000\n",
+            LIMIT.as_millis()
         );
         fs::write(&file, settings).expect("our folder is writable");
         let file = file.to_str().expect("the folder for temporary files has a plain name").to_owned();

@@ -117,10 +117,13 @@ impl Storm {
 
         let old = instances.remove(0);
         let mut record = if S::CAN_FORGET {
-            // We have to heal the servers now, because if they lose data of a stopped instance, it can't be
-            // sent again.
+            // After a failover, an instance sends the last minute again, but only while it is running. So we
+            // have to heal the servers before it ends, and then wait until the replica has its last batches:
+            // these are acknowledged earlier, because replication is asynchronous.
             servers.heal().await;
-            old.end().await
+            let record = old.end().await;
+            servers.heal().await;
+            record
         } else {
             let (record, ()) =
                 tokio::join!(old.end(), self.inject_faults(servers, &mut kinds, self.time / 10));
