@@ -10,7 +10,7 @@ pub use crate::closure::Closure;
 use crate::identity::{self, Address, Forwarded, RequestHead};
 pub use crate::label::BOT_LABEL;
 pub use crate::layer::{Counted, Decider};
-pub use crate::logged::Logged;
+pub use crate::request::logged::Logged;
 pub use crate::reserved::{AGENTS, HITS, STATUSES, is_facet_counter, is_reserved};
 
 /// Returns the significant bits of the client address, if it is known.

@@ -55,7 +55,6 @@
 
 mod reserved;
 mod request;
-mod logged;
 mod closure;
 mod recent;
 mod classify;

@@ -1,6 +1,7 @@
 //! Access to request extensions and headers. This is the only file that uses axum.
 
 pub(crate) mod path;
+pub(crate) mod logged;
 
 use std::net::SocketAddr;
 

@@ -1,6 +1,7 @@
 //! The example program, including the forum.
 
 mod import;
+mod findings;
 mod history;
 mod use_cases;
 mod program;

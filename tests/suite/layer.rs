@@ -19,6 +19,8 @@ mod delivery;
 mod limit;
 mod log;
 mod logged;
+mod formats;
+mod unrecorded;
 mod follow;
 mod stacks;
 mod scan;

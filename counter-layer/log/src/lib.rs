@@ -91,6 +91,7 @@ mod index;
 mod report;
 mod import;
 pub mod record;
+pub mod guide;
 #[doc(hidden)]
 pub mod internal;
 

@@ -114,9 +114,8 @@ impl<'a> Line<'a> {
         match pieces.iter().find(|header| header.name == name).map(|header| header.value) {
             Some(Header::Sent(piece)) => Header::Sent(piece.of(line, unescaped)),
             Some(Header::NotSent) => Header::NotSent,
-            Some(Header::NotRecorded) => Header::NotRecorded,
             None if are_complete => Header::NotSent,
-            None => Header::NotRecorded,
+            None | Some(Header::NotRecorded) => Header::NotRecorded,
         }
     }
 

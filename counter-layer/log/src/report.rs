@@ -7,7 +7,7 @@ use crate::format::X_FORWARDED_FOR;
 use crate::line::{Header, Line};
 use crate::malformed::Malformed;
 
-/// What an [`Import`](crate::Import) has read, for people who want to know why a line did not count, and whether the
+/// The outcome of an [`Import`](crate::Import), for people who want to know why a line did not count, and whether the
 /// numbers mean what they expect.
 ///
 /// Lines that are read again, e.g. after a failover, are included again.

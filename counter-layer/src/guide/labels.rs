@@ -23,7 +23,7 @@
 //!
 //! Access logs are counted the same way if they contain the headers: the combined format has `Referer` and
 //! `User-Agent`, and you can add the third with `%{Accept-Language}i`. JSON records have `referrer`,
-//! `user_agent` and `language`.
+//! `user_agent` and `language`. If a log or a record does not contain a header, its labels count `(not recorded)`.
 //!
 //! # Campaigns
 //!

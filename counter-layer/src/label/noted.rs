@@ -12,7 +12,7 @@ use super::source::{Source, header};
 use super::text::Text;
 use super::value::Value;
 use crate::identity::RequestHead;
-use crate::logged::Logged;
+use crate::request::logged::Logged;
 
 /// The labels of a layer and their counters.
 pub(crate) struct Labels {

@@ -72,20 +72,32 @@ fn is_allowed(c: char, before: char) -> bool {
         '\u{200c}' | '\u{200d}' => !before.is_ascii() && !matches!(before, '\u{200c}' | '\u{200d}'),
         // Variants of emoji, including digits on keycaps.
         '\u{fe00}'..='\u{fe0f}' => {
-            !(before == ' ' || before.is_ascii_alphabetic() || matches!(before, '\u{200c}' | '\u{200d}'))
-                && !matches!(before, '\u{fe00}'..='\u{fe0f}')
+            let is_base = !(before == ' ' || before.is_ascii_alphabetic());
+            is_base && !matches!(before, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
         }
         // Variants in Mongolian and of ideographs.
         '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{e0100}'..='\u{e01ef}' => !before.is_ascii(),
         // The region of a flag.
         '\u{e0020}'..='\u{e007f}' => matches!(before, '\u{1f3f4}' | '\u{e0020}'..='\u{e007e}'),
         // Marks, embeddings, overrides and isolates of bidirectional text, and other invisible characters.
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' => {
-            false
-        }
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
-        '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => false,
-        '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => false,
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{17b4}'
+        | '\u{17b5}'
+        | '\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}' => false,
         _ => !c.is_control(),
     }
 }

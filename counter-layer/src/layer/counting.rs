@@ -23,7 +23,7 @@ use super::visit::{OnCount, Visit};
 use crate::classify::{Digest, UserAgent, is_call, is_prefetch};
 use crate::closure::catch_panic;
 use crate::identity::{ExpiringRegister, RequestHead, Visitors};
-use crate::logged::Logged;
+use crate::request::logged::Logged;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
 use crate::rules::Match;

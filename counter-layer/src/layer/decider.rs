@@ -9,7 +9,7 @@ use super::measures::Bins;
 use super::outcome::Outcome;
 use super::settings::facet::FACETS;
 use crate::identity::{Reads, RequestHead};
-use crate::logged::Logged;
+use crate::request::logged::Logged;
 
 /// Classifies requests served by another server like the layer would, but does not record anything.
 #[derive(Debug)]

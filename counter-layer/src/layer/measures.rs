@@ -10,7 +10,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::outcome::Outcome;
-use crate::logged::Logged;
+use crate::request::logged::Logged;
 use crate::request::{has_trailing_headers, leading_header};
 
 /// The measures recorded as distributions by a layer.
@@ -138,7 +138,12 @@ impl Measures {
     /// Returns the bins of a logged request.
     pub(crate) fn logged(&self, method: &Method, logged: &Logged<'_>, outcome: Outcome) -> Bins {
         let mut bins = self.ended(outcome);
-        let Outcome::Responded(status) = outcome else { return bins };
+        let status = match outcome {
+            Outcome::Responded(status) => status,
+            // The status was not recorded, but most responses have a body.
+            Outcome::Unknown => StatusCode::OK,
+            _ => return bins,
+        };
         let measuring = self.start(method);
         if !measuring.is_tunnel(status) {
             let bytes = if measuring.has_no_body(status) { Some(0) } else { logged.size };

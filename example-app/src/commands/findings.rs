@@ -1,4 +1,4 @@
-//! What people should know about an import: which lines did not count, and why the numbers may not mean what they expect.
+//! Findings of an import: the lines that did not count, and reasons why the numbers may not mean what people expect.
 
 use std::error::Error;
 use std::io::{self, Write, stderr};

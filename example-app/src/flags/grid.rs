@@ -17,10 +17,10 @@ use crate::retry::Retry;
 #[group(skip)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct Settings {
-    /// UTC offset of days, e.g. +01:00 or -05:30. Not needed with a time zone.
+    /// UTC offset of days, e.g. +01:00 or -05:30.
     #[arg(long, env = "COUNTER_UTC_OFFSET", value_name = "OFFSET", value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: Option<i32>,
-    /// Time zone of the site, e.g. Europe/Berlin. A new store will keep its days.
+    /// Time zone of the site, e.g. Europe/Berlin.
     #[arg(long, env = "COUNTER_TIME_ZONE", value_name = "ZONE")]
     pub(crate) time_zone: Option<String>,
     /// Change the buckets, and hide older counts.

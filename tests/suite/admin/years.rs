@@ -354,7 +354,9 @@ async fn too_many_visitor_buckets_for_a_read_are_not_an_error() {
     for number in 0..30 {
         let counter = recorder.counter(&format!("/{number}"));
         let visitor = VisitorKey::new([7; 16]).visitor(&[b"somebody"]);
-        recorder.record_at(counter, Some(visitor), Timestamp::now(), NonZeroU32::MIN);
+        for at in [Timestamp::now(), days_ago(1)] {
+            recorder.record_at(counter, Some(visitor), at, NonZeroU32::MIN);
+        }
     }
     site.flush().await.expect("memory takes all");
     let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
@@ -364,8 +366,8 @@ async fn too_many_visitor_buckets_for_a_read_are_not_an_error() {
         page(&router, path).await;
     }
     for (path, note) in [
-        ("?period=today", "Visitors of this period are shown for 6 counters only."),
-        ("?period=today&sort=uniques", "sorting by visitors supports at most 6 counters."),
+        ("?period=yesterday", "Visitors of this period are shown for 6 counters only."),
+        ("?period=yesterday&sort=uniques", "sorting by visitors supports at most 6 counters."),
     ] {
         let view = page(&router, path).await;
         assert!(view.contains(note), "{view}");

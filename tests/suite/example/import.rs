@@ -180,16 +180,6 @@ async fn a_damaged_compressed_log_is_not_counted() {
     assert_eq!(summary(import(&redis, &["--route", "/", &good]).await).await["recorded"], 500);
 }
 
-#[tokio::test]
-async fn a_single_line_without_a_newline_is_reported() {
-    let (redis, folder) = (RedisServer::start(), tempfile::tempdir().expect("there is space"));
-    let log = path(&folder, "access.log");
-    fs::write(&log, line("/", 200, 1).trim_end()).expect("there is space");
-    let import = import(&redis, &["--route", "/", &log]).await;
-    import.wait_error_line(|line| line.contains("the last line is incomplete").then_some(()), LIMIT).await;
-    assert_eq!(summary(import).await["read"], 0);
-}
-
 /// Returns the inodes of the files that a process has opened.
 fn open_inodes(process: u32) -> Vec<u64> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs");

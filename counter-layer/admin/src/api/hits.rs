@@ -80,7 +80,8 @@ pub(crate) fn routes(stats: &Stats, producers: &Producers) -> [Route; 2] {
                 or a request with at least `path` and `at`: \
                 `{\"path\":\"/articles/7\",\"method\":\"GET\",\"status\":200,\"at\":1763700000,\"address\":\"192.0.2.1\",\
                 \"user_agent\":\"…\",\"time\":0.012,\"body\":0.02,\"size\":512}`, with the seconds to the response head and to \
-                the end, and the body size in bytes. With a 200, the request is stored. \
+                the end, and the body size in bytes. Unless the record has a `user_agent`, or `null` if the client did not send \
+                one, bots can't be told from people. With a 200, the request is stored. \
                 After a 503 or without a response, retry with the same records.";
     let mut record_route = Route::post(HITS, summary, state, record)
         .json::<Recorded>()

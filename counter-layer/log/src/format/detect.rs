@@ -44,7 +44,9 @@ impl Format {
     /// Fails if none of the known formats matches half of the lines. In this case, you need to use a
     /// [pattern](Format::pattern) or the [format of nginx](Format::log_format).
     pub fn detect(beginning: &[u8]) -> Result<Self, UnknownFormat> {
-        let lines = || (1..).zip(beginning.split(|byte| *byte == b'\n')).take(MAX_LINES);
+        // The last line may be incomplete, and then match a different format.
+        let complete = memchr::memrchr(b'\n', beginning).map_or(beginning, |end| &beginning[..end]);
+        let lines = || (1..).zip(complete.split(|byte| *byte == b'\n')).take(MAX_LINES);
         let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && !is_directive(line);
         let all = lines().filter(|(_, line)| has_request(line)).count();
         let first = lines().find(|(_, line)| has_request(line)).map_or(0, |(number, _)| number);
@@ -87,7 +89,8 @@ impl Format {
 fn is_meant(name: &str, line: &Line<'_>) -> bool {
     match name {
         "main" => is_forwarded(line),
-        "vhost" | "vhost_common" => line.peer.is_some(),
+        // A list of addresses can stand in place of the peer.
+        "vhost" | "vhost_common" => line.peer.is_some() && !line.host.unwrap_or_default().ends_with(b","),
         "unquoted_agent" | "unquoted" => is_product(line),
         _ => true,
     }

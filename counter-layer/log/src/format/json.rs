@@ -186,7 +186,7 @@ impl Reader<'_> {
         loop {
             match self.line.get(self.at) {
                 None => return Err(Malformed::Fields),
-                Some(b'"') => drop(self.string()?),
+                Some(b'"') => _ = self.string()?,
                 Some(b'{' | b'[') => {
                     depth += 1;
                     self.at += 1;
@@ -196,7 +196,7 @@ impl Reader<'_> {
                     depth = depth.checked_sub(1).ok_or(Malformed::Fields)?;
                     self.at += 1;
                 }
-                Some(_) if depth == 0 => drop(self.scalar()?),
+                Some(_) if depth == 0 => _ = self.scalar()?,
                 Some(_) => {
                     self.at += 1;
                     continue;

@@ -1,4 +1,4 @@
-//! What other programs add to a line: a prefix of syslog or of a container runtime, or a JSON object around the line.
+//! Prefixes that other programs add to a line, e.g. syslog or a container runtime, and JSON objects around a line.
 
 use super::clock::MONTHS;
 use super::{BYTE_ORDER_MARK, json};

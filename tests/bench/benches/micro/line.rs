@@ -40,7 +40,7 @@ fn counter(counters: &Counters) -> LogCounter {
 }
 
 fn format(name: &str) -> Format {
-    if name == "json" { Format::caddy() } else { Format::combined() }
+    if name == "json" { Format::json() } else { Format::combined() }
 }
 
 #[divan::bench(args = ["combined", "json"])]

@@ -112,7 +112,8 @@ mod tests {
                 );
                 at = bucket.end();
             }
-            assert_eq!(at, range.end, "{zone}");
+            // A bucket of today can end after today, because it is still empty there.
+            assert!(at == range.end || (at > range.end && range.end > NOW), "{zone}: {union:?}");
         }
     }
 

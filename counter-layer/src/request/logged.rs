@@ -1,10 +1,12 @@
+//! Requests from logs and records.
+
 use std::fmt;
 use std::time::Duration;
 
 use counter_core::Timestamp;
 use http::HeaderName;
 
-/// What a log or a record says about a request, in addition to the request head and the outcome.
+/// The part of a logged request that is neither in the request head nor the outcome.
 #[derive(Clone, Copy)]
 pub struct Logged<'a> {
     /// The instant to count the request at.
