@@ -44,10 +44,11 @@ impl Format {
     /// Fails if none of the known formats matches half of the lines. In this case, you need to use a
     /// [pattern](Format::pattern) or the [format of nginx](Format::log_format).
     pub fn detect(beginning: &[u8]) -> Result<Self, UnknownFormat> {
-        // The last line may be incomplete, and then match a different format.
-        let complete = memchr::memrchr(b'\n', beginning).map_or(beginning, |end| &beginning[..end]);
-        let lines = || (1..).zip(complete.split(|byte| *byte == b'\n')).take(MAX_LINES);
         let has_request = |line: &[u8]| !line.trim_ascii().is_empty() && !is_directive(line);
+        // The last line may be incomplete, and then match a different format.
+        let complete = memchr::memrchr(b'\n', beginning).map(|end| &beginning[..end]);
+        let complete = complete.filter(|lines| lines.split(|byte| *byte == b'\n').any(has_request));
+        let lines = || (1..).zip(complete.unwrap_or(beginning).split(|byte| *byte == b'\n')).take(MAX_LINES);
         let all = lines().filter(|(_, line)| has_request(line)).count();
         let first = lines().find(|(_, line)| has_request(line)).map_or(0, |(number, _)| number);
         let mut best = None;
