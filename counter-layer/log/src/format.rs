@@ -77,7 +77,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Patterns with a name. In a pattern with a dollar sign, fields are variables of nginx. If a line matches more than one,
 /// the first is used.
-const PATTERNS: [(&str, &str); 11] = [
+const PATTERNS: [(&str, &str); 12] = [
     ("vhost_combined", r#"%v:%p %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
     ("vhost", r#"%v %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
     ("main", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" "%{X-Forwarded-For}i""#),
@@ -93,6 +93,10 @@ const PATTERNS: [(&str, &str); 11] = [
     (
         "elb",
         r#"$time_iso8601 $elb $remote_addr $target $t1 $t2 $t3 $status $s2 $in $out "$request" "$http_user_agent""#,
+    ),
+    (
+        "s3",
+        r#"$owner $bucket [$time_local] $remote_addr $requester $id $operation $key "$request" $status $error $body_bytes_sent $size $total $turn "$http_referer" "$http_user_agent""#,
     ),
     (
         "haproxy",

@@ -9,8 +9,8 @@
 //! | `main` | nginx, with `X-Forwarded-For` at the end |
 //! | `unquoted_agent`, `unquoted` | servers that leave out the quotation marks of the user agent, or of both headers |
 //! | `w3c` | IIS, including Advanced Logging, and CloudFront |
-//! | `json`, also `caddy`, `nginx`, `traefik`, `cloudflare`, `google`, `azure` | Caddy, nginx with `escape=json`, Traefik, Cloudflare Logpush, the load balancers of Google and Azure, the Elastic Common Schema |
-//! | `alb`, `elb` | application and classic load balancers of AWS |
+//! | `json`, also `caddy`, `nginx`, `traefik`, `cloudflare`, `google`, `azure` | Caddy, nginx with `escape=json`, Traefik, Cloudflare Logpush, the load balancers of Google and Azure, Bunyan and Pino, the Elastic Common Schema |
+//! | `alb`, `elb`, `s3` | application and classic load balancers of AWS, and its S3 |
 //! | `haproxy` | HAProxy with `option httplog` |
 //! | `ltsv` | labels and values, separated by tabs |
 //! | `logfmt` | names and values like `status=200`, e.g. by Heroku |
@@ -43,7 +43,7 @@
 //! | client address | `client_ip`, `real_ip`; `remote_addr`, `remote_ip`, `client_address`; `client`, `ip`, `address` |
 //! | request | `request` (the whole line), or `method` with `request_uri`, `request_url`, `request_path`; `uri`, `url`; `path` |
 //! | query | `query`, `query_string`, `args`, unless the target already contains it |
-//! | site | `request_host`, `vhost`; `host`; `server_name`, `hostname` |
+//! | site | `request_host`, `vhost`; `host`; `server_name` |
 //! | status | `status`, `status_code`, `http_status`, `response_status`; `response_code` |
 //! | size of the body | `body_bytes_sent`; `size`, `bytes` |
 //! | duration | `duration`, `request_time`, `latency` in seconds, `duration_ms`, `latency_ms` in milliseconds, `time_taken` in seconds with a fraction or in milliseconds |

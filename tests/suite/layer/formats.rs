@@ -106,6 +106,14 @@ fn patterns() -> Vec<Case> {
             Browser,
         ),
         case(
+            "S3",
+            r#"79a59df900b949e5 awsexamplebucket1 [10/Oct/2000:20:55:36 +0000] 192.0.2.1 79a59df900b949e5 3E57427F33A59F07 REST.GET.OBJECT a "GET /a HTTP/1.1" 200 - 113 113 7 6 "-" "UA" - s9lzHYrFp76ZVxRcpX9 SigV2 ECDHE-RSA-AES128-GCM-SHA256 AuthHeader awsexamplebucket1.s3.us-west-1.amazonaws.com TLSV1.2 - -"#,
+            "192.0.2.1",
+            "/a",
+            200,
+            Browser,
+        ),
+        case(
             "HAProxy",
             r#"Oct 10 20:55:36 localhost haproxy[14389]: 192.0.2.1:33317 [10/Oct/2000:20:55:36.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} "GET /a HTTP/1.1""#,
             "192.0.2.1",
@@ -171,6 +179,11 @@ fn with_names() -> Vec<Case> {
         of(
             "an application gateway of Azure",
             r#"{"timeStamp":"2000-10-10T20:55:36+00:00","resourceId":"/SUBSCRIPTIONS/A","operationName":"ApplicationGatewayAccess","category":"ApplicationGatewayAccessLog","properties":{"instanceId":"a","clientIP":"192.0.2.1","clientPort":46886,"httpMethod":"GET","requestUri":"/a","requestQuery":"b","userAgent":"UA","httpStatus":200,"httpVersion":"HTTP/1.1","receivedBytes":65,"sentBytes":553,"timeTaken":0.205,"host":"h.example"}}"#.to_owned(),
+            Browser,
+        ),
+        of(
+            "Pino",
+            r#"{"level":30,"time":971211336000,"pid":1,"hostname":"web","req":{"id":1,"method":"GET","url":"/a?b","headers":{"host":"h.example","user-agent":"UA"},"remoteAddress":"192.0.2.1","remotePort":1},"res":{"statusCode":200,"headers":{"date":"x"}},"responseTime":5,"msg":"request completed"}"#.to_owned(),
             Browser,
         ),
         of(

@@ -190,8 +190,8 @@ mod tests {
     fn unknown_formats_are_reported_without_log_content() {
         let error = detect(&format!("\n#\n{}\n", COMMON.replace("Oct", "Okt"))).expect_err("a broken time");
         let text = "the format of line 3 is unknown: as common, the time is invalid; \
-            as vhost_combined, vhost, main, combined, unquoted_agent, unquoted, vhost_common, alb, elb, haproxy, json, \
-            w3c, ltsv, logfmt, the fields do not match the format";
+            as vhost_combined, vhost, main, combined, unquoted_agent, unquoted, vhost_common, alb, elb, s3, haproxy, \
+            json, w3c, ltsv, logfmt, the fields do not match the format";
         assert_eq!(error.to_string(), text);
         let mixed = detect(&format!("{COMMON}\nsecret\nsecret\n")).expect_err("mostly something else");
         assert!(mixed.to_string().contains("as common, most other lines do not match"), "{mixed}");

@@ -307,6 +307,11 @@ impl Fields {
         let found = &self.found;
         let unescaped = &*self.unescaped;
         let text = |piece: Best<Piece>| piece.get().map(|piece| piece.of(line, unescaped));
+        let outcome = match found.outcome.get() {
+            Some(outcome) => outcome,
+            None if found.has_unreadable_status => return Err(Malformed::Status),
+            None => Outcome::Unknown,
+        };
         let (method, target, version) = match text(found.request) {
             Some(request) => {
                 let (method, target, version) = request_line(request).ok_or(Malformed::Request)?;
@@ -323,11 +328,6 @@ impl Fields {
                     text(found.protocol).and_then(version),
                 )
             }
-        };
-        let outcome = match found.outcome.get() {
-            Some(outcome) => outcome,
-            None if found.has_unreadable_status => return Err(Malformed::Status),
-            None => Outcome::Unknown,
         };
         Ok(Line {
             at,

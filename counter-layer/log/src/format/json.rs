@@ -17,9 +17,9 @@ use crate::malformed::Malformed;
 enum Object {
     /// The line or a nested object. The name is the start of the names of all members.
     Fields(Name),
-    /// The `request` object of Caddy.
+    /// The `request` object of Caddy, or `req` of Bunyan and Pino.
     Request,
-    /// The `headers` object inside of `request`.
+    /// The `headers` object inside of a request.
     Headers,
 }
 
@@ -98,8 +98,8 @@ impl Reader<'_> {
                 fields.put_all_headers();
                 return self.object(Object::Headers, fields);
             }
-            // Caddy writes the target as it was sent.
-            Object::Request if name == b"uri" => Slot::Target.into(),
+            // The target is written as it was sent.
+            Object::Request if matches!(name, b"uri" | b"url") => Slot::Target.into(),
             Object::Request => names::field(name, &Name::EMPTY.join(name)),
             Object::Fields(outer) => {
                 let joined = outer.join(name);
@@ -227,13 +227,13 @@ impl Reader<'_> {
 /// Returns the object with a name, if it contains fields of the request.
 fn nested(name: &Name, fields: &mut Fields) -> Option<Object> {
     Some(match name.as_bytes() {
-        b"request" => Object::Request,
+        b"request" | b"req" => Object::Request,
         b"httprequest" => {
             // Google leaves out what the client did not send.
             fields.put_client_headers();
             Object::Fields(Name::EMPTY)
         }
-        b"properties" | b"jsonpayload" => Object::Fields(Name::EMPTY),
+        b"properties" | b"jsonpayload" | b"res" => Object::Fields(Name::EMPTY),
         // The Elastic Common Schema.
         b"http" | b"httpresponse" | b"httpresponsebody" | b"url" | b"client" | b"useragent" => {
             Object::Fields(*name)

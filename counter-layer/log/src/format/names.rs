@@ -89,7 +89,7 @@ pub(super) fn field(written: &[u8], name: &Name) -> Field {
             slot(Slot::Host)
         }
         b"host" | b"originalhost" => Slot::Host.rank(1),
-        b"servername" | b"hostname" | b"urldomain" => Slot::Host.rank(2),
+        b"servername" | b"urldomain" => Slot::Host.rank(2),
 
         b"edgeresponsestatus" | b"downstreamstatus" | b"scstatus" | b"elbstatuscode" => slot(Slot::Status),
         b"status"
