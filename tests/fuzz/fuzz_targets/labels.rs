@@ -77,7 +77,7 @@ fn values(site: &mut Site, line: &[u8]) -> Option<Vec<String>> {
 
 fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8]) {
     assert!(!value.is_empty() && value.len() <= 200 && !value.chars().any(char::is_control), "{value:?}");
-    if value.starts_with('(') {
+    if value.starts_with('(') && value.ends_with(')') {
         return assert!(["(none)", "(other)"].contains(&value), "{label}: {value:?}");
     }
     let is_of = |allowed: fn(&u8) -> bool| value.bytes().all(|byte| allowed(&byte));
