@@ -106,8 +106,8 @@ impl Pattern {
             fields.put(line, at + part.start..at + part.end, &step.field, self.escapes);
             at += end;
             // Some servers write more than one space between fields.
-            if step.literal.ends_with(b" ") {
-                at += line.get(at..).unwrap_or_default().iter().take_while(|byte| **byte == b' ').count();
+            while line.get(at) == Some(&b' ') && step.literal.ends_with(b" ") {
+                at += 1;
             }
         }
         // Known formats are often extended with additional fields at the end.
@@ -171,7 +171,7 @@ impl Step {
             // A hyphen stands for a missing user, so another field would follow.
             return is_time(rest) || text == b"-";
         }
-        !(text.ends_with(b",") && matches!(self.field.slot, Slot::Peer | Slot::Header(_)))
+        !(matches!(self.field.slot, Slot::Peer | Slot::Header(_)) && text.ends_with(b","))
     }
 
     /// Finds the closing quotation mark: it must not be escaped, and the literal of the pattern must follow.
