@@ -37,7 +37,7 @@ async fn count(
     let position = sources.open(name.clone()).await?.position();
     let format = Format::combined();
     index.admit(&name, position, Parser::new(format.clone()), log.reopen()?.into_lines(0)).await?;
-    let mut import = Import::new(sources.clone(), format, LogCounter::new(layer));
+    let mut import = Import::new(sources.clone(), format, LogCounter::new(layer)).without_marks();
     let open = |position| {
         let mut log = log.reopen()?;
         Ok(log.skip_to(position)?.then(|| log.into_lines(position)))

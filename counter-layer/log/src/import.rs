@@ -50,7 +50,8 @@ pub struct Import {
     counter: LogCounter,
     keys: Keys,
     report: Report,
-    marks: Marks,
+    /// `None` if lines are not marked.
+    marks: Option<Marks>,
 }
 
 /// The reason why an import stopped. This does not lose lines: the next import continues at the stored
@@ -80,14 +81,22 @@ impl Import {
             counter,
             keys: Keys::default(),
             report: Report::default(),
-            marks: Marks::default(),
+            marks: Some(Marks::default()),
         }
     }
 
     /// Returns the marks of the lines read since the previous call. You should [note](crate::LogIndex::note)
     /// them under the source name.
     pub fn take_marks(&mut self) -> Marks {
-        std::mem::take(&mut self.marks)
+        self.marks.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Does not mark lines, which takes less time. Use this for a log that does not grow, because
+    /// [`LogIndex::admit`](crate::LogIndex::admit) notes the marks of all lines.
+    #[must_use]
+    pub fn without_marks(mut self) -> Self {
+        self.marks = None;
+        self
     }
 
     /// Sets the time zone of times without a time zone, instead of UTC.
@@ -186,8 +195,10 @@ impl Import {
                         true => self.keys.of(&self.sources, line.at).await.map_err(ImportError::Store)?,
                         false => VisitorKey::new([0; 16]),
                     };
-                    let (day, mark) = Mark::of(&line);
-                    self.marks.insert(day, mark);
+                    if let Some(marks) = &mut self.marks {
+                        let (day, mark) = Mark::of(&line);
+                        marks.insert(day, mark);
+                    }
                     match self.counter.decide(&line, key) {
                         Decision::Malformed(reason) => Err(reason),
                         Decision::Counted { hits, measured, agent } => {

@@ -234,7 +234,8 @@ impl Logs {
         else {
             return Ok(());
         };
-        let Reader { format, mut import } = self.reader(log.reopen()?)?;
+        let Reader { format, import } = self.reader(log.reopen()?)?;
+        let mut import = import.without_marks();
         let name = self.source(&fingerprint.to_string())?;
         let position = self.sources.open(name.clone()).await?.position();
         self.index.admit(&name, position, self.parser(format), log.reopen()?.into_lines(0)).await?;
