@@ -17,7 +17,7 @@ mod clock;
 mod probe;
 
 pub use namespace::{Namespace, NamespaceError};
-pub use server::RedisServer;
+pub use server::{RedisServer, RefusedCommand};
 
 pub(crate) use client::Client;
 pub(crate) use cluster::Cluster;

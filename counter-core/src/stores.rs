@@ -115,4 +115,4 @@ pub use crate::family::future::{BoxFuture, StoreFuture};
 pub use crate::family::shard::{Shard, Shards, ShardsError};
 pub use crate::family::writer::WriterId;
 #[cfg(feature = "redis")]
-pub use crate::redis::{Namespace, NamespaceError, RedisServer};
+pub use crate::redis::{Namespace, NamespaceError, RedisServer, RefusedCommand};

@@ -115,6 +115,23 @@ impl FaultProxy {
         self.faults.to_reply.set(calls);
     }
 
+    /// Replies to each `command` with these bytes, except in a transaction. The server never receives it.
+    pub fn answer(&self, command: &'static str, reply: impl Into<Vec<u8>>) {
+        self.faults.set_answer(command, Some(reply.into()));
+    }
+
+    /// Forwards each `command` again.
+    pub fn stop_answering(&self, command: &'static str) {
+        self.faults.set_answer(command, None);
+    }
+
+    /// Lets scripts only use the keys that are passed to them. A script that uses another key gets an error,
+    /// or ends immediately if `raises`.
+    pub fn require_declared_keys(&self, raises: bool) {
+        let prelude = format!("local raises = {raises} {}", include_str!("proxy/declared_keys.lua"));
+        self.faults.set_prelude(prelude);
+    }
+
     /// Holds the next `calls` calls until [`release`](Self::release). These will then be forwarded even if
     /// the client has disconnected, to simulate a request that arrives after the client has given up.
     pub fn hold_calls(&self, calls: u64) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use counter_core::sketch::{Register, Sketch};
 use counter_core::stores::{Namespace, Shard, WriterId};
-use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read};
+use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Remark};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
@@ -55,6 +55,15 @@ pub(crate) fn expiry(server: &RedisServer, key: &str) -> u64 {
             return (before + Duration::from_millis(left + 500)).as_secs();
         }
     }
+}
+
+/// Removes the messages of the server, which differ between the stores.
+pub(crate) fn without_messages(remarks: Vec<Remark>) -> Vec<Remark> {
+    let remarks = remarks.into_iter().map(|remark| match remark {
+        Remark::Rejected { part, reason, .. } => Remark::Rejected { part, reason, message: None },
+        remark => remark,
+    });
+    remarks.collect()
 }
 
 /// Returns a batch for the first shard, with the default precisions.

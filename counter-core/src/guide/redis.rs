@@ -9,6 +9,16 @@
 //! cleaner is running, when the settings change. The `maxmemory-policy` should be `noeviction`; the
 //! consequences of the other policies are listed [below](#memory-and-eviction).
 //!
+//! Our tests run on these servers. Others may work, and [`RedisServer`](crate::stores::RedisServer) says what is
+//! missing:
+//!
+//! | server | |
+//! |---|---|
+//! | Redis 6.2, 7.0 | all features |
+//! | Valkey 9.1 | all features |
+//! | a server that only permits declared keys in scripts, such as Dragonfly by default | transactions are used instead of scripts |
+//! | Redis 6.0 or earlier | not supported: batches are not sent |
+//!
 //! # Rights
 //!
 //! For the namespace `access:` and the user `counter`, these are all the permissions needed:
@@ -31,9 +41,10 @@
 //! permission is missing, or if the server has evicted any key since it was started, this can't be decided,
 //! and the batches will not be sent again.
 //!
-//! Without `+get`, `+set`, `+time`, `+hsetnx` or, for sources, `+hget`, the server rejects batches, and the
-//! hits will wait. If any other permission is missing inside a script, the hits for that key are dropped. The
-//! reason is `other` in the ledger, and an error is logged.
+//! If a permission is missing, or if a key pattern does not include a key of the store, batches are not applied
+//! and hits wait until it is granted. [`last_error`](crate::Health::last_error) contains the words of the
+//! server. Hits are only dropped if a key has a value that can't be changed, e.g. a string instead of a hash.
+//! This is counted in the ledger, and an error is logged with the words of the server.
 //!
 //! # The id and the grid of a namespace
 //!
@@ -173,8 +184,11 @@
 //! | `OOM`, `NOREPLICAS`, `MISCONF` if saving fails, `BUSY` during a long script | not applied; batches are sent again | the same words |
 //! | `READONLY`: the master became a replica | the connection is reopened, to find the new master via Sentinel or by name | `READONLY` |
 //! | `SCRIPT FLUSH`, a restart | the full script is sent again | none |
-//! | scripts are not allowed | transactions are used instead; a script is tried again every minute | a warning with the server message; [`RedisServer::scripts`](crate::redis::RedisServer::scripts) is `false` |
+//! | scripts are not allowed, or only with keys that are declared | transactions are used instead; a script is tried again every minute | a warning with the server message; [`RedisServer::scripts`](crate::redis::RedisServer::scripts) is `false` |
 //! | transactions are not allowed either | not applied; batches are sent again | `neither scripts nor transactions (MULTI) are permitted`, and the same warning at startup |
+//! | a permission or key pattern is missing, or a command is renamed | not applied, or undone; batches are sent again | the words of the server, and the commands at startup |
+//! | the server is older than Redis 6.2 | not applied; batches are sent again | `the server refuses ZADD LT`, and the hint `store_outdated` |
+//! | the server has another HyperLogLog encoding | hits count, but visitors can't be read | the hint `visitors_unreadable` |
 //! | a failover loses acknowledged data | the batches of the last minute, up to 16 MiB, are sent again | a warning with the number; older batches are [`lost_by_server`](crate::visits::Hits::lost_by_server) |
 //! | the data set is lost or flushed, or the new master never received data from this process | the same: batches of the last minute are sent again, older data is lost | the same |
 //! | a cluster node is unavailable | its shards wait, other shards continue; its counters can't be read | the error of the shard that has been failing for the longest time |

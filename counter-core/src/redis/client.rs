@@ -8,7 +8,9 @@ use super::connection::{Command, Connection, convert_reply, has_code, unavailabl
 use super::namespace::{Namespace, Prefix};
 use super::probed::Probed;
 use super::rejection::ScriptRejection;
+use super::retry::is_refusal;
 use super::script::{Call, Script};
+use super::server::RedisServer;
 use super::topology::Topology;
 use crate::error::Error;
 use crate::family::future::{BoxFuture, StoreFuture};
@@ -59,8 +61,14 @@ impl Client {
         self.topology.connections()
     }
 
+    /// Returns the result of `read` for the latest known server properties, or `None` if the server has not been
+    /// probed.
+    pub(crate) fn known_server<T>(&self, read: impl FnOnce(&RedisServer) -> T) -> Option<T> {
+        self.probed.server(read)
+    }
+
     /// Polls `by_script`, or `without_scripts` if the server rejects scripts. Both futures must do the same
-    /// work.
+    /// work. A script that is not executed completely must have no effect.
     ///
     /// Futures are lazy, so passing both costs nothing.
     pub(crate) async fn scripted<T>(
@@ -70,7 +78,12 @@ impl Client {
     ) -> Result<T, Error> {
         if self.rejection.runs_scripts(Instant::now()) {
             let reply = by_script.await;
-            if !self.rejection.learn(&reply, Instant::now()) {
+            let is_rejected = self.rejection.learn(&reply, Instant::now())
+                || match &reply {
+                    Err(error) if is_refusal(error) => self.rejects_scripts().await,
+                    _ => false,
+                };
+            if !is_rejected {
                 return reply;
             }
         }

@@ -46,6 +46,9 @@ pub(crate) struct Connection {
 /// A command name and the arguments.
 pub(crate) type Command = (&'static str, Vec<Value>);
 
+/// Error codes for a key that holds the wrong type for the command.
+pub(super) const KEY_CODES: [&str; 2] = ["WRONGTYPE", "INVALIDOBJ"];
+
 /// The timeout for a command, from the call to the reply. This must be longer than the time after which the
 /// client considers an unresponsive server dead.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -255,7 +258,7 @@ pub(crate) fn convert_reply<R: FromValue>(reply: Result<Value, Error>) -> Result
 /// Returns `true` if the key holds the wrong type for the command. Other commands in the pipeline may still
 /// succeed.
 fn is_key_error(error: &FredError) -> bool {
-    ["WRONGTYPE", "INVALIDOBJ"].iter().any(|code| is_code(error.details(), code))
+    KEY_CODES.iter().any(|code| is_code(error.details(), code))
 }
 
 /// Returns `true` if a message is a server error: they start with a code such as `ERR` or `READONLY`.

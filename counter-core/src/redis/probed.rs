@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::server::RedisServer;
+
 /// The latest server probe, including the warnings that have been logged.
 #[derive(Debug, Default)]
 pub(super) struct Probed(Mutex<Option<Probe>>);
@@ -12,7 +14,7 @@ struct Probe {
     at: Instant,
     /// The number of connections that the store had made when the server was probed.
     connections: u64,
-    warnings: Vec<String>,
+    server: RedisServer,
 }
 
 /// A probe is valid for this time if the connection does not change. It expires because settings can be
@@ -28,10 +30,16 @@ impl Probed {
     }
 
     /// Stores the probe result and returns the warnings that are new.
-    pub(super) fn replace(&self, connections: u64, warnings: Vec<String>) -> Vec<String> {
-        let new = Probe { at: Instant::now(), connections, warnings: warnings.clone() };
-        let before = self.lock().replace(new).map(|last| last.warnings).unwrap_or_default();
+    pub(super) fn replace(&self, connections: u64, server: RedisServer) -> Vec<String> {
+        let warnings = server.warnings();
+        let new = Probe { at: Instant::now(), connections, server };
+        let before = self.lock().replace(new).map(|last| last.server.warnings()).unwrap_or_default();
         warnings.into_iter().filter(|warning| !before.contains(warning)).collect()
+    }
+
+    /// Returns the result of `read` for the properties of the server, or `None` if they are unknown.
+    pub(super) fn server<T>(&self, read: impl FnOnce(&RedisServer) -> T) -> Option<T> {
+        self.lock().as_ref().map(|probe| read(&probe.server))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Probe>> {

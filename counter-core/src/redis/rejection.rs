@@ -36,7 +36,8 @@ impl ScriptRejection {
         true
     }
 
-    /// Records the result of a script. Returns `true` if the server rejects all scripts.
+    /// Records the result of a script. Returns `true` if the error is known to mean that the server rejects all
+    /// scripts.
     pub(crate) fn learn<T>(&self, reply: &Result<T, Error>, now: Instant) -> bool {
         match reply {
             Ok(_) => {
@@ -55,7 +56,8 @@ impl ScriptRejection {
         }
     }
 
-    fn start(&self, error: &str, now: Instant) {
+    /// Records that the server rejects scripts, with this error.
+    pub(crate) fn start(&self, error: &str, now: Instant) {
         let before = self.lock().replace(Rejected { at: now, next: now + SCRIPT_RETRY_INTERVAL });
         if before.is_none() {
             tracing::warn!(error, "the server rejects scripts: using transactions instead, which are slower");

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::has_code;
+use super::connection::{KEY_CODES, has_code};
 use crate::error::{Error, ErrorKind};
 use crate::time::backoff::Backoff;
 
@@ -38,6 +38,19 @@ where
 /// idempotent.
 pub(crate) fn was_not_executed(error: &Error) -> bool {
     TRANSIENT_CODES.iter().any(|code| has_code(error, code))
+}
+
+/// Error codes for the state of a server or connection, in addition to [`TRANSIENT_CODES`]. These say nothing
+/// about what the user is permitted to do.
+const STATE_CODES: [&str; 4] = ["OOM", "MISCONF", "NOAUTH", "UNBLOCKED"];
+
+/// Returns `true` if a server refuses a command, whatever the words: providers and proxies have their own. This
+/// does not include errors about the state of the server or the value of a key.
+pub(crate) fn is_refusal(error: &Error) -> bool {
+    let is_other = |code: &&str| has_code(error, code);
+    *error.kind() == ErrorKind::Rejected
+        && !was_not_executed(error)
+        && !STATE_CODES.iter().chain(&KEY_CODES).any(is_other)
 }
 
 /// Returns `true` if an error is transient. Used for calls that are idempotent.

@@ -1,3 +1,5 @@
+use std::fmt;
+
 /// Server properties, as reported by the server.
 ///
 /// ```no_run
@@ -15,18 +17,41 @@
 pub struct RedisServer {
     /// The server version. `None` if `INFO` is not permitted.
     pub version: Option<String>,
+    /// True if the server only supports the commands of Redis 6.1 or earlier. `None` if `INFO` is not permitted.
+    pub is_outdated: Option<bool>,
     /// True if the server is a cluster node. `None` if `INFO` is not permitted.
     pub cluster: Option<bool>,
-    /// True if this user can run scripts.
+    /// True if this user can run scripts, and if scripts may use keys that they derive from their arguments.
     pub scripts: bool,
     /// True if this user can execute transactions. This is only checked if scripts are rejected, and true
     /// otherwise.
     pub transactions: bool,
+    /// Commands that are refused, although batches need them. Batches wait until they are permitted.
+    pub refused: Vec<RefusedCommand>,
+    /// True if the server uses the HyperLogLog encoding of Redis, which we read. `None` if `GET` is not
+    /// permitted, or if another process used the same scratch key at the same time.
+    pub hyperloglogs: Option<bool>,
     /// The server memory limit in bytes, or 0 if unlimited. `None` if `INFO` is not permitted.
     pub max_memory: Option<u64>,
     /// The server `maxmemory-policy`, applied when the memory limit is reached. `None` if `INFO` is not
     /// permitted.
     pub eviction: Option<String>,
+}
+
+/// A command that the server refuses for this user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RefusedCommand {
+    /// The command, e.g. `HINCRBY`, or `ZADD LT` for an option.
+    pub command: &'static str,
+    /// The error of the server.
+    pub reason: String,
+}
+
+impl fmt::Display for RefusedCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server refuses {}: {}", self.command, self.reason)
+    }
 }
 
 impl RedisServer {
@@ -35,6 +60,23 @@ impl RedisServer {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        if self.is_outdated == Some(true) {
+            let version = self.version.as_deref().unwrap_or("this version");
+            warnings.push(format!(
+                "Redis {version} is not supported, so batches will wait: use Redis 6.2 or later"
+            ));
+        } else {
+            warnings.extend(
+                self.refused
+                    .iter()
+                    .map(|refused| format!("{refused}; batches will wait until it is permitted")),
+            );
+        }
+        if self.hyperloglogs == Some(false) {
+            let message = "this server does not use the HyperLogLog encoding of Redis, so visitors can't be read: use Redis \
+                         or Valkey";
+            warnings.push(message.to_owned());
+        }
         if !self.scripts && !self.transactions {
             let message = "this user is not permitted to run scripts (EVAL, EVALSHA) or transactions (MULTI, EXEC), so \
                          all writes will fail: permit either of them";
@@ -78,9 +120,12 @@ mod tests {
         ] {
             let server = RedisServer {
                 version: None,
+                is_outdated: None,
                 cluster: None,
                 scripts: true,
                 transactions: true,
+                refused: Vec::new(),
+                hyperloglogs: None,
                 max_memory: Some(max_memory),
                 eviction: Some(policy.to_owned()),
             };

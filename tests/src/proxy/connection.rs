@@ -221,10 +221,13 @@ async fn pass_requests(
             // While we wait, we do not check if the client has disconnected.
             faults.until(|conduct| !conduct.hold).await;
         }
-        let (reply, bytes) = if !is_call {
+        let answer = if dialogue.in_transaction { None } else { faults.answer(&request) };
+        let (reply, bytes) = if let Some(answer) = answer {
+            (PendingReply::Canned(answer), Vec::new())
+        } else if !is_call {
             (PendingReply::Other, request.bytes)
         } else if !faults.to_reply.spend() {
-            (PendingReply::Call, request.bytes)
+            (PendingReply::Call, faults.rewritten(request))
         } else if request.is_any_of(&["EXEC"]) {
             // The server must leave the transaction.
             (PendingReply::Replaced(faults.canned_reply()), resp::encode(&["DISCARD"]))

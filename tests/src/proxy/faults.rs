@@ -7,6 +7,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{self, Instant};
 
+use super::frames::Frame;
+use crate::resp::{self, Value};
+
 /// Active faults and statistics of a proxy.
 #[derive(Debug)]
 pub(super) struct Faults {
@@ -20,6 +23,10 @@ pub(super) struct Faults {
     pub(super) to_pass: Budget,
     pub(super) to_hold: Budget,
     canned_reply: Mutex<Vec<u8>>,
+    /// Replies that the proxy sends to all requests with a command.
+    answers: Mutex<Vec<(&'static str, Vec<u8>)>>,
+    /// The start of all scripts.
+    prelude: Mutex<Option<String>>,
     connections: AtomicU64,
     /// Number of the current round trip.
     round_trips: AtomicU64,
@@ -64,6 +71,8 @@ impl Faults {
             to_pass: Budget::default(),
             to_hold: Budget::default(),
             canned_reply: Mutex::default(),
+            answers: Mutex::default(),
+            prelude: Mutex::default(),
             connections: AtomicU64::new(0),
             round_trips: AtomicU64::new(0),
             replied_trip: AtomicU64::new(0),
@@ -99,6 +108,40 @@ impl Faults {
 
     pub(super) fn set_canned_reply(&self, canned_reply: Vec<u8>) {
         *self.canned_reply.lock().expect("the lock is never poisoned") = canned_reply;
+    }
+
+    pub(super) fn set_answer(&self, command: &'static str, reply: Option<Vec<u8>>) {
+        let mut answers = self.answers.lock().expect("the lock is never poisoned");
+        answers.retain(|(other, _)| *other != command);
+        answers.extend(reply.map(|reply| (command, reply)));
+    }
+
+    /// Returns the reply that the proxy sends to this request.
+    pub(super) fn answer(&self, request: &Frame) -> Option<Vec<u8>> {
+        let answers = self.answers.lock().expect("the lock is never poisoned");
+        answers.iter().find(|(command, _)| request.is_any_of(&[command])).map(|(_, reply)| reply.clone())
+    }
+
+    pub(super) fn set_prelude(&self, prelude: String) {
+        *self.prelude.lock().expect("the lock is never poisoned") = Some(prelude);
+    }
+
+    /// Returns the request that is sent to the server: scripts start with the prelude, and have no digest.
+    pub(super) fn rewritten(&self, request: Frame) -> Vec<u8> {
+        let prelude = self.prelude.lock().expect("the lock is never poisoned");
+        let (Some(prelude), Value::Array(words)) = (&*prelude, &request.value) else { return request.bytes };
+        if request.is_any_of(&["EVALSHA"]) {
+            return resp::encode(&["EVALSHA", &"0".repeat(40), "0"]);
+        }
+        if !request.is_any_of(&["EVAL"]) {
+            return request.bytes;
+        }
+        let words = words.iter().enumerate().map(|(at, word)| match word {
+            Value::Bulk(script) if at == 1 => [prelude.as_bytes(), script].concat(),
+            Value::Bulk(word) => word.clone(),
+            word => panic!("not a string: {word:?}"),
+        });
+        resp::encode(&words.collect::<Vec<_>>())
     }
 
     /// Waits until `such` returns `true` for the conduct.

@@ -19,7 +19,7 @@ use counter_core::{CounterName, Precisions, Sample, Store, Timestamp};
 use tests::until;
 
 use crate::stores;
-use crate::support::{always, batch, name, precision, samples_of, unix};
+use crate::support::{always, batch, name, precision, samples_of, unix, without_messages};
 
 stores::on! {
     [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
@@ -658,7 +658,8 @@ async fn an_out_of_range_count_is_rejected_and_the_rest_is_applied(store: impl S
     let more = batch(writer, 2, vec![cell("a", T + 1, 1, 7), cell("b", T, 1, 5)]);
     let outcome = store.apply(&more).await.expect("the store is available");
     let ApplyOutcome::Applied(remarks) = outcome else { panic!("{outcome:?}") };
-    let rejected = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
+    let rejected = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange, message: None };
+    let remarks = without_messages(remarks);
     assert!(remarks.contains(&rejected), "{remarks:?}");
     assert_eq!(samples(&store, "a", 1).await, [(T, most), (T + 1, 7)]);
     assert_eq!(samples(&store, "a", 60).await, [(1_585_908_960, most)]);
@@ -815,7 +816,7 @@ async fn hits_far_ahead_of_the_clock_are_rejected(store: impl Store + Clone) {
     let outcome = store.apply(&batch).await.expect("the store is available");
     let ApplyOutcome::Applied(mut remarks) = outcome else { panic!("{outcome:?}") };
     remarks.retain(|remark| !matches!(remark, Remark::NewLifetime { .. }));
-    let rejected = |part| Remark::Rejected { part, reason: DropReason::Ahead };
+    let rejected = |part| Remark::Rejected { part, reason: DropReason::Ahead, message: None };
     let expected = [rejected(Part::Cell(0)), rejected(Part::Visitors(0))];
     assert!(remarks.len() == 2 && expected.iter().all(|one| remarks.contains(one)), "{remarks:?}");
     assert_eq!(samples(&store, "a", 1).await, [(now, 2)]);

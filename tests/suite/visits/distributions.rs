@@ -48,7 +48,7 @@ fn ms(ms: u64) -> Bin {
 
 async fn apply(store: &impl Store, batch: &Batch) -> Vec<Remark> {
     match store.apply(batch).await.expect("the store is available") {
-        ApplyOutcome::Applied(remarks) => remarks,
+        ApplyOutcome::Applied(remarks) => support::without_messages(remarks),
         gap => panic!("{gap:?}"),
     }
 }
@@ -163,7 +163,7 @@ async fn an_out_of_range_bin_is_rejected_and_the_rest_is_applied(store: impl Sto
     let count = Cell { counter: name("a"), start: now, finest: precision(60), count: 7 };
     let cells = vec![cell("a", now, 60, &[(ms(20), 1), (ms(900), 2)]), cell("b", now, 60, &[(ms(20), 5)])];
     let batch = Batch { cells: vec![count], ..batch(WriterId::random(), 1, cells) };
-    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::OutOfRange };
+    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::OutOfRange, message: None };
     let mut remarks = apply(&store, &batch).await;
     remarks.retain(|remark| !matches!(remark, Remark::NewLifetime { .. }));
     assert_eq!(remarks, [rejected]);
@@ -176,7 +176,7 @@ async fn an_out_of_range_bin_is_rejected_and_the_rest_is_applied(store: impl Sto
 async fn bins_far_ahead_of_the_clock_are_rejected(store: impl Store + Clone) {
     let (now, ahead) = (Timestamp::now(), Timestamp::now().plus(100_000));
     let cells = vec![cell("a", ahead, 60, &[(ms(20), 1)]), cell("a", now, 60, &[(ms(20), 2)])];
-    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::Ahead };
+    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::Ahead, message: None };
     assert_eq!(apply(&store, &batch(WriterId::random(), 1, cells)).await, [rejected]);
     assert_eq!(bins(&store, "a", 60, ahead).await, [(bucket(60, now), vec![(ms(20), 2)])]);
 }
@@ -205,7 +205,7 @@ async fn check_wrong_types(store: &RedisStore, server: &RedisServer) {
     let bin = [(ms(250), 1)];
     let cells = vec![cell("a", now, 60, &bin), cell("b", now, 60, &bin), cell("c", now, 60, &bin)];
     let mut remarks = apply(store, &batch(WriterId::random(), 1, cells)).await;
-    let rejected = |part, reason| Remark::Rejected { part: Part::Bins(part), reason };
+    let rejected = |part, reason| Remark::Rejected { part: Part::Bins(part), reason, message: None };
     remarks.sort_by_key(|remark| format!("{remark:?}"));
     assert_eq!(remarks, [rejected(0, DropReason::WrongType), rejected(1, DropReason::NotANumber)]);
     let counters = ["a", "b", "c"].map(name);

@@ -259,9 +259,7 @@ impl ShardFlusher {
         self.writer.acknowledge(batch.fence, now);
         self.replays.advance(now);
         self.tally.acknowledge(&batch, remarks, replay);
-        for remark in remarks {
-            self.warned.warn(&batch, remark);
-        }
+        self.warned.warn(&batch, remarks);
         if batch.len() > 0 {
             self.replays.retain(batch, now);
         }

@@ -13,9 +13,17 @@ pub(super) struct Warned {
 }
 
 impl Warned {
-    pub(super) fn warn(&mut self, batch: &Batch, remark: &Remark) {
-        let Remark::Rejected { part, reason } = *remark else { return };
-        let (warned, part_name, counter) = match part {
+    pub(super) fn warn(&mut self, batch: &Batch, remarks: &[Remark]) {
+        // Only the first of a kind is logged, so that it should be one with a message.
+        let has_message = |remark: &&Remark| matches!(remark, Remark::Rejected { message: Some(_), .. });
+        for remark in remarks.iter().filter(has_message).chain(remarks) {
+            self.warn_of(batch, remark);
+        }
+    }
+
+    fn warn_of(&mut self, batch: &Batch, remark: &Remark) {
+        let Remark::Rejected { part, reason, message } = remark else { return };
+        let (warned, part_name, counter) = match *part {
             Part::Cell(index) => {
                 (&mut self.cell, "a count", batch.cells.get(index).map(|cell| &cell.counter))
             }
@@ -34,6 +42,7 @@ impl Warned {
                 tracing::error!(
                     ?reason,
                     counter,
+                    error = message.as_deref(),
                     "a store key rejected {part_name}; further rejections are only counted in the ledger"
                 );
             });

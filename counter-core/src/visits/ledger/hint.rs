@@ -134,6 +134,19 @@ impl Hint {
         "Use the address of the master, or of Sentinel.",
     );
 
+    /// The hint that the server of the store is older than Redis 6.2.
+    pub const STORE_OUTDATED: Self = Self::new(
+        "store_outdated",
+        "The store server is older than Redis 6.2 and does not have all commands that batches need, so hits remain in memory.",
+        "Use Redis 6.2 or later, or Valkey.",
+    );
+    /// The hint that the server of the store does not use the HyperLogLog encoding of Redis.
+    pub const VISITORS_UNREADABLE: Self = Self::new(
+        "visitors_unreadable",
+        "The store server does not use the HyperLogLog encoding of Redis, so visitors cannot be read. Hits are not affected.",
+        "Use Redis or Valkey as the store, or do not count visitors.",
+    );
+
     /// Creates a hint.
     #[must_use]
     pub const fn new(name: &'static str, seen: &'static str, remedy: &'static str) -> Self {

@@ -69,7 +69,7 @@ impl Delivery {
         self.totals.applied += hits - expired;
         self.totals.expired += expired;
         for remark in remarks {
-            if let Remark::Rejected { part: Part::Cell(index), reason } = *remark {
+            if let Remark::Rejected { part: Part::Cell(index), reason, .. } = *remark {
                 let Some(cell) = batch.cells.get(index) else { continue };
                 *(if batch.is_expired(cell) {
                     &mut self.totals.expired
@@ -250,7 +250,8 @@ mod tests {
         let batch = Batch { cells: vec![cell], ..Batch::empty(shard, fence, &Arc::default()) };
         let mut delivery = Delivery::new(Shards::ONE);
         (delivery.account(shard).sent, delivery.account(shard).sent_cells) = (5, 1);
-        let rejected = Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange };
+        let rejected =
+            Remark::Rejected { part: Part::Cell(0), reason: DropReason::OutOfRange, message: None };
         delivery.acknowledge(&batch, &[rejected], false);
         delivery.mark_in_doubt(&batch, true);
         let hits = Hits { recorded: 5, ..delivery.hits() };

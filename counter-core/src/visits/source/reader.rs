@@ -376,7 +376,7 @@ impl Source {
                     let expired = batch.expired_hits();
                     let (mut applied, mut rejected) = (batch.hits() - expired, Dropped::default());
                     for remark in remarks {
-                        if let Remark::Rejected { part: Part::Cell(index), reason } = remark {
+                        if let Remark::Rejected { part: Part::Cell(index), reason, .. } = remark {
                             // The remarks may refer to a chunk of another reader that ends at the same
                             // position.
                             let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(applied);

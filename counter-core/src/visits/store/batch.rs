@@ -114,7 +114,7 @@ pub enum ApplyOutcome {
 }
 
 /// A remark from the store on a batch that was applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remark {
     /// A key in the store rejected part of the batch, and will always reject it.
@@ -123,6 +123,9 @@ pub enum Remark {
         part: Part,
         /// The reason for the rejection.
         reason: DropReason,
+        /// The error of the server, e.g. `WRONGTYPE Operation against a key…`. If several parts of a kind are
+        /// rejected for the same reason, only one of them needs to have it.
+        message: Option<String>,
     },
     /// The lifetime of the counter started with this cell, because the counter is new, was forgotten, or has
     /// been lost.

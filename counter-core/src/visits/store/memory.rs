@@ -374,7 +374,7 @@ impl State {
 }
 
 const fn rejected(part: Part, reason: DropReason) -> Remark {
-    Remark::Rejected { part, reason }
+    Remark::Rejected { part, reason, message: None }
 }
 
 #[cfg(test)]

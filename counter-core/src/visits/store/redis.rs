@@ -72,9 +72,20 @@ impl RedisVisits {
     }
 }
 
+/// Returns `true` if this command is needed to apply the batch.
+fn is_needed(command: &str, batch: &Batch) -> bool {
+    match command {
+        "HINCRBY" | "HSETNX" | "ZADD LT" | "SET" => true,
+        "PFADD" | "PFMERGE" | "DEL" => !batch.sketches.is_empty(),
+        "EXPIREAT" => !batch.sketches.is_empty() || !batch.bins.is_empty(),
+        _ => false,
+    }
+}
+
 impl Write for RedisVisits {
     fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
+            self.client.check(|command| is_needed(command, batch)).await?;
             let by_script = apply::apply(self, batch);
             let outcome = self.client.scripted(by_script, without_scripts::apply(self, batch)).await;
             match &outcome {
@@ -155,7 +166,21 @@ impl Read for RedisVisits {
     }
 
     fn hints(&self) -> Vec<Hint> {
-        if self.is_replica.load(Ordering::Relaxed) { vec![Hint::STORE_IS_REPLICA] } else { Vec::new() }
+        let is_replica = self.is_replica.load(Ordering::Relaxed);
+        let mut hints: Vec<_> = is_replica.then_some(Hint::STORE_IS_REPLICA).into_iter().collect();
+        hints.extend(
+            self.client
+                .known_server(|server| {
+                    let hints = [
+                        (server.is_outdated == Some(true), Hint::STORE_OUTDATED),
+                        (server.hyperloglogs == Some(false), Hint::VISITORS_UNREADABLE),
+                    ];
+                    hints.into_iter().filter_map(|(is_raised, hint)| is_raised.then_some(hint))
+                })
+                .into_iter()
+                .flatten(),
+        );
+        hints
     }
 
     fn samples<'a>(

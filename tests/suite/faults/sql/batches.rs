@@ -27,7 +27,7 @@ async fn remarks(store: SqlStore) {
         cell("d", now, 1),
     ];
     let next = batch(writer, 2, next);
-    let refused = |cell, reason| Remark::Rejected { part: Part::Cell(cell), reason };
+    let refused = |cell, reason| Remark::Rejected { part: Part::Cell(cell), reason, message: None };
     let received = vec![
         refused(2, DropReason::Ahead),
         refused(0, DropReason::OutOfRange),

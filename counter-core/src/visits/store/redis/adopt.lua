@@ -17,7 +17,9 @@ for _, member in ipairs(members) do
   width, offset = tonumber(width), tonumber(offset) or 0
   if width and offset < width and not redis.call('ZSCORE', KEYS[2], member) then
     local fields = redis.pcall('HKEYS', ARGV[4] .. member)
-    if not fields.err then
+    if fields.err and not string.find(fields.err, 'WRONGTYPE', 1, true) then
+      return fields
+    elseif not fields.err then
       local oldest
       for _, field in ipairs(fields) do
         local start = tonumber(field)

@@ -27,8 +27,16 @@ local function number(value)
   return string.format('%.0f', value)
 end
 
+-- Raises an error unless it is about the type of a key, which is not ours to clean.
+local function check(reply)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    error(reply, 0)
+  end
+end
+
 -- Removes up to 100 sources with an expired life, only by the server clock.
 local ended = redis.pcall('ZRANGEBYSCORE', KEYS[5], '-inf', number(time), 'LIMIT', 0, 100)
+check(ended)
 if #ended > 0 then
   local positions = {}
   for _, source in ipairs(ended) do
@@ -90,7 +98,7 @@ local function forget_value(name)
     end
   end
   budget = budget - #precisions
-  redis.pcall('HDEL', KEYS[6], name)
+  check(redis.pcall('HDEL', KEYS[6], name))
 end
 
 -- Moves the newest sample to the front if many more hits are expected in this bucket. Redis searches a small
@@ -135,6 +143,7 @@ local function clean(member, score)
   local limit = limit_of(string.match(member, '^(%d+@?%d*):'))
   local key = ARGV[3] .. member
   local size = limit and redis.pcall('HLEN', key)
+  check(size)
   if type(size) ~= 'number' then
     -- This key is not a hash, so it is not ours to clean.
     redis.call('ZREM', KEYS[2], member)

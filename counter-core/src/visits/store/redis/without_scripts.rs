@@ -144,15 +144,19 @@ fn remarks_of(
             (Target::Bins(cell), Err(message)) => (Part::Bins(cell), message),
             (Target::Index | Target::Lifetime(_), Err(message)) => (Part::Index, message),
         };
-        rejected.insert(part, reason(&message));
+        rejected.insert(part, (reason(&message), Some(message)));
     }
     let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
-    rejected.extend(cells.map(|(index, _)| (Part::Cell(index), DropReason::Ahead)));
+    rejected.extend(cells.map(|(index, _)| (Part::Cell(index), (DropReason::Ahead, None))));
     let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
-    rejected.extend(sketches.map(|(index, _)| (Part::Visitors(index), DropReason::Ahead)));
+    rejected.extend(sketches.map(|(index, _)| (Part::Visitors(index), (DropReason::Ahead, None))));
     let bins = batch.bins.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
-    rejected.extend(bins.map(|(index, _)| (Part::Bins(index), DropReason::Ahead)));
-    remarks.extend(rejected.into_iter().map(|(part, reason)| Remark::Rejected { part, reason }));
+    rejected.extend(bins.map(|(index, _)| (Part::Bins(index), (DropReason::Ahead, None))));
+    remarks.extend(rejected.into_iter().map(|(part, (reason, message))| Remark::Rejected {
+        part,
+        reason,
+        message,
+    }));
     remarks
 }
 

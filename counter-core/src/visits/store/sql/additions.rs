@@ -80,7 +80,11 @@ impl Additions {
                 *total = total.saturating_add_unsigned(cell.count);
             }
             if fit < targets {
-                remarks.push(Remark::Rejected { part: Part::Cell(*index), reason: DropReason::OutOfRange });
+                remarks.push(Remark::Rejected {
+                    part: Part::Cell(*index),
+                    reason: DropReason::OutOfRange,
+                    message: None,
+                });
             }
         }
         let buckets = buckets

@@ -69,7 +69,7 @@ async fn write(
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
     let max_start = time.plus(MAX_FUTURE_SECONDS);
-    let reject = |part| Remark::Rejected { part, reason: DropReason::Ahead };
+    let reject = |part| Remark::Rejected { part, reason: DropReason::Ahead, message: None };
     let (mut cells, mut sketches, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     for (index, cell) in batch.cells.iter().enumerate() {
         match cell.start > max_start {

@@ -84,7 +84,11 @@ pub(crate) async fn write(
             }
         }
         if is_refused {
-            remarks.push(Remark::Rejected { part: Part::Bins(*index), reason: DropReason::OutOfRange });
+            remarks.push(Remark::Rejected {
+                part: Part::Bins(*index),
+                reason: DropReason::OutOfRange,
+                message: None,
+            });
         }
     }
     for (bucket_key, Sums { expiry, rows }) in buckets {

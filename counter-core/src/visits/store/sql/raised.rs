@@ -72,6 +72,7 @@ pub(crate) async fn merge(
                 let rejected = |(index, _): &(usize, &Sketch)| Remark::Rejected {
                     part: Part::Visitors(*index),
                     reason: DropReason::WrongType,
+                    message: None,
                 };
                 remarks.extend(sketches.iter().map(rejected));
                 continue;
