@@ -15,9 +15,9 @@ use crate::support::{name, precision, store};
 
 const HOURS: u64 = 60;
 
-/// Returns a past hour, and the time at which it is evaluated.
-fn hour(ago: u64) -> (Timestamp, Timestamp) {
-    let start = precision(3600).bucket(Timestamp::now()).start.minus(3600 * (ago + 1));
+/// Returns an hour before `now`, and the time at which it is evaluated.
+fn hour_before(now: Timestamp, ago: u64) -> (Timestamp, Timestamp) {
+    let start = precision(3600).bucket(now).start.minus(3600 * (ago + 1));
     (start, start.plus(3600 + Watch::LATENESS.as_secs()))
 }
 
@@ -32,6 +32,9 @@ async fn alerts_arrive_with_a_single_id_despite_kills_and_failovers() {
         let builder = Watch::builder(counters.stats(), store.clone()).rule(rule).deliver(inbox.receiver());
         builder.build().expect("a good rule")
     };
+    // An hour may end while the test runs.
+    let now = Timestamp::now();
+    let hour = |ago| hour_before(now, ago);
     let mut watches: Vec<_> = (0..3).map(|_| watch(&counters)).collect();
     // A rule starts with the bucket before its first pass.
     watches[0].check_once(hour(HOURS + 1).1).await.expect("the store is there");

@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
-use counter_core::{Counters, RedisStore, Timestamp};
+use counter_core::{Counters, Precisions, RedisStore, Timestamp};
 use counter_layer::{AccessCounterLayer, Facet, Forwarded, Identity, Outcome, Rule, Rules};
 use counter_log::{Format, Import, Lines, LogCounter};
 use http::{HeaderMap, Method, StatusCode};
@@ -276,6 +276,13 @@ struct Logs {
     of_nginx: Vec<u8>,
 }
 
+/// Creates counters that retain seconds for an hour: on a slow machine, they must not expire before the import.
+fn counters(store: RedisStore) -> Counters {
+    let samples = NonZeroU32::new(3600).expect("not 0");
+    let builder = Counters::builder(store).precisions(Precisions::default().samples(samples));
+    builder.build().expect("good settings")
+}
+
 impl Stack {
     async fn start() -> Self {
         let (site, address, unanswered) = Site::start().await;
@@ -304,7 +311,7 @@ impl Stack {
 
     /// Creates counters, as in a new process of the site.
     fn process(&self) -> Counters {
-        Counters::builder(self.served.clone()).build().expect("the defaults are fine")
+        counters(self.served.clone())
     }
 
     /// Serves requests with a layer, and returns the log lines. If a new second starts in the meantime, this
@@ -376,7 +383,7 @@ impl Stack {
     ) -> u64 {
         copy_salts(&self.redis, "served:", namespace);
         let store = store_in(&self.redis.url(), namespace.parse().expect("a namespace")).await;
-        let counters = Counters::builder(store).build().expect("the defaults are fine");
+        let counters = counters(store);
         let mut malformed = 0;
         for (kind, (log, layer)) in logs.into_iter().zip(layers(&counters)).enumerate() {
             let format = Format::pattern(PATTERN).expect("a pattern");
