@@ -94,7 +94,8 @@
 //! | `dump` | the module [`dump`]; with `unique`, also [`unique::dump`] |
 //! | `spool` | [`Builder::spool`]: pending hits are also written to disk, so that they survive the process |
 //! | `metrics` | [metrics](guide::metrics) via the `metrics` facade |
-//! | `rustls`, `native-tls` | `rediss://` addresses, with TLS by rustls or by the system library |
+//! | `rustls`, `rustls-aws-lc-rs` | `rediss://` addresses, with TLS by rustls, on ring or on aws-lc-rs: [which one](guide::redis#tls) |
+//! | `native-tls` | `rediss://` addresses, with TLS by the system library |
 //! | `unix-sockets` | `redis+unix://` addresses |
 //! | `own-client` | [`RedisStore`] on your own `fred` client or configuration |
 //! | `sentinel-auth` | passwords for Sentinels, in a `fred` configuration; includes `own-client` |

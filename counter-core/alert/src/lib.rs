@@ -55,14 +55,18 @@
 //! | [`detector`] | online detection of unusual values |
 //! | [`forecast`] | forecasts of a series, with bands and backtests |
 //! | [`note`] | notes on instants, such as deploys, for charts |
-//! | `webhook` | delivery of messages via HTTP; needs the feature `webhook` |
+//! | `webhook` | delivery of messages via HTTP; needs one of the features below |
 //! | [`guide`] | rules to start with, delivery guarantees, and advice for receivers |
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `webhook` | the module `webhook`, with a client for HTTP and TLS |
+//! | `webhook` | the module `webhook`, with a client for HTTP and TLS by rustls on ring |
+//! | `webhook-aws-lc-rs` | the same on aws-lc-rs, for applications that use it, so that only one provider is compiled |
+//! | `webhook-no-provider` | the same with the provider that the application installs (`CryptoProvider::install_default`) |
+//!
+//! A provider that is installed for the process is always preferred. We never install one.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -75,7 +79,7 @@ mod rules;
 mod reports;
 mod message;
 mod watch;
-#[cfg(feature = "webhook")]
+#[cfg(feature = "webhook-no-provider")]
 pub mod webhook;
 pub mod guide;
 

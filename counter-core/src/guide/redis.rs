@@ -90,9 +90,25 @@
 //!
 //! # TLS
 //!
-//! If the system trusts the certificate of the server, just use a `rediss://` address. This needs the feature
-//! `rustls` or `native-tls`. To use your own certificate authority or a client certificate, create a
-//! configuration for the client `fred`, which is exported by the feature `own-client`:
+//! If the system trusts the certificate of the server, just use a `rediss://` address. This needs one of these
+//! features:
+//!
+//! | feature | library | if your application |
+//! |---|---|---|
+//! | `rustls` | rustls on ring | uses ring, or no rustls |
+//! | `rustls-aws-lc-rs` | rustls on aws-lc-rs | uses aws-lc-rs, which is the default of rustls, reqwest and axum-server |
+//! | `native-tls` | the library of the system | already uses it |
+//!
+//! If more than one of them is enabled, the order is `rustls-aws-lc-rs`, `rustls`, `native-tls`. If your
+//! application has called `CryptoProvider::install_default`, both `rustls` features use that provider instead.
+//! We never install one. With `rustls` in an application that uses aws-lc-rs, two providers are compiled. Our
+//! own connections work, but the application's own `ClientConfig::builder()` or `ServerConfig::builder()` will
+//! panic, unless it installs one of them first. There is no feature without a provider, because fred always
+//! compiles one.
+//!
+//! To use your own certificate authority or a client certificate, create a configuration for the client
+//! `fred`, which is exported by the feature `own-client`. Use a `redis://` address for this: with `rediss://`,
+//! fred would build a default connector, and panic if two providers are compiled.
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "own-client", feature = "rustls"))]
@@ -101,7 +117,7 @@
 //! use counter_core::stores::fred::prelude::{Config, TlsConnector};
 //! use counter_core::stores::fred::rustls::pki_types::pem::PemObject;
 //! use counter_core::stores::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-//! use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore};
+//! use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore, crypto::ring};
 //!
 //! let mut roots = RootCertStore::empty();
 //! for authority in CertificateDer::pem_file_iter("authority.pem")? {
@@ -110,9 +126,12 @@
 //! let chain = vec![CertificateDer::from_pem_file("client.pem")?];
 //! let key = PrivateKeyDer::from_pem_file("client.key")?;
 //! // If the server does not need a client certificate: `with_no_client_auth()`.
-//! let tls = ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key)?;
+//! let tls = ClientConfig::builder_with_provider(ring::default_provider().into())
+//!     .with_safe_default_protocol_versions()?
+//!     .with_root_certificates(roots)
+//!     .with_client_auth_cert(chain, key)?;
 //!
-//! let mut config = Config::from_url("rediss://redis.internal:6379")?;
+//! let mut config = Config::from_url("redis://redis.internal:6379")?;
 //! config.tls = Some(TlsConnector::from(tls).into());
 //! let store = RedisStore::builder().connect_with(config).await?;
 //! # Ok(store)

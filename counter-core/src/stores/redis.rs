@@ -1,3 +1,5 @@
+#[cfg(any(feature = "rustls", feature = "rustls-aws-lc-rs", feature = "native-tls"))]
+mod tls;
 mod builder;
 #[cfg(feature = "own-client")]
 mod own_client;

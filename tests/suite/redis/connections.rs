@@ -8,11 +8,12 @@ use counter_core::stores::fred::interfaces::ClientLike;
 use counter_core::stores::fred::prelude::{Builder, Config, TlsConnector};
 use counter_core::stores::fred::rustls::pki_types::pem::PemObject;
 use counter_core::stores::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore};
+use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore, crypto::ring};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Read};
 use counter_core::{Counters, RedisStore, Timestamp};
 use tests::cluster::RedisCluster;
+use tests::process::example_command;
 use tests::tls::{Certificates, TlsRedis};
 use tests::{RedisServer, until};
 
@@ -105,7 +106,9 @@ fn over_tls(url: &str, certificates: &Certificates, own: bool) -> Config {
     for authority in CertificateDer::pem_file_iter(certificates.authority()).expect("a file") {
         roots.add(authority.expect("a certificate")).expect("good");
     }
-    let tls = ClientConfig::builder().with_root_certificates(roots);
+    let tls = ClientConfig::builder_with_provider(ring::default_provider().into());
+    let tls =
+        tls.with_safe_default_protocol_versions().expect("ring supports them").with_root_certificates(roots);
     let tls = if own {
         let chain = vec![CertificateDer::from_pem_file(certificates.client()).expect("a certificate")];
         let key = PrivateKeyDer::from_pem_file(certificates.client_key()).expect("a key");
@@ -113,7 +116,7 @@ fn over_tls(url: &str, certificates: &Certificates, own: bool) -> Config {
     } else {
         tls.with_no_client_auth()
     };
-    let mut config = Config::from_url(url).expect("an address");
+    let mut config = Config::from_url(&url.replacen("rediss", "redis", 1)).expect("an address");
     config.tls = Some(TlsConnector::from(tls).into());
     config
 }
@@ -126,14 +129,34 @@ async fn tls_supports_a_private_authority_and_client_certificates() {
     }
 }
 
+/// The tests compile ring and aws-lc-rs, like an application that uses the other one, so rustls can't choose.
+#[tokio::test]
+async fn an_address_is_enough_if_the_system_trusts_the_certificate() {
+    let server = TlsRedis::start();
+    server.server().command(&["HSET", "access:count:60:hits", "60", "1"]);
+    let folder = tempfile::tempdir().expect("there is space");
+    let url = server.url().replace("127.0.0.1", "localhost");
+    let mut command = example_command().await;
+    command.args(["dump", "--store", &url]).arg(folder.path().join("dump.ndjson"));
+    command.env("SSL_CERT_FILE", server.certificates().authority());
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let empty = folder.path().join("none.crt");
+    std::fs::write(&empty, "").expect("there is space");
+    command.arg("--overwrite").env("SSL_CERT_FILE", empty);
+    let output = command.output().expect("it starts");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("failed to set up TLS: no certificate authority found"), "{message}");
+}
+
 #[tokio::test]
 async fn an_untrusted_server_gets_no_hits_and_the_reason_is_reported() {
     let server = TlsRedis::start();
     let strangers = Certificates::make();
-    let by_strangers = over_tls(&server.url(), &strangers, false);
-    let by_the_system = Config::from_url(&server.url()).expect("an address");
-    for config in [by_strangers, by_the_system] {
-        let store = RedisStore::builder().connect_with(config).await.expect("good");
+    let by_strangers = RedisStore::builder().connect_with(over_tls(&server.url(), &strangers, false));
+    let by_strangers = by_strangers.await.expect("good");
+    let by_the_system = RedisStore::builder().connect(&server.url()).await.expect("an address");
+    for store in [by_strangers, by_the_system] {
         let mut counters = Counters::builder(store).build().expect("good settings");
         counters.recorder().record(counters.recorder().counter("hits"), None);
         let stats = counters.stats();

@@ -1,19 +1,20 @@
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use counter_core::Timestamp;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioExecutor;
 use percent_encoding::percent_decode_str;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::crypto::CryptoProvider;
 use tokio::time::timeout;
 
 use super::body::WebhookBody;
@@ -45,7 +46,13 @@ pub struct Webhook {
     body: WebhookBody,
     headers: HeaderMap,
     timeout: Duration,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: HttpClient,
+}
+
+#[derive(Clone)]
+enum HttpClient {
+    Plain(Client<HttpConnector, Full<Bytes>>),
+    Tls(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
 }
 
 /// The error for invalid webhook settings.
@@ -60,12 +67,15 @@ pub enum WebhookError {
     Header,
     /// The system certificates can't be read, but are needed for `https`.
     Certificates(std::io::Error),
+    /// There is no TLS provider, but `https` needs one: neither is one installed for the process, nor is the
+    /// feature `webhook` or `webhook-aws-lc-rs` enabled.
+    Provider,
 }
 
 /// The error of a failed webhook request.
 #[derive(Debug)]
 enum Failure {
-    Status(http::StatusCode),
+    Status(StatusCode),
     TimedOut(Duration),
     Unreachable(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -76,8 +86,8 @@ impl Webhook {
     /// `authorization` header (RFC 7617). You need to percent-encode special characters.
     ///
     /// # Errors
-    /// Fails if `address` is not an absolute `http` or `https` URL, or if the system does not have
-    /// certificates.
+    /// Fails if `address` is not an absolute `http` or `https` URL. For `https`, also fails if the system does
+    /// not have certificates, or if there is no TLS provider.
     pub fn new(address: &str) -> Result<Self, WebhookError> {
         let address: Uri = address.parse().map_err(|_| WebhookError::Address)?;
         let (address, credentials) = split_credentials(address).ok_or(WebhookError::Address)?;
@@ -95,8 +105,13 @@ impl Webhook {
                 .into_iter()
                 .collect(),
             timeout: Duration::from_secs(10),
-            // A connection is a task of the runtime, so we should not keep idle connections.
-            client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector(is_tls)?),
+            client: match is_tls {
+                true => {
+                    let provider = provider(CryptoProvider::get_default()).ok_or(WebhookError::Provider)?;
+                    HttpClient::tls(provider)?
+                }
+                false => HttpClient::plain(),
+            },
         })
     }
 
@@ -165,9 +180,9 @@ impl Webhook {
     }
 
     async fn send(&self, message: &Message) -> Result<(), Failure> {
-        let response = timeout(self.timeout, self.client.request(self.request(message))).await;
-        let response = response.map_err(|_| Failure::TimedOut(self.timeout))?;
-        let status = response.map_err(|error| Failure::Unreachable(error.into()))?.status();
+        let status = timeout(self.timeout, self.client.send(self.request(message))).await;
+        let status = status.map_err(|_| Failure::TimedOut(self.timeout))?;
+        let status = status.map_err(|error| Failure::Unreachable(error.into()))?;
         if status.is_success() { Ok(()) } else { Err(Failure::Status(status)) }
     }
 }
@@ -204,23 +219,47 @@ fn id(id: &str) -> String {
     id.chars().map(|letter| if letter.is_ascii_graphic() { letter } else { '_' }).collect()
 }
 
-fn connector(is_tls: bool) -> Result<HttpsConnector<HttpConnector>, WebhookError> {
-    // We avoid the process-wide provider here, because it is global state.
-    let provider = rustls::crypto::ring::default_provider();
-    let builder = HttpsConnectorBuilder::new();
-    let builder = match is_tls {
-        true => builder.with_provider_and_native_roots(provider).map_err(WebhookError::Certificates)?,
-        false => {
-            let config = ClientConfig::builder_with_provider(provider.into());
-            let config = config
-                .with_safe_default_protocol_versions()
-                .expect("the provider supports the default protocol versions");
-            let config = config.with_root_certificates(RootCertStore::empty());
-            builder.with_tls_config(config.with_no_client_auth())
-        }
-    };
-    let builder = if is_tls { builder.https_only() } else { builder.https_or_http() };
-    Ok(builder.enable_http1().build())
+impl HttpClient {
+    fn plain() -> Self {
+        Self::Plain(client().build_http())
+    }
+
+    fn tls(provider: Arc<CryptoProvider>) -> Result<Self, WebhookError> {
+        let connector = HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(provider)
+            .map_err(WebhookError::Certificates)?
+            .https_only()
+            .enable_http1()
+            .build();
+        Ok(Self::Tls(client().build(connector)))
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<StatusCode, legacy::Error> {
+        let response = match self {
+            Self::Plain(client) => client.request(request).await,
+            Self::Tls(client) => client.request(request).await,
+        };
+        Ok(response?.status())
+    }
+}
+
+fn client() -> legacy::Builder {
+    let mut builder = Client::builder(TokioExecutor::new());
+    // A connection is a task of the runtime, so we should not keep idle connections.
+    builder.pool_max_idle_per_host(0);
+    builder
+}
+
+/// Returns the provider that the application has installed for the process, or else the one of our feature.
+/// rustls can't choose by itself if more than one is compiled.
+fn provider(installed: Option<&Arc<CryptoProvider>>) -> Option<Arc<CryptoProvider>> {
+    #[cfg(feature = "webhook-aws-lc-rs")]
+    let compiled = Some(rustls::crypto::aws_lc_rs::default_provider);
+    #[cfg(all(feature = "webhook", not(feature = "webhook-aws-lc-rs")))]
+    let compiled = Some(rustls::crypto::ring::default_provider);
+    #[cfg(not(any(feature = "webhook", feature = "webhook-aws-lc-rs")))]
+    let compiled = None::<fn() -> CryptoProvider>;
+    installed.cloned().or_else(|| compiled.map(|provider| provider().into()))
 }
 
 impl fmt::Debug for Webhook {
@@ -236,6 +275,10 @@ impl fmt::Display for WebhookError {
             Self::Secret => "the secret must be `whsec_` followed by 24 to 64 bytes in Base64",
             Self::Header => "invalid header name or value",
             Self::Certificates(_) => "failed to read the system certificates",
+            Self::Provider => {
+                "no TLS provider: call `CryptoProvider::install_default` first, or enable the feature `webhook` or \
+                 `webhook-aws-lc-rs` of counter-alert"
+            }
         })
     }
 }
@@ -268,3 +311,18 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::CryptoProvider;
+
+    use super::provider;
+
+    #[test]
+    fn an_installed_provider_is_preferred() {
+        let Some(compiled) = provider(None) else { return };
+        let installed = CryptoProvider { cipher_suites: Vec::new(), ..(*compiled).clone() };
+        assert!(provider(Some(&installed.into())).is_some_and(|provider| provider.cipher_suites.is_empty()));
+        assert!(!compiled.cipher_suites.is_empty());
+    }
+}

@@ -109,11 +109,11 @@ async fn open(config: Config, server: &str) -> Result<(Config, ClientHandle, Con
 /// Returns `true` if the server name can be replaced with the address. TLS needs to check the name against
 /// the certificate.
 fn can_replace_name(config: &Config) -> bool {
-    cfg!(any(feature = "rustls", feature = "native-tls")) || !config.uses_tls()
+    cfg!(any(feature = "rustls", feature = "rustls-aws-lc-rs", feature = "native-tls")) || !config.uses_tls()
 }
 
 fn with_address(mut server: Server, address: SocketAddr) -> Server {
-    #[cfg(any(feature = "rustls", feature = "native-tls"))]
+    #[cfg(any(feature = "rustls", feature = "rustls-aws-lc-rs", feature = "native-tls"))]
     server.tls_server_name.get_or_insert_with(|| server.host.clone());
     let text = address.to_string();
     // IPv6 addresses keep the brackets and the scope.

@@ -17,7 +17,7 @@ use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 /// | `redis-cluster://host:port?node=host:port` | a cluster; other nodes are discovered |
 /// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master reported by sentinels |
 /// | `redis+unix:///path/to/socket` | a socket, with the feature `unix-sockets` |
-/// | `rediss…://` instead of `redis…://`, except for sockets | the same via TLS, with the feature `rustls` or `native-tls` |
+/// | `rediss…://` instead of `redis…://`, except for sockets | the same via TLS, with the feature `rustls`, `rustls-aws-lc-rs` or `native-tls` |
 ///
 /// The user name and password are optional. You can also write `valkey` instead of `redis`, and `+` instead
 /// of `-`. Certificates are checked against the system trust store. If you need a private authority or a
@@ -45,7 +45,7 @@ pub struct RedisBuilder {
     shards: Option<Shards>,
 }
 
-/// An error returned if an address or configuration is not valid.
+/// An error returned if an address or configuration is not valid, or if TLS can't be set up.
 pub struct ConnectError(FredError);
 
 /// Sufficient for a small cluster, but still fast to read from all shards.
@@ -78,7 +78,8 @@ impl RedisBuilder {
     /// resolves to more than one address, they are tried in parallel.
     ///
     /// # Errors
-    /// Returns an error if the address is not supported, or if it needs a feature that is not enabled.
+    /// Returns an error if the address is not supported, if it needs a feature that is not enabled, or if it
+    /// needs TLS and the system has no certificate authorities.
     ///
     /// # Panics
     /// Panics if called from outside of a Tokio runtime.
@@ -112,26 +113,37 @@ fn config(url: &str) -> Result<Config, FredError> {
     // fred would treat an unknown scheme as a single server, and not use TLS.
     let Some((scheme, rest)) = url.split_once("://") else { return invalid("the scheme is missing") };
     let (protocol, kind) = scheme.split_once(['+', '-']).unwrap_or((scheme, ""));
+    let is_tls = matches!(protocol, "rediss" | "valkeys");
     match (protocol, kind) {
-        ("redis" | "valkey", "" | "cluster" | "sentinel") => {}
-        ("rediss" | "valkeys", "" | "cluster" | "sentinel") => {
-            if !cfg!(any(feature = "rustls", feature = "native-tls")) {
-                return invalid("TLS needs the feature `rustls` or `native-tls`");
-            }
-        }
+        ("redis" | "valkey" | "rediss" | "valkeys", "" | "cluster" | "sentinel") => {}
         ("redis" | "valkey", "unix") => return Config::from_url(&format!("{protocol}+unix://{rest}")),
         _ => return invalid("the scheme is unknown"),
     }
-    if kind.is_empty() {
-        Config::from_url(url)
-    } else {
-        Config::from_url(&format!("{protocol}-{kind}://{rest}"))
-    }
+    let kind = if kind.is_empty() { String::new() } else { format!("-{kind}") };
+    // fred would choose a TLS library and a provider by itself, and panic if there is a choice.
+    let config = Config::from_url(&format!("redis{kind}://{rest}"))?;
+    if is_tls { with_tls(config) } else { Ok(config) }
+}
+
+#[cfg(any(feature = "rustls", feature = "rustls-aws-lc-rs", feature = "native-tls"))]
+fn with_tls(config: Config) -> Result<Config, FredError> {
+    Ok(Config { tls: Some(super::tls::connector()?.into()), ..config })
+}
+
+#[cfg(not(any(feature = "rustls", feature = "rustls-aws-lc-rs", feature = "native-tls")))]
+fn with_tls(_: Config) -> Result<Config, FredError> {
+    Err(FredError::new(
+        FredKind::Config,
+        "TLS needs the feature `rustls`, `rustls-aws-lc-rs` or `native-tls`",
+    ))
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("invalid Redis address, expected e.g. redis://127.0.0.1:6379")
+        f.write_str(match self.0.kind() {
+            FredKind::Tls => "failed to set up TLS",
+            _ => "invalid Redis address, expected e.g. redis://127.0.0.1:6379",
+        })
     }
 }
 
