@@ -71,6 +71,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod isolated;
+mod document_version;
 pub mod note;
 pub mod forecast;
 pub mod detector;
@@ -82,6 +83,8 @@ mod watch;
 #[cfg(feature = "webhook-no-provider")]
 pub mod webhook;
 pub mod guide;
+#[doc(hidden)]
+pub mod internal;
 
 pub use alert::{Alert, AlertKind, Severity};
 pub use message::Message;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,6 +31,48 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], expected: &str) -> R
         let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
         format!("{expected} ({} at byte {})", unquoted(reason), error.column())
     })
+}
+
+/// The start of any dump, also of a version that is not supported.
+#[derive(Deserialize)]
+struct Start<'a> {
+    #[serde(borrow)]
+    entry: StartEntry<'a>,
+}
+
+#[derive(Deserialize)]
+struct StartEntry<'a> {
+    #[serde(borrow)]
+    dump: Header<'a>,
+}
+
+#[derive(Deserialize)]
+struct Header<'a> {
+    #[serde(borrow)]
+    format: Cow<'a, str>,
+    version: u32,
+}
+
+/// Checks the version, if this is the first line of a dump. The error contains the expected version, and says
+/// whether the dump or this program is older.
+pub(crate) fn check_version(bytes: &[u8], versions: RangeInclusive<u32>) -> Result<(), String> {
+    let Ok(Start { entry: StartEntry { dump: Header { format, version } } }) = serde_json::from_slice(bytes)
+    else {
+        return Ok(());
+    };
+    let (oldest, newest) = versions.into_inner();
+    let advice = match version {
+        _ if format != FORMAT => "it is another format",
+        version if version > newest => "the dump is newer than this program: update this program",
+        version if version < oldest => {
+            "the dump is older than this program: restore it with the program that wrote it"
+        }
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "the format {FORMAT} in version {oldest} to {newest}, not {} in version {version}; {advice}",
+        cut(&format)
+    ))
 }
 
 /// Lines for a dump in progress, including the line numbers and checksums.

@@ -171,7 +171,7 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! precision is a string, e.g. `60` or `86400@82800`. The lines of a precision are consecutive.
 //!
 //! ```text
-//! {"line":1,"entry":{"dump":{"format":"access-counter","version":1,"id":"…","time":1585908965,"counts":[{"precision":"60","samples":120}],"visitors":[…],"stores":["…"]}}}
+//! {"line":1,"entry":{"dump":{"format":"access-counter","version":3,"id":"…","time":1585908965,"counts":[{"precision":"60","samples":120}],"visitors":[…],"stores":["…"]}}}
 //! {"line":2,"entry":{"samples":{"precision":"60","counter":"/about","counts":[[1585908900,3],[1585908960,12]]}}}
 //! {"line":3,"entry":{"visitors":{"precision":"3600","counter":"/about","start":1585908000,"registers":"SFlMTA…"}}}
 //! {"line":4,"entry":{"lifetime":{"counter":"/about","count":15}}}
@@ -179,7 +179,7 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! ```
 //!
 //! If distributions are enabled, the first line contains their precisions under `distributions` and has
-//! version 2. The file then includes lines with up to 60 [bins](crate::visits::Bin) of a bucket:
+//! version 4. The file then includes lines with up to 60 [bins](crate::visits::Bin) of a bucket:
 //!
 //! ```text
 //! {"line":4,"entry":{"bins":{"precision":"3600","counter":"/about","start":1585908000,"bins":[["t-17",3],["c200",3]]}}}
@@ -189,7 +189,7 @@ assert_eq!(voters.count().await?, Distinct::Exact(1));
 //! contains up to 500 items, encoded in base64. A larger set has more lines:
 //!
 //! ```text
-//! {"unique":1,"entry":{"dump":{"format":"access-counter","version":1,"time":1585908965}}}
+//! {"unique":1,"entry":{"dump":{"format":"access-counter","version":2,"time":1585908965}}}
 //! {"unique":2,"entry":{"registers":{"kind":"hll","counter":"readers","registers":"SFlMTA…"}}}
 //! {"unique":3,"entry":{"items":{"kind":"set","counter":"voters","items":["YW5u","Ym9i"]}}}
 //! {"unique":4,"entry":{"end":{"counters":2,"items":2,"sketches":1,"unreadable":0}}}

@@ -133,6 +133,11 @@
 //! the tables or to upgrade existing tables. If you have another tool for migrations, execute the following
 //! SQL with it.
 //!
+//! The first version is 6. If the versions differ, the message says whether the tables or the program is
+//! older. Update all programs before you upgrade the tables, because an older program then stops writing.
+//! Programs before the first release used versions 1 to 5. Their tables can't be upgraded: dump them with
+//! that program, and restore the dump into an empty database.
+//!
 //! `width` is a precision in seconds. If the buckets start at an offset, 2^32 times this offset is added.
 //! `bucket` is the bucket start in Unix seconds. For example, this query returns the hits of a counter by
 //! day:
@@ -145,11 +150,11 @@
 //! The registers of visitors have the same format as in Redis. You can `SET` them in Redis, and `PFCOUNT`
 //! returns the same count.
 #![cfg_attr(feature = "sqlite", doc = "\n## SQLite\n\n```sql")]
-#![cfg_attr(feature = "sqlite", doc = include_str!("../sql/sqlite/1.sql"))]
+#![cfg_attr(feature = "sqlite", doc = include_str!("../sql/sqlite/6.sql"))]
 #![cfg_attr(feature = "sqlite", doc = "```")]
 #![cfg_attr(feature = "postgres", doc = "\n## PostgreSQL\n\n```sql")]
-#![cfg_attr(feature = "postgres", doc = include_str!("../sql/postgres/1.sql"))]
+#![cfg_attr(feature = "postgres", doc = include_str!("../sql/postgres/6.sql"))]
 #![cfg_attr(feature = "postgres", doc = "```")]
 #![cfg_attr(feature = "mariadb", doc = "\n## MariaDB\n\n```sql")]
-#![cfg_attr(feature = "mariadb", doc = include_str!("../sql/mariadb/1.sql"))]
+#![cfg_attr(feature = "mariadb", doc = include_str!("../sql/mariadb/6.sql"))]
 #![cfg_attr(feature = "mariadb", doc = "```")]

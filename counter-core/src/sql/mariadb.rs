@@ -42,7 +42,7 @@ const DIALECT: &Dialect = &Dialect {
     // into a table: MariaDB would scan it for each counter, and lock rows in that order.
     settings: "SET SESSION tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 4, idle_transaction_timeout = 10, \
                group_concat_max_len = 16777216, in_predicate_conversion_threshold = 0",
-    schema: &[include_str!("mariadb/1.sql")],
+    schema: &[include_str!("mariadb/6.sql")],
     lock: ["DO GET_LOCK('access_counter', 30)", "DO RELEASE_LOCK('access_counter')"],
     entity_schema: include_str!("mariadb/entity.sql"),
     classify,

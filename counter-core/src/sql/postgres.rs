@@ -40,7 +40,7 @@ const DIALECT: &Dialect = &Dialect {
     // counters.
     settings: "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '4s'; SET statement_timeout = '10s'; \
         SET plan_cache_mode = 'force_custom_plan'",
-    schema: &[include_str!("postgres/1.sql")],
+    schema: &[include_str!("postgres/6.sql")],
     // The lock is released with the transaction. The number identifies the lock.
     lock: ["SELECT pg_advisory_xact_lock(7161143094258)", ""],
     entity_schema: include_str!("postgres/entity.sql"),

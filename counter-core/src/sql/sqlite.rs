@@ -61,7 +61,7 @@ const DIALECT: &Dialect = &Dialect {
     limits_delete: false,
     unsuitable: "",
     settings: "",
-    schema: &[include_str!("sqlite/1.sql")],
+    schema: &[include_str!("sqlite/6.sql")],
     // Write transactions are always exclusive.
     lock: ["", ""],
     entity_schema: include_str!("sqlite/entity.sql"),

@@ -22,8 +22,8 @@ pub(super) async fn create(pools: &Pools) -> Result<(), Failure> {
     }
     // Another process may have done this already.
     let found = match found {
-        Some(_) => read_version(&mut session).await?.as_deref().and_then(parsed).unwrap_or(known),
-        None => 0,
+        Some(_) => Some(read_version(&mut session).await?.as_deref().and_then(parsed).unwrap_or(known)),
+        None => None,
     };
     for step in pools.schema.steps_after(found) {
         session.fetch_text(step).await?;

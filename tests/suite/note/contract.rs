@@ -31,6 +31,17 @@ async fn ids(notes: &Notes) -> Vec<String> {
     all.iter().map(|note| note.id().to_owned()).collect()
 }
 
+#[tokio::test]
+async fn notes_of_a_newer_version_are_reported_and_not_changed() {
+    let (store, newer) = (MemoryStore::new(), b"{\"version\":2,\"notes\":[],\"more\":1}");
+    store.replace("notes", 0, newer).await.expect("memory").expect("there is none");
+    let notes = Notes::new(store.clone());
+    let error = notes.add(&note(1, "a")).await.expect_err("it cannot be read");
+    assert!(format!("{error:?}").contains("the document is newer than this program"), "{error:?}");
+    assert!(notes.list(..).await.is_err());
+    assert_eq!(store.read("notes").await.expect("memory").content, newer);
+}
+
 async fn notes_are_listed_by_time_and_removed_once(store: impl DocumentStore) {
     let notes = Notes::new(store);
     assert_eq!(notes.list(at(0)..at(9)).await.expect("readable"), []);

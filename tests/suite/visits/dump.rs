@@ -273,7 +273,7 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
         lines.push(line);
     }
     let parts = dump.dumped().distributions;
-    assert!(lines[0].contains("\"version\":2") && parts > 9 * 2, "{parts} in {}", lines[0]);
+    assert!(lines[0].contains("\"version\":4") && parts > 9 * 2, "{parts} in {}", lines[0]);
     let new = Counters::builder(store.clone()).distributions(Distribution::precisions());
     let new = new.build().expect("good precisions");
     for (added, already) in [(parts, 0), (0, parts)] {

@@ -7,6 +7,7 @@ use counter_core::{Error, ErrorKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::note::Note;
+use crate::document_version::DocumentVersion;
 
 /// The notes shared by all processes that use a store.
 ///
@@ -42,6 +43,8 @@ pub struct Added {
 /// The content of the document in the [`DocumentStore`] that holds all notes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredNotes {
+    #[serde(default)]
+    version: DocumentVersion<1>,
     /// All notes, in insertion order.
     notes: Vec<Note>,
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use counter_core::document::{Document, DocumentStore};
 use counter_core::internal::change_document;
-use counter_core::{Error, Timestamp};
+use counter_core::{Error, ErrorKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::state::MAX_CLOCK_SKEW;
@@ -86,23 +86,26 @@ impl Progress {
     /// that can be evaluated.
     ///
     /// A bucket will never be evaluated if it ends after `end`.
+    ///
+    /// # Errors
+    /// Fails if the document can't be decoded.
     pub(super) fn mark(
         &mut self,
         document: &Document,
         complete: Timestamp,
         end: Timestamp,
         now: Timestamp,
-    ) -> (PendingMark, Closed) {
+    ) -> Result<(PendingMark, Closed), Error> {
         let mark = Mark { complete: complete.as_unix(), until: now.plus(self.ttl).as_unix() };
         let pending = PendingMark { holder: self.holder.clone(), mark, now };
-        let closed = self.closed(&pending.merge_into(document), end, now);
-        (pending, closed)
+        let closed = self.closed(&pending.merge_into(document)?, end, now);
+        Ok((pending, closed))
     }
 
     /// Removes the mark of this process on shutdown.
     pub(super) async fn leave(&self, store: &dyn DocumentStore) -> Result<(), Error> {
         let document = store.read(DOCUMENT).await?;
-        let mut marks = decode(&document, self.last_pass);
+        let mut marks = decode(&document, self.last_pass)?;
         if marks.remove(&self.holder).is_some() {
             // If another process has just replaced the document, we let the mark expire.
             store.replace(DOCUMENT, document.version, &encode(&marks)).await?;
@@ -136,10 +139,10 @@ impl Progress {
 
 impl PendingMark {
     /// Returns all marks, including this mark.
-    fn merge_into(&self, document: &Document) -> Marks {
-        let mut marks = decode(document, self.now);
+    fn merge_into(&self, document: &Document) -> Result<Marks, Error> {
+        let mut marks = decode(document, self.now)?;
         marks.insert(self.holder.clone(), self.mark);
-        marks
+        Ok(marks)
     }
 
     /// Writes the mark into the document. If this keeps conflicting with other processes, the next pass will
@@ -149,18 +152,29 @@ impl PendingMark {
     /// Fails if the store fails.
     pub(super) async fn write(self, store: &dyn DocumentStore, document: Document) -> Result<(), Error> {
         // The document was just read, so we usually do not need to read it again.
-        if store.replace(DOCUMENT, document.version, &encode(&self.merge_into(&document))).await?.is_none() {
-            change_document(store, DOCUMENT, |document| Ok(((), Some(encode(&self.merge_into(&document?))))))
-                .await?;
+        if store.replace(DOCUMENT, document.version, &encode(&self.merge_into(&document)?)).await?.is_none() {
+            change_document(store, DOCUMENT, |document| {
+                Ok(((), Some(encode(&self.merge_into(&document?)?))))
+            })
+            .await?;
         }
         Ok(())
     }
 }
 
-/// Decodes a document, and drops the marks of stopped processes. If the document can't be decoded, it is
-/// treated as empty.
-fn decode(document: &Document, now: Timestamp) -> Marks {
-    let mut marks: Marks = serde_json::from_slice(&document.content).unwrap_or_default();
+/// Decodes a document, and drops the marks of stopped processes.
+///
+/// # Errors
+/// Fails if the document is damaged, or from a version that we can't read. If it was replaced, buckets would be
+/// evaluated without the hits of other processes.
+fn decode(document: &Document, now: Timestamp) -> Result<Marks, Error> {
+    let malformed = |error: serde_json::Error| {
+        Error::new(ErrorKind::Malformed { key: DOCUMENT.to_owned() }).caused_by(error)
+    };
+    let mut marks = match &*document.content {
+        [] => Marks::new(),
+        content => serde_json::from_slice(content).map_err(malformed)?,
+    };
     // A mark that expires later must be due to a store clock that was ahead.
     let retained = now.minus(MARK_RETENTION).as_unix()..now.plus(MAX_CLOCK_SKEW).as_unix();
     marks.retain(|_, mark| retained.contains(&mark.until));
@@ -168,7 +182,7 @@ fn decode(document: &Document, now: Timestamp) -> Marks {
         let oldest = marks.iter().min_by_key(|(_, mark)| mark.until).map(|(holder, _)| holder.clone());
         marks.remove(&oldest.unwrap_or_default());
     }
-    marks
+    Ok(marks)
 }
 
 fn encode(marks: &Marks) -> Vec<u8> {
@@ -236,12 +250,23 @@ mod tests {
     }
 
     #[test]
+    fn a_document_that_cannot_be_decoded_is_not_replaced() {
+        let mut progress = Progress::new("a".to_owned(), 10 * SECOND);
+        for content in ["no JSON", "[]", "{\"b\":{\"until\":[]}}"] {
+            let mut document = Document::default();
+            document.content = content.as_bytes().to_vec();
+            let error = progress.mark(&document, at(0), at(0), at(0)).err().expect(content);
+            assert_eq!(*error.kind(), ErrorKind::Malformed { key: "alert-progress".to_owned() });
+        }
+    }
+
+    #[test]
     fn expired_marks_and_marks_from_the_future_are_removed() {
         let retained = |until: u64| {
             let marks = Marks::from([("a".to_owned(), Mark { complete: 0, until })]);
             let mut document = Document::default();
             document.content = encode(&marks);
-            !decode(&document, at(0)).is_empty()
+            !decode(&document, at(0)).expect("marks").is_empty()
         };
         assert!(retained(at(0).as_unix()) && retained(at(30).as_unix()));
         assert!(!retained(at(0).as_unix() - 3601) && !retained(u64::MAX));

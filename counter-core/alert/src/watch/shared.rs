@@ -10,11 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::history::{Arrival, HistoryEntry, MAX_HISTORY};
 use super::state::{Decision, RuleState};
 use crate::alert::{Alert, AlertKind};
+use crate::document_version::DocumentVersion;
 use crate::message::Message;
 
 /// The content of the alerts document: the state of all rules, and the undelivered messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Shared {
+    #[serde(default)]
+    version: DocumentVersion<1>,
     pub(crate) rules: BTreeMap<String, RuleState>,
     pub(crate) outbox: Vec<Outgoing>,
     /// The end of the latest reported day or week, by report name.

@@ -178,7 +178,7 @@ impl Watch {
         let (snapshot, marks) = (snapshot?, marks?);
         let (now, held_for) = (snapshot.now.map_or(now, |of_store| of_store.min(now)), self.held_for(now));
         let end = now.minus(self.lateness.as_secs());
-        let (mark, closed) = self.progress.mark(&marks, now.minus(held_for), end, now);
+        let (mark, closed) = self.progress.mark(&marks, now.minus(held_for), end, now)?;
         let mut shared = Shared::clone(&snapshot.shared);
         shared.end_silences(now);
         let judged = self.evaluate(&mut shared, closed, now);

@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +10,12 @@ use crate::time::Timestamp;
 use crate::unique::counter::{MAX_ITEM_BYTES, MAX_ITEMS};
 use crate::unique::store::{UniqueKey, UniqueKind};
 
-/// The format version of unique counter lines.
-const VERSION: u32 = 1;
+/// The format version of unique counter lines that is written. A number must never be used again for a
+/// different format.
+const VERSION: u32 = 2;
+
+/// The format versions that can be read. Lines in version 1 may have no checksums.
+const READABLE_VERSIONS: RangeInclusive<u32> = 1..=2;
 
 /// Number of base64 characters at which a line gets no more items, so that the last item and all other fields
 /// fit into the maximum length.
@@ -129,10 +134,12 @@ pub(super) fn is_line(bytes: &[u8]) -> bool {
 
 /// Parses a line into the line number and record. The error describes the expected input.
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
-    let Line { unique, entry } = line::read(bytes, "a line of unique counters")?;
+    let check_version = || line::check_version(bytes, READABLE_VERSIONS);
+    // A newer version can have a first line that we can't read, so the version is the better reason.
+    let Line { unique, entry } = line::read(bytes, "a line of unique counters")
+        .map_err(|reason| check_version().err().unwrap_or(reason))?;
     let record = match entry {
-        Entry::Dump { format, version, .. } if format == FORMAT && version == VERSION => Record::Begin,
-        Entry::Dump { .. } => return Err(format!("format {FORMAT}, version {VERSION}")),
+        Entry::Dump { .. } => check_version().map(|()| Record::Begin)?,
         Entry::Items { kind, counter, items } => {
             let counter = key(&kind, &counter)?;
             if counter.kind == UniqueKind::Sketch {
@@ -249,8 +256,9 @@ mod tests {
             (" ".repeat(MAX_LINE_BYTES + 1), "at most 65536 bytes"),
             (of("{\"samples\":{}}"), "unknown variant `samples`"),
             (of("{\"end\":{}}"), "missing field `counters`"),
-            (begin("other", 1), "format access-counter, version 1"),
-            (begin("access-counter", 2), "format access-counter, version 1"),
+            (begin("other", 1), "the format access-counter in version 1 to 2, not other"),
+            (begin("access-counter", 3), "the dump is newer than this program"),
+            (begin("access-counter", 0), "the dump is older than this program"),
             (items("bag", "\"a\"", "\"\""), "a kind: set, hll or adaptive"),
             (items("hll", "\"a\"", "\"\""), "registers: a HyperLogLog doesn't have items"),
             (items("set", "\"\"", "\"\""), "a counter name"),

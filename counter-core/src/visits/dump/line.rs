@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,12 @@ use crate::visits::distribution::Bin;
 use crate::visits::store::Unreadable;
 use crate::visits::store::identity::{StoreId, StoreIdError};
 
-/// Supported format versions, without and with distributions.
-const VERSIONS: [u32; 2] = [1, 2];
+/// The format versions that are written, without and with distributions. A number must never be used again
+/// for a different format.
+const VERSIONS: [u32; 2] = [3, 4];
+
+/// The format versions that can be read. Dumps in version 1 and 2 have no checksums, or no stores.
+const READABLE_VERSIONS: RangeInclusive<u32> = 1..=4;
 
 /// Maximum number of samples in a line.
 pub(super) const MAX_LINE_SAMPLES: usize = 500;
@@ -183,9 +188,15 @@ impl<'a> Entry<'a> {
 
 /// Parses a line, and returns the line number and the content. The error describes the expected content.
 pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
-    let Line { line, entry } = line::read(bytes, "a line of a dump")?;
+    let check_version = || line::check_version(bytes, READABLE_VERSIONS);
+    // A newer version can have a first line that we can't read, so the version is the better reason.
+    let Line { line, entry } =
+        line::read(bytes, "a line of a dump").map_err(|reason| check_version().err().unwrap_or(reason))?;
     let record = match entry {
-        Entry::Dump { format, version, id, stores, .. } => begin(&format, version, &id, &stores)?,
+        Entry::Dump { id, stores, .. } => {
+            check_version()?;
+            begin(&id, &stores)?
+        }
         Entry::Samples { precision, counter, counts } => {
             let precision = self::precision(&precision)?;
             Record::Samples { precision, counter: name(&counter)?, samples: samples(precision, counts)? }
@@ -209,11 +220,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(u64, Record), String> {
     Ok((line, record))
 }
 
-fn begin(format: &str, version: u32, id: &str, stores: &[String]) -> Result<Record, String> {
-    if format != FORMAT || !VERSIONS.contains(&version) {
-        let [first, last] = VERSIONS;
-        return Err(format!("the format {FORMAT} in version {first} or {last}"));
-    }
+fn begin(id: &str, stores: &[String]) -> Result<Record, String> {
     let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_id {
         return Err("an id of 32 hexadecimal digits".to_owned());
@@ -378,8 +385,13 @@ mod tests {
             (bins("[\"t1\",0]"), "a count from 1"),
             (bins("[\"t1\",1],[\"t1\",1]"), "each bin once"),
             (bins(&vec!["[\"t1\",1]"; 61].join(",")), "at most 60 bins"),
-            (begin("other", 1, &id), "the format access-counter in version 1 or 2"),
-            (begin("access-counter", 3, &id), "the format access-counter in version 1 or 2"),
+            (begin("other", 1, &id), "the format access-counter in version 1 to 4, not other"),
+            (begin("access-counter", 5, &id), "in version 5; the dump is newer than this program: update this program"),
+            (
+                "{\"line\":1,\"entry\":{\"dump\":{\"format\":\"access-counter\",\"version\":5,\"more\":1}},\"more\":1}".to_owned(),
+                "the dump is newer than this program",
+            ),
+            (begin("access-counter", 0, &id), "the dump is older than this program"),
             (begin("access-counter", 1, "x"), "an id of 32"),
         ] {
             let error = parse(text.as_bytes()).expect_err("not a line of a dump");

@@ -79,13 +79,19 @@ impl History {
         far: Option<&FarStore>,
     ) -> Result<Self, Error> {
         let documents = store.documents().ok_or_else(unsupported)?;
-        let document = documents.read(&name(writer)).await?;
+        let name = name(writer);
+        // Without all cutoffs, records would be counted in other buckets than before.
+        let Some(cutoffs) = parse(&documents.read(&name).await?.content) else {
+            return Err(
+                Error::new(ErrorKind::Malformed { key: name }).caused_by("the document is damaged or newer")
+            );
+        };
         let retained = match far {
             Some(far) => far.parts.iter().map(|part| part.near).collect(),
             None => grid.counts.iter().filter(|one| one.precision.as_seconds() >= FINEST_SECONDS).collect(),
         };
         let archive = far.map(|far| Arc::clone(&far.archive));
-        Ok(Self { cutoffs: parse(&document.content), retained, archive, is_written: true, is_settled: false })
+        Ok(Self { cutoffs, retained, archive, is_written: true, is_settled: false })
     }
 
     /// Returns the cutoff of the record at this position, or `None` if it was counted without a cutoff.
@@ -184,13 +190,14 @@ fn name(writer: WriterId) -> String {
     format!("cutoffs:{writer}")
 }
 
-fn parse(content: &[u8]) -> Vec<(u64, Timestamp)> {
-    let text = String::from_utf8_lossy(content);
+/// Parses cutoffs. Returns `None` if this is not possible for all of them.
+fn parse(content: &[u8]) -> Option<Vec<(u64, Timestamp)>> {
+    let text = str::from_utf8(content).ok()?;
     let cutoff = |line: &str| {
         let (position, at) = line.split_once(' ')?;
         Some((position.parse().ok()?, Timestamp::from_unix(at.parse().ok()?)))
     };
-    text.lines().filter_map(cutoff).collect()
+    text.lines().map(cutoff).collect()
 }
 
 fn unsupported() -> Error {
@@ -232,6 +239,23 @@ mod tests {
         assert!(history.cutoff(6) == Some(old) && history.cutoff(7) > Some(old));
         history.forget(store.as_ref(), writer).await.expect("in memory");
         assert_eq!(read(&store, writer).await.cutoffs, []);
+    }
+
+    #[tokio::test]
+    async fn cutoffs_that_cannot_be_read_are_not_replaced() {
+        for wrong in ["5", "5 100\nx 200\n", "5 100 1\n"] {
+            let (store, writer) = (MemoryStore::new(), WriterId::random());
+            let dynamic: &dyn Store = store.as_ref();
+            let documents = dynamic.documents().expect("supported");
+            documents
+                .replace(&name(writer), 0, wrong.as_bytes())
+                .await
+                .expect("in memory")
+                .expect("there is none");
+            let error =
+                History::read(store.as_ref(), writer, &Grid::default(), None).await.err().expect(wrong);
+            assert_eq!(*error.kind(), ErrorKind::Malformed { key: name(writer) });
+        }
     }
 
     #[tokio::test]

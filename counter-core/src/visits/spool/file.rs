@@ -31,9 +31,11 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// SQLite application id, which distinguishes spool files from other databases.
 const APPLICATION_ID: i64 = 1_633_907_568;
-/// Supported format versions, without and with distributions. Files with a newer version are left to the
-/// newer program.
-const FORMAT_VERSIONS: [i64; 2] = [3, 4];
+/// The format versions that are written, without and with distributions. Files with a newer version are left
+/// to the newer program. A number must never be used again for a different format.
+const FORMAT_VERSIONS: [i64; 2] = [5, 6];
+/// The oldest version that can be read. Versions 3 and 4 have the same tables as 5 and 6.
+const OLDEST_FORMAT: i64 = 3;
 pub(super) const PAGE_SIZE: u64 = 4096;
 /// Time to wait for an earlier connection to the same file that timed out.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -320,6 +322,32 @@ mod tests {
         let reply = open_leftover(&path, Shards::ONE).await;
         assert!(matches!(reply, Err(OpenError::Foreign(_))));
         assert_eq!(std::fs::read(&path).expect("readable"), before);
+        std::fs::remove_file(path).expect("ours");
+    }
+
+    #[tokio::test]
+    async fn a_file_of_another_format_is_not_read_and_the_message_says_which_side_is_older() {
+        let (path, grid) = (new(), Grid::default());
+        open(&path, Shards::ONE, &grid, 1 << 30).await.expect("writable").close().await.expect("closed");
+        for (format, reason) in [
+            (1, "it is older than this program"),
+            (2, "it is older than this program"),
+            (3, ""),
+            (5, ""),
+            (7, "it is newer than this program"),
+        ] {
+            let mut connection = options(&path).connect().await.expect("a database");
+            let change = format!("PRAGMA user_version = {format}");
+            sqlx::query(&change).execute(&mut connection).await.expect("a spool");
+            connection.close().await.expect("closed");
+            match open_leftover(&path, Shards::ONE).await {
+                Ok((connection, _)) if reason.is_empty() => connection.close().await.expect("closed"),
+                Err(OpenError::Foreign(words)) => {
+                    assert!(!reason.is_empty() && words.starts_with(reason), "{words}")
+                }
+                other => panic!("format {format}: {:?}", other.err()),
+            }
+        }
         std::fs::remove_file(path).expect("ours");
     }
 

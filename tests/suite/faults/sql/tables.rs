@@ -47,7 +47,12 @@ async fn a_bad_database_url_is_rejected_without_revealing_the_password() {
 
 /// Upgrade from this table version to a fictitious later version.
 const LATER_STEP: [&str; 1] = ["CREATE TABLE access_later (n BIGINT NOT NULL PRIMARY KEY); \
-    UPDATE access_meta SET value = '2' WHERE name = 'version' AND value = '1'"];
+    UPDATE access_meta SET value = '7' WHERE name = 'version' AND value = '6'"];
+
+const UNRELEASED: [&str; 2] = [
+    "UPDATE access_meta SET value = '1' WHERE name = 'version'",
+    "UPDATE access_meta SET value = '5' WHERE name = 'version'",
+];
 
 /// Connects to databases without tables, and with tables of other versions.
 async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
@@ -65,14 +70,16 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     let mut running = over(sql(url).await);
     // A later version with an upgrade that would fail if it ran more than once.
     let later = || SqlStore::builder().later_steps(&LATER_STEP);
-    let older = "the tables have version 1, but version 2 is required: call `SqlBuilder::create_tables`";
+    let older = "the tables are older than this program: they have version 6, but version 7 is required: call \
+                 `SqlBuilder::create_tables`";
     assert_eq!(later().connect(url).await.expect_err("the tables are not upgraded").to_string(), older);
     let upgrade = || later().create_tables().connect(url);
     let (one, other, third) = tokio::join!(upgrade(), upgrade(), upgrade());
     let upgraded = one.and(other).and(third).expect("all find the tables of their version");
     run("INSERT INTO access_later VALUES (1)").await;
     assert_eq!(total(&over(upgraded), "a").await, 1);
-    let newer = "the tables have version 2, but this program only supports version 1: update it";
+    let newer = "the tables are newer than this program: they have version 7, but this program only supports version \
+                 6; update this program";
     assert_eq!(words().await, newer);
     assert_eq!(create().await.expect_err("there is no downgrade").to_string(), newer);
     // A process that connected before the upgrade must not write to unknown tables.
@@ -83,7 +90,17 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     assert_eq!(running.recorder().ledger().hits.pending, 1);
     run("UPDATE access_meta SET value = 'x' WHERE name = 'version'").await;
     assert_eq!(words().await, "the table version is not a number");
-    run("UPDATE access_meta SET value = '1' WHERE name = 'version'").await;
+    // Programs before the first release had other tables under these numbers.
+    for unreleased in UNRELEASED {
+        run(unreleased).await;
+        for refused in
+            [SqlStore::connect(url).await, create().await, later().create_tables().connect(url).await]
+        {
+            let words = refused.expect_err("there is no upgrade").to_string();
+            assert!(words.starts_with("the tables are older than the first release"), "{words}");
+        }
+    }
+    run("UPDATE access_meta SET value = '6' WHERE name = 'version'").await;
     assert_eq!(total(&over(SqlStore::connect(url).await.expect("a database")), "a").await, 1);
     flush_until_ok(&mut running).await;
     assert_eq!(total(&running, "a").await, 2);

@@ -9,7 +9,7 @@ use sqlx::{Row, SqliteConnection};
 use tokio::task::yield_now;
 
 use super::{
-    APPLICATION_ID, FORMAT_VERSIONS, OpenError, count, disk_timeout, index, now, number,
+    APPLICATION_ID, FORMAT_VERSIONS, OLDEST_FORMAT, OpenError, count, disk_timeout, index, now, number,
     with_default_timeout, with_timeout,
 };
 use crate::family::shard::{Shard, Shards};
@@ -113,9 +113,16 @@ async fn is_unwritten(connection: &mut SqliteConnection) -> Result<bool, OpenErr
         return Err(OpenError::Foreign("not a spool file".to_owned()));
     }
     let [_, newest] = FORMAT_VERSIONS;
-    if !FORMAT_VERSIONS.contains(&format) {
+    if format > newest {
         return Err(OpenError::Foreign(format!(
-            "unsupported format {format}; this version supports {newest}"
+            "it is newer than this program: it has format {format}, but this program only supports formats up to {newest}; \
+             update this program"
+        )));
+    }
+    if format < OLDEST_FORMAT {
+        return Err(OpenError::Foreign(format!(
+            "it is older than this program: it has format {format}, but this program only supports formats from \
+             {OLDEST_FORMAT}; start the program that wrote it once more to send the hits"
         )));
     }
     Ok(false)

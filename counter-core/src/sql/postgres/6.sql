@@ -151,4 +151,4 @@ CREATE TABLE IF NOT EXISTS access_documents (
     content BYTEA NOT NULL
 );
 
-INSERT INTO access_meta (name, value) VALUES ('version', '1') ON CONFLICT DO NOTHING;
+INSERT INTO access_meta (name, value) VALUES ('version', '6') ON CONFLICT DO NOTHING;
