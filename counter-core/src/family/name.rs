@@ -103,10 +103,23 @@ impl CounterName {
         format!("{prefix}{page}{PAIR_SEPARATOR}")
     }
 
-    /// Returns the name of a [pair](Self::pair). This is `None` if the name would be too long, or if the value
-    /// contains ` = `; such pairs don't have a counter.
+    /// Returns the name of a [pair](Self::pair). This is `None` if the name would be too long, if the value
+    /// contains ` = ` or begins with `= `, or if the label contains a colon; such pairs don't have a counter.
+    /// Any other name has this label, page and value as its [pair](Self::pair).
+    ///
+    /// ```
+    /// use counter_core::CounterName;
+    ///
+    /// let name = CounterName::of_pair("plan", "/a =", "b").expect("a short name");
+    /// assert_eq!(name.pair(), Some(("plan", "/a =", "b")));
+    /// // This would be the same name.
+    /// assert_eq!(CounterName::of_pair("plan", "/a", "= b"), None);
+    /// ```
     #[must_use]
     pub fn of_pair(label: &str, page: &str, value: &str) -> Option<Self> {
+        if label.contains(':') {
+            return None;
+        }
         Self::with_prefix(&Self::pairs(label), page, value)
     }
 
@@ -119,7 +132,9 @@ impl CounterName {
     /// Returns `true` if a pair of valid names can have a counter.
     pub(crate) fn is_pair(prefix: &str, page: &str, value: &str) -> bool {
         let bytes = prefix.len() + page.len() + PAIR_SEPARATOR.len() + value.len();
-        bytes <= Self::MAX_BYTES && !value.contains(PAIR_SEPARATOR)
+        // The name is split at the last separator, which can overlap with the one before.
+        let is_ambiguous = value.contains(PAIR_SEPARATOR) || value.starts_with(&PAIR_SEPARATOR[1..]);
+        bytes <= Self::MAX_BYTES && !is_ambiguous
     }
 }
 
@@ -192,3 +207,49 @@ impl fmt::Display for CounterNameError {
 impl std::error::Error for CounterNameError {}
 
 crate::log::debug::debug_in_full!(CounterNameError);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Texts of separators, and of parts of separators.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof!["[a= :@]{1,8}", "[/a]{0,2}( =|= | = |=| ){0,3}[ab]{0,2}", "\\PC{1,20}"]
+    }
+
+    proptest! {
+        #[test]
+        fn every_pair_round_trips(label in text(), page in text(), value in text()) {
+            if let Some(name) = CounterName::of_pair(&label, &page, &value) {
+                prop_assert_eq!(name.pair(), Some((&*label, &*page, &*value)));
+                prop_assert_eq!(sharded_part(&name), sharded_part(&page));
+                prop_assert!(name.starts_with(&CounterName::pairs_of_page(&CounterName::pairs(&label), &page)));
+            }
+        }
+
+        #[test]
+        fn a_pair_has_no_other_name(name in text()) {
+            let name = CounterName::new(&format!("label:plan@:{name}"));
+            if let Some((name, (label, page, value))) = name.as_ref().ok().and_then(|name| Some((name, name.pair()?))) {
+                prop_assert_eq!(CounterName::of_pair(label, page, value), Some(name.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn only_ambiguous_pairs_have_no_name() {
+        for (page, value) in [("/a", "= b"), ("/a", "b = c"), ("/a =", "= b")] {
+            assert_eq!(CounterName::of_pair("plan", page, value), None, "{page} {value}");
+        }
+        for (page, value, name) in [
+            ("/a", "=", "label:plan@:/a = ="),
+            ("/a", "=b", "label:plan@:/a = =b"),
+            ("/a =", "b", "label:plan@:/a = = b"),
+            ("/a = b", "c=", "label:plan@:/a = b = c="),
+        ] {
+            assert_eq!(CounterName::of_pair("plan", page, value).as_deref(), Some(name));
+        }
+    }
+}

@@ -99,8 +99,8 @@
 //! A label has 10,000 places for pairs, which are assigned like those for values, or as many as you set by
 //! [`Builder::label_pairs`](counter_core::Builder::label_pairs). Pages do not have `(other)`: the rest is the
 //! difference between the hits of the page and those of its pairs. It contains pairs without a place, pairs whose
-//! name would exceed 200 bytes, values that contain ` = `, invalid values, and hits from before pairs were counted. A pair with at least 0.1 % of all
-//! hits gets a place. If you [forget](counter_core::Stats::forget) a page or a value, its pairs are removed, too.
+//! name would exceed 200 bytes, values that contain ` = ` or begin with `= `, invalid values, and hits from before pairs
+//! were counted. A pair with at least 0.1 % of all hits gets a place. If you [forget](counter_core::Stats::forget) a page or a value, its pairs are removed, too.
 //!
 //! # Missing pages
 //!

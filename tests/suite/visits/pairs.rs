@@ -27,9 +27,9 @@ stores::on! {
     }
 }
 
-const PAGES: [&str; 5] = ["/", "/a", "/a = b", "/articles/{id}", "(other)"];
+const PAGES: [&str; 6] = ["/", "/a", "/a =", "/a = b", "/articles/{id}", "(other)"];
 /// An empty value stands for a request without a referrer.
-const VALUES: [&str; 5] = ["", "news.example", "blog.example", "a:b@c", "x"];
+const VALUES: [&str; 6] = ["", "news.example", "blog.example", "a:b@c", "x", "=x ="];
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 
 /// Hits by page and value.
