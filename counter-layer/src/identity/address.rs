@@ -127,11 +127,15 @@ impl Address {
 
     /// Returns the client address, if it is known.
     pub(crate) fn ip(&self, head: &RequestHead<'_>) -> Option<IpAddr> {
-        let peer = match &self.peer {
+        self.client.address(self.peer_address(head), head.headers)
+    }
+
+    /// Returns the peer address, if it is known.
+    fn peer_address(&self, head: &RequestHead<'_>) -> Option<IpAddr> {
+        match &self.peer {
             None => request::peer(head.extensions).map(SocketAddr::ip),
             Some(closure) => closure.call(|peer| peer(head)).flatten(),
-        };
-        self.client.address(peer, head.headers)
+        }
     }
 
     /// Returns the significant bits of the client address, if it is known.
@@ -155,7 +159,7 @@ impl Address {
             Client::Peer => false,
             Client::Hops(header, hops) => header.addresses(head.headers).nth(hops - 1).is_some(),
             Client::Networks(_, networks) => {
-                let peer = head.peer().map(|peer| peer.to_canonical());
+                let peer = self.peer_address(head).map(|peer| peer.to_canonical());
                 peer.is_some_and(|peer| networks.iter().any(|network| network.contains(&peer)))
             }
         }
@@ -305,6 +309,29 @@ mod tests {
         assert_eq!(xff().trusted_hops(2).client.address(None, &some), None);
         assert_eq!(behind(&["10.0.0.0/8"]).address(None, &some), None);
         assert_eq!(Client::Peer.address(None, &some), None);
+    }
+
+    #[test]
+    fn a_peer_by_closure_can_be_a_trusted_proxy() {
+        #[derive(Clone)]
+        struct Peer(IpAddr);
+        let address = xff()
+            .trusted_networks(["10.0.0.0/8".parse().expect("a network")])
+            .peer_from_fn(|head| head.extensions.get::<Peer>().map(|peer| peer.0));
+        for (peer, is_forwarded, client) in [
+            ("10.0.0.1", true, "192.0.2.1"),
+            ("::ffff:10.0.0.1", true, "192.0.2.1"),
+            ("192.0.2.9", false, "192.0.2.9"),
+        ] {
+            let mut request = http::Request::new(());
+            *request.headers_mut() = headers(&["192.0.2.1"]);
+            // The peer that a server inserts is not the one of the closure.
+            request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 2], 1)));
+            request.extensions_mut().insert(Peer(ip(peer)));
+            let head = RequestHead::of(&request);
+            assert_eq!(address.is_forwarded(&head), is_forwarded, "{peer}");
+            assert_eq!(address.ip(&head), Some(ip(client)), "{peer}");
+        }
     }
 
     proptest! {
