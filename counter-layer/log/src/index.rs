@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::Arc;
 
-use counter_core::Error;
 use counter_core::document::{Document, DocumentStore};
 use counter_core::internal::change_document;
 use counter_core::source::SourceName;
 use counter_core::visitor::VisitorKey;
+use counter_core::{Error, ErrorKind};
 use tokio::task::yield_now;
 
 use crate::format::Parser;
@@ -39,7 +39,11 @@ use marks::{Mark, Marks, insert_smallest};
 /// recognized with a probability of 99.6 %. Lines can't be recognized if the time, request or size was
 /// changed.
 ///
-/// The marks of a day are stored in a document, which takes about 2 KB per log and is never deleted.
+/// The marks of a day are stored in a document, which takes up to 2 KB per log and is never deleted. A day can
+/// have up to 512 logs with the same name. Further logs are rejected, because they could not be recognized.
+///
+/// Logs can be admitted at the same time, by different processes. If two of them have common lines, only the
+/// first is admitted.
 ///
 /// ```
 /// use counter_core::MemoryStore;
@@ -73,13 +77,13 @@ pub struct LogIndex {
     site: String,
 }
 
-/// Maximum number of logs per day. If this is exceeded, the oldest log is removed.
-const MAX_LOGS: usize = 64;
+/// Maximum number of logs per day, e.g. a log every three minutes. A document takes up to 1 MB.
+const MAX_LOGS: usize = 512;
 
 /// Number of lines after which to yield to other tasks.
 const LINES_BEFORE_YIELD: u64 = 10_000;
 
-/// The version of the document format.
+/// The version of the document format. A number must never be used again for a different format.
 const VERSION: u8 = 1;
 
 /// The key for log ids. This can be public, because ids only identify logs, not visitors.
@@ -99,7 +103,8 @@ impl LogIndex {
     /// already been counted by this source.
     ///
     /// # Errors
-    /// Fails if the log is rejected, or if the log or the store can't be read.
+    /// Fails if the log is rejected, or if the log or the store can't be read. If the error is
+    /// [`Concurrent`](LogIndexError::Concurrent), try again.
     pub async fn admit<R: Read>(
         &self,
         log: &SourceName,
@@ -127,45 +132,112 @@ impl LogIndex {
             };
             day.compare(log_id, &line, mark, is_new);
         }
-        for (number, day) in days {
-            day.check(log_id, number)?;
+        for (number, day) in &days {
+            day.check(log_id, *number)?;
         }
-        self.note(log, &marks).await.map_err(LogIndexError::Store)
+        self.note_compared(log_id, &marks, &days).await
     }
 
     /// Stores the marks of lines that have been or are about to be counted.
     ///
     /// # Errors
-    /// Fails if the store can't be read or written. You can retry with the same marks.
+    /// Fails if the store can't be read or written, or if a day already has 512 other logs. You can retry with
+    /// the same marks.
     pub async fn note(&self, log: &SourceName, marks: &Marks) -> Result<(), Error> {
         for (day, marks) in marks.days() {
-            self.note_day(log, day, marks).await?;
+            match self.note_day(id(log), day, marks, None).await {
+                Ok(_) => {}
+                Err(LogIndexError::Store(error)) => return Err(error),
+                Err(refused) => {
+                    let kind = ErrorKind::TooManyItems { max: MAX_LOGS as u64 };
+                    return Err(Error::new(kind).caused_by(refused));
+                }
+            }
         }
         Ok(())
     }
 
-    async fn note_day(&self, log: &SourceName, day: u64, marks: &BTreeSet<Mark>) -> Result<(), Error> {
-        let id = id(log);
+    /// Stores the marks of a log, unless other logs with the same lines have been noted since the comparison.
+    /// In this case, nothing is stored.
+    async fn note_compared(
+        &self,
+        log: LogId,
+        marks: &Marks,
+        compared: &BTreeMap<u64, Day>,
+    ) -> Result<(), LogIndexError> {
+        let mut added = Vec::new();
+        for (day, marks) in marks.days() {
+            match self.note_day(log, day, marks, compared.get(&day)).await {
+                Ok(new) => added.push((day, new)),
+                Err(refused) => {
+                    for (day, marks) in added {
+                        self.remove(log, day, &marks).await.map_err(LogIndexError::Store)?;
+                    }
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores marks, and returns those that were not stored before. If the log was `compared`, this fails if
+    /// the marks of another log have come to include some of them.
+    async fn note_day(
+        &self,
+        log: LogId,
+        day: u64,
+        marks: &BTreeSet<Mark>,
+        compared: Option<&Day>,
+    ) -> Result<BTreeSet<Mark>, LogIndexError> {
+        let name = self.document(day);
         let change = |document: Result<Document, Error>| {
-            let mut known = decode(&document?.content).unwrap_or_default();
-            let index = known.iter().position(|(other, _)| *other == id).unwrap_or(known.len());
+            let mut known = decode(&document?.content, &name)?;
+            let is_new = |(other, others): &(LogId, BTreeSet<Mark>), compared: &Day| {
+                *other != log && others.intersection(marks).any(|mark| !compared.has_compared(*other, *mark))
+            };
+            if compared.is_some_and(|compared| known.iter().any(|other| is_new(other, compared))) {
+                return Ok((Err(LogIndexError::Concurrent), None));
+            }
+            let index = known.iter().position(|(other, _)| *other == log).unwrap_or(known.len());
             if index == known.len() {
-                known.push((id, BTreeSet::new()));
+                if index >= MAX_LOGS {
+                    return Ok((Err(LogIndexError::TooManyLogs { max: MAX_LOGS }), None));
+                }
+                known.push((log, BTreeSet::new()));
             }
             let before = known[index].1.clone();
             marks.iter().for_each(|mark| insert_smallest(&mut known[index].1, *mark));
-            let first = known.len().saturating_sub(MAX_LOGS);
-            Ok(((), (known[index].1 != before).then(|| encode(&known[first..]))))
+            let new: BTreeSet<_> = known[index].1.difference(&before).copied().collect();
+            let content = (!new.is_empty()).then(|| encode(&known));
+            Ok((Ok(new), content))
         };
-        if change_document(&*self.store, &self.document(day), change).await?.is_none() {
-            tracing::warn!(source = %log, "too many concurrent changes to the marks of a day; some marks are missing");
-        }
-        Ok(())
+        let changed = change_document(&*self.store, &name, change).await.map_err(LogIndexError::Store)?;
+        changed.unwrap_or_else(|| {
+            let conflicts = "too many concurrent changes to the marks of a day";
+            Err(LogIndexError::Store(Error::new(ErrorKind::Unavailable).caused_by(conflicts)))
+        })
+    }
+
+    /// Removes the marks of a log that was not admitted.
+    async fn remove(&self, log: LogId, day: u64, marks: &BTreeSet<Mark>) -> Result<(), Error> {
+        let name = self.document(day);
+        let change = |document: Result<Document, Error>| {
+            let mut known = decode(&document?.content, &name)?;
+            for (_, known) in known.iter_mut().filter(|(other, _)| *other == log) {
+                known.retain(|mark| !marks.contains(mark));
+            }
+            known.retain(|(_, marks)| !marks.is_empty());
+            Ok(((), Some(encode(&known))))
+        };
+        let changed = change_document(&*self.store, &name, change).await?;
+        changed.ok_or_else(|| {
+            Error::new(ErrorKind::Unavailable).caused_by("too many concurrent changes to the marks of a day")
+        })
     }
 
     async fn read(&self, day: u64) -> Result<KnownLogs, Error> {
-        let document = self.store.read(&self.document(day)).await?;
-        Ok(decode(&document.content).unwrap_or_default())
+        let name = self.document(day);
+        decode(&self.store.read(&name).await?.content, &name)
     }
 
     fn document(&self, day: u64) -> String {
@@ -187,9 +259,30 @@ fn encode(known: &[(LogId, BTreeSet<Mark>)]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the output of [`encode`]. Returns `None` if this is not possible.
-fn decode(bytes: &[u8]) -> Option<KnownLogs> {
-    let (&VERSION, mut rest) = bytes.split_first()? else { return None };
+/// Decodes the output of [`encode`]. A document that does not exist has no logs.
+///
+/// # Errors
+/// Fails if the document is damaged, or from a newer version. It must not be taken for empty, because the logs
+/// would count again.
+fn decode(bytes: &[u8], name: &str) -> Result<KnownLogs, Error> {
+    let malformed =
+        |reason: String| Error::new(ErrorKind::Malformed { key: name.to_owned() }).caused_by(reason);
+    match bytes.split_first() {
+        None => Ok(KnownLogs::new()),
+        Some((&VERSION, rest)) => decode_logs(rest).ok_or_else(|| {
+            malformed("the document is damaged; restore it from a backup, or remove it to forget the logs of the day".to_owned())
+        }),
+        Some((version, _)) if *version > VERSION => Err(malformed(format!(
+            "the document is newer than this program: it has version {version}, but this program only supports version \
+             {VERSION}; update this program"
+        ))),
+        Some((version, _)) => Err(malformed(format!(
+            "the document is older than this program: it has version {version}, but version {VERSION} is required"
+        ))),
+    }
+}
+
+fn decode_logs(mut rest: &[u8]) -> Option<KnownLogs> {
     let mut known = KnownLogs::new();
     while !rest.is_empty() {
         let (log, after) = rest.split_first_chunk::<16>()?;
@@ -204,6 +297,9 @@ fn decode(bytes: &[u8]) -> Option<KnownLogs> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use counter_core::MemoryStore;
 
     use super::*;
@@ -342,9 +438,101 @@ mod tests {
         let marks = (0..300).map(|n| Mark::of_bytes(u64::to_le_bytes(n << 40))).collect::<BTreeSet<_>>();
         let known = vec![([1; 16], marks), ([2; 16], BTreeSet::new())];
         let bytes = encode(&known);
-        assert_eq!(decode(&bytes), Some(known));
-        for wrong in [&bytes[..bytes.len() - 1], &[2], &[]] {
-            assert_eq!(decode(wrong), None);
+        assert_eq!(decode(&bytes, "a").ok(), Some(known));
+        assert_eq!(decode(&[], "a").ok(), Some(KnownLogs::new()));
+        for (wrong, reason) in [
+            (&bytes[..bytes.len() - 1], "the document is damaged"),
+            (&[VERSION + 1], "the document is newer than this program"),
+            (&[0], "the document is older than this program"),
+        ] {
+            let error = format!("{:?}", decode(wrong, "a").expect_err(reason));
+            assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_document_that_cannot_be_read_is_not_overwritten() {
+        let (store, name) = (MemoryStore::new(), "log".parse().expect("a name"));
+        let index = LogIndex::new(store.clone(), "web");
+        let log = lines(0, 0..300, "/");
+        assert_eq!(admit(&index, "log", &log, 0).await, Ok(()));
+        let document = index.document(20_574);
+        let good = DocumentStore::read(&store, &document).await.expect("memory");
+        assert!(!good.content.is_empty(), "the logs are of this day");
+        let newer = [&[VERSION + 1], &good.content[1..]].concat();
+        let mut marks = Marks::default();
+        marks.insert(20_574, Mark::of_bytes([1; 8]));
+        for wrong in [&good.content[..100], &newer] {
+            let seen = DocumentStore::read(&store, &document).await.expect("memory");
+            let replaced = DocumentStore::replace(&store, &document, seen.version, wrong).await;
+            replaced.expect("memory").expect("nothing else writes");
+            let refused = admit(&index, "another", &log, 0).await.expect_err("it is unreadable");
+            assert!(refused.starts_with("Store"), "{refused}");
+            assert!(index.note(&name, &marks).await.is_err());
+            assert_eq!(DocumentStore::read(&store, &document).await.expect("memory").content, wrong);
+        }
+    }
+
+    /// A log that admits another log when it is read for the first time.
+    struct Meanwhile<'a>(LogIndex, Option<&'a str>, &'a [u8]);
+
+    impl Read for Meanwhile<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            // Only after the first part has been compared.
+            if self.2.len() < 10_000
+                && let Some(other) = self.1.take()
+            {
+                let mut admitted = pin!(admit(&self.0, "other", other, 0));
+                let mut context = Context::from_waker(Waker::noop());
+                let admitted = loop {
+                    // Memory does not wait, so this just yields.
+                    if let Poll::Ready(admitted) = admitted.as_mut().poll(&mut context) {
+                        break admitted;
+                    }
+                };
+                assert_eq!(admitted, Ok(()));
+            }
+            self.2.read(buffer)
+        }
+    }
+
+    #[tokio::test]
+    async fn only_one_of_two_logs_is_admitted_at_the_same_time() {
+        let day = |day: u32, text: &str| text.replace("01/May", &format!("{day:02}/May"));
+        let log = lines(0, 0..20_000, "/");
+        let log = day(1, &log) + &day(2, &log);
+        let part = day(2, &lines(0, 5_000..8_000, "/"));
+        let unrelated = lines(0, 0..8_000, "/other");
+        for (other, is_admitted) in [(&log, false), (&part, false), (&unrelated, true)] {
+            let index = LogIndex::new(MemoryStore::new(), "web");
+            let reader = Meanwhile(index.clone(), Some(other), log.as_bytes());
+            let parser = Parser::new(Format::common());
+            let name = "log".parse().expect("a name");
+            let admitted = index.admit(&name, 0, parser, Lines::new(reader, 0)).await;
+            assert_eq!(admitted.is_ok(), is_admitted, "{admitted:?}");
+            assert!(is_admitted || matches!(admitted, Err(LogIndexError::Concurrent)), "{admitted:?}");
+            if is_admitted {
+                continue;
+            }
+            let again = admit(&index, "log", &log, 0).await.expect_err("it was counted");
+            assert!(again.starts_with("Counted"), "{again}");
+            // The days that are not part of the other log are not taken for counted.
+            let rest = day(1, &lines(0, 0..20_000, "/"));
+            assert_eq!(admit(&index, "rest", &rest, 0).await.is_ok(), other == &part);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_log_of_a_day_is_forgotten() {
+        let index = LogIndex::new(MemoryStore::new(), "web");
+        let part = |n: usize| lines(0, 10 * n as u64..10 * n as u64 + 10, "/");
+        for n in 0..MAX_LOGS {
+            assert_eq!(admit(&index, &format!("log {n}"), &part(n), 0).await, Ok(()));
+        }
+        let rejected = admit(&index, "another", &part(0), 0).await.expect_err("it was counted");
+        assert!(rejected.starts_with("Counted"), "{rejected}");
+        let rejected = admit(&index, "another", &part(MAX_LOGS), 0).await.expect_err("there are too many");
+        assert_eq!(rejected, format!("TooManyLogs {{ max: {MAX_LOGS} }}"));
+        assert_eq!(admit(&index, "log 0", &part(0), 0).await, Ok(()), "a log that is known");
     }
 }

@@ -60,6 +60,9 @@ const DEFAULT_NAME: &str = "log";
 /// File name for the standard input.
 const STDIN: &str = "-";
 
+/// Maximum number of attempts to compare a log with other logs, if these are imported at the same time.
+const MAX_ADMISSIONS: u32 = 3;
+
 /// Interval at which files are checked for new lines.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -238,7 +241,7 @@ impl Logs {
         let mut import = import.without_marks();
         let name = self.source(&fingerprint.to_string())?;
         let position = self.sources.open(name.clone()).await?.position();
-        self.index.admit(&name, position, self.parser(format), log.reopen()?.into_lines(0)).await?;
+        self.admit(&name, position, format, || Ok(log.reopen()?.into_lines(0))).await?;
         self.already_counted += lines(log.reopen()?.take(position))?;
         let is_compressed = log.is_compressed();
         let bar = progress::reading(file, is_compressed)?;
@@ -352,10 +355,15 @@ impl Logs {
         if !self.open.contains_key(&fingerprint) {
             let name = self.source(&fingerprint.to_string())?;
             let source = self.sources.open(name.clone()).await?;
-            if let Some(lines) = grown.lines(0)? {
-                let parser = self.parser(format.clone());
-                match self.index.admit(&name, source.position(), parser, lines).await {
-                    Err(error @ (LogIndexError::Counted { .. } | LogIndexError::SameBeginning)) => {
+            if grown.lines(0)?.is_some() {
+                let gone = || io::Error::other("the file was deleted");
+                let lines = || grown.lines(0)?.ok_or_else(gone);
+                match self.admit(&name, source.position(), format.clone(), lines).await {
+                    Err(
+                        error @ (LogIndexError::Counted { .. }
+                        | LogIndexError::SameBeginning
+                        | LogIndexError::TooManyLogs { .. }),
+                    ) => {
                         tracing::error!(%error, file = %grown.path().display(), "the log was rejected");
                         self.rejected.insert(fingerprint);
                         return Ok(());
@@ -440,6 +448,24 @@ impl Logs {
                 "the store did not accept the last lines in time, the next import will read them again"
             );
         }
+    }
+
+    /// Compares a log with the logs that were imported before, again if another import was faster.
+    async fn admit<R: io::Read>(
+        &self,
+        name: &SourceName,
+        position: u64,
+        format: Format,
+        lines: impl Fn() -> io::Result<Lines<R>>,
+    ) -> Result<(), LogIndexError> {
+        for _ in 1..MAX_ADMISSIONS {
+            let parser = self.parser(format.clone());
+            match self.index.admit(name, position, parser, lines().map_err(LogIndexError::Log)?).await {
+                Err(LogIndexError::Concurrent) => {}
+                decided => return decided,
+            }
+        }
+        self.index.admit(name, position, self.parser(format), lines().map_err(LogIndexError::Log)?).await
     }
 
     /// Creates an import for a log. The format is detected from this file if it is not set.

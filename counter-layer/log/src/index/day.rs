@@ -49,6 +49,11 @@ impl Day {
         Self { known: known.into_iter().map(KnownLog::new).collect(), ..Self::default() }
     }
 
+    /// Returns `true` if the lines were compared with this mark of another log.
+    pub(super) fn has_compared(&self, id: LogId, mark: Mark) -> bool {
+        self.known.iter().any(|known| known.id == id && known.marks.contains(&mark))
+    }
+
     /// Compares a line with the marks of this log. If the line is new, this also compares other logs.
     pub(super) fn compare(&mut self, log_id: LogId, line: &Line<'_>, mark: Mark, is_new: bool) {
         let extend = |range: &mut Option<(u64, u64)>| {

@@ -15,6 +15,14 @@ pub enum LogIndexError {
     },
     /// A different log starts with the same line, but continues differently.
     SameBeginning,
+    /// Another log with some of the same lines was admitted at the same time. Try again: the log will then be
+    /// compared with that log.
+    Concurrent,
+    /// The index already contains the maximum number of logs for a day.
+    TooManyLogs {
+        /// The maximum number of logs per name and day.
+        max: usize,
+    },
     /// The log can't be read.
     Log(io::Error),
     /// The store can't be read or written.
@@ -32,6 +40,14 @@ impl fmt::Display for LogIndexError {
             Self::SameBeginning => f.write_str(
                 "the log starts with the same line as another log with this name, but continues differently; use a different name",
             ),
+            Self::Concurrent => f.write_str(
+                "another log with some of the same lines was admitted at the same time; try again when that import is done",
+            ),
+            Self::TooManyLogs { max } => write!(
+                f,
+                "there are already {max} logs with this name for a day of the log, so it can't be compared with all of them; \
+                 merge logs, or use a different name for logs of another server or site"
+            ),
             Self::Log(_) => f.write_str("cannot read the log"),
             Self::Store(_) => f.write_str("cannot access the log index"),
         }
@@ -43,7 +59,7 @@ impl std::error::Error for LogIndexError {
         match self {
             Self::Log(error) => Some(error),
             Self::Store(error) => Some(error),
-            Self::Counted { .. } | Self::SameBeginning => None,
+            Self::Counted { .. } | Self::SameBeginning | Self::Concurrent | Self::TooManyLogs { .. } => None,
         }
     }
 }
