@@ -317,6 +317,10 @@
 //! not have been applied. Up to 500 logouts are listed individually; a further logout will end all sessions
 //! of the token. The same applies to 500 revoked links that have not expired.
 //!
+//! If the store goes back to an older document, e.g. because it was restored from a backup, running instances
+//! add the revocations that they know. If sessions were ended both before and after that, all sessions end.
+//! A link that is no longer listed can't be revoked by its button, so revoke all links instead.
+//!
 //! Clients with a session or a link can check guesses of the token against the signature. Therefore, the key
 //! is derived by Argon2id with 19 MiB of memory, so that a guess takes about 50 ms, and a token must have at
 //! least 16 characters. You can use `openssl rand -hex 16` to generate a token.

@@ -83,12 +83,22 @@ impl LinkList {
         fits
     }
 
-    /// Revokes a link, or returns `false` if too many links have been revoked.
+    /// Returns `true` if the link is listed, either as created or as revoked.
+    pub(crate) fn contains(&self, link: LinkId) -> bool {
+        self.is_revoked(link) || self.links.iter().any(|other| other.id == link)
+    }
+
+    /// Revokes a link, or returns `false` if too many links have been revoked. Does nothing if the link is not
+    /// listed.
     pub(crate) fn revoke(&mut self, link: LinkId, now: Timestamp) -> bool {
         let Some(place) = self.links.iter().position(|other| other.id == link) else { return true };
         let until = self.links.remove(place).until;
+        self.push_revoked(link, until, now)
+    }
+
+    fn push_revoked(&mut self, link: LinkId, until: u64, now: Timestamp) -> bool {
         if self.revoked.len() >= MAX_REVOKED {
-            self.revoked.retain(|(_, until)| now.as_unix() < until.saturating_add(CLOCK_TOLERANCE));
+            self.revoked.retain(|(_, until)| is_remembered(*until, now));
         }
         let fits = self.revoked.len() < MAX_REVOKED;
         if fits {
@@ -96,6 +106,31 @@ impl LinkList {
         }
         fits
     }
+
+    /// Adds the links and revocations that only the other list of the same generation has. Returns whether it
+    /// has any, and whether all of them fit.
+    pub(crate) fn merge(&mut self, other: &Self, now: Timestamp) -> (bool, bool) {
+        let (mut has_any, mut fits) = (false, true);
+        for (link, until) in &other.revoked {
+            if is_remembered(*until, now) && !self.is_revoked(*link) {
+                self.links.retain(|created| created.id != *link);
+                fits &= self.push_revoked(*link, *until, now);
+                has_any = true;
+            }
+        }
+        for link in &other.links {
+            if now.as_unix() < link.until && !self.contains(link.id) {
+                fits &= self.add(link, now);
+                has_any = true;
+            }
+        }
+        (has_any, fits)
+    }
+}
+
+/// Returns `true` if a revoked link with this expiry has to stay listed.
+const fn is_remembered(until: u64, now: Timestamp) -> bool {
+    now.as_unix() < until.saturating_add(CLOCK_TOLERANCE)
 }
 
 #[cfg(test)]

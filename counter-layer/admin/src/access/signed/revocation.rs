@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use counter_alert::internal::DocumentVersion;
 use counter_core::document::{Document, DocumentStore};
 use counter_core::internal::change_document;
 use counter_core::{Error, ErrorKind, MemoryStore, Timestamp};
@@ -29,14 +30,18 @@ pub(crate) struct SessionId(pub(crate) u64);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Revoked {
+    version: DocumentVersion<1>,
     pub(crate) sessions: Generation,
     pub(crate) links: Generation,
     /// Logged out sessions of the current generation.
     logged_out: Vec<SessionId>,
     /// Links of the current generation.
     pub(crate) created: LinkList,
-    /// The number of changes. If this decreases, the store went back to an older document.
-    changes: u64,
+    /// The previous generations of sessions and of links, oldest first. They tell whether the store went back
+    /// to an older document, e.g. after a restart without data. A count of changes could not: new changes of
+    /// the older document would catch up with it.
+    ended_sessions: Vec<Generation>,
+    ended_links: Vec<Generation>,
 }
 
 /// The revocations of a token: the document in the store, and a cached copy.
@@ -75,10 +80,13 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of listed logouts. If this is exceeded, all sessions are revoked.
 const MAX_LOGGED_OUT: usize = 500;
 
+/// Maximum number of previous generations to list. An instance that has missed more than this ends the current
+/// generation as well, because it could be an older one.
+const MAX_ENDED: usize = 100;
+
 const LOCK_POISONED: &str = "the lock is never poisoned";
 
 impl Generation {
-    #[cfg(test)]
     pub(crate) const FIRST: Self = Self(0);
 
     /// Returns a new generation, or `None` if the operating system does not provide randomness.
@@ -100,7 +108,7 @@ impl Revoked {
 
     /// Starts a new generation of sessions.
     fn end_sessions(&mut self, next: Generation) {
-        self.sessions = next;
+        push_ended(&mut self.ended_sessions, std::mem::replace(&mut self.sessions, next));
         self.logged_out.clear();
     }
 
@@ -118,15 +126,67 @@ impl Revoked {
 
     /// Starts a new generation of links.
     fn end_links(&mut self, next: Generation) {
-        self.links = next;
+        push_ended(&mut self.ended_links, std::mem::replace(&mut self.links, next));
         self.created = LinkList::default();
     }
 
-    /// Revokes a link, or starts a new generation if too many links have been revoked.
-    fn revoke_link(&mut self, link: LinkId, now: Timestamp, next: Generation) {
+    /// Revokes a link, or starts a new generation if too many links have been revoked. Returns `false` if the
+    /// link is not listed.
+    fn revoke_link(&mut self, link: LinkId, now: Timestamp, next: Generation) -> bool {
+        let is_listed = self.created.contains(link);
         if !self.created.revoke(link, now) {
             self.end_links(next);
         }
+        is_listed
+    }
+
+    /// Adds what only `known` contains, in order not to lose it if the store went back to an older document.
+    /// Returns whether there was anything. If it is unclear which generation is the newer one, this starts
+    /// another one.
+    fn merge(&mut self, known: &Self, now: Timestamp, next: Generation) -> bool {
+        let sessions =
+            Order::of((known.sessions, &known.ended_sessions), (self.sessions, &self.ended_sessions));
+        match sessions {
+            Order::Newer => {
+                self.sessions = known.sessions;
+                (self.logged_out, self.ended_sessions) =
+                    (known.logged_out.clone(), known.ended_sessions.clone());
+            }
+            Order::Unknown => {
+                self.end_sessions(next);
+                // Other instances that know this generation should not end it again.
+                push_ended(&mut self.ended_sessions, known.sessions);
+            }
+            Order::Same | Order::Older => {}
+        }
+        let lost = known
+            .logged_out
+            .iter()
+            .filter(|session| sessions == Order::Same && !self.is_logged_out(**session));
+        let lost: Vec<_> = lost.copied().collect();
+        lost.iter().for_each(|session| self.log_out(*session, next));
+        let links = Order::of((known.links, &known.ended_links), (self.links, &self.ended_links));
+        let mut has_lost_links = false;
+        match links {
+            Order::Newer => {
+                self.links = known.links;
+                (self.created, self.ended_links) = (known.created.clone(), known.ended_links.clone());
+            }
+            Order::Unknown => {
+                self.end_links(next);
+                push_ended(&mut self.ended_links, known.links);
+            }
+            Order::Same => {
+                let (has_any, fits) = self.created.merge(&known.created, now);
+                if !fits {
+                    self.end_links(next);
+                }
+                has_lost_links = has_any;
+            }
+            Order::Older => {}
+        }
+        let is_newer = |order| matches!(order, Order::Newer | Order::Unknown);
+        is_newer(sessions) || is_newer(links) || has_lost_links || !lost.is_empty()
     }
 
     fn decode(content: &[u8], name: &str) -> Result<Self, Error> {
@@ -139,6 +199,41 @@ impl Revoked {
 
     fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("revocations can be serialized")
+    }
+}
+
+/// How a generation relates to the one in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Same,
+    Older,
+    Newer,
+    /// Neither is known to have replaced the other.
+    Unknown,
+}
+
+impl Order {
+    /// Compares a generation with the one in the store, given the generations that each of them replaced.
+    fn of(
+        (known, ended): (Generation, &[Generation]),
+        (stored, stored_ended): (Generation, &[Generation]),
+    ) -> Self {
+        if known == stored {
+            Self::Same
+        } else if known == Generation::FIRST || stored_ended.contains(&known) {
+            Self::Older
+        } else if stored == Generation::FIRST || ended.contains(&stored) {
+            Self::Newer
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+fn push_ended(ended: &mut Vec<Generation>, generation: Generation) {
+    ended.push(generation);
+    if ended.len() > MAX_ENDED {
+        ended.remove(0);
     }
 }
 
@@ -219,11 +314,11 @@ impl Revocations {
         self.change(|revoked, now| revoked.created.add(link, now)).await
     }
 
-    /// Revokes a link.
+    /// Revokes a link. Returns `false` if the link is not listed.
     ///
     /// # Errors
     /// Fails if the store can't be written. The change may or may not have been applied.
-    pub(crate) async fn revoke_link(&self, link: LinkId) -> Result<(), Error> {
+    pub(crate) async fn revoke_link(&self, link: LinkId) -> Result<bool, Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
         self.change(|revoked, now| revoked.revoke_link(link, now, next)).await
     }
@@ -261,8 +356,8 @@ impl Revocations {
     /// document.
     async fn fetch(&self) -> Result<(), Error> {
         let unwritten = self.known().unwritten.clone();
-        let (revoked, is_lost) = self.latest(&self.documents.read(&self.name).await?)?;
-        if !is_lost && unwritten.is_empty() {
+        let (revoked, _, has_lost) = self.latest(&self.documents.read(&self.name).await?)?;
+        if !has_lost && unwritten.is_empty() {
             self.remember(Ok(revoked));
             return Ok(());
         }
@@ -273,19 +368,20 @@ impl Revocations {
         Ok(())
     }
 
-    /// Returns the revocations in a document. If the store went back, e.g. after a restart without data, this
-    /// returns the cached copy and `true` instead.
-    fn latest(&self, document: &Document) -> Result<(Revoked, bool), Error> {
-        let stored = Revoked::decode(&document.content, &self.name)?;
+    /// Returns the revocations in a document, and the time of the store clock or of this process, whichever is
+    /// earlier, so that a wrong clock does not remove anything. If the store went back, e.g. after a restart
+    /// without data, this adds what it lost, and also returns `true`.
+    fn latest(&self, document: &Document) -> Result<(Revoked, Timestamp, bool), Error> {
+        let now = Timestamp::now();
+        let now = document.now.map_or(now, |store| store.min(now));
+        let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
+        let mut revoked = Revoked::decode(&document.content, &self.name)?;
         let known = Arc::clone(&self.known().revoked);
-        let is_lost = stored.changes < known.changes;
-        Ok((if is_lost { Revoked::clone(&known) } else { stored }, is_lost))
+        let has_lost = revoked.merge(&known, now, next);
+        Ok((revoked, now, has_lost))
     }
 
     /// Changes the document. Retries if other instances change it concurrently.
-    ///
-    /// The change receives the time of the store clock or of this process, whichever is earlier, so that a
-    /// wrong clock does not remove anything.
     async fn change<T: Send>(
         &self,
         change: impl Fn(&mut Revoked, Timestamp) -> T + Send,
@@ -299,10 +395,8 @@ impl Revocations {
         change: impl Fn(&mut Revoked, Timestamp) -> T + Send,
     ) -> Result<T, Error> {
         let replaced = change_document(&*self.documents, &self.name, move |document| {
-            let (document, now) = (document?, Timestamp::now());
-            let (mut revoked, _) = self.latest(&document)?;
-            let outcome = change(&mut revoked, document.now.map_or(now, |store| store.min(now)));
-            revoked.changes += 1;
+            let (mut revoked, now, _) = self.latest(&document?)?;
+            let outcome = change(&mut revoked, now);
             let content = revoked.encode();
             Ok(((revoked, outcome), Some(content)))
         });
@@ -404,6 +498,79 @@ mod tests {
         let revoked = one.read().await;
         assert_ne!(revoked.sessions, Generation::FIRST);
         assert_eq!(other.read().await, revoked);
+    }
+
+    #[tokio::test]
+    async fn new_revocations_do_not_hide_that_the_store_went_back() {
+        let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
+        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
+        let links = [1, 2, 3].map(|id| sample(id, u64::MAX));
+        assert!(one.add_link(&links[0]).await.expect("memory"));
+        one.log_out(SessionId(1)).await.expect("memory");
+        let backup = documents.read("test").await.expect("memory");
+        assert!(one.revoke_link(links[0].id).await.expect("memory"));
+        assert!(one.add_link(&links[1]).await.expect("memory"));
+        one.log_out(SessionId(2)).await.expect("memory");
+        let seen = documents.read("test").await.expect("memory");
+        let restored = documents.replace("test", seen.version, &backup.content).await.expect("memory");
+        restored.expect("nothing else writes");
+        // As many changes as have been lost, and more, by an instance that does not know about them.
+        for session in 3..9 {
+            other.log_out(SessionId(session)).await.expect("memory");
+        }
+        assert!(other.add_link(&links[2]).await.expect("memory"));
+        let revoked = one.read().await;
+        assert!((1..9).all(|session| revoked.is_logged_out(SessionId(session))), "{revoked:?}");
+        assert!(revoked.created.is_revoked(links[0].id), "{revoked:?}");
+        assert_eq!(revoked.created.active(Timestamp::MIN).count(), 2);
+        assert_eq!(revoked.sessions, Generation::FIRST);
+        assert_eq!(other.read().await, revoked);
+    }
+
+    #[tokio::test]
+    async fn ended_sessions_stay_ended_if_the_store_went_back() {
+        let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
+        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
+        let backup = documents.read("test").await.expect("memory");
+        one.end_sessions().await.expect("memory");
+        one.end_links().await.expect("memory");
+        let ended = one.read().await;
+        let seen = documents.read("test").await.expect("memory");
+        let restored = documents.replace("test", seen.version, &backup.content).await.expect("memory");
+        restored.expect("nothing else writes");
+        other.end_sessions().await.expect("memory");
+        let others = other.read().await;
+        let revoked = one.read().await;
+        assert!(
+            [Generation::FIRST, ended.sessions, others.sessions].iter().all(|old| *old != revoked.sessions)
+        );
+        assert_eq!(revoked.links, ended.links);
+        assert_eq!(other.read().await, revoked);
+        assert_eq!(one.read().await, revoked, "and then they agree");
+    }
+
+    #[tokio::test]
+    async fn a_newer_document_is_not_replaced() {
+        let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
+        let newer = br#"{"version":2,"more":1}"#;
+        documents.replace("test", 0, newer).await.expect("memory").expect("there is none");
+        let revocations = Revocations::new(Arc::clone(&documents), "test".to_owned());
+        let error = revocations.log_out(SessionId(1)).await.expect_err("it is newer");
+        assert!(format!("{error:?}").contains("the document is newer than this program"), "{error:?}");
+        revocations.read().await;
+        assert!(revocations.is_failing());
+        assert_eq!(documents.read("test").await.expect("memory").content, newer);
+    }
+
+    #[tokio::test]
+    async fn a_link_that_is_not_listed_is_not_revoked() {
+        let revocations = Revocations::in_memory("test".to_owned());
+        let link = sample(1, u64::MAX);
+        assert!(!revocations.revoke_link(link.id).await.expect("memory"));
+        assert!(revocations.add_link(&link).await.expect("memory"));
+        for _ in 0..2 {
+            assert!(revocations.revoke_link(link.id).await.expect("memory"), "it can be repeated");
+        }
     }
 
     #[tokio::test]

@@ -143,11 +143,11 @@ impl Secrets {
             .await
     }
 
-    /// Revokes a link.
+    /// Revokes a link. Returns `false` if the link is not listed.
     ///
     /// # Errors
     /// Fails if the store can't be written.
-    pub(crate) async fn revoke_link(&self, link: LinkId) -> Result<(), Error> {
+    pub(crate) async fn revoke_link(&self, link: LinkId) -> Result<bool, Error> {
         self.revocations.revoke_link(link).await
     }
 
