@@ -373,6 +373,9 @@ async fn revoking_a_share_link_needs_a_session_of_the_same_origin() {
     for wrong in ["", "link=", "link=1", "link=x"] {
         assert_eq!(site.submit("/share/revoke", wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
+    let unlisted = site.submit("/share/revoke", "link=00000000000000ab").await;
+    assert_eq!(unlisted.status, StatusCode::NOT_FOUND, "{}", unlisted.body);
+    assert!(unlisted.body.contains("The link is not listed, so it was not revoked."), "{}", unlisted.body);
     assert_eq!(site.get(&link).await.status, StatusCode::OK);
     let elsewhere = site.submit("/share/revoke", &format!("{form}&to=https%3A%2F%2Fother.example")).await;
     assert_eq!(elsewhere.headers[header::LOCATION], "/admin/stats/share");

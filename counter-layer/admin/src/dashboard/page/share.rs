@@ -195,9 +195,13 @@ async fn revoke(
         return Ok(failed(StatusCode::BAD_REQUEST, "This is not the id of a link."));
     };
     Ok(match signer.secrets.revoke_link(id).await {
-        Ok(()) => {
+        Ok(true) => {
             let to = field("to");
             see_other(&mount, below(&to).filter(|to| !to.is_empty()).unwrap_or(SHARE))
+        }
+        Ok(false) => {
+            let text = "The link is not listed, so it was not revoked. If it still works, revoke all links.";
+            failed(StatusCode::NOT_FOUND, text)
         }
         Err(error) => {
             warn(dashboard.stats(), &error, "cannot revoke a link");
