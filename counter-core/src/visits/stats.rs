@@ -105,7 +105,8 @@ impl Stats {
     /// find them, this reads the names of all counters in the store.
     ///
     /// # Errors
-    /// Returns an error if the store can't do this now. It can be retried.
+    /// Returns an error if the store can't do this now, or if it can't list all counters, so that pairs may be
+    /// left. It can be retried.
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
         self.forget_in_store(counter).await?;
         for site in self.sites() {
@@ -118,10 +119,11 @@ impl Stats {
         self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
         self.tally.forget(counter);
         // Pairs must be last: if there are hits in the meantime, a page must not have fewer hits than its pairs.
-        for pair in self.pairs_of(counter).await? {
+        let (pairs, is_complete) = self.pairs_of(counter).await?;
+        for pair in pairs {
             self.store.forget(&pair, &self.tally.grid, Timestamp::now()).await?;
         }
-        Ok(())
+        is_complete
     }
 
     /// Returns the configured grid.

@@ -4,7 +4,8 @@ use axum::Router;
 use counter_admin::Access;
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::{Counters, Recorder, RedisStore, Stats, Timestamp};
+use counter_core::visits::{Agent, PageView};
+use counter_core::{CounterName, Counters, Recorder, RedisStore, Stats, Timestamp};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tests::RedisServer;
@@ -337,4 +338,42 @@ async fn a_misaligned_field_is_ignored() {
         assert_eq!((series.total(), sum), (minutes, minutes));
         assert_eq!(series.zero_filled().count() as u64, minutes);
     }
+}
+
+#[tokio::test]
+async fn forgetting_reports_that_pairs_may_be_left() {
+    let redis = RedisServer::start();
+    let shards = Shards::try_from(16).expect("between 1 and 1024");
+    let store = RedisStore::builder().shards(shards).connect(&redis.url()).await.expect("an address");
+    let mut counters = Counters::builder(store).build().expect("the defaults are fine");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let plans = recorder.label_values("plan").expect("a name").by_page();
+    let pair = |page: &str| CounterName::of_pair("plan", page, "pro").expect("a short name");
+    let pages: Vec<_> = (0..8).map(|number| format!("/{number}")).collect();
+    for page in &pages {
+        let noted = plans.note(Some("pro"), std::num::NonZeroU32::MIN);
+        let page = Some(recorder.counter(page));
+        let hit = recorder.counter("hits").hit();
+        recorder.page_view(PageView { page, labels: &[noted], ..PageView::new(hit, Agent::Human) });
+    }
+    counters.flush().await.expect("Redis accepts it");
+    let total = |shard: u32| format!("{{access:{shard}}}total");
+    let contains = |shard, name: &str| redis.int(&["HEXISTS", &total(shard), name]) == 1;
+    let value = (0..16).find(|shard| contains(*shard, "label:plan:pro")).expect("it was counted");
+    let mut others = pages.iter().map(|page| (page, (0..16).find(|shard| contains(*shard, &pair(page)))));
+    let (page, shard) = others.find(|(_, shard)| *shard != Some(value)).expect("there are several shards");
+    let shard = shard.expect("it was counted");
+    redis.command(&["RENAME", &total(shard), "away"]);
+    redis.command(&["SET", &total(shard), "x"]);
+    let error = stats.forget(&name("label:plan:pro")).await.expect_err("a list is unreadable");
+    let words = format!("{error:?}");
+    assert!(words.contains(&total(shard)) && words.contains("pairs of this counter may be left"), "{words}");
+    // Other pairs are forgotten anyway.
+    let readable = (0..16).filter(|other| *other != shard);
+    let left = readable.filter(|shard| pages.iter().any(|page| contains(*shard, &pair(page)))).count();
+    assert_eq!(left, 0);
+    redis.command(&["RENAME", "away", &total(shard)]);
+    assert!(contains(shard, &pair(page)));
+    stats.forget(&name("label:plan:pro")).await.expect("everything is readable");
+    assert!(!contains(shard, &pair(page)));
 }

@@ -323,7 +323,8 @@ impl Read for Archive {
             if let Some(cursor) = cursor.and_then(|cursor| cursor.strip_prefix(FAR)) {
                 let cursor = Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned);
                 let mut page = self.far.counted(Shard::default(), cursor).await.unwrap_or_else(|error| {
-                    CountedReading { unreadable: vec![unavailable(&error)], ..CountedReading::default() }
+                    let unreadable = vec![unavailable(&error)];
+                    CountedReading { unreadable, is_incomplete: true, ..CountedReading::default() }
                 });
                 page.next = page.next.map(|next| format!("{FAR}{next}"));
                 return Ok(page);

@@ -8,9 +8,10 @@ use futures_util::future::try_join3;
 use super::labels::{LabelRanking, RankedValues, name};
 use super::ranking::Ranking;
 use super::{MAX_UNREADABLE, Stats};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
+use crate::visits::store::Unreadable;
 use crate::visits::tally::{MISSED, NONE};
 
 /// Number of names on the first list of the values of a page.
@@ -151,23 +152,38 @@ impl Stats {
         self.with_rest(read, pairs, precision, range, limit).await
     }
 
-    /// Returns the pairs of a page or of a label value, even if they no longer have samples.
-    pub(super) async fn pairs_of(&self, counter: &CounterName) -> Result<BTreeSet<CounterName>, Error> {
+    /// Returns the pairs of a page or of a label value, even if they no longer have samples, and an error if some
+    /// may be missing because a list can't be read.
+    ///
+    /// # Errors
+    /// Returns an error if the store can't be read.
+    pub(super) async fn pairs_of(
+        &self,
+        counter: &CounterName,
+    ) -> Result<(BTreeSet<CounterName>, Result<(), Error>), Error> {
         let is_pair = |name: &CounterName| {
             let of = |(label, page, value)| page == &**counter || counter.label() == Some((label, value));
             name.pair().is_some_and(of)
         };
-        let mut pairs = BTreeSet::new();
+        let (mut pairs, mut is_complete) = (BTreeSet::new(), Ok(()));
         for shard in self.store.shards().iter() {
             let mut cursor = None;
             loop {
-                let page = self.store.counted(shard, cursor).await?;
+                let mut page = self.store.counted(shard, cursor).await?;
+                if page.is_incomplete {
+                    let Unreadable { key, reason, .. } = page
+                        .unreadable
+                        .pop()
+                        .unwrap_or_else(|| Unreadable::new("counters", "cannot be listed"));
+                    let reason = format!("{reason}; pairs of this counter may be left");
+                    is_complete = Err(Error::new(ErrorKind::Malformed { key }).caused_by(reason));
+                }
                 pairs.extend(page.counters.into_iter().filter(is_pair));
                 let Some(next) = page.next else { break };
                 cursor = Some(next);
             }
         }
-        Ok(pairs)
+        Ok((pairs, is_complete))
     }
 
     async fn rank_pairs<V: Fn(&CounterName) -> Option<String>>(
@@ -201,7 +217,7 @@ impl Stats {
         .await?;
         let RankedValues { ranking: Ranking { counters, mut unreadable }, is_partial } = pairs;
         unreadable.truncate(MAX_UNREADABLE);
-        let known: u64 = counters.iter().map(|(_, count)| count).sum();
+        let known = counters.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
         let other = total.saturating_sub(known);
         let mut values: Vec<_> =
             counters.iter().filter_map(|(name, count)| Some((value(name)?, *count))).collect();

@@ -232,7 +232,10 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         let _ = cursor;
         let unreadable =
             Unreadable::new(format!("lifetimes of shard {shard}"), "not supported by this store");
-        Box::pin(async { Ok(CountedReading { unreadable: vec![unreadable], ..CountedReading::default() }) })
+        Box::pin(async {
+            let unreadable = vec![unreadable];
+            Ok(CountedReading { unreadable, is_incomplete: true, ..CountedReading::default() })
+        })
     }
 
     /// Returns whether the given counters have samples in any of these precisions. If a list of counters

@@ -72,6 +72,8 @@ pub struct CountedReading {
     pub next: Option<String>,
     /// Lists that could not be read, and list entries that are not counters.
     pub unreadable: Vec<Unreadable>,
+    /// True if counters are missing because a list could not be read at all.
+    pub is_incomplete: bool,
 }
 
 impl Unreadable {

@@ -50,6 +50,7 @@ pub(crate) async fn counted(
             let unreadable = wrong_key(key, &error);
             store.logged_keys.log_once(&unreadable);
             reading.unreadable.push(unreadable);
+            reading.is_incomplete = true;
             return Ok(reading);
         }
         None => Vec::new(),
