@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 pub(crate) use backlog::{Backlog, Queues, Waiting};
-use cells::Cells;
+use cells::{Cells, merge};
 use cutter::Cutter;
 #[cfg(feature = "dump")]
 pub(crate) use cutter::visitor_bytes;
@@ -89,7 +89,7 @@ impl Pending {
         let key = Key { counter: counter.clone(), finest: 0, start: grid.counts.start(0, start) };
         match self.labels.entry(key) {
             Entry::Occupied(mut cell) => {
-                *cell.get_mut() += count;
+                merge(cell.get_mut(), count);
                 0
             }
             Entry::Vacant(cell) => {
@@ -197,8 +197,8 @@ impl Pending {
     pub(crate) fn coarsen(&mut self, now: Timestamp, grid: &Grid) {
         self.cells.coarsen(&grid.counts, now);
         let expired = grid.counts.iter().len();
-        coarsen(&mut self.labels, &grid.counts, now, Some(expired), |sum, count| *sum += count);
-        compact(&mut self.labels, &grid.counts, MAX_LABEL_CELLS, |_| 1, |sum, count| *sum += count);
+        coarsen(&mut self.labels, &grid.counts, now, Some(expired), merge);
+        compact(&mut self.labels, &grid.counts, MAX_LABEL_CELLS, |_| 1, merge);
         coarsen(&mut self.sketches, &grid.visitors, now, None, |all, some| Arc::make_mut(all).merge(&some));
         if let Some(set) = &grid.distributions {
             coarsen(&mut self.bins, set, now, None, |all, some| merge_bins(all, &some));

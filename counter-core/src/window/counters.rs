@@ -355,7 +355,7 @@ impl WindowCounters {
     /// Fails if the store can't be read for two seconds.
     pub async fn current_at(&self, dimensions: &Dimensions, at: Timestamp) -> Result<u64, Error> {
         let keys = [self.settings.at(dimensions, at)];
-        Ok(measured("current", self.store.counts(&keys)).await?.into_iter().sum())
+        Ok(measured("current", self.store.counts(&keys)).await?.into_iter().fold(0, u64::saturating_add))
     }
 
     /// Returns the counts of all retained windows in ascending order, including the window that contains

@@ -67,7 +67,7 @@ impl Readers {
         let days =
             timeout(READ_TIMEOUT, self.days.history(&post, Timestamp::now())).await.ok().and_then(Result::ok);
         self.pause.set(days.is_none());
-        Some(days?.iter().map(|day| day.count).sum())
+        Some(days?.iter().map(|day| day.count).fold(0, u64::saturating_add))
     }
 
     async fn count(&self, post: u32, reader: VisitorId) -> Result<(), counter_core::Error> {

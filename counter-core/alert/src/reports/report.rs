@@ -293,8 +293,8 @@ impl Change {
     }
 
     fn and(self, other: Self) -> Self {
-        let before = self.before.map(|before| before + other.before.unwrap_or(0));
-        Self { now: self.now + other.now, before }
+        let before = self.before.map(|before| before.saturating_add(other.before.unwrap_or(0)));
+        Self { now: self.now.saturating_add(other.now), before }
     }
 
     fn by(self) -> i64 {
@@ -304,7 +304,7 @@ impl Change {
     /// Returns the difference in standard deviations, assuming that both are counts.
     fn significance(self) -> f64 {
         let before = self.before.unwrap_or(self.now);
-        self.now.abs_diff(before) as f64 / ((self.now + before).max(1) as f64).sqrt()
+        self.now.abs_diff(before) as f64 / (self.now.saturating_add(before).max(1) as f64).sqrt()
     }
 
     /// Returns the change in percent, rounded, if known.

@@ -80,7 +80,7 @@ impl Condition {
             }
             Self::ShareAbove { parts, whole, share, min_count } => {
                 let whole = hits(whole)?;
-                let part = parts.iter().map(hits).sum::<Option<u64>>()?;
+                let part = parts.iter().try_fold(0_u64, |sum, part| Some(sum.saturating_add(hits(part)?)))?;
                 let value = part as f64 / whole.max(1) as f64;
                 (whole >= *min_count.max(&1)).then_some(())?;
                 verdict(value > *share, value, *share)

@@ -183,7 +183,8 @@ impl<F> Queues<F> {
     /// Returns the account of the hits that have reached the backlog.
     pub(crate) fn hits(&self) -> Hits {
         let mut hits = self.delivery.hits();
-        hits.pending += self.waiting.iter().map(|waiting| waiting.pending.hits()).sum::<u64>();
+        let waiting = self.waiting.iter().map(|waiting| waiting.pending.hits());
+        hits.pending = waiting.fold(hits.pending, u64::saturating_add);
         hits
     }
 
@@ -194,7 +195,8 @@ impl<F> Queues<F> {
         let accounts = self.delivery.accounts();
         // Hits outside of the backlog could go to any shard, so we use the shard with the latest attempt.
         let next = (pending > 0).then(|| accounts.iter().map(|account| account.attempted).max()).flatten();
-        let hits = |(waiting, account): (&Waiting, &Account)| waiting.pending.hits() + account.sent;
+        let hits =
+            |(waiting, account): (&Waiting, &Account)| waiting.pending.hits().saturating_add(account.sent);
         let shards = || self.waiting.iter().zip(accounts);
         let waiting = shards().filter(|shard| hits(*shard) > 0).map(|(_, account)| account.attempted);
         let stalled = waiting.chain(next).min().map(|since| since.elapsed());
@@ -209,7 +211,7 @@ impl<F> Queues<F> {
             unwritten.min(hits(shard))
         };
         Health {
-            pending: pending + shards().map(hits).sum::<u64>(),
+            pending: shards().map(hits).fold(pending, u64::saturating_add),
             pending_cells: pending_cells + shards().map(cells).sum::<usize>(),
             retained_bytes: accounts.iter().map(|account| account.retained).sum(),
             since_acknowledged: acknowledged.map(|at| at.elapsed()),
@@ -219,7 +221,7 @@ impl<F> Queues<F> {
             spool: self
                 .spool
                 .as_ref()
-                .map(|spool| spool.health(pending + shards().map(unwritten).sum::<u64>())),
+                .map(|spool| spool.health(shards().map(unwritten).fold(pending, u64::saturating_add))),
             ..Health::default()
         }
     }

@@ -122,7 +122,7 @@ fn recent(key: &Key) -> usize {
 }
 
 /// Adds a count. This saturates because a count from a file could be anything.
-const fn merge(sum: &mut u64, count: u64) {
+pub(super) const fn merge(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 

@@ -1,5 +1,6 @@
 use tokio::time::Instant;
 
+use super::cells::merge;
 use super::cutter::Chunk;
 use crate::family::shard::{Shard, Shards};
 use crate::time::Timestamp;
@@ -63,11 +64,12 @@ impl Delivery {
             return;
         }
         let hits = batch.hits();
-        account.sent -= hits;
+        // Counts from a file could be anything, so the sum may have been saturated.
+        account.sent = account.sent.saturating_sub(hits);
         account.sent_cells -= batch.len();
         let expired = batch.expired_hits();
-        self.totals.applied += hits - expired;
-        self.totals.expired += expired;
+        merge(&mut self.totals.applied, hits - expired);
+        merge(&mut self.totals.expired, expired);
         for remark in remarks {
             if let Remark::Rejected { part: Part::Cell(index), reason, .. } = *remark {
                 let Some(cell) = batch.cells.get(index) else { continue };
@@ -94,18 +96,18 @@ impl Delivery {
             hits = applied + expired;
         } else {
             let account = self.account(batch.shard);
-            account.sent -= hits;
+            account.sent = account.sent.saturating_sub(hits);
             account.sent_cells -= batch.len();
         }
-        self.totals.dropped.in_doubt += hits;
+        merge(&mut self.totals.dropped.in_doubt, hits);
     }
 
     /// Records hits of an exited process that are about to be sent.
     #[cfg(feature = "spool")]
     pub(crate) fn recover(&mut self, batch: &Batch) {
         let hits = batch.hits();
-        self.totals.recorded += hits;
-        self.totals.recovered += hits;
+        merge(&mut self.totals.recorded, hits);
+        merge(&mut self.totals.recovered, hits);
         let account = self.account(batch.shard);
         account.send(&batch.cells);
         account.sent_cells += batch.len();
@@ -114,19 +116,20 @@ impl Delivery {
     /// Records hits of an exited process that another process may already have sent.
     #[cfg(feature = "spool")]
     pub(crate) fn recover_in_doubt(&mut self, hits: u64) {
-        self.totals.recorded += hits;
-        self.totals.recovered += hits;
-        self.totals.dropped.in_doubt += hits;
+        merge(&mut self.totals.recorded, hits);
+        merge(&mut self.totals.recovered, hits);
+        merge(&mut self.totals.dropped.in_doubt, hits);
     }
 
     /// Records hits that the store has acknowledged, but lost for good.
     pub(crate) fn lose(&mut self, hits: u64) {
-        self.totals.lost_by_server += hits;
+        merge(&mut self.totals.lost_by_server, hits);
     }
 
     /// Returns the hits that have left the tally, with hits on the way to the store as `pending`.
     pub(crate) fn hits(&self) -> Hits {
-        Hits { pending: self.accounts.iter().map(|account| account.sent).sum(), ..self.totals }
+        let pending = self.accounts.iter().map(|account| account.sent).fold(0, u64::saturating_add);
+        Hits { pending, ..self.totals }
     }
 
     pub(crate) fn accounts(&self) -> &[Account] {
@@ -158,7 +161,7 @@ impl Account {
         if self.sent == 0 {
             self.oldest_sent = Timestamp::MAX;
         }
-        self.sent += cells.iter().map(|cell| cell.count).sum::<u64>();
+        self.sent = cells.iter().fold(self.sent, |sum, cell| sum.saturating_add(cell.count));
         self.oldest_sent = cells.iter().map(|cell| cell.start).fold(self.oldest_sent, Timestamp::min);
     }
 

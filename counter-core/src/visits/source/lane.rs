@@ -190,7 +190,7 @@ fn bins_end(far: &FarPart, cutoff: Timestamp) -> Option<Timestamp> {
 /// Returns the number of hits of a batch in buckets that are retained.
 pub(super) fn hits_in_buckets(batch: &Batch) -> u64 {
     let retained = batch.cells.iter().filter(|cell| batch.buckets(cell).next().is_some());
-    retained.map(|cell| cell.count).sum()
+    retained.map(|cell| cell.count).fold(0, u64::saturating_add)
 }
 
 /// Records that all records up to a position were passed to the lanes.

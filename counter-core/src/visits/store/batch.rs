@@ -197,16 +197,16 @@ impl Batch {
         }
     }
 
-    /// Returns the number of hits, i.e. the sum of the counts of all cells.
+    /// Returns the number of hits, i.e. the sum of the counts of all cells, up to [`u64::MAX`].
     #[must_use]
     pub fn hits(&self) -> u64 {
-        self.cells.iter().map(|cell| cell.count).sum()
+        sum(self.cells.iter())
     }
 
     /// Returns the number of hits in [expired](Self::is_expired) cells.
     #[must_use]
     pub fn expired_hits(&self) -> u64 {
-        self.cells.iter().filter(|cell| self.is_expired(cell)).map(|cell| cell.count).sum()
+        sum(self.cells.iter().filter(|cell| self.is_expired(cell)))
     }
 
     /// Returns whether a cell is past retention in all precisions, so that it will only be added to the
@@ -257,6 +257,11 @@ fn buckets(
 ) -> impl Iterator<Item = (Bucket, Retention)> {
     set.filter(move |retention| retention.precision >= finest)
         .map(move |retention| (retention.precision.bucket(start), retention))
+}
+
+/// Adds up the counts of cells, up to [`u64::MAX`]. A restored dump can contain any counts.
+fn sum<'a>(cells: impl Iterator<Item = &'a Cell>) -> u64 {
+    cells.map(|cell| cell.count).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

@@ -260,11 +260,11 @@ impl Page {
     fn buckets(&mut self, histogram: &Histogram, route: &str, distribution: &Distribution) {
         let Histogram { name, from, to, factor, .. } = histogram;
         let comma = if route.is_empty() { "" } else { "," };
-        let (mut end, mut below) = (*from, 0);
+        let (mut end, mut below) = (*from, 0_u64);
         let mut bins = distribution.bins().peekable();
         while end <= *to {
             while let Some((_, count)) = bins.next_if(|(bin, _)| bin.bounds().1 <= end) {
-                below += count;
+                below = below.saturating_add(count);
             }
             self.write(format_args!("{name}_bucket{{{route}{comma}le=\"{end}\"}} {below}\n"));
             end *= factor;

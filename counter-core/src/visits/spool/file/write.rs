@@ -49,7 +49,7 @@ impl Rows {
             }
             let chunks = std::mem::take(&mut entry.waiting).take(names, grid, MAX_ROW_SAMPLES);
             for chunk in chunks {
-                let hits = chunk.cells.iter().map(|cell| cell.count).sum();
+                let hits = chunk.cells.iter().map(|cell| cell.count).fold(0, u64::saturating_add);
                 let content = encode(&chunk.cells, &chunk.sketches, &chunk.bins, grid);
                 let (sequence, incarnation) = (entry.next, entry.incarnation);
                 parts.push(Part { sequence, incarnation, is_waiting: true, hits, content });

@@ -68,7 +68,7 @@ pub(crate) fn panel(
     groups.retain(|group| group.hits > 0);
     groups.sort_by_key(|group| Reverse(group.hits));
     let max = groups.first().map_or(0, |group| group.hits);
-    let listed: u64 = groups.iter().map(|group| group.hits).sum();
+    let listed = groups.iter().map(|group| group.hits).fold(0, u64::saturating_add);
     // The rest of a page may be hits of people.
     let (all, others) =
         if clients.of_page { (listed, "not attributed") } else { (clients.others, "by other bots") };

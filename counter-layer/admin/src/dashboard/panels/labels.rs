@@ -180,8 +180,8 @@ fn panel(
         })
     };
     let rows = values.iter().filter_map(row).collect();
-    let shown: u64 = values.iter().map(|(_, count)| count).sum();
-    let rest = total.saturating_sub(shown + none);
+    let shown = values.iter().fold(none, |sum, (_, count)| sum.saturating_add(*count));
+    let rest = total.saturating_sub(shown);
     let note = panel::note(&[(none, "without a value"), (rest, others)], &limits);
     Panel { id: String::new(), title: String::new(), rows, note }
 }

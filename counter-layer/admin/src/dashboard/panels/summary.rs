@@ -79,8 +79,8 @@ impl Summary {
         )
         .await?;
         let sum = |totals: &[Option<u64>], requested: &[&str]| {
-            let all = names.iter().zip(totals).filter(|(name, _)| requested.contains(&&***name));
-            all.map(|(_, total)| *total).sum::<Option<u64>>()
+            let mut all = names.iter().zip(totals).filter(|(name, _)| requested.contains(&&***name));
+            all.try_fold(0_u64, |sum, (_, total)| Some(sum.saturating_add((*total)?)))
         };
         let share = |card: Card, parts: &[&str], wholes: &[&str]| {
             let of = |totals: &[Option<u64>]| sum(totals, parts).zip(sum(totals, wholes));

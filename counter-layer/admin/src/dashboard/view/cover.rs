@@ -67,8 +67,10 @@ impl Cover {
 
     /// Sums the totals of a counter, one for each part. Returns `None` if a bucket is unreadable, or if there are none.
     pub(crate) fn sum<'a>(&self, totals: impl IntoIterator<Item = Option<&'a Total>>) -> Option<u64> {
-        let counts = self.parts.iter().zip(totals).map(|(part, total)| part.count(total?));
-        counts.sum::<Option<u64>>().filter(|_| !self.parts.is_empty())
+        let mut counts = self.parts.iter().zip(totals).map(|(part, total)| part.count(total?));
+        counts
+            .try_fold(0, |sum: u64, count| Some(sum.saturating_add(count?)))
+            .filter(|_| !self.parts.is_empty())
     }
 }
 
