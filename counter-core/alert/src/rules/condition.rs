@@ -215,3 +215,18 @@ impl fmt::Display for Percent {
         write!(f, "{rounded} %")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_of_parts_stays_at_the_maximum() {
+        let name = |name| CounterName::new(name).expect("a name");
+        let (parts, whole) = (vec![name("a"), name("b")], name("hits"));
+        let condition = Condition::ShareAbove { parts, whole, share: 0.5, min_count: 1 };
+        let verdict = condition.evaluate(|_| Some(u64::MAX)).expect("all hits are known");
+        assert!(verdict.is_met);
+        assert_eq!(verdict.value, 1.0);
+    }
+}

@@ -279,6 +279,21 @@ mod tests {
     }
 
     #[test]
+    fn the_hits_of_a_batch_stay_at_the_maximum() {
+        let start = Timestamp::from_unix(60);
+        let cell = Cell {
+            counter: CounterName::new("a").expect("a name"),
+            start,
+            finest: Precision::try_from(86_400).expect("not 0"),
+            count: u64::MAX,
+        };
+        let grid = Arc::new(Grid::default());
+        let batch =
+            Batch { cells: vec![cell.clone(), cell], ..Batch::empty(Shard::default(), fence(0, 1), &grid) };
+        assert_eq!((batch.hits(), batch.expired_hits()), (u64::MAX, 0));
+    }
+
+    #[test]
     fn a_sequence_used_by_another_incarnation_is_a_conflict() {
         let mine = StoredFence { sequence: 5, incarnation: MINE, since: 0 };
         let other = StoredFence { sequence: 7, incarnation: OTHER, since: 5 };
