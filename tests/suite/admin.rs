@@ -16,6 +16,7 @@ mod sessions;
 mod sources;
 mod hits;
 mod audits;
+mod archived;
 mod alerts;
 mod notes;
 mod ignored;

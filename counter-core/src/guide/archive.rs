@@ -105,7 +105,7 @@
 //!
 //! | event | effect |
 //! |---|---|
-//! | the far store is unavailable | hits are counted normally; reads return data from the near store, after up to 5 s; reads that might need the archive fail; buckets wait |
+//! | the far store is unavailable | hits are counted normally; buckets within the retention of the near store are read as usual, older ones are [unreadable](crate::visits::Unreadable), lists of counters are incomplete, and the hint `archive_unreadable` is shown; only the first read waits, for up to 5 s, and later a read every 10 s, for up to 2 s; buckets wait to be copied |
 //! | the near store is unavailable | hits wait, as without an archive; reads fail |
 //! | a machine with one or both of the stores loses power | no acknowledged hits are lost if both stores sync each commit, like [`SqlStore`](crate::SqlStore) does for SQLite: the near store only removes buckets after the far store has committed them |
 //! | a counter is forgotten | it is removed from both stores; data that was read before will not be written again |
@@ -114,7 +114,7 @@
 //!
 //! A far store can only be the archive of a single near store and namespace, because it records the
 //! [id](crate::visits::StoreId) of this store. Any other near store is rejected. It will not be copied or
-//! audited, reads are limited to the near store, and the hint `archive_of_another_store` is shown. You can
+//! audited, reads are limited to the near store, older buckets are unreadable, and the hint `archive_of_another_store` is shown. You can
 //! call [`Archive::check`](crate::archive::Archive::check) to detect this at startup. There are two cases in
 //! which an archive accepts a new near store:
 //!

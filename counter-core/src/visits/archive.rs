@@ -36,6 +36,7 @@
 //! ```
 
 mod binding;
+mod away;
 mod listed;
 mod copier;
 mod restore;
@@ -51,13 +52,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use audit::{Audit, Auditor, Difference, Side};
+use away::Failure;
 use binding::Binding;
 pub use copier::{Copied, Copier};
 
 use super::source::{FarPart, FarStore, Settling, Sources};
 use super::store::Store;
 pub use super::store::{ArchiveStore, Bins, Page, Progress, Values};
-use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 
@@ -65,7 +66,10 @@ use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 ///
 /// Writers, readers and the cleaner can use this like any other store. You need to run a [`Copier`] to copy
 /// buckets. Flushes only write to the near store, so they are not affected if the far store is unavailable.
-/// In that case, you can only read buckets that are still in the near store.
+/// In that case, you can only read buckets that are still in the near store: older buckets are
+/// [unreadable](crate::visits::Unreadable), lists of counters are incomplete, and the hint
+/// [`ARCHIVE_UNREADABLE`](crate::visits::Hint::ARCHIVE_UNREADABLE) is raised. Reads leave out the far store for
+/// up to 10 s after a failure. Then one of them tries again, for up to 2 s.
 ///
 /// A far store belongs to a single near store and namespace, which is enforced by [`check`](Self::check).
 #[derive(Clone)]
@@ -87,8 +91,10 @@ impl<T: Store + ArchiveStore> Far for T {}
 struct State {
     /// The grid of the near store, as set by the counters.
     near: Option<Grid>,
-    /// Time of the latest failure of the far store.
-    far_failed_at: Option<Instant>,
+    /// The failure of the far store, if the latest call failed.
+    far_failure: Option<Failure>,
+    /// Time of the latest reply of the far store, unless a call has failed since then.
+    far_replied_at: Option<Instant>,
     /// End of the buckets for which the final copy is done, by count precision.
     settled: HashMap<Precision, Timestamp>,
     /// Time at which `settled` was last read.
@@ -105,8 +111,6 @@ struct State {
 
 /// Time for which the copy progress is cached, after reading it from the far store.
 const PROGRESS_TTL: Duration = Duration::from_secs(20);
-/// If the far store fails, we don't read it for this long, unless the near store is not sufficient.
-const FAR_RETRY_DELAY: Duration = Duration::from_secs(10);
 const LOCK_POISONED: &str = "the lock is never poisoned";
 
 /// Default retention of counts in the far store: hours for two years, and days for ten years.
@@ -215,25 +219,6 @@ impl Archive {
         self.state.lock().expect(LOCK_POISONED)
     }
 
-    /// Returns `true` if the near store has all buckets since `from`, according to the later of two clocks.
-    fn is_near(&self, values: Values, precision: Precision, from: Timestamp) -> bool {
-        if self.far_retention(values, precision).is_none() {
-            return true;
-        }
-        let state = self.state();
-        let retained = state.near.as_ref().and_then(|near| match values {
-            Values::Counts => near.counts.retention(precision),
-            Values::Visitors => near.visitors.retention(precision),
-            Values::Distributions => near.distributions.as_ref()?.retention(precision),
-        });
-        let now = Timestamp::now();
-        let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());
-        // A bucket that is about to expire might be removed before we can read it.
-        retained.is_some_and(|retention| {
-            retention.oldest(now.plus(behind)).plus(precision.as_seconds().into()) <= from
-        })
-    }
-
     /// Returns the retention to use for cleaning the near store. For buckets without a final copy, this is up
     /// to twice as long.
     async fn near_retention(&self, now: Timestamp, retained: &Precisions) -> Precisions {
@@ -290,35 +275,6 @@ impl Archive {
                 Ok(None) => {}
                 Err(_) => break,
             }
-        }
-    }
-
-    /// Reads from both stores. If the near store is sufficient and the far store failed recently, this will
-    /// only read the near store, to avoid waiting.
-    async fn both<T>(
-        &self,
-        is_near: bool,
-        near: StoreFuture<'_, T>,
-        far: StoreFuture<'_, T>,
-    ) -> Result<(T, Option<T>), Error> {
-        let is_unavailable =
-            self.state().far_failed_at.is_some_and(|since| since.elapsed() < FAR_RETRY_DELAY);
-        if is_near && is_unavailable {
-            return Ok((near.await?, None));
-        }
-        if let Err(error) = self.check_once().await {
-            if !self.is_foreign() {
-                self.state().far_failed_at = Some(Instant::now());
-            }
-            let near = near.await?;
-            return if is_near { Ok((near, None)) } else { Err(error) };
-        }
-        let (near, far) = tokio::join!(near, far);
-        self.state().far_failed_at = far.is_err().then(Instant::now);
-        match far {
-            Ok(far) => Ok((near?, Some(far))),
-            Err(_) if is_near => Ok((near?, None)),
-            Err(error) => near.and(Err(error)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests for archives: copies into the far store, and reads that combine both stores.
 
+mod away;
 mod contract;
 mod copies;
 mod audits;

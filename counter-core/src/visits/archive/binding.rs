@@ -45,6 +45,7 @@ impl Archive {
         };
         let far: &dyn Store = &*self.far;
         identity::update(far, note).await?;
+        self.note_reply();
         let binding = match &rejected {
             None => Binding::Own,
             Some(reason) => Binding::Foreign(reason.clone(), Instant::now()),

@@ -8,7 +8,7 @@ use super::audit::Audit;
 use super::binding::Binding;
 use super::{Archive, restore};
 use crate::document::DocumentStore;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
@@ -134,6 +134,7 @@ impl Read for Archive {
     fn hints(&self) -> Vec<Hint> {
         let mut hints = self.near.hints();
         hints.extend(self.far.hints().into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+        hints.extend(self.state().far_failure.is_some().then_some(Hint::ARCHIVE_UNREADABLE));
         hints
     }
 
@@ -151,14 +152,13 @@ impl Read for Archive {
         let near = self.near.samples(counters, precision, range.clone(), retention);
         let Some(retention) = self.far_retention(Values::Counts, precision) else { return near };
         Box::pin(async move {
-            let is_near = self.is_near(Values::Counts, precision, range.start);
-            let far = self.far.samples(counters, precision, range, retention.samples.get());
-            let (near, far) = self.both(is_near, near, far).await?;
-            let Some(far) = far else { return Ok(near) };
+            let far = self.far.samples(counters, precision, range.clone(), retention.samples.get());
+            let (near, far) = self.both(near, far).await?;
+            let far = far.unwrap_or_else(|unreadable| vec![Err(unreadable); counters.len()]);
+            let buckets = self.near_buckets(Values::Counts, precision);
             let merge = |(near, far): (Result<Reading, _>, Result<Reading, _>)| match (near?, far) {
                 (near, Ok(far)) => Ok(merged(near, far)),
-                (near, Err(_)) if is_near => Ok(near),
-                (_, Err(unreadable)) => Err(unreadable),
+                (near, Err(unreadable)) => Ok(buckets.known(near, &unreadable, &range)),
             };
             Ok(near.into_iter().zip(far).map(merge).collect())
         })
@@ -169,8 +169,8 @@ impl Read for Archive {
             let (near, far) = (self.near.lifetimes(counters), self.far.lifetimes(counters));
             // The values in the far store are from the most recent copy. They only matter if the near store
             // lost data.
-            let (near, far) = self.both(true, near, far).await?;
-            let Some(far) = far else { return Ok(near) };
+            let (near, far) = self.both(near, far).await?;
+            let Ok(far) = far else { return Ok(near) };
             let greater = |(near, far): (Result<u64, _>, Result<u64, _>)| match (near, far) {
                 (Ok(near), Ok(far)) => Ok(near.max(far)),
                 (near, _) => near,
@@ -186,9 +186,12 @@ impl Read for Archive {
             if retained.is_empty() {
                 return near.await;
             }
-            let far = self.far.visitors(counters, &retained);
-            let (mut union, far) = self.both(self.are_near(buckets), near, far).await?;
-            far.iter().for_each(|far| union.merge(far));
+            let (mut union, far) = self.both(near, self.far.visitors(counters, &retained)).await?;
+            match far {
+                Ok(far) => union.merge(&far),
+                Err(_) if self.are_near(buckets) => {}
+                Err(unreadable) => return Err(Error::new(ErrorKind::Unavailable).caused_by(unreadable)),
+            }
             Ok(union)
         })
     }
@@ -203,21 +206,23 @@ impl Read for Archive {
             return near;
         }
         Box::pin(async move {
-            let far = self.far.sketches(counters, buckets);
-            let is_near = self.are_near(buckets);
-            let (near, far) = self.both(is_near, near, far).await?;
-            let Some(far) = far else { return Ok(near) };
-            let union = |(near, far): (Result<Sketch, _>, Result<Sketch, _>)| match (near?, far) {
-                (mut near, Ok(far)) => {
-                    near.merge(&far);
-                    Ok(near)
-                }
-                (near, Err(_)) if is_near => Ok(near),
-                (_, Err(unreadable)) => Err(unreadable),
+            let (near, far) = self.both(near, self.far.sketches(counters, buckets)).await?;
+            let far =
+                far.unwrap_or_else(|unreadable| vec![vec![Err(unreadable); counters.len()]; near.len()]);
+            let unions = |((near, far), bucket): ((Vec<_>, Vec<_>), &Bucket)| {
+                let is_near = self.are_near(std::slice::from_ref(bucket));
+                let union = |(near, far): (Result<Sketch, _>, Result<Sketch, _>)| match (near?, far) {
+                    (mut near, Ok(far)) => {
+                        near.merge(&far);
+                        Ok(near)
+                    }
+                    (near, Err(_)) if is_near => Ok(near),
+                    (_, Err(unreadable)) => Err(unreadable),
+                };
+                near.into_iter().zip(far).map(union).collect()
             };
-            let unions = |(near, far): (Vec<_>, Vec<_>)| near.into_iter().zip(far).map(union).collect();
             // Truncates the result to the buckets that both stores returned.
-            Ok(near.into_iter().zip(far).map(unions).collect())
+            Ok(near.into_iter().zip(far).zip(buckets).map(unions).collect())
         })
     }
 
@@ -263,11 +268,15 @@ impl Read for Archive {
             return near;
         }
         Box::pin(async move {
-            let is_near = self.is_near(Values::Distributions, precision, range.start);
-            let far = self.far.bins(counters, precision, range);
-            let (near, far) = self.both(is_near, near, far).await?;
-            let Some(far) = far else { return Ok(near) };
-            Ok(near.into_iter().zip(far).map(|(near, far)| merged_bins(near, far)).collect())
+            let far = self.far.bins(counters, precision, range.clone());
+            let (near, far) = self.both(near, far).await?;
+            let buckets = self.near_buckets(Values::Distributions, precision);
+            Ok(match far {
+                Ok(far) => near.into_iter().zip(far).map(|(near, far)| merged_bins(near, far)).collect(),
+                Err(unreadable) => {
+                    near.into_iter().map(|near| buckets.known_bins(near, &unreadable, &range)).collect()
+                }
+            })
         })
     }
 
@@ -295,8 +304,8 @@ impl Read for Archive {
             if retained.is_empty() {
                 return near.await;
             }
-            let (near, far) = tokio::join!(near, self.far.known_since(&retained, from, limit, since));
-            let mut all = near?;
+            let far = self.far.known_since(&retained, from, limit, since);
+            let (mut all, far) = self.both(near, far).await?;
             match far {
                 Ok(far) => {
                     let counters: BTreeSet<_> = all.counters.into_iter().chain(far.counters).collect();
@@ -304,8 +313,8 @@ impl Read for Archive {
                     all.unreadable.extend(far.unreadable);
                     all.is_incomplete |= far.is_incomplete;
                 }
-                Err(error) => {
-                    all.unreadable.push(unavailable(&error));
+                Err(unreadable) => {
+                    all.unreadable.push(unreadable);
                     all.is_incomplete = true;
                 }
             }
@@ -322,9 +331,11 @@ impl Read for Archive {
             let cursor = cursor.as_deref();
             if let Some(cursor) = cursor.and_then(|cursor| cursor.strip_prefix(FAR)) {
                 let cursor = Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned);
-                let mut page = self.far.counted(Shard::default(), cursor).await.unwrap_or_else(|error| {
-                    let unreadable = vec![unavailable(&error)];
-                    CountedReading { unreadable, is_incomplete: true, ..CountedReading::default() }
+                let far = self.read_far(self.far.counted(Shard::default(), cursor)).await;
+                let mut page = far.unwrap_or_else(|unreadable| CountedReading {
+                    unreadable: vec![unreadable],
+                    is_incomplete: true,
+                    ..CountedReading::default()
                 });
                 page.next = page.next.map(|next| format!("{FAR}{next}"));
                 return Ok(page);
@@ -348,13 +359,13 @@ impl Read for Archive {
         Box::pin(async move {
             let (near, far) =
                 (self.near.contains(counters, precisions), self.far.contains(counters, precisions));
-            let (near, far) = tokio::join!(near, far);
-            let far = far.unwrap_or_else(|error| vec![Err(unavailable(&error)); counters.len()]);
+            let (near, far) = self.both(near, far).await?;
+            let far = far.unwrap_or_else(|unreadable| vec![Err(unreadable); counters.len()]);
             let either = |(near, far): (Result<bool, _>, Result<bool, _>)| match (near, far) {
                 (Ok(true), _) | (_, Ok(true)) => Ok(true),
                 (near, far) => near.and(far),
             };
-            Ok(near?.into_iter().zip(far).map(either).collect())
+            Ok(near.into_iter().zip(far).map(either).collect())
         })
     }
 }
@@ -371,7 +382,9 @@ impl Archive {
     }
 
     fn are_near(&self, buckets: &[Bucket]) -> bool {
-        buckets.iter().all(|bucket| self.is_near(Values::Visitors, bucket.precision, bucket.start))
+        let is_near =
+            |bucket: &Bucket| self.near_buckets(Values::Visitors, bucket.precision).contain(bucket.start);
+        buckets.iter().all(is_near)
     }
 }
 
@@ -412,8 +425,4 @@ fn merged_bins(near: BinReading, far: BinReading) -> BinReading {
         buckets: all.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect(),
         unreadable: near.unreadable.or(far.unreadable),
     }
-}
-
-fn unavailable(error: &Error) -> Unreadable {
-    Unreadable::new("archive", error.to_string())
 }

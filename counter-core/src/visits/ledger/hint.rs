@@ -101,6 +101,12 @@ impl Hint {
         "Buckets past retention are waiting for the final copy to the archive, for at most twice the retention.",
         "Make sure that at least one process runs a copier, and that it can reach both stores.",
     );
+    /// The hint that the archive can't be read.
+    pub const ARCHIVE_UNREADABLE: Self = Self::new(
+        "archive_unreadable",
+        "The archive cannot be read, so buckets that have left the retention of the store are unknown.",
+        "Find the reason in the log. The archive will be read and written again as soon as it replies.",
+    );
     /// The hint that parts of the near store can't be read, and are missing in the archive.
     pub const ARCHIVE_INCOMPLETE: Self = Self::new(
         "archive_incomplete",
