@@ -6,6 +6,7 @@ mod copies;
 mod audits;
 mod histories;
 mod imports;
+mod first_copies;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ pub struct Copied {
 
 /// Maximum number of buckets to copy before the progress is stored.
 const BUCKETS_PER_PAGE: usize = 24;
+/// Maximum number of distributions to read at a time. They are usually a few hundred bytes each.
+const DISTRIBUTIONS_PER_READ: usize = 10_000;
 /// Number of closed buckets to copy again with later buckets, in order to include late hits.
 const RECOPIED_BUCKETS: u64 = 2;
 /// Number of buckets that are copied before the end of the retention, in case no copier is active when visitors and
@@ -362,19 +365,27 @@ impl Pass<'_> {
         starts: &[Timestamp],
         read: Timestamp,
     ) -> Result<(), Error> {
-        for &start in starts {
+        let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
+        for counters in counters.chunks((DISTRIBUTIONS_PER_READ / starts.len()).max(1)) {
             self.renew_lease().await?;
-            let mut page = self.page(Values::Distributions, precision, read);
-            let readings = self.copier.archive.near.bins(counters, precision, start..start.plus(1)).await?;
+            let near = &self.copier.archive.near;
+            let readings = near.bins(counters, precision, first..last.plus(1)).await?;
+            let mut pages = BTreeMap::new();
             for (counter, reading) in counters.iter().zip(readings) {
-                self.copied.unreadable += u64::from(reading.unreadable.is_some());
+                let unreadable = reading.unreadable.map_or(0, |unreadable| unreadable.buckets.len().max(1));
+                self.copied.unreadable += unreadable as u64;
                 for (start, bins) in reading.buckets {
+                    let new = || self.page(Values::Distributions, precision, read);
+                    let page = pages.entry(start).or_insert_with(new);
                     page.bins.entry(start).or_default().push((page.counters.len(), bins));
                     page.counters.push(counter.clone());
                     self.copied.distributions += 1;
                 }
             }
-            self.put(page).await?;
+            for page in pages.into_values() {
+                self.renew_lease().await?;
+                self.put(page).await?;
+            }
         }
         Ok(())
     }

@@ -46,6 +46,11 @@ pub(super) async fn sketches(
     Ok(read.iter().copied().zip(sketches).collect())
 }
 
+/// Returns an upper bound for the names of label values.
+fn last_label() -> String {
+    format!("{}{}", CounterName::LABELS, char::MAX)
+}
+
 impl Listed {
     pub(super) fn new(archive: &Archive, grid: &Grid) -> Self {
         let of = |values, retained: Retention| {
@@ -79,9 +84,14 @@ impl Listed {
         let known = store.known_since(precisions, from, PAGE_SIZE, since).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
         let is_last = names.len() < PAGE_SIZE;
-        let counters: Vec<_> = names.into_iter().take(PAGE_SIZE).collect();
+        let mut counters: Vec<_> = names.into_iter().take(PAGE_SIZE).collect();
         // Names can't contain this character, so this is the next possible text.
-        let next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
+        let mut next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
+        if values == Values::Distributions {
+            // Values are measured for the site and for pages, but not for labels, which are most of the names.
+            counters.retain(|name| name.label().is_none());
+            next = next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });
+        }
         let unreadable = known.unreadable.len() as u64;
         Ok(Counters { counters, next, unreadable, is_incomplete: known.is_incomplete })
     }

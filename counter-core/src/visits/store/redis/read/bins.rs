@@ -16,6 +16,8 @@ use crate::visits::store::redis::junk::{Junk, wrong_key};
 
 /// Number of distributions in a call. A distribution is usually a few hundred bytes, but can be up to 10 KB.
 const DISTRIBUTIONS_PER_CALL: usize = 100;
+/// Number of keys in a call that checks whether they exist, i.e. up to 2 MB.
+const KEYS_PER_CHECK: usize = 10_000;
 
 /// Reads distributions, which are stored in a hash for each bucket.
 pub(crate) async fn bins(
@@ -40,35 +42,81 @@ async fn bins_of(
     starts: &[Timestamp],
 ) -> Result<Vec<BinReading>, Error> {
     let keys = store.keys(group.shard);
-    let mut readings = Vec::with_capacity(group.items.len());
-    for counter in &group.items {
-        let mut reading = BinReading::default();
-        for starts in starts.chunks(DISTRIBUTIONS_PER_CALL) {
-            let names = starts.iter().map(|&start| keys.bins(counter, Bucket { precision, start }));
-            let names: Vec<_> = names.collect();
-            let calls = names.iter().map(|key| ("HGETALL", args([key]))).collect();
-            let replies = store.client.call_each(&names[0], calls).await?;
-            for ((&start, key), reply) in starts.iter().zip(&names).zip(replies) {
-                let found = match reply {
-                    Ok(reply) => {
-                        let (bins, unreadable) = bins_in(key, reply);
-                        if !bins.is_empty() {
-                            reading.buckets.push((start, bins));
-                        }
-                        unreadable
+    let key = |place: usize, start| keys.bins(group.items[place], Bucket { precision, start });
+    let existing = existing(store, group, precision, starts).await?;
+    let mut readings: Vec<_> = group.items.iter().map(|_| BinReading::default()).collect();
+    for portion in portions(&existing, starts) {
+        let names: Vec<_> = portion.iter().map(|(place, start)| key(*place, *start)).collect();
+        let calls = names.iter().map(|key| ("HGETALL", args([key]))).collect();
+        let replies = store.client.call_each(&names[0], calls).await?;
+        for ((&(place, start), key), reply) in portion.iter().zip(&names).zip(replies) {
+            let reading = &mut readings[place];
+            let found = match reply {
+                Ok(reply) => {
+                    let (bins, unreadable) = bins_in(key, reply);
+                    if !bins.is_empty() {
+                        reading.buckets.push((start, bins));
                     }
-                    Err(error) => Some(wrong_key(key, &error)),
-                };
-                if let Some(mut found) = found {
-                    store.logged_keys.log_once(&found);
-                    found.buckets.clear();
-                    reading.unreadable.get_or_insert(found).buckets.push(start);
+                    unreadable
                 }
+                Err(error) => Some(wrong_key(key, &error)),
+            };
+            if let Some(mut found) = found {
+                store.logged_keys.log_once(&found);
+                found.buckets.clear();
+                reading.unreadable.get_or_insert(found).buckets.push(start);
             }
         }
-        readings.push(reading);
     }
     Ok(readings)
+}
+
+/// Returns the number of existing distributions by counter. As most counters have none, this avoids reading
+/// thousands of missing keys.
+async fn existing(
+    store: &RedisVisits,
+    group: &Group<&CounterName>,
+    precision: Precision,
+    starts: &[Timestamp],
+) -> Result<Vec<usize>, Error> {
+    if group.items.len() == 1 || group.items.len() * starts.len() <= DISTRIBUTIONS_PER_CALL {
+        return Ok(vec![starts.len(); group.items.len()]);
+    }
+    let names = store.keys(group.shard);
+    let keys = |counter: &&CounterName| -> Vec<_> {
+        let buckets = starts.iter().map(|&start| Bucket { precision, start });
+        buckets.map(|bucket| Value::from(names.bins(counter, bucket))).collect()
+    };
+    let mut existing = Vec::with_capacity(group.items.len());
+    for counters in group.items.chunks((KEYS_PER_CHECK / starts.len()).max(1)) {
+        let calls = counters.iter().map(|counter| ("EXISTS", keys(counter))).collect();
+        for reply in store.client.call_each(&names.total, calls).await? {
+            let count = number(&reply?).and_then(|count| usize::try_from(count).ok());
+            existing.push(count.unwrap_or(starts.len()));
+        }
+    }
+    Ok(existing)
+}
+
+/// Returns the buckets to read in each call, with the index of the counter, given the number of existing
+/// distributions by counter.
+fn portions(existing: &[usize], starts: &[Timestamp]) -> Vec<Vec<(usize, Timestamp)>> {
+    let (mut portions, mut remaining) = (Vec::<Vec<_>>::new(), 0);
+    for (place, existing) in existing.iter().enumerate().filter(|(_, existing)| **existing > 0) {
+        for starts in starts.chunks(DISTRIBUTIONS_PER_CALL) {
+            let existing = starts.len().min(*existing);
+            if existing > remaining {
+                portions.push(Vec::new());
+                remaining = DISTRIBUTIONS_PER_CALL;
+            }
+            remaining -= existing;
+            let portion = portions.last_mut();
+            portion
+                .into_iter()
+                .for_each(|portion| portion.extend(starts.iter().map(|start| (place, *start))));
+        }
+    }
+    portions
 }
 
 /// Parses the field name of a bin. Only the canonical form is valid.

@@ -1,0 +1,69 @@
+//! The cost of the first copy into an archive.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use counter_core::archive::Archive;
+use counter_core::dump::DumpLine;
+use counter_core::stores::WriterId;
+use counter_core::time::Grid;
+use counter_core::visits::{Batch, Bin, BinCell, Distribution, Write};
+use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
+use tests::{FaultProxy, RedisServer};
+
+use super::{hit, send};
+use crate::support::{self, name, precision, store};
+
+/// Hours and days with hits, in the past.
+const HOURS: [u64; 3] = [3, 30, 60];
+
+/// Fills a store with pages and label values by page, all with hits, and with the times of some of the pages.
+async fn fill(store: &RedisStore, pages: usize, labels: usize, measured: usize) -> Arc<Grid> {
+    let grid = Arc::new(Grid { distributions: Some(Distribution::precisions()), ..Grid::default() });
+    let now = Timestamp::now();
+    let page = |number| format!("/page/{number}");
+    let label = |number: usize| format!("label:referrer@:{} = site {number}", page(number % pages));
+    let names: Vec<_> = (0..pages).map(page).chain((0..labels).map(label)).collect();
+    for some in names.chunks(500) {
+        let hits = some.iter().flat_map(|name| HOURS.map(|ago| hit(name, now.minus(3600 * ago), 3600)));
+        send(store, &grid, hits.collect(), Vec::new()).await;
+    }
+    let cell = |number, ago: u64| BinCell {
+        counter: name(&page(number)),
+        start: now.minus(3600 * ago),
+        finest: precision(3600),
+        bins: vec![(Bin::status(200), 1)],
+    };
+    let bins = (0..measured).flat_map(|number| HOURS.map(|ago| cell(number, ago))).collect();
+    let batch = Batch { bins, grid: Arc::clone(&grid), ..support::batch(WriterId::random(), 1, Vec::new()) };
+    store.apply(&batch).await.expect("the store is available");
+    grid
+}
+
+/// Reads a dump of a store to the end.
+async fn read_dump(near: RedisStore) -> usize {
+    let counters = Counters::builder(near).distributions(Distribution::precisions()).build();
+    let mut dump = counters.expect("good settings").stats().dump();
+    let mut lines = 0;
+    while dump.next().await.expect("the store is available").is_some() {
+        lines += 1;
+    }
+    lines
+}
+
+#[tokio::test]
+async fn a_first_copy_reads_only_distributions_that_exist() {
+    const MEASURED: usize = 5;
+    let redis = RedisServer::start();
+    let proxy = FaultProxy::start(redis.address()).await;
+    let near = store(&proxy.url()).await;
+    let grid = fill(&near, 300, 3000, MEASURED).await;
+    let far = MemoryStore::new();
+    let archive = Archive::new(near.clone(), far.clone());
+    let (checked, read, trips) = (redis.calls("exists"), redis.calls("hgetall"), proxy.round_trips());
+    let copied = archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
+    assert!(copied.distributions >= (MEASURED * HOURS.len()) as u64, "{copied:?}");
+    let (checked, read) = (redis.calls("exists") - checked, redis.calls("hgetall") - read);
+    let trips = proxy.round_trips() - trips;
+    eprintln!("{checked} EXISTS, {read} HGETALL, {trips} round trips");
+}
