@@ -9,7 +9,9 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use counter_core::archive::Archive;
 use counter_core::source::{Commit, Source, SourceName, Sources};
+use counter_core::time::Grid;
 use counter_core::{ErrorKind, Timestamp};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity};
 use counter_log::{
@@ -66,6 +68,9 @@ const MAX_ADMISSIONS: u32 = 3;
 /// Interval at which files are checked for new lines.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Delay between attempts to start while a store is unavailable.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
 /// Interval at which we verify the positions in the store. If the store has lost data, lines must be counted
 /// again even if the log does not grow.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -96,21 +101,14 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     // We install the signal handlers first, so that the program can also be stopped while it connects to the
     // store.
     let mut stop = settings.follow.then(stop_signals).transpose()?;
-    let opened = match &mut stop {
-        Some([interrupt, terminate]) => tokio::select! {
-            opened = open_with_retry(&settings) => opened?,
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-        },
-        None => settings.open().await?,
-    };
+    let Some(opened) = unless_stopped(&mut stop, settings.open()).await? else { return Ok(()) };
     let OpenTarget { counters, archive, .. } = &opened;
     let mut logs = Logs::new(&settings, &opened)?;
     if let Some(archive) = archive {
-        check_archive(archive).await?;
         let grid = counters.stats().grid().clone();
-        // The import needs this copy, even if a killed copier still holds the lease.
-        archive.copier(&grid).without_lease().copy_once(Timestamp::now()).await?;
+        if unless_stopped(&mut stop, settings.copy(archive, &grid)).await?.is_none() {
+            return Ok(());
+        }
         let mut copier = archive.copier(&grid);
         let (stop_copies, stopped) = oneshot::channel::<()>();
         let counting = async {
@@ -131,20 +129,48 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
 }
 
 impl Settings {
+    /// Opens the store.
     async fn open(&self) -> Result<OpenTarget, Box<dyn Error>> {
-        self.target.open(self.archive.as_deref()).await
+        self.retry(async || self.target.open(self.archive.as_deref()).await).await
+    }
+
+    /// Makes the copy that an import into an archive needs, even if a killed copier still holds the lease.
+    async fn copy(&self, archive: &Archive, grid: &Grid) -> Result<(), Box<dyn Error>> {
+        let copy = async || {
+            check_archive(archive).await?;
+            archive.copier(grid).without_lease().copy_once(Timestamp::now()).await?;
+            Ok(())
+        };
+        self.retry(copy).await
+    }
+
+    /// Runs a step of the start. If we follow logs, this is repeated while a store is unavailable.
+    async fn retry<T>(
+        &self,
+        mut step: impl AsyncFnMut() -> Result<T, Box<dyn Error>>,
+    ) -> Result<T, Box<dyn Error>> {
+        loop {
+            match step().await {
+                Err(error) if self.follow && is_unavailable(&*error) => {
+                    tracing::warn!(error, "the store or the archive is unavailable, will retry");
+                    sleep(RETRY_DELAY).await;
+                }
+                done => return done,
+            }
+        }
     }
 }
 
-/// Opens the store, and retries while it is unavailable. Used to follow logs.
-async fn open_with_retry(settings: &Settings) -> Result<OpenTarget, Box<dyn Error>> {
-    loop {
-        match settings.open().await {
-            Err(error) if is_unavailable(&*error) => {
-                tracing::warn!(error, "the store is unavailable, will retry");
-            }
-            built => return built,
-        }
+/// Runs a step of the start. Returns `None` if a signal stops the program.
+async fn unless_stopped<T>(
+    stop: &mut Option<[Signal; 2]>,
+    step: impl Future<Output = Result<T, Box<dyn Error>>>,
+) -> Result<Option<T>, Box<dyn Error>> {
+    let Some([interrupt, terminate]) = stop else { return step.await.map(Some) };
+    tokio::select! {
+        done = step => done.map(Some),
+        _ = interrupt.recv() => Ok(None),
+        _ = terminate.recv() => Ok(None),
     }
 }
 

@@ -1,16 +1,19 @@
 //! The import of old logs into an archive.
 
 use std::fs;
+use std::process::Command;
+use std::time::Duration;
 
 use counter_core::archive::Archive;
 use counter_core::{Store, Timestamp};
 use serde_json::json;
-use tests::{LIMIT, RedisServer};
+use tempfile::TempDir;
+use tests::{FaultProxy, LIMIT, Process, RedisServer, process, until};
 
 use super::import::{import, line_at, path, summary, totals};
 use crate::random::Random;
 use crate::stores::sql;
-use crate::support::{always, name, precision, samples_of, store};
+use crate::support::{always, count_at, name, precision, samples_of, store};
 
 #[tokio::test]
 async fn expired_lines_can_be_archived_later() {
@@ -69,4 +72,55 @@ async fn imports_into_an_archive_killed_again_and_again_count_all_lines_once() {
     let hours = samples_of(&store, &[name("hits")], hour, since..now.plus(1)).await;
     let hours: u64 = hours.concat().iter().map(|sample| sample.count).sum();
     assert_eq!(hours, times.iter().filter(|at| **at >= since).count() as u64);
+}
+
+/// Starts to follow a log into an archive, with a store that does not reply.
+async fn follow_into_an_archive(proxy: &FaultProxy, folder: &TempDir, log: &str) -> Process {
+    let archive = format!("sqlite:{}", path(folder, "archive.db"));
+    let mut command = Command::new(process::example().await);
+    command.args(["import", "--store", &proxy.url(), "--route", "/", "--archive", &archive, "--follow", log]);
+    Process::start(&mut command)
+}
+
+/// Returns a store with 2,000 counters, which an archive copies first, and a proxy with slow replies.
+async fn slow_store() -> (RedisServer, FaultProxy) {
+    let redis = RedisServer::start();
+    let names: Vec<_> = (0..2000).map(|number| format!("/page/{number}")).collect();
+    let direct = store(&redis.url()).await;
+    count_at(&direct, &names, Timestamp::now().minus(3 * 86_400)).await;
+    let proxy = FaultProxy::start(redis.address()).await;
+    (redis, proxy)
+}
+
+#[tokio::test]
+async fn following_into_an_archive_survives_an_outage_during_the_first_copy() {
+    let ((redis, proxy), folder) = (slow_store().await, tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    fs::write(&log, line_at(Timestamp::now().minus(130 * 86_400), "/", 200, 1)).expect("there is space");
+    proxy.delay_replies(Duration::from_millis(100));
+    let mut import = follow_into_an_archive(&proxy, &folder, &log).await;
+    until("the archive exists", LIMIT, async || folder.path().join("archive.db").exists()).await;
+    until("the copy reads the store", LIMIT, async || proxy.round_trips() > 20).await;
+    proxy.refuse(true);
+    import.wait_error_line(|line| line.contains("will retry").then_some(()), LIMIT).await;
+    proxy.refuse(false);
+    proxy.delay_replies(Duration::ZERO);
+    until("the line is counted", LIMIT, async || totals(&redis).contains_key("hits")).await;
+    import.terminate();
+    let report = summary(import).await;
+    assert_eq!((&report["recorded"], &report["hits"]["archived"]), (&json!(1), &json!(4)), "{report}");
+}
+
+#[tokio::test]
+async fn following_into_an_archive_can_be_stopped_during_the_first_copy() {
+    let ((_redis, proxy), folder) = (slow_store().await, tempfile::tempdir().expect("there is space"));
+    let log = path(&folder, "access.log");
+    fs::write(&log, line_at(Timestamp::now(), "/", 200, 1)).expect("there is space");
+    proxy.delay_replies(Duration::from_millis(100));
+    let mut import = follow_into_an_archive(&proxy, &folder, &log).await;
+    until("the copy reads the store", LIMIT, async || proxy.round_trips() > 20).await;
+    // From now on, no call ends successfully, so the copy can't either.
+    proxy.black_hole(true);
+    import.terminate();
+    assert!(import.wait(LIMIT).await.success(), "{import}");
 }
