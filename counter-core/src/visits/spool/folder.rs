@@ -26,6 +26,10 @@ const LOG_SUFFIX: &str = "-wal";
 /// the process is killed in between, the journal remains.
 const SQLITE_SUFFIXES: [&str; 2] = [LOG_SUFFIX, "-journal"];
 
+/// Maximum number of names to try for a new file. Each attempt only fails if another process scans the directory within
+/// microseconds.
+const MAX_ATTEMPTS: usize = 20;
+
 /// A file path in the directory, locked until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -70,11 +74,18 @@ pub(crate) async fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
 impl Slot {
     /// Locks a new slot.
     pub(crate) async fn new(folder: &Path) -> io::Result<Self> {
-        let path = folder.join(format!("{PREFIX}{}.{SUFFIX}", WriterId::random()));
-        let lock = path.with_extension(LOCK_SUFFIX);
-        let slot = Self::lock(&path).await?.ok_or(io::ErrorKind::WouldBlock)?;
-        // Any process may remove a lock without a file, even just before we lock it.
-        if fs::try_exists(lock).await? { Ok(slot) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        for _ in 0..MAX_ATTEMPTS {
+            let path = folder.join(format!("{PREFIX}{}.{SUFFIX}", WriterId::random()));
+            let lock = path.with_extension(LOCK_SUFFIX);
+            // Any process that scans the directory may hold or remove a lock without a file, even just before or after we
+            // lock it.
+            if let Some(slot) = Self::lock(&path).await?
+                && fs::try_exists(lock).await?
+            {
+                return Ok(slot);
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     /// Locks the slot of an existing file; `None` if it is locked by a process or if the file doesn't exist.
@@ -170,6 +181,30 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_scan_by_another_process_does_not_fail_a_new_slot() {
+        let folder = std::env::temp_dir().join(WriterId::random().to_string());
+        std::fs::create_dir(&folder).expect("writable");
+        let scans: Vec<_> = (0..3)
+            .map(|_| {
+                let folder = folder.clone();
+                tokio::spawn(async move {
+                    loop {
+                        for path in list(&folder).await.expect("readable") {
+                            drop(Slot::of(&path).await.expect("readable"));
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2000 {
+            Slot::new(&folder).await.expect("writable").remove().await.expect("writable");
+        }
+        scans.iter().for_each(tokio::task::JoinHandle::abort);
+        drop(futures_util::future::join_all(scans).await);
+        std::fs::remove_dir_all(folder).expect("ours");
+    }
 
     #[tokio::test]
     async fn files_are_removed_before_the_log() {
