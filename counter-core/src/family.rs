@@ -7,6 +7,7 @@ pub(crate) mod shard;
 pub(crate) mod future;
 pub(crate) mod handle;
 pub(crate) mod passes;
+pub(crate) mod errands;
 #[cfg(any(feature = "spool", feature = "sqlite"))]
 pub(crate) mod private_file;
 #[cfg(feature = "dump")]

@@ -2,6 +2,7 @@
 //! API.
 
 pub use crate::document::change::change_document;
+pub use crate::family::errands::Errands;
 pub use crate::family::passes::{Passes, until};
 pub use crate::log::debug::debug_in_full;
 pub use crate::log::debug::in_full;

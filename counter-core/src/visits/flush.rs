@@ -111,6 +111,7 @@ impl Flusher {
         // We only log a failure to share salts, since hits matter more.
         drop(catch_panic(share_salts_and_check_skew(&mut self.sharing, &mut self.skew, &self.store)).await);
         self.watch.check(&*self.store, &self.tally).await;
+        self.tally.errands.run().await;
         Ok(())
     }
 
@@ -153,6 +154,7 @@ impl Flusher {
             let watching = async {
                 loop {
                     self.watch.check(&*self.store, &self.tally).await;
+                    self.tally.errands.run().await;
                     sleep(interval).await;
                 }
             };

@@ -24,6 +24,7 @@ use super::source::{SourceStatus, Sources};
 use super::store::{Site, Store};
 use super::tally::Tally;
 use crate::error::{Error, ErrorKind};
+use crate::family::errands::Errands;
 use crate::family::name::CounterName;
 use crate::time::{Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::metrics;
@@ -223,6 +224,13 @@ impl Stats {
             health.hints.push(Hint::RECORDS_LOST);
         }
         health
+    }
+
+    /// Returns the writes that the flusher repeats until they succeed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn errands(&self) -> Errands {
+        self.tally.errands.clone()
     }
 
     /// Returns whether this cause should be logged now. Each cause is logged at most once a second, even if

@@ -31,6 +31,7 @@ use super::in_flight::InFlight;
 use super::ledger::{Health, Hint, Hints, Ledger, Requests, Skip};
 use super::pending::{Backlog, Chunk, CommitTicket, GroupCommit, Queues};
 use super::store::{Batch, Remark};
+use crate::family::errands::Errands;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
@@ -55,6 +56,7 @@ pub(crate) struct Tally {
     pub(crate) grid: Arc<Grid>,
     pub(crate) commits: GroupCommit,
     pub(crate) hints: Hints,
+    pub(crate) errands: Errands,
     /// Set by the first use.
     pub(crate) in_flight: OnceLock<Arc<InFlight>>,
     pub(crate) log_limit: LogLimit,
@@ -89,6 +91,7 @@ impl Tally {
         Self {
             commits: GroupCommit::new(shards),
             hints: Hints::default(),
+            errands: Errands::default(),
             in_flight: OnceLock::new(),
             log_limit: LogLimit::default(),
             #[cfg(feature = "spool")]

@@ -312,8 +312,8 @@
 //!
 //! Revocations are stored in a small document per token, so they survive restarts. While in use, instances
 //! read this document every 5 s. If the store can't be read, they use the cached state, and the pages show a
-//! warning. If a logout can't be written, it is only valid on this instance, and will be written when the
-//! store is available again. The other buttons fail with a 503 in this case, and the revocation may or may
+//! warning. If a logout can't be written, it is only valid on this instance, and the upkeep will write it
+//! when the store is available again. The other buttons fail with a 503 in this case, and the revocation may or may
 //! not have been applied. Up to 500 logouts are listed individually; a further logout will end all sessions
 //! of the token. The same applies to 500 revoked links that have not expired.
 //!

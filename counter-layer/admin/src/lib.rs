@@ -177,13 +177,8 @@ pub fn pictures(
     access: Access,
     filter: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
-    let documents = stats.documents();
-    let (routes, _) = route::serve(badge::routes(&Pictures::new(stats, filter)).into());
-    access.guard(
-        with_fallbacks(routes).layer(map_response(headers::allow_cross_origin)),
-        None,
-        documents.as_ref(),
-    )
+    let (routes, _) = route::serve(badge::routes(&Pictures::new(stats.clone(), filter)).into());
+    access.guard(with_fallbacks(routes).layer(map_response(headers::allow_cross_origin)), None, Some(&stats))
 }
 
 /// Creates the admin router for clients that `access` accepts.
@@ -222,9 +217,8 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
     let of_site =
         |name: &String| Some((name.clone(), unguarded(stats.of_site(name)?, &names, &access, &options)));
     let sites = names.iter().filter_map(of_site).collect();
-    let documents = stats.documents();
-    let all = unguarded(stats, &names, &access, &options);
-    access.guard(site::select(all, sites), options.public_path, documents.as_ref())
+    let all = unguarded(stats.clone(), &names, &access, &options);
+    access.guard(site::select(all, sites), options.public_path, Some(&stats))
 }
 
 /// Creates the routes for these statistics. `sites` are the names of all sites.

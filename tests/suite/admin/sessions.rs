@@ -209,6 +209,31 @@ async fn a_session_stays_revoked_during_an_outage_and_the_logout_is_stored_later
     .await;
 }
 
+/// Nobody visits the instance that could not write the logout.
+#[tokio::test]
+async fn a_logout_during_an_outage_is_stored_without_another_request() {
+    let mut redis = RedisServer::start();
+    let counters = Counters::builder(store(&redis.url()).await).build().expect("the defaults are fine");
+    let admin = counter_admin::router(counters.stats(), bearer("a-token-for-tests"));
+    let (one, other) = (Router::new().nest("/admin/stats", admin), over(store(&redis.url()).await));
+    let upkeep = counters.spawn();
+    let cookies = [log_in(&one, "a-token-for-tests").await, log_in(&one, "a-token-for-tests").await];
+    for cookie in &cookies {
+        assert!(is_in(&other, cookie).await);
+    }
+    redis.stop();
+    for cookie in &cookies {
+        let response = submit(&one, "/logout", ("cookie", cookie)).await;
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{}", response.body);
+    }
+    redis.restart();
+    for cookie in &cookies {
+        until("the logout is known to the other instance", LIMIT, async || !is_in(&other, cookie).await)
+            .await;
+    }
+    upkeep.stop().await.expect("the store is available");
+}
+
 #[tokio::test]
 async fn the_logout_button_is_only_shown_with_a_session() {
     let router = guarded(bearer("a-token-for-tests").or(Access::open()));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use counter_core::Timestamp;
 use counter_core::document::DocumentStore;
+use counter_core::internal::Errands;
 use counter_layer::internal::{client, is_forwarded};
 use counter_layer::{Address, Identity};
 use futures_util::FutureExt;
@@ -414,10 +415,10 @@ impl Access {
             && self.clients.as_ref().is_some_and(|clients| is_forwarded(clients, parts))
     }
 
-    /// Stores revocations in the given documents, so that all instances share them.
-    pub(crate) fn stored_in(mut self, documents: &Arc<dyn DocumentStore>) -> Self {
+    /// Stores revocations in the given documents, so that all instances share them. If this fails, `errands` does it later.
+    pub(crate) fn stored_in(mut self, documents: &Arc<dyn DocumentStore>, errands: &Errands) -> Self {
         for auth_method in &mut self.auth_methods {
-            auth_method.store_in(documents);
+            auth_method.store_in(documents, errands);
         }
         self
     }

@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use counter_core::document::DocumentStore;
+use counter_core::internal::Errands;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use subtle::ConstantTimeEq;
@@ -52,10 +53,10 @@ impl AuthMethod {
         Self { rule, rights: Rights::default() }
     }
 
-    /// Stores revocations in `documents`, so that all instances share them.
-    pub(crate) fn store_in(&mut self, documents: &Arc<dyn DocumentStore>) {
+    /// Stores revocations in `documents`, so that all instances share them. If this fails, `errands` does it later.
+    pub(crate) fn store_in(&mut self, documents: &Arc<dyn DocumentStore>, errands: &Errands) {
         if let Rule::Bearer(secrets) = &mut self.rule {
-            *secrets = Arc::new(secrets.stored_in(Arc::clone(documents)));
+            *secrets = Arc::new(secrets.stored_in(Arc::clone(documents), errands.clone()));
         }
     }
 

@@ -7,8 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use counter_core::Timestamp;
-use counter_core::document::DocumentStore;
+use counter_core::{Stats, Timestamp};
 use futures_util::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
@@ -72,15 +71,10 @@ pub(crate) struct MayNote;
 
 impl Access {
     /// Restricts the routes to clients with access. Clients see the routes at `public`, if it is set.
-    /// Revocations are stored in `documents`, or otherwise just in this process.
-    pub(crate) fn guard(
-        self,
-        routes: Router,
-        public: Option<PublicPath>,
-        documents: Option<&Arc<dyn DocumentStore>>,
-    ) -> Router {
-        let access = match documents {
-            Some(documents) => self.stored_in(documents),
+    /// Revocations are stored in the documents of `stats`, or otherwise just in this process.
+    pub(crate) fn guard(self, routes: Router, public: Option<PublicPath>, stats: Option<&Stats>) -> Router {
+        let access = match stats.and_then(|stats| Some((stats.documents()?, stats.errands()))) {
+            Some((documents, errands)) => self.stored_in(&documents, &errands),
             None => self,
         };
         let guard = Guard { access, public, logins: Logins::default(), uploads: Uploads::new() };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use counter_alert::internal::DocumentVersion;
 use counter_core::document::{Document, DocumentStore};
-use counter_core::internal::change_document;
+use counter_core::internal::{Errands, change_document};
 use counter_core::{Error, ErrorKind, MemoryStore, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
@@ -47,6 +47,7 @@ pub(crate) struct Revoked {
 /// The revocations of a token: the document in the store, and a cached copy.
 pub(crate) struct Revocations {
     documents: Arc<dyn DocumentStore>,
+    errands: Errands,
     /// The document name.
     name: String,
     known: Mutex<Known>,
@@ -60,7 +61,7 @@ struct Known {
     /// When we last tried to read the document.
     tried: Option<Instant>,
     is_failing: bool,
-    /// Logouts that could not be written to the store.
+    /// Logouts that could not be written to the store. While there are any, there is an errand to write them.
     unwritten: Vec<SessionId>,
 }
 
@@ -239,12 +240,14 @@ fn push_ended(ended: &mut Vec<Generation>, generation: Generation) {
 
 impl Revocations {
     /// Stores revocations in this process only. They are lost when it exits.
-    pub(crate) fn in_memory(name: String) -> Self {
-        Self::new(Arc::new(MemoryStore::new()), name)
+    pub(crate) fn in_memory(name: String) -> Arc<Self> {
+        Self::new(Arc::new(MemoryStore::new()), Errands::default(), name)
     }
 
-    pub(crate) fn new(documents: Arc<dyn DocumentStore>, name: String) -> Self {
-        Self { documents, name, known: Mutex::default(), reading: tokio::sync::Mutex::default() }
+    /// Stores revocations in `documents`, later via `errands` if this fails.
+    pub(crate) fn new(documents: Arc<dyn DocumentStore>, errands: Errands, name: String) -> Arc<Self> {
+        let (known, reading) = (Mutex::default(), tokio::sync::Mutex::default());
+        Arc::new(Self { documents, errands, name, known, reading })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -275,17 +278,31 @@ impl Revocations {
     /// # Errors
     /// Fails if the store can't be written. In this case, the session ends immediately on this instance, and
     /// will end on other instances when the store is available again.
-    pub(crate) async fn log_out(&self, session: SessionId) -> Result<(), Error> {
+    pub(crate) async fn log_out(self: &Arc<Self>, session: SessionId) -> Result<(), Error> {
         let Some(next) = Generation::random() else { return Err(Error::new(ErrorKind::Unavailable)) };
         let written = self.change(|revoked, _| revoked.log_out(session, next)).await;
         if written.is_err() {
             let known = &mut *self.known();
             Arc::make_mut(&mut known.revoked).log_out(session, next);
+            if known.unwritten.is_empty() {
+                let revocations = Arc::clone(self);
+                self.errands.add(move || Box::pin(Arc::clone(&revocations).write()));
+            }
             if known.unwritten.len() < MAX_LOGGED_OUT {
                 known.unwritten.push(session);
             }
         }
         written
+    }
+
+    /// Writes the logouts that could not be written.
+    async fn write(self: Arc<Self>) -> Result<(), Error> {
+        while !self.known().unwritten.is_empty() {
+            let _reading = self.reading.lock().await;
+            let late = |late| Err(Error::new(ErrorKind::Unavailable).caused_by(late));
+            timeout(CHANGE_TIMEOUT, self.fetch()).await.unwrap_or_else(late)?;
+        }
+        Ok(())
     }
 
     /// Ends all sessions.
@@ -438,6 +455,10 @@ mod tests {
 
     use super::*;
 
+    fn revocations(documents: Arc<dyn DocumentStore>) -> Arc<Revocations> {
+        Revocations::new(documents, Errands::default(), "test".to_owned())
+    }
+
     #[test]
     fn a_full_logout_list_ends_all_sessions() {
         let (mut revoked, next) = (Revoked::default(), Generation(7));
@@ -475,7 +496,7 @@ mod tests {
             }
         }
         // The links have expired by the clock of this process, but not by the clock of the store.
-        let revocations = Revocations::new(Arc::new(Late(MemoryStore::new())), "test".to_owned());
+        let revocations = revocations(Arc::new(Late(MemoryStore::new())));
         for id in 0..MAX_LINKS {
             assert!(revocations.add_link(&sample(id, 20)).await.expect("memory"));
         }
@@ -485,7 +506,7 @@ mod tests {
     #[tokio::test]
     async fn revocations_are_restored_if_the_store_went_back() {
         let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
-        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
+        let [one, other] = [0, 1].map(|_| revocations(Arc::clone(&documents)));
         one.log_out(SessionId(7)).await.expect("memory");
         let backup = documents.read("test").await.expect("memory");
         one.end_sessions().await.expect("memory");
@@ -576,7 +597,7 @@ mod tests {
     #[tokio::test]
     async fn instances_share_revocations_via_the_store() {
         let store = MemoryStore::new();
-        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::new(store.clone()), "test".to_owned()));
+        let [one, other] = [0, 1].map(|_| revocations(Arc::new(store.clone())));
         let session = SessionId(7);
         one.log_out(session).await.expect("memory");
         assert!(other.read().await.is_logged_out(session));

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::document::DocumentStore;
+use counter_core::internal::Errands;
 use counter_core::{Error, ErrorKind, Timestamp};
 use hmac::Mac;
 use subtle::ConstantTimeEq;
@@ -18,7 +19,7 @@ pub(crate) struct Secrets {
     token: String,
     sessions: Sessions,
     links: Links,
-    revocations: Revocations,
+    revocations: Arc<Revocations>,
 }
 
 /// The session of a request.
@@ -57,13 +58,14 @@ impl Secrets {
         }
     }
 
-    /// Returns a copy that stores revocations in `documents`, so that all instances share them.
-    pub(crate) fn stored_in(&self, documents: Arc<dyn DocumentStore>) -> Self {
+    /// Returns a copy that stores revocations in `documents`, so that all instances share them. If this fails, `errands`
+    /// does it later.
+    pub(crate) fn stored_in(&self, documents: Arc<dyn DocumentStore>, errands: Errands) -> Self {
         Self {
             token: self.token.clone(),
             sessions: self.sessions.clone(),
             links: self.links.clone(),
-            revocations: Revocations::new(documents, self.revocations.name().to_owned()),
+            revocations: Revocations::new(documents, errands, self.revocations.name().to_owned()),
         }
     }
 
