@@ -7,7 +7,7 @@ mod connections;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -17,7 +17,7 @@ use counter_core::visitor::VisitorKey;
 use counter_core::{Counters, Error, ErrorKind, Precisions, RedisStore, Timestamp};
 use counter_layer::AccessCounterLayer;
 use http::Request;
-use tests::{FaultProxy, RedisServer};
+use tests::{FaultProxy, LIMIT, RedisServer, until};
 use tokio::task::block_in_place;
 use tower::ServiceExt;
 
@@ -41,6 +41,46 @@ impl Hooks for Switch {
         let away = self.0.load(Ordering::Relaxed);
         if away { Err(Error::new(ErrorKind::Unavailable)) } else { Ok(()) }
     }
+}
+
+/// Nothing is counted, not even before the outage.
+#[tokio::test]
+async fn an_idle_process_notices_that_its_store_is_away() {
+    let mut server = RedisServer::start();
+    let counters = Counters::builder(store(&server.url()).await).build().expect("good settings");
+    let stats = counters.stats();
+    let upkeep = counters.spawn();
+    for _ in 0..2 {
+        server.stop();
+        until("the outage is noticed", LIMIT, async || !stats.health().is_well()).await;
+        server.restart();
+        until("the end is noticed", LIMIT, async || stats.health().is_well()).await;
+    }
+    assert_eq!(
+        server.strings(&["KEYS", "access:fence:*"]),
+        Vec::<String>::new(),
+        "nothing was written for this"
+    );
+    upkeep.stop().await.expect("there is nothing to send");
+}
+
+/// The replay buffer is empty a minute after the last hits.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_idle_for_hours_notices_that_its_store_is_away() {
+    let store = InterceptedStore::<Switch>::default();
+    let counters = Counters::builder(store.clone()).build().expect("good settings");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    recorder.record(recorder.counter("/"), None);
+    let upkeep = counters.spawn();
+    tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
+    assert_eq!((stats.health().retained_bytes, stats.health().is_well()), (0, true));
+    store.hooks.set(true);
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(!stats.health().is_well());
+    store.hooks.set(false);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(stats.health().is_well());
+    upkeep.stop().await.expect("there is nothing to send");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub(super) struct ShardFlusher {
     durability: ShardDurability,
     /// True if the store must confirm that it has all acknowledged batches.
     is_checking: bool,
+    /// Time of the latest reply.
+    replied_at: Instant,
     /// Time of the latest detected data loss.
     lost_at: Option<Instant>,
     /// True if the store lost data since the pending hits were taken.
@@ -57,7 +59,7 @@ struct Outgoing {
 }
 
 /// If the store acknowledges no batch for this long, it must confirm that it still has the batches of the
-/// previous minute.
+/// previous minute. If there are none, it must reply to a read.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for which the health reports a data loss.
 const LOSS_HINT_TTL: Duration = Duration::from_secs(3600);
@@ -82,6 +84,7 @@ impl ShardFlusher {
             replays: ReplayBuffer::default(),
             durability,
             is_checking: false,
+            replied_at: Instant::now(),
             lost_at: None,
             lost: false,
             is_fence_missing: false,
@@ -172,6 +175,11 @@ impl ShardFlusher {
         }
         let oldest = self.replays.first().unwrap_or_else(|| self.writer.upcoming());
         self.tally.backlog.journal(self.shard, |journal| journal.release(oldest));
+        if self.replied_at.elapsed() >= CHECK_INTERVAL {
+            // Nothing was sent. We still want to notice that the store is away.
+            self.store.witness(self.shard, self.writer.id).await?;
+            self.replied_at = Instant::now();
+        }
         Ok(())
     }
 
@@ -256,6 +264,7 @@ impl ShardFlusher {
     fn acknowledge(&mut self, remarks: &[Remark]) {
         let Some(Outgoing { batch, replay, .. }) = self.outgoing.pop_front() else { return };
         let now = Instant::now();
+        self.replied_at = now;
         self.writer.acknowledge(batch.fence, now);
         self.replays.advance(now);
         self.tally.acknowledge(&batch, remarks, replay);
