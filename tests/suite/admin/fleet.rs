@@ -1,12 +1,19 @@
 //! A dashboard and an API over several sites.
 
+use std::num::NonZeroU32;
+use std::time::Duration;
+
 use axum::Router;
+use axum::body::Body;
 use counter_admin::Access;
 use counter_core::fleet::Fleet;
+use counter_core::visits::{Bin, Measured};
 use counter_core::{MemoryStore, Timestamp};
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{FaultProxy, RedisServer, until};
+use tower::ServiceExt;
 
 use super::site::{LIMIT, Site, card, check, fetch, request, send, text, visitor};
 use crate::support::store;
@@ -186,4 +193,116 @@ async fn a_page_names_a_site_that_is_away() {
         card(&send(&router, page, None).await.body, "total").contains('7')
     })
     .await;
+}
+
+/// Returns the paths of all GET requests that read counts, with parameters.
+fn questions(description: &Value) -> Vec<String> {
+    let mut questions = Vec::new();
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        let Some(parameters) = methods["get"]["parameters"].as_array() else { continue };
+        // These describe this process, its alerts or the API.
+        if ["/metrics", "/api/health", "/api/ledger", "/api/openapi.json"].contains(&&**path) {
+            continue;
+        }
+        let value = |parameter: &Value| match parameter["name"].as_str().expect("a name") {
+            "counter" => Some("counter=/".to_owned()),
+            "precision" => Some("precision=86400".to_owned()),
+            "label" => Some("label=plan".to_owned()),
+            "value" => Some("value=b".to_owned()),
+            name if parameter["required"] == true => {
+                Some(format!("{name}={}", parameter["example"].as_str().unwrap_or("a")))
+            }
+            _ => None,
+        };
+        let given: Vec<_> = parameters.iter().filter_map(value).collect();
+        questions.push(format!("{path}?{}", given.join("&")));
+        let formats = parameters.iter().filter(|parameter| parameter["name"] == "format");
+        for format in formats.flat_map(|format| format["schema"]["enum"].as_array().into_iter().flatten()) {
+            let format = format.as_str().expect("a name");
+            questions.push(format!("{path}?{}&format={format}", given.join("&")));
+            let all: Vec<_> =
+                given.iter().filter(|one| !one.starts_with("counter=")).map(|one| &**one).collect();
+            questions.push(format!("{path}?{}&format={format}", all.join("&")));
+        }
+    }
+    for file in ["", "/pages.csv", "/chart.csv", "/chart.svg"] {
+        for view in ["", "&counter=/", "&counter=/us", "&counter=label:plan:b", "&compare=previous"] {
+            questions.push(format!("{file}?period=30d{view}"));
+        }
+    }
+    for label in ["plan", "plan:b"] {
+        questions.push(format!("?period=30d&label={label}"));
+    }
+    questions
+}
+
+#[tokio::test]
+async fn every_answer_names_a_site_that_is_away_or_is_complete() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let us = store(&proxy.url()).await;
+    let (eu, at) = (MemoryStore::new(), Timestamp::now());
+    for (mut site, hits, pages) in [
+        (Site::open(eu.clone()), 3, &["hits", "/"][..]),
+        (Site::open(store(&server.url()).await), 4, &["hits", "/", "/us"]),
+    ] {
+        let recorder = site.recorder();
+        for page in pages {
+            let hit = [recorder.counter(page).hit()];
+            for _ in 0..hits {
+                let bins = [Bin::time(Duration::from_millis(20)), Bin::status(200)];
+                recorder.measure_at(Measured { hits: &hit, bins: &bins }, at);
+            }
+            recorder.record_at(recorder.counter(page), visitor(page), at, NonZeroU32::MIN);
+            site.record(page, at, hits).await;
+            for value in ["a", "b"] {
+                site.record(&format!("label:plan:{value}"), at, hits).await;
+                site.record(&format!("label:plan@:{page} = {value}"), at, hits).await;
+            }
+        }
+    }
+    let fleet = Fleet::new(MemoryStore::new()).with("eu", eu).with("us", us).with_timeout(LIMIT / 20);
+    let router = Site::open(fleet).router;
+    let description = described(&router).await;
+    let ask = async |question: &str| {
+        let path = format!("/admin/stats{question}");
+        if question.starts_with("/api/live") {
+            let request = Request::builder().uri(path).body(Body::empty()).expect("a path");
+            let mut body = router.clone().oneshot(request).await.expect("a router answers").into_body();
+            let frame = body.frame().await.expect("an event").expect("no error").into_data().expect("text");
+            return (StatusCode::OK, String::from_utf8(frame.to_vec()).expect("text"));
+        }
+        let reply = send(&router, &path, None).await;
+        (reply.status, reply.body)
+    };
+    let mut complete = Vec::new();
+    for question in questions(&description) {
+        let (status, body) = ask(&question).await;
+        assert!(
+            status.is_success()
+                || status == StatusCode::NOT_FOUND
+                || status == StatusCode::UNPROCESSABLE_ENTITY,
+            "{question}: {status} {body}"
+        );
+        complete.push((question, status, body));
+    }
+
+    proxy.refuse(true);
+    until("the site is away", LIMIT, async || {
+        ask("/api/total?counter=/&precision=86400").await.0 != StatusCode::OK
+    })
+    .await;
+    let mut wrong = Vec::new();
+    for (question, status, before) in &complete {
+        let (now, body) = ask(question).await;
+        if now.is_success() && !body.contains("site us") && *before != body {
+            wrong.push(format!("{question} ({status}): {body}"));
+        } else if now == StatusCode::SERVICE_UNAVAILABLE && !body.contains("site us") {
+            wrong.push(format!("{question} does not name the site: {body}"));
+        } else if !now.is_success() && now != StatusCode::SERVICE_UNAVAILABLE && now != *status {
+            wrong.push(format!("{question}: {status} became {now} {body}"));
+        }
+    }
+    let wrong: Vec<_> = wrong.iter().map(|line| line.chars().take(300).collect::<String>()).collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), complete.len(), wrong.join("\n"));
 }

@@ -524,7 +524,8 @@ mod tests {
     #[tokio::test]
     async fn new_revocations_do_not_hide_that_the_store_went_back() {
         let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
-        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
+        let [one, other] =
+            [0, 1].map(|_| Revocations::new(Arc::clone(&documents), Errands::default(), "test".to_owned()));
         let links = [1, 2, 3].map(|id| sample(id, u64::MAX));
         assert!(one.add_link(&links[0]).await.expect("memory"));
         one.log_out(SessionId(1)).await.expect("memory");
@@ -551,7 +552,8 @@ mod tests {
     #[tokio::test]
     async fn ended_sessions_stay_ended_if_the_store_went_back() {
         let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
-        let [one, other] = [0, 1].map(|_| Revocations::new(Arc::clone(&documents), "test".to_owned()));
+        let [one, other] =
+            [0, 1].map(|_| Revocations::new(Arc::clone(&documents), Errands::default(), "test".to_owned()));
         let backup = documents.read("test").await.expect("memory");
         one.end_sessions().await.expect("memory");
         one.end_links().await.expect("memory");
@@ -575,7 +577,7 @@ mod tests {
         let documents: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new());
         let newer = br#"{"version":2,"more":1}"#;
         documents.replace("test", 0, newer).await.expect("memory").expect("there is none");
-        let revocations = Revocations::new(Arc::clone(&documents), "test".to_owned());
+        let revocations = Revocations::new(Arc::clone(&documents), Errands::default(), "test".to_owned());
         let error = revocations.log_out(SessionId(1)).await.expect_err("it is newer");
         assert!(format!("{error:?}").contains("the document is newer than this program"), "{error:?}");
         revocations.read().await;
