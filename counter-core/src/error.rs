@@ -37,6 +37,12 @@ pub enum ErrorKind {
         /// The key.
         key: String,
     },
+    /// A part of the data can't be read, such as a site of a [fleet](crate::fleet), and the answer can't state
+    /// that it is too low.
+    Incomplete {
+        /// The missing part, e.g. `site us`.
+        missing: String,
+    },
     /// The precision is not retained.
     UnknownPrecision {
         /// The requested precision.
@@ -132,6 +138,7 @@ impl fmt::Display for Error {
             ErrorKind::Malformed { key } => {
                 write!(f, "the store contains unexpected data for the key {key:?}")
             }
+            ErrorKind::Incomplete { missing } => write!(f, "{missing} cannot be read"),
             ErrorKind::UnknownPrecision { requested, retained } => {
                 write!(f, "the precision {requested} is not retained; available precisions: {retained}")
             }

@@ -31,7 +31,7 @@ pub use ledger::{
 };
 pub use stats::{CounterPage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques};
 pub use store::{
-    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Cleaned, CountedReading, Fence, FenceKind,
+    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Cleaned, CountedReading, Extent, Fence, FenceKind,
     GridMismatch, Incarnation, KnownReading, Part, Read, Reading, Remark, Store, StoreId, StoreIdError,
     StoredFence, Total, Unreadable, VisitorCell, Witness, Write,
 };

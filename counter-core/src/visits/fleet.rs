@@ -39,7 +39,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 pub use super::store::Site;
-use super::store::{Store, Unreadable};
+use super::store::{Extent, Store, Unreadable, reason};
 use crate::error::Error;
 use crate::family::future::StoreFuture;
 
@@ -125,7 +125,7 @@ impl Fleet {
             None => Ok(Replies { all, missing: None }),
             Some((_, error)) if all.is_empty() => Err(error),
             Some((_, error)) => {
-                let missing = Unreadable { is_part: true, ..Unreadable::new(key, error.to_string()) };
+                let missing = Unreadable::new(key, reason(&error)).with_extent(Extent::Part);
                 Ok(Replies { all, missing: Some(missing) })
             }
         }

@@ -254,7 +254,11 @@ impl Problem {
     }
 
     pub(crate) fn store_unavailable(error: &Error, stats: &Stats) -> Self {
-        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+        let detail = match error.kind() {
+            ErrorKind::Incomplete { .. } => with_cause(error),
+            _ => error.to_string(),
+        };
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         problem.details.health = Some(stats.health().into());
         problem.details.ledger = Some(stats.ledger().into());
         problem.message = Some(Message::of(error));
@@ -329,7 +333,10 @@ impl Message {
             ErrorKind::TooManyBuckets { .. }
             | ErrorKind::TooManyCounters { .. }
             | ErrorKind::UnknownPrecision { .. }
-            | ErrorKind::EmptyRange => sentence(&error.to_string()),
+            | ErrorKind::EmptyRange
+            => sentence(&error.to_string()),
+            // Whoever reads several sites needs to know which of them is away, and why.
+            ErrorKind::Incomplete { .. } => sentence(&with_cause(error)),
             ErrorKind::Malformed { .. } => {
                 "The store contains unexpected data. See the log for the key and the reason.".to_owned()
             }
@@ -352,6 +359,10 @@ impl Message {
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+fn with_cause(error: &Error) -> String {
+    format!("{error}: {}", cause(error))
 }
 
 /// Returns the cause of a store error, to be logged.

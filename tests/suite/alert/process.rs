@@ -61,7 +61,7 @@ async fn each_process_reports_when_the_store_is_unavailable_and_back() {
     let mut strings = inbox.strings();
     strings.sort();
     let pending = "resolved: pending: 0 hits are waiting for the store, no longer above 2";
-    let back = "resolved: store: the store accepts hits again";
+    let back = "resolved: store: the store is available again";
     assert_eq!(strings, [pending, pending, back, back]);
 }
 

@@ -213,7 +213,7 @@ async fn check_wrong_types(store: &RedisStore, server: &RedisServer) {
     let read = store.bins(&counters, precision(3600), range.clone()).await.expect("readable");
     for (reading, key) in read.iter().zip([key("a"), key("b")]) {
         let unreadable = reading.unreadable.as_ref().expect("it is reported");
-        assert_eq!((&unreadable.key, &unreadable.buckets), (&key, &vec![bucket(3600, now)]));
+        assert_eq!((&unreadable.key, unreadable.extent.buckets()), (&key, &[bucket(3600, now)][..]));
     }
     assert_eq!((&read[0].buckets[..], &read[1].buckets[0].1[..]), (&[][..], &[(Bin::status(200), 7)][..]));
     assert_eq!((&read[2].buckets[0].1[..], &read[2].unreadable), (&bin[..], &None));

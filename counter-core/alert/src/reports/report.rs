@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use counter_core::visits::{Stats, Unreadable};
+use counter_core::visits::{Extent, Stats, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -142,11 +142,11 @@ impl Unread {
     /// Returns a part, or records it and returns `None` if it can't be read.
     ///
     /// # Errors
-    /// Fails if the store can't be reached, because then we can read the part later.
+    /// Fails if the store or a site can't be reached, because then we can read the part later.
     fn part<T>(&mut self, name: &str, read: Result<T, Error>) -> Result<Option<T>, Error> {
         let error = match read {
             Ok(read) => return Ok(Some(read)),
-            Err(error) if *error.kind() == ErrorKind::Unavailable => return Err(error),
+            Err(error) if is_away(&error) => return Err(error),
             Err(error) => error,
         };
         self.record(match error.kind() {
@@ -156,8 +156,16 @@ impl Unread {
         Ok(None)
     }
 
-    fn keys(&mut self, unreadable: &[Unreadable]) {
+    /// Records keys that can't be read.
+    ///
+    /// # Errors
+    /// Fails if a site is missing: the counts are too low, and must not be compared with those of another period.
+    fn keys(&mut self, unreadable: &[Unreadable]) -> Result<(), Error> {
+        if let Some(missing) = unreadable.iter().find(|unreadable| unreadable.extent == Extent::Part) {
+            return Err(missing.clone().into());
+        }
         unreadable.iter().for_each(|unreadable| self.record(unreadable.key.clone()));
+        Ok(())
     }
 
     fn record(&mut self, name: String) {
@@ -172,6 +180,11 @@ impl Unread {
     }
 }
 
+/// Returns `true` if the store, or a site, can't be reached now.
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Incomplete { .. })
+}
+
 /// Returns the readable pages with their hits in a range.
 async fn pages(
     stats: &Stats,
@@ -182,7 +195,7 @@ async fn pages(
 ) -> Result<Vec<(CounterName, u64)>, Error> {
     let ranked = stats.top(precision, range.clone(), usize::MAX, |name| (schedule.is_page)(name)).await;
     let ranking = unread.part("pages", ranked)?.unwrap_or_default();
-    unread.keys(&ranking.unreadable);
+    unread.keys(&ranking.unreadable)?;
     Ok(ranking.counters)
 }
 
@@ -198,12 +211,12 @@ async fn totals(
     let mut totals = Vec::new();
     for (name, series) in counters.iter().zip(unread.part("hits", series)?.unwrap_or_default()) {
         let Some(series) = unread.part(name, series.map_err(Error::from))? else { continue };
-        unread.keys(series.unreadable.as_slice());
+        unread.keys(series.unreadable.as_slice())?;
         let sum = |range: &Range<Timestamp>| {
-            let buckets = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets);
             let samples = series.samples.iter().filter(|of| range.contains(&of.start));
             let sum = samples.map(|of| of.count).fold(0, u64::saturating_add);
-            (!buckets.into_iter().any(|start| range.contains(start))).then_some(sum)
+            let mut starts = series.precision.starts(range.clone());
+            (!starts.any(|start| series.is_unknown(start))).then_some(sum)
         };
         if let Some(now) = sum(&period.range) {
             totals.push((name.clone(), Change { now, before: sum(&period.before).filter(|sum| *sum > 0) }));
@@ -246,7 +259,7 @@ async fn labels(
     let mut labels = Vec::new();
     for (label, ranking) in unread.part("labels", rankings)?.unwrap_or_default() {
         let Some(ranking) = unread.part(&format!("label {label}"), ranking)? else { continue };
-        unread.keys(&ranking.unreadable);
+        unread.keys(&ranking.unreadable)?;
         if ranking.is_partial {
             unread.record(format!("the rarest values of the label {label}"));
         }

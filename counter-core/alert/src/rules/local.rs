@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use counter_core::fleet::Site;
 use counter_core::visits::source::SourceStatus;
 use counter_core::visits::{Health, Stats};
 
@@ -12,7 +13,8 @@ use super::verdict::Verdict;
 /// The condition of a process rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LocalCondition {
-    /// All flushes have failed, or hits have been pending without being sent, for longer than this.
+    /// All flushes have failed, hits have been pending without being sent, or a site of a fleet could not be
+    /// read, for longer than this.
     StoreAway(Duration),
     /// The process has more pending hits than this.
     Pending(u64),
@@ -26,14 +28,21 @@ pub(crate) enum LocalCondition {
 
 impl LocalCondition {
     pub(crate) fn evaluate(&self, stats: &Stats) -> Option<Verdict> {
-        self.of(stats.health(), stats.sources())
+        self.of(stats.health(), stats.sources(), stats.sites())
     }
 
-    fn of(&self, health: Health, sources: Vec<SourceStatus>) -> Option<Verdict> {
+    fn of(&self, health: Health, sources: Vec<SourceStatus>, sites: &[Site]) -> Option<Verdict> {
         let (value, bound, label) = match self {
             Self::StoreAway(bound) => {
                 let unavailable_for = health.failing_for.max(health.stalled_for).unwrap_or_default();
-                (unavailable_for.as_secs_f64(), bound.as_secs_f64(), health.last_error)
+                let own = (unavailable_for, health.last_error);
+                let site = |site: &Site| {
+                    let reason = site.failure()?;
+                    Some((site.failing_for()?, Some(format!("site {}: {reason}", site.name()))))
+                };
+                let all = sites.iter().filter_map(site).chain([own]);
+                let (longest, label) = all.max_by_key(|(time, _)| *time)?;
+                (longest.as_secs_f64(), bound.as_secs_f64(), label)
             }
             Self::Pending(bound) => (health.pending as f64, *bound as f64, None),
             Self::ClockSkew(bound) => (health.clock_skew?.unsigned_abs() as f64, *bound as f64, None),
@@ -63,10 +72,13 @@ impl LocalCondition {
         let label = verdict.label.as_deref().unwrap_or_default();
         let direction = if is_met { "above" } else { "no longer above" };
         match self {
+            Self::StoreAway(_) if is_met && label.starts_with("site ") => {
+                format!("a site cannot be read for {value:.0} s, so its counts are missing: {label}")
+            }
             Self::StoreAway(_) if is_met => {
                 format!("the store has not accepted hits for {value:.0} s: {label}")
             }
-            Self::StoreAway(_) => "the store accepts hits again".to_owned(),
+            Self::StoreAway(_) => "the store is available again".to_owned(),
             Self::Pending(_) => format!("{value} hits are waiting for the store, {direction} {bound}"),
             Self::ClockSkew(_) => format!("the clock is off by {value} s, {direction} {bound} s"),
             Self::SourceBehind(_) => {
@@ -83,7 +95,7 @@ impl fmt::Display for LocalCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StoreAway(time) => {
-                write!(f, "the store has not accepted hits for {} s", time.as_secs_f64())
+                write!(f, "the store or a site has been unavailable for {} s", time.as_secs_f64())
             }
             Self::Pending(hits) => write!(f, "more than {hits} hits are waiting for the store"),
             Self::ClockSkew(seconds) => write!(f, "the clock is off by more than {seconds} s"),
@@ -99,7 +111,7 @@ mod tests {
     use counter_core::visits::ArchiveHealth;
 
     fn explanation(condition: &LocalCondition, health: Health) -> Option<String> {
-        condition.of(health, Vec::new()).map(|verdict| condition.explain(&verdict))
+        condition.of(health, Vec::new(), &[]).map(|verdict| condition.explain(&verdict))
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl AlertRule {
     }
 
     /// Creates a process rule: there are pending hits, but the store does not accept any for longer than
-    /// this.
+    /// this, or a site of a [fleet](counter_core::fleet) can't be read for longer than this.
     pub fn store_away(name: impl Into<String>, after: Duration) -> Self {
         Self::process_rule(name, LocalCondition::StoreAway(after)).severity(Severity::Critical)
     }

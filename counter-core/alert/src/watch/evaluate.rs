@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use counter_core::visits::{Distribution, LabelRanking, Measure, Series, Stats, Unreadable};
+use counter_core::visits::{Distribution, Extent, LabelRanking, Measure, Series, Stats, Unreadable};
 use counter_core::{CounterName, Error, Precision, Timestamp};
 
 use super::due::Due;
@@ -75,7 +75,10 @@ impl<'a> Values<'a> {
             for start in due.starts() {
                 let bucket = start..start.plus(precision.as_seconds().into());
                 let ranking = stats.label(label, precision, bucket, *places).await?;
-                values.labels.insert((&**label, precision, start), ranking);
+                // Otherwise, the values of a site that was away would seem to be new.
+                if !ranking.unreadable.iter().any(|unreadable| unreadable.extent == Extent::Part) {
+                    values.labels.insert((&**label, precision, start), ranking);
+                }
             }
         }
         Ok(values)

@@ -13,7 +13,7 @@ use crate::family::future::StoreFuture;
 use crate::log::unwind::emit;
 use crate::time::{Precision, Timestamp};
 use crate::visits::source::LATENESS;
-use crate::visits::store::{BinReading, Reading, Unreadable, Values};
+use crate::visits::store::{BinReading, Extent, Reading, Unreadable, Values};
 
 /// A failure of the far store.
 #[derive(Debug)]
@@ -192,9 +192,7 @@ fn with_unknown(near: Option<Unreadable>, far: &Unreadable, unknown: Vec<Timesta
     if unknown.is_empty() {
         return near;
     }
-    let mut unreadable = near.unwrap_or_else(|| far.clone());
-    unreadable.buckets.extend(unknown);
-    unreadable.buckets.sort_unstable();
-    unreadable.buckets.dedup();
+    let mut unreadable = near.unwrap_or_else(|| far.clone().with_extent(Extent::Nothing));
+    unreadable.extent.merge(Extent::Buckets(unknown));
     Some(unreadable)
 }

@@ -311,12 +311,8 @@ impl Read for Archive {
                     let counters: BTreeSet<_> = all.counters.into_iter().chain(far.counters).collect();
                     all.counters = counters.into_iter().collect();
                     all.unreadable.extend(far.unreadable);
-                    all.is_incomplete |= far.is_incomplete;
                 }
-                Err(unreadable) => {
-                    all.unreadable.push(unreadable);
-                    all.is_incomplete = true;
-                }
+                Err(unreadable) => all.unreadable.push(unreadable),
             }
             Ok(all)
         })
@@ -334,7 +330,6 @@ impl Read for Archive {
                 let far = self.read_far(self.far.counted(Shard::default(), cursor)).await;
                 let mut page = far.unwrap_or_else(|unreadable| CountedReading {
                     unreadable: vec![unreadable],
-                    is_incomplete: true,
                     ..CountedReading::default()
                 });
                 page.next = page.next.map(|next| format!("{FAR}{next}"));
@@ -400,9 +395,7 @@ fn merged(near: Reading, far: Reading) -> Reading {
         samples: all.into_iter().map(|(start, count)| Sample { start, count }).collect(),
         unreadable: match (near.unreadable, far.unreadable) {
             (Some(mut near), Some(far)) => {
-                near.buckets.extend(far.buckets);
-                near.buckets.sort_unstable();
-                near.buckets.dedup();
+                near.extent.merge(far.extent);
                 Some(near)
             }
             (near, far) => near.or(far),

@@ -372,7 +372,8 @@ impl Pass<'_> {
             let readings = near.bins(counters, precision, first..last.plus(1)).await?;
             let mut pages = BTreeMap::new();
             for (counter, reading) in counters.iter().zip(readings) {
-                let unreadable = reading.unreadable.map_or(0, |unreadable| unreadable.buckets.len().max(1));
+                let unreadable =
+                    reading.unreadable.map_or(0, |unreadable| unreadable.extent.buckets().len().max(1));
                 self.copied.unreadable += unreadable as u64;
                 for (start, bins) in reading.buckets {
                     let new = || self.page(Values::Distributions, precision, read);

@@ -92,7 +92,8 @@ impl Listed {
             counters.retain(|name| name.label().is_none());
             next = next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });
         }
+        let is_incomplete = known.unreadable.iter().any(|one| one.extent.is_unknown());
         let unreadable = known.unreadable.len() as u64;
-        Ok(Counters { counters, next, unreadable, is_incomplete: known.is_incomplete })
+        Ok(Counters { counters, next, unreadable, is_incomplete })
     }
 }

@@ -17,7 +17,7 @@ use crate::visits::pending::MAX_CELL_BINS;
 use crate::visits::source::{Source, SourceName};
 use crate::visits::store::{
     Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, MAX_FUTURE_SECONDS, Read,
-    Reading, Remark, Values, VisitorCell, bin_count,
+    Reading, Remark, Unreadable, Values, VisitorCell, bin_count,
 };
 
 /// Time for which the near store keeps the position that is used to detect concurrent repairs.
@@ -164,11 +164,12 @@ impl Repair<'_> {
         for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
             // Unreadable values can't be repaired.
             let (Ok(near), Ok(far)) = (near, far) else { continue };
-            let unknown = near.unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default();
+            let is_unknown =
+                |start| near.unreadable.as_ref().is_some_and(|one: &Unreadable| one.extent.includes(start));
             for Sample { start, count } in far.samples {
                 let present = near.samples.binary_search_by_key(&start, |sample| sample.start);
                 let present = present.map_or(0, |place| near.samples[place].count);
-                if count > present && unknown.binary_search(&start).is_err() {
+                if count > present && !is_unknown(start) {
                     let count = count - present;
                     cells.push(Cell { counter: counter.clone(), start, finest: precision, count });
                 }

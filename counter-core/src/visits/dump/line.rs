@@ -175,8 +175,13 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn unreadable(unreadable: &Unreadable) -> Self {
-        let buckets =
-            unreadable.buckets.iter().take(MAX_UNREADABLE_BUCKETS).map(|start| start.as_unix()).collect();
+        let buckets = unreadable
+            .extent
+            .buckets()
+            .iter()
+            .take(MAX_UNREADABLE_BUCKETS)
+            .map(|start| start.as_unix())
+            .collect();
         Self::Unreadable { key: cut(&unreadable.key), reason: cut(&unreadable.reason), buckets }
     }
 
@@ -275,6 +280,7 @@ fn bucket(precision: Precision, start: u64) -> Result<Bucket, String> {
 mod tests {
     use super::*;
     use crate::family::line::MAX_LINE_BYTES;
+    use crate::visits::store::Extent;
 
     fn precision(seconds: u32) -> Precision {
         Precision::try_from(seconds).expect("not 0")
@@ -326,10 +332,10 @@ mod tests {
         for entry in [
             Entry::samples(precision(1), &name, &samples),
             Entry::visitors(precision(1).bucket(Timestamp::MAX), &name, &ranks.collect()),
-            Entry::unreadable(&Unreadable {
-                buckets: vec![Timestamp::MAX; 100_000],
-                ..Unreadable::new("\u{1}".repeat(100_000), "é".repeat(100_000))
-            }),
+            Entry::unreadable(
+                &Unreadable::new("\u{1}".repeat(100_000), "é".repeat(100_000))
+                    .with_extent(Extent::Buckets(vec![Timestamp::MAX; 100_000])),
+            ),
         ] {
             let text = entry.text(u64::MAX);
             assert!(parse(text.as_bytes()).is_ok(), "{}: {:?}", text.len(), parse(text.as_bytes()));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Fleet, merge};
 use crate::document::DocumentStore;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
@@ -140,7 +140,7 @@ impl Read for Fleet {
         Box::pin(async move {
             let replies = self.read(|site| site.visitors(counters, buckets)).await?;
             match replies.missing {
-                Some(missing) => Err(Error::new(ErrorKind::Unavailable).caused_by(missing)),
+                Some(missing) => Err(missing.into()),
                 None => Ok(replies.all.iter().fold(Sketch::new(), |mut union, sketch| {
                     union.merge(sketch);
                     union

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Replies;
 use crate::sketch::Sketch;
 use crate::time::Sample;
-use crate::visits::store::{BinReading, KnownReading, Reading, Unreadable};
+use crate::visits::store::{BinReading, Extent, KnownReading, Reading, Unreadable};
 
 impl<T> Replies<Vec<T>> {
     /// Merges the replies for each of `length` items, and passes the site that is missing, if any.
@@ -26,7 +26,7 @@ pub(super) fn samples(
     let (mut sum, mut unreadable) = (BTreeMap::<_, u64>::new(), missing.cloned());
     for reading in sites {
         // The counts of the other sites are known.
-        let reading = reading.unwrap_or_else(|unreadable| Unreadable { is_part: true, ..unreadable }.into());
+        let reading = reading.unwrap_or_else(|unreadable| unreadable.with_extent(Extent::Part).into());
         for Sample { start, count } in reading.samples {
             let sum = sum.entry(start).or_default();
             *sum = sum.saturating_add(count);
@@ -90,12 +90,11 @@ pub(super) fn contained(
 
 /// Returns the counters of all sites.
 pub(super) fn known(Replies { all, missing }: Replies<KnownReading>) -> KnownReading {
-    let mut merged = KnownReading { is_incomplete: missing.is_some(), ..KnownReading::default() };
+    let mut merged = KnownReading::default();
     merged.unreadable.extend(missing);
     for reading in all {
         merged.counters.extend(reading.counters);
         merged.unreadable.extend(reading.unreadable);
-        merged.is_incomplete |= reading.is_incomplete;
     }
     merged.counters.sort_unstable();
     merged.counters.dedup();
@@ -106,10 +105,7 @@ pub(super) fn known(Replies { all, missing }: Replies<KnownReading>) -> KnownRea
 fn both(one: Option<Unreadable>, other: Option<Unreadable>) -> Option<Unreadable> {
     match (one, other) {
         (Some(mut one), Some(other)) => {
-            one.is_part |= other.is_part;
-            one.buckets.extend(other.buckets);
-            one.buckets.sort_unstable();
-            one.buckets.dedup();
+            one.extent.merge(other.extent);
             Some(one)
         }
         (one, other) => one.or(other),

@@ -154,7 +154,7 @@ impl Stats {
     }
 
     /// Returns the distributions for each counter and measure, in a single round trip to the shards.
-    /// Unreadable entries are left out.
+    /// Buckets that are unknown, completely or in part, are left out.
     #[doc(hidden)]
     pub async fn distributions_by_counter(
         &self,
@@ -165,9 +165,13 @@ impl Stats {
     ) -> Result<Vec<Vec<BTreeMap<Timestamp, Distribution>>>, Error> {
         self.check_distributions(precision, &range, counters.len() as u64)?;
         let of_counter = |reading: BinReading| {
-            let mut buckets = vec![BTreeMap::new(); measures.len()];
-            add(&mut buckets, measures, reading.buckets);
-            buckets
+            let BinReading { mut buckets, unreadable } = reading;
+            buckets.retain(|(start, _)| {
+                unreadable.as_ref().is_none_or(|unreadable| !unreadable.extent.includes(*start))
+            });
+            let mut found = vec![BTreeMap::new(); measures.len()];
+            add(&mut found, measures, buckets);
+            found
         };
         Ok(self.store.bins(counters, precision, range).await?.into_iter().map(of_counter).collect())
     }

@@ -169,12 +169,9 @@ impl Stats {
         for shard in self.store.shards().iter() {
             let mut cursor = None;
             loop {
-                let mut page = self.store.counted(shard, cursor).await?;
-                if page.is_incomplete {
-                    let Unreadable { key, reason, .. } = page
-                        .unreadable
-                        .pop()
-                        .unwrap_or_else(|| Unreadable::new("counters", "cannot be listed"));
+                let page = self.store.counted(shard, cursor).await?;
+                let missing = page.unreadable.into_iter().find(|one| one.extent.is_unknown());
+                if let Some(Unreadable { key, reason, .. }) = missing {
                     let reason = format!("{reason}; pairs of this counter may be left");
                     is_complete = Err(Error::new(ErrorKind::Malformed { key }).caused_by(reason));
                 }

@@ -7,7 +7,7 @@ use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
-use crate::visits::store::Unreadable;
+use crate::visits::store::{Extent, Unreadable};
 
 /// Counters with the most hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Stats {
         let totals = self.totals(names, precision, range.clone()).await?;
         for (name, total) in names.iter().zip(totals) {
             let count = total.and_then(|total| match total.clone().known() {
-                Err(unreadable) if unreadable.is_part => {
+                Err(unreadable) if unreadable.extent == Extent::Part => {
                     ranking.unreadable.push(unreadable);
                     Ok(total.count)
                 }

@@ -30,8 +30,8 @@ pub struct Series {
     pub range: Range<Timestamp>,
     /// Buckets with a count, in ascending order.
     pub samples: Vec<Sample>,
-    /// Entries that the store could not read, with the affected [buckets](Unreadable::buckets). Fields that
-    /// don't match a bucket start are also reported here, but do not affect any bucket.
+    /// Entries that the store could not read, with their [extent](Unreadable::extent). Fields that don't
+    /// match a bucket start are also reported here, but do not affect any bucket.
     pub unreadable: Option<Unreadable>,
 }
 
@@ -174,9 +174,7 @@ impl Series {
     /// Returns whether the count of the bucket starting at `start` could not be read, completely or in part.
     #[must_use]
     pub fn is_unknown(&self, start: Timestamp) -> bool {
-        let unreadable = self.unreadable.as_ref();
-        unreadable
-            .is_some_and(|unreadable| unreadable.is_part || unreadable.buckets.binary_search(&start).is_ok())
+        self.unreadable.as_ref().is_some_and(|unreadable| unreadable.extent.includes(start))
     }
 
     /// Returns a sample for every bucket that starts in the range, with 0 for empty buckets. Skips buckets

@@ -234,7 +234,7 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
             Unreadable::new(format!("lifetimes of shard {shard}"), "not supported by this store");
         Box::pin(async {
             let unreadable = vec![unreadable];
-            Ok(CountedReading { unreadable, is_incomplete: true, ..CountedReading::default() })
+            Ok(CountedReading { unreadable, ..CountedReading::default() })
         })
     }
 

@@ -17,12 +17,33 @@ pub struct Unreadable {
     pub key: String,
     /// A description of the problem.
     pub reason: String,
-    /// Starts of the requested buckets with an unknown count, in ascending order. This is empty if the whole
-    /// counter is affected.
-    pub buckets: Vec<Timestamp>,
-    /// True if only a part of the counts is missing in all buckets, such as those of a site in a
-    /// [fleet](crate::fleet). The other counts are a lower bound.
-    pub is_part: bool,
+    /// What is unknown because of this entry.
+    pub extent: Extent,
+}
+
+/// What is unknown because of an [`Unreadable`] entry.
+///
+/// ```
+/// use counter_core::Timestamp;
+/// use counter_core::visits::Extent;
+///
+/// let [one, other] = [60, 120].map(Timestamp::from_unix);
+/// let bucket = Extent::Buckets(vec![other]);
+/// assert_eq!((bucket.includes(one), bucket.includes(other)), (false, true));
+/// assert!(Extent::Part.includes(one) && !Extent::Nothing.includes(one));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extent {
+    /// Nothing: the entry does not belong to a count, e.g. a field of another program.
+    Nothing,
+    /// The counts of these buckets, by their starts in ascending order.
+    Buckets(Vec<Timestamp>),
+    /// A part of all counts, such as those of a site in a [fleet](crate::fleet). The other counts are a lower
+    /// bound, and lists lack entries.
+    Part,
+    /// All counts of a counter, or all entries of a list.
+    All,
 }
 
 /// The samples of a counter, as returned by [`Read::samples`](crate::visits::Read::samples).
@@ -57,10 +78,8 @@ pub struct BinReading {
 pub struct KnownReading {
     /// Counters with a precision, in any order.
     pub counters: Vec<(CounterName, Precision)>,
-    /// Lists that could not be read, and list entries that are not counters.
+    /// Lists that could not be read, so that counters are missing, and list entries that are not counters.
     pub unreadable: Vec<Unreadable>,
-    /// True if counters are missing because a list could not be read at all.
-    pub is_incomplete: bool,
 }
 
 /// A page of counters which have a lifetime, as returned by [`Read::counted`](crate::visits::Read::counted).
@@ -70,17 +89,72 @@ pub struct CountedReading {
     pub counters: Vec<CounterName>,
     /// The cursor for the next page, or `None` if this was the last page.
     pub next: Option<String>,
-    /// Lists that could not be read, and list entries that are not counters.
+    /// Lists that could not be read, so that counters are missing, and list entries that are not counters.
     pub unreadable: Vec<Unreadable>,
-    /// True if counters are missing because a list could not be read at all.
-    pub is_incomplete: bool,
 }
 
 impl Unreadable {
     /// Creates an entry for a key which can't be read at all.
     #[must_use]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { key: key.into(), reason: reason.into(), buckets: Vec::new(), is_part: false }
+        Self { key: key.into(), reason: reason.into(), extent: Extent::All }
+    }
+
+    /// Returns the entry with a different extent.
+    #[must_use]
+    pub fn with_extent(self, extent: Extent) -> Self {
+        Self { extent, ..self }
+    }
+}
+
+impl Extent {
+    /// Returns `true` if anything is unknown.
+    #[must_use]
+    pub const fn is_unknown(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Buckets(starts) => !starts.is_empty(),
+            Self::Part | Self::All => true,
+        }
+    }
+
+    /// Returns `true` if the count of the bucket that starts here is unknown, completely or in part.
+    #[must_use]
+    pub fn includes(&self, start: Timestamp) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Buckets(starts) => starts.binary_search(&start).is_ok(),
+            Self::Part | Self::All => true,
+        }
+    }
+
+    /// Returns the single buckets that are unknown.
+    #[must_use]
+    pub fn buckets(&self) -> &[Timestamp] {
+        match self {
+            Self::Buckets(starts) => starts,
+            Self::Nothing | Self::Part | Self::All => &[],
+        }
+    }
+
+    /// Adds a bucket.
+    pub(crate) fn add(&mut self, start: Timestamp) {
+        self.merge(Self::Buckets(vec![start]));
+    }
+
+    /// Adds what is unknown because of another entry.
+    pub(crate) fn merge(&mut self, other: Self) {
+        *self = match (std::mem::replace(self, Self::Nothing), other) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (Self::Part, _) | (_, Self::Part) => Self::Part,
+            (Self::Nothing, extent) | (extent, Self::Nothing) => extent,
+            (Self::Buckets(mut starts), Self::Buckets(others)) => {
+                starts.extend(others);
+                starts.sort_unstable();
+                starts.dedup();
+                Self::Buckets(starts)
+            }
+        };
     }
 }
 
@@ -91,7 +165,7 @@ impl Total {
     /// Returns an error if the count of any bucket could not be read.
     pub fn known(self) -> Result<u64, Unreadable> {
         match self.unreadable {
-            Some(unreadable) if unreadable.is_part || !unreadable.buckets.is_empty() => Err(unreadable),
+            Some(unreadable) if unreadable.extent.is_unknown() => Err(unreadable),
             _ => Ok(self.count),
         }
     }
@@ -128,7 +202,10 @@ impl From<Vec<(CounterName, Precision)>> for KnownReading {
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read key {:?}: {}", self.key, self.reason)
+        match self.extent {
+            Extent::Part => write!(f, "{} cannot be read: {}", self.key, self.reason),
+            _ => write!(f, "cannot read key {:?}: {}", self.key, self.reason),
+        }
     }
 }
 
@@ -138,7 +215,11 @@ crate::log::debug::debug_in_full!(Unreadable);
 
 impl From<Unreadable> for Error {
     fn from(unreadable: Unreadable) -> Self {
-        let Unreadable { key, reason, .. } = unreadable;
-        Self::new(ErrorKind::Malformed { key }).caused_by(reason)
+        let Unreadable { key, reason, extent } = unreadable;
+        let kind = match extent {
+            Extent::Part => ErrorKind::Incomplete { missing: key },
+            _ => ErrorKind::Malformed { key },
+        };
+        Self::new(kind).caused_by(reason)
     }
 }

@@ -18,6 +18,8 @@ pub struct Site {
 
 struct Failure {
     at: Instant,
+    /// Time of the first failure.
+    since: Instant,
     reason: String,
 }
 
@@ -38,6 +40,12 @@ impl Site {
         self.last_failure().as_ref().map(|failure| failure.reason.clone())
     }
 
+    /// Returns the time since the first of the latest failures, or `None` if the last read succeeded.
+    #[must_use]
+    pub fn failing_for(&self) -> Option<Duration> {
+        self.last_failure().as_ref().map(|failure| failure.since.elapsed())
+    }
+
     /// Reads the site. If a read failed less than `limit` ago, this fails immediately, so that the reads of a page wait
     /// only once.
     pub(in crate::visits) async fn read<'a, T>(
@@ -56,10 +64,13 @@ impl Site {
             // This only affects this read.
             return reply;
         }
-        let failure =
-            reply.as_ref().err().map(|error| Failure { at: Instant::now(), reason: error.to_string() });
         let error = reply.as_ref().err();
-        let was_readable = std::mem::replace(&mut *self.last_failure(), failure).is_none();
+        let was_readable = {
+            let (mut last, now) = (self.last_failure(), Instant::now());
+            let since = last.as_ref().map_or(now, |last| last.since);
+            let failure = error.map(|error| Failure { at: now, since, reason: reason(error) });
+            std::mem::replace(&mut *last, failure).is_none()
+        };
         match error {
             Some(error) if was_readable => {
                 tracing::warn!(site = self.name(), %error, "failed to read a site");
@@ -73,6 +84,11 @@ impl Site {
     fn last_failure(&self) -> MutexGuard<'_, Option<Failure>> {
         self.failure.lock().expect("the lock is never poisoned")
     }
+}
+
+/// Returns the cause of an error, e.g. a wrong password, or the error itself.
+pub(in crate::visits) fn reason(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Failure {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use counter_core::time::Grid;
+use counter_core::visits::Extent;
 use counter_core::{CounterName, Stats, Timestamp};
 
 use super::parameter::{
@@ -115,6 +116,11 @@ async fn sparkline(
         return Err(Problem::parameter("too many points for a sparkline", "from", None, allowed));
     }
     let series = read::series(&pictures.stats, &counter, retention.precision, range.clone()).await?;
+    // A picture can't state that a part is missing.
+    let part = series.unreadable.as_ref().filter(|unreadable| unreadable.extent == Extent::Part);
+    if let Some(part) = part {
+        return Err(Problem::of(&part.clone().into(), &pictures.stats));
+    }
     let mut samples = series.zero_filled().peekable();
     // An unreadable bucket must not shift the points; the line skips it instead.
     let count = |start| samples.next_if(|sample| sample.start == start).map(|sample| sample.count);

@@ -5,6 +5,7 @@ use std::ops;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use counter_core::visits::Extent;
 use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -105,6 +106,10 @@ impl Pages {
                 }
                 Remaining::KnownAfter(after) => {
                     let page = self.stats.list_counters(after.as_ref(), self.size).await?;
+                    // A file can't state that counters are missing.
+                    if let Some(missing) = page.unreadable.into_iter().find(|one| one.extent.is_unknown()) {
+                        return Err(missing.into());
+                    }
                     let remaining =
                         page.next.map_or(Remaining::Done, |next| Remaining::KnownAfter(Some(next)));
                     (page.counters.into_iter().map(|(name, _)| name).collect(), remaining)
@@ -122,8 +127,12 @@ impl Pages {
                     self.format.write(&mut text, &line(None, None));
                     continue;
                 };
+                let part = series.unreadable.as_ref().filter(|unreadable| unreadable.extent == Extent::Part);
+                if let Some(part) = part {
+                    return Err(part.clone().into());
+                }
                 let read = series.samples.iter().map(|sample| (sample.start, Some(sample.count)));
-                let unknown = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets);
+                let unknown = series.unreadable.iter().flat_map(|unreadable| unreadable.extent.buckets());
                 let mut all: Vec<_> = read.chain(unknown.map(|start| (*start, None))).collect();
                 all.sort_unstable_by_key(|(start, _)| *start);
                 for (start, count) in all {

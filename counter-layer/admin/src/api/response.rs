@@ -1,6 +1,7 @@
 //! JSON responses. You can add fields, but must not rename fields or change the meaning.
 
 use counter_core::CounterName;
+use counter_core::visits::Extent;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -356,9 +357,9 @@ impl Unreadable {
 
 impl From<counter_core::visits::Unreadable> for Unreadable {
     fn from(unreadable: counter_core::visits::Unreadable) -> Self {
-        let counter_core::visits::Unreadable { key, reason, buckets, is_part, .. } = unreadable;
-        let buckets = buckets.into_iter().map(counter_core::Timestamp::as_unix).collect();
-        Self { key, reason, buckets, is_part }
+        let counter_core::visits::Unreadable { key, reason, extent, .. } = unreadable;
+        let buckets = extent.buckets().iter().map(|start| start.as_unix()).collect();
+        Self { key, reason, buckets, is_part: extent == Extent::Part }
     }
 }
 

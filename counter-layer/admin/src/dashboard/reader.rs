@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use counter_alert::AlertsStatus;
 use counter_core::time::Bucket;
-use counter_core::visits::{Distributions, Measure, Total, Uniques, Unreadable};
+use counter_core::visits::{Distributions, Extent, Measure, Total, Uniques, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Series, Stats, Timestamp};
 use futures_util::future::try_join;
 use tokio::sync::OnceCell;
@@ -24,12 +24,20 @@ pub(crate) struct Reader<'a> {
     annotators: &'a Annotators,
     /// The unreadable keys, with the reason.
     unreadable: Mutex<BTreeMap<String, String>>,
+    /// A part that is missing in all values.
+    missing: Mutex<Option<Unreadable>>,
     alerts: OnceCell<Option<AlertsStatus>>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(stats: &'a Stats, annotators: &'a Annotators) -> Self {
-        Self { stats, annotators, unreadable: Mutex::default(), alerts: OnceCell::new() }
+        Self {
+            stats,
+            annotators,
+            unreadable: Mutex::default(),
+            missing: Mutex::default(),
+            alerts: OnceCell::new(),
+        }
     }
 
     /// Returns site-wide events and events for these counters, in ascending order. Empty if the events can't
@@ -140,6 +148,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Returns an error if a part of the data could not be read, such as a site. A file can't state this.
+    pub(crate) fn require_complete(&self) -> Result<(), Error> {
+        let missing = self.missing.lock().expect("the lock is never poisoned").clone();
+        missing.map_or(Ok(()), |missing| Err(missing.into()))
+    }
+
     /// Returns a warning that lists the keys that could not be read.
     pub(crate) fn unread(self) -> Option<String> {
         let unreadable = self.unreadable.into_inner().expect("the lock is never poisoned");
@@ -173,6 +187,9 @@ impl<'a> Reader<'a> {
     }
 
     fn add(&self, unreadable: Unreadable) {
+        if unreadable.extent == Extent::Part {
+            *self.missing.lock().expect("the lock is never poisoned") = Some(unreadable.clone());
+        }
         let mut all = self.unreadable.lock().expect("the lock is never poisoned");
         all.entry(unreadable.key).or_insert(unreadable.reason);
     }

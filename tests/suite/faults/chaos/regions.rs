@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counter_core::fleet::Fleet;
-use counter_core::visits::Hits;
+use counter_core::visits::{Extent, Hits};
 use counter_core::{Counters, MemoryStore, Recorder, Stats, Timestamp};
 use tests::history::Promise;
 use tests::{FaultProxy, until};
@@ -131,7 +131,10 @@ impl Reader {
                     reads.complete += 1;
                 }
                 Ok(Err(unreadable)) => {
-                    assert!(unreadable.is_part && unreadable.key.starts_with("site "), "{unreadable:?}");
+                    assert!(
+                        unreadable.extent == Extent::Part && unreadable.key.starts_with("site "),
+                        "{unreadable:?}"
+                    );
                     reads.partial += 1;
                 }
                 Err(_) => {}

@@ -2,7 +2,7 @@
 
 use counter_core::entity::sqlx;
 use counter_core::stores::WriterId;
-use counter_core::visits::{Read as _, Total, Write as _};
+use counter_core::visits::{Extent, Read as _, Total, Write as _};
 use counter_core::{CounterName, Timestamp};
 use sqlx::Connection;
 use tests::Postgres;
@@ -29,7 +29,7 @@ async fn a_negative_count_is_unreadable_but_the_rest_is_added_up() {
     let [a, b] =
         <[Total; 2]>::try_from(totals.into_iter().map(|total| total.expect("a counter")).collect::<Vec<_>>())
             .expect("two");
-    assert_eq!((a.count, a.unreadable.expect("a bucket").buckets), (2, vec![now]));
+    assert_eq!((a.count, a.unreadable.expect("a bucket").extent), (2, Extent::Buckets(vec![now])));
     assert_eq!(b, Total { count: 4, unreadable: None });
 }
 

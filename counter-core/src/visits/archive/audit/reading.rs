@@ -8,7 +8,7 @@ use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
 use crate::visits;
 use crate::visits::archive::listed::sketches;
-use crate::visits::store::{BinReading, Store, Values};
+use crate::visits::store::{BinReading, Store, Unreadable, Values};
 
 /// The values of a page in a store, by counter.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Reading {
                     .map(|sample| (sample.start, Value::Count(sample.count)))
                     .collect(),
                 unreadable: u64::from(unreadable.is_some()),
-                unknown: unreadable.map(|unreadable| unreadable.buckets).unwrap_or_default(),
+                unknown: unknown(unreadable.as_ref(), starts),
             },
             Err(_) => CounterReading { unknown: starts.to_vec(), unreadable: 1, ..CounterReading::default() },
         };
@@ -104,15 +104,17 @@ impl Reading {
                 .map(|(start, bins)| (start, Value::Bins(bins)))
                 .collect(),
             unreadable: u64::from(unreadable.is_some()),
-            unknown: match unreadable {
-                Some(unreadable) if unreadable.buckets.is_empty() => starts.to_vec(),
-                Some(unreadable) => unreadable.buckets,
-                None => Vec::new(),
-            },
+            unknown: unknown(unreadable.as_ref(), starts),
         };
         let readings = store.bins(counters, precision, range(starts)).await?;
         Ok(Self { counters: readings.into_iter().map(of_counter).collect(), buckets: starts.len() })
     }
+}
+
+/// Returns the buckets with an unknown value.
+fn unknown(unreadable: Option<&Unreadable>, starts: &[Timestamp]) -> Vec<Timestamp> {
+    let includes = |start: &&Timestamp| unreadable.is_some_and(|one| one.extent.includes(**start));
+    starts.iter().filter(includes).copied().collect()
 }
 
 /// Returns the range that contains all starts.

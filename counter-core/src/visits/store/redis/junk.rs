@@ -8,7 +8,7 @@ use fred::types::Value;
 use crate::error::Error;
 use crate::redis::error_message;
 use crate::time::Timestamp;
-use crate::visits::store::reading::Unreadable;
+use crate::visits::store::reading::{Extent, Unreadable};
 
 /// Maximum number of keys to log.
 const MAX_LOGGED_KEYS: usize = 1000;
@@ -50,7 +50,8 @@ impl Junk {
             reason += &format!(", and {} more", self.more);
         }
         self.buckets.sort_unstable();
-        Some(Unreadable { buckets: self.buckets, ..Unreadable::new(key, reason) })
+        let extent = if self.buckets.is_empty() { Extent::Nothing } else { Extent::Buckets(self.buckets) };
+        Some(Unreadable::new(key, reason).with_extent(extent))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::time::{Precision, Retention, Timestamp};
 use crate::visits::distribution::{Bin, Measure};
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Batch, BinCell, Part, Remark};
-use crate::visits::store::reading::{BinReading, Unreadable};
+use crate::visits::store::reading::{BinReading, Extent, Unreadable};
 
 /// Maximum number of rows to write in a statement.
 pub(crate) const ROWS_PER_WRITE: usize = 5000;
@@ -202,15 +202,15 @@ pub(crate) async fn read(
                 reading.buckets.push((start, bins));
                 if is_malformed {
                     let key = format!("access_bins {counter}");
-                    let none = || Unreadable::new(key, "a bin is invalid or has a negative count");
-                    reading.unreadable.get_or_insert_with(none).buckets.push(start);
+                    let reason = "a bin is invalid or has a negative count";
+                    let first = || Unreadable::new(key, reason).with_extent(Extent::Nothing);
+                    reading.unreadable.get_or_insert_with(first).extent.add(start);
                 }
             }
         }
     }
     for reading in found.values_mut() {
         reading.buckets.sort_unstable();
-        reading.unreadable.iter_mut().for_each(|unreadable| unreadable.buckets.sort_unstable());
     }
     let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
     Ok(counters.iter().map(|counter| of(counter).unwrap_or_default()).collect())

@@ -9,7 +9,7 @@ use crate::sketch::Sketch;
 use crate::sql::{Row, Value};
 use crate::time::{Bucket, Precision, Sample, Timestamp};
 use crate::visits::store::read::MAX_SKETCHES as MAX_RESPONSE_SKETCHES;
-use crate::visits::store::reading::{CountedReading, KnownReading, Reading, Total, Unreadable};
+use crate::visits::store::reading::{CountedReading, Extent, KnownReading, Reading, Total, Unreadable};
 use crate::visits::store::unions::Unions;
 
 /// Maximum number of samples to look up individually. Above this, the range will be scanned.
@@ -152,15 +152,17 @@ fn readings(rows: &[Row]) -> Result<HashMap<i64, Reading>, Error> {
             match count.parse() {
                 Ok(count) => reading.samples.push(Sample { start, count }),
                 Err(_) => {
-                    let none = || Unreadable::new(key("access_sample", counter), "a count is negative");
-                    reading.unreadable.get_or_insert_with(none).buckets.push(start);
+                    let first = || {
+                        let key = key("access_sample", counter);
+                        Unreadable::new(key, "a count is negative").with_extent(Extent::Nothing)
+                    };
+                    reading.unreadable.get_or_insert_with(first).extent.add(start);
                 }
             }
         }
     }
     for reading in found.values_mut() {
         reading.samples.sort_unstable();
-        reading.unreadable.iter_mut().for_each(|unreadable| unreadable.buckets.sort_unstable());
     }
     Ok(found)
 }
@@ -392,7 +394,8 @@ pub(crate) async fn known(
                 match CounterName::new(name) {
                     Ok(name) => all.counters.push((name, precision)),
                     Err(error) => {
-                        all.unreadable.push(Unreadable::new("access_counter", error.to_string()));
+                        let foreign = Unreadable::new("access_counter", error.to_string());
+                        all.unreadable.push(foreign.with_extent(Extent::Nothing));
                     }
                 }
             }
@@ -415,7 +418,10 @@ pub(crate) async fn counted(store: &SqlVisits, cursor: Option<String>) -> Result
         for name in page.lines() {
             match CounterName::new(name) {
                 Ok(name) => reading.counters.push(name),
-                Err(error) => reading.unreadable.push(Unreadable::new("access_counter", error.to_string())),
+                Err(error) => {
+                    let foreign = Unreadable::new("access_counter", error.to_string());
+                    reading.unreadable.push(foreign.with_extent(Extent::Nothing));
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use counter_core::time::Retention;
-use counter_core::visits::Unreadable;
+use counter_core::visits::{Extent, Unreadable};
 use counter_core::{CounterName, Error, Precision, Series, Stats, Timestamp};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -116,7 +116,8 @@ impl Feed {
             },
             None => None,
         };
-        let all = before.filter(|before| now < before.all_read + READ_ALL_INTERVAL);
+        // While a part is missing, and once when it is back, older buckets change, too.
+        let all = before.filter(|before| now < before.all_read + READ_ALL_INTERVAL && !before.lacks_part());
         let read = read(self.stats.clone(), self.followed.clone(), self.retention, all);
         let reading = read.boxed().shared();
         *latest = Some(Latest { started: now, reading: reading.clone() });
@@ -146,6 +147,12 @@ async fn read(
 }
 
 impl Reading {
+    /// Returns `true` if a part of all counts is missing, such as those of a site.
+    fn lacks_part(&self) -> bool {
+        let series = self.all.iter().chain(self.open.iter()).flatten();
+        series.flat_map(|series| &series.unreadable).any(|unreadable| unreadable.extent == Extent::Part)
+    }
+
     /// Returns the samples of the counter at this index: all buckets if `whole`, otherwise just the open
     /// buckets.
     pub(super) fn of(&self, index: usize, whole: bool) -> Result<Found<'_>, &Unreadable> {
@@ -179,7 +186,8 @@ impl<'a> Found<'a> {
     /// Returns the start times of unreadable buckets.
     pub(super) fn unknown(self) -> impl Iterator<Item = Timestamp> {
         self.parts().flat_map(|(series, range)| {
-            let buckets = series.unreadable.iter().flat_map(|unreadable| &unreadable.buckets).copied();
+            let buckets =
+                series.unreadable.iter().flat_map(|unreadable| unreadable.extent.buckets()).copied();
             buckets.filter(move |start| range.contains(start))
         })
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::Event;
-use counter_core::visits::Unreadable;
+use counter_core::visits::{Extent, Unreadable};
 use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -146,9 +146,11 @@ impl Listener {
             let before = sent.unreadable.clone();
             let (samples, unknown) = match reading.of(index, whole) {
                 Ok(found) => {
+                    let unreadable = found.unreadable();
+                    let lacks_part = unreadable.is_some_and(|unreadable| unreadable.extent == Extent::Part);
                     // A reading of the open buckets can't update the unreadable part of older buckets.
-                    if whole {
-                        sent.unreadable = found.unreadable().cloned();
+                    if whole || lacks_part {
+                        sent.unreadable = unreadable.cloned();
                     }
                     let (counts, unknown) = (found.samples().collect(), found.unknown().collect());
                     (changes(&mut sent.counts, from, counts, &unknown), Some(unknown))

@@ -76,7 +76,7 @@ async fn download(
             Err(error) => return Ok(failure(dashboard.stats(), &view, &error)),
         },
     };
-    Ok(match text {
+    Ok(match reader.require_complete().and(text) {
         Ok(text) => {
             let headers = [
                 (CONTENT_TYPE, kind.to_owned()),

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::visits::Unreadable;
+use counter_core::visits::{Extent, Unreadable};
 use counter_core::{Precisions, Series, Timestamp};
 
 use super::by::By;
@@ -105,12 +105,12 @@ impl Buckets {
 
 /// Returns the count, unless it is 0 while a part of the counts is missing.
 pub(super) fn known(unreadable: Option<&Unreadable>, count: u64) -> Option<u64> {
-    let is_part = unreadable.is_some_and(|unreadable| unreadable.is_part);
+    let is_part = unreadable.is_some_and(|unreadable| unreadable.extent == Extent::Part);
     (count > 0 || !is_part).then_some(count)
 }
 
 fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
-    let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| &unreadable.buckets);
+    let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| unreadable.extent.buckets());
     if unknown.iter().any(|start| bucket.contains(start)) {
         return None;
     }

@@ -83,7 +83,7 @@ impl Part {
     /// `None` if any bucket is unknown.
     fn count(&self, total: &Total) -> Option<u64> {
         let seconds = |range: &Range<Timestamp>| u128::from(range.end.as_unix() - range.start.as_unix());
-        if total.unreadable.as_ref().is_some_and(|unreadable| !unreadable.buckets.is_empty()) {
+        if total.unreadable.as_ref().is_some_and(|unreadable| !unreadable.extent.buckets().is_empty()) {
             return None;
         }
         let count = u128::from(total.count) * seconds(&self.counted) / seconds(&self.buckets);

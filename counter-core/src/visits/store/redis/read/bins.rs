@@ -10,7 +10,7 @@ use crate::family::name::CounterName;
 use crate::redis::{Group, args, in_item_order, try_join_boxed};
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::reading::{BinReading, Unreadable};
+use crate::visits::store::reading::{BinReading, Extent, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 
@@ -61,10 +61,10 @@ async fn bins_of(
                 }
                 Err(error) => Some(wrong_key(key, &error)),
             };
-            if let Some(mut found) = found {
+            if let Some(found) = found {
                 store.logged_keys.log_once(&found);
-                found.buckets.clear();
-                reading.unreadable.get_or_insert(found).buckets.push(start);
+                let first = found.with_extent(Extent::Nothing);
+                reading.unreadable.get_or_insert(first).extent.add(start);
             }
         }
     }

@@ -29,7 +29,6 @@ pub(crate) async fn known(
     for page in try_join_boxed(pages).await? {
         all.counters.extend(page.counters);
         all.unreadable.extend(page.unreadable);
-        all.is_incomplete |= page.is_incomplete;
     }
     all.unreadable.iter().for_each(|unreadable| store.logged_keys.log_once(unreadable));
     Ok(all)
@@ -50,7 +49,6 @@ pub(crate) async fn counted(
             let unreadable = wrong_key(key, &error);
             store.logged_keys.log_once(&unreadable);
             reading.unreadable.push(unreadable);
-            reading.is_incomplete = true;
             return Ok(reading);
         }
         None => Vec::new(),
@@ -150,7 +148,6 @@ async fn page(
                 // All precisions are in the same key.
                 Err(error) => {
                     page.unreadable.push(wrong_key(key, &error));
-                    page.is_incomplete = true;
                     return Ok(page);
                 }
             };

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::redis::{Group, in_item_order, try_join_boxed};
 use crate::time::{Precision, Sample, Timestamp};
-use crate::visits::store::reading::{Reading, Unreadable};
+use crate::visits::store::reading::{Extent, Reading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 
@@ -139,7 +139,7 @@ async fn lifetimes_of(store: &RedisVisits, group: &Group<&CounterName>) -> Resul
         number(&total).ok_or_else(|| {
             let mut junk = Junk::default();
             junk.add(&total, &format!("in field {:?} is not a count", &***counter));
-            junk.found(key).unwrap_or_else(|| Unreadable::new(key, ""))
+            junk.found(key).unwrap_or_else(|| Unreadable::new(key, "")).with_extent(Extent::All)
         })
     };
     let totals = group.items.iter().zip(totals).map(read);
