@@ -140,10 +140,11 @@ fn with_tls(_: Config) -> Result<Config, FredError> {
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0.kind() {
-            FredKind::Tls => "failed to set up TLS",
-            _ => "invalid Redis address, expected e.g. redis://127.0.0.1:6379",
-        })
+        #[cfg(any(feature = "rustls", feature = "rustls-aws-lc-rs", feature = "native-tls"))]
+        if matches!(self.0.kind(), FredKind::Tls) {
+            return f.write_str("failed to set up TLS");
+        }
+        f.write_str("invalid Redis address, expected e.g. redis://127.0.0.1:6379")
     }
 }
 
