@@ -45,7 +45,7 @@
 //! In the ledger, hits from an old file are [`recovered`](crate::visits::Hits::recovered), and included in
 //! `recorded`. If the store has lost the fence of the old process but might still have its counts (e.g. after
 //! an eviction), then hits that might already be counted are [`in_doubt`](crate::visits::Dropped::in_doubt)
-//! and will not be sent.
+//! and will not be sent, and the hint `fence_lost` is shown.
 //!
 //! # The directory
 //!

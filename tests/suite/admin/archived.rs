@@ -31,14 +31,14 @@ async fn pages_survive_an_archive_that_is_away_and_mark_what_is_missing() {
     };
     // All of them compare the period with the previous period.
     for path in
-        ["/", "/?period=1h", "/?period=today", "/counter?counter=hits&period=today", "/parts?period=today"]
+        ["", "?period=1h", "?period=today", "/counter?counter=hits&period=today", "/parts?period=today"]
     {
         assert!(page(path).await.contains("1,234"), "{path}");
     }
-    for path in ["/?period=7d", "/?period=30d", "/counter?counter=hits&period=30d"] {
+    for path in ["?period=7d", "?period=30d", "/counter?counter=hits&period=30d"] {
         assert!(page(path).await.contains("2,468"), "{path}");
     }
-    for path in ["/?period=year", "/?period=all", "/counter?counter=hits&period=year"] {
+    for path in ["?period=12mo", "?period=all", "/counter?counter=hits&period=12mo"] {
         let page = page(path).await;
         assert!(page.contains("Some data cannot be read") && page.contains("archive ("), "{path}: {page}");
     }

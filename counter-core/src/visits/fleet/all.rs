@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::{Fleet, merge};
 use crate::document::DocumentStore;
-use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};

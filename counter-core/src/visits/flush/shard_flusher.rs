@@ -243,6 +243,12 @@ impl ShardFlusher {
             // always accounted for.
             match outcome? {
                 ApplyOutcome::Applied(remarks) => self.acknowledge(&remarks),
+                ApplyOutcome::SequenceGap { found }
+                    if found.is_created_by_another(self.writer.incarnation) =>
+                {
+                    self.continue_after(found.sequence).await?;
+                    self.durability.save().await;
+                }
                 ApplyOutcome::SequenceGap { found } if found.sequence > 0 => self.rewind(found.sequence),
                 // If the store loses fences immediately, we should back off instead of retrying in a loop.
                 ApplyOutcome::SequenceGap { .. } if std::mem::replace(&mut self.is_fence_missing, true) => {
@@ -287,6 +293,33 @@ impl ShardFlusher {
         }
         self.link(last);
         self.report_loss(replayed, lost);
+    }
+
+    /// Continues after a fence that a process with a copy of our spool created when it was missing. It is lower than ours,
+    /// but this does not mean that the store lost our counts.
+    async fn continue_after(&mut self, found: u64) -> Result<(), Error> {
+        let now = self.store.witness(self.shard, self.writer.id).await?;
+        if !self.writer.is_data_kept(now.as_ref()) {
+            self.rewind(found);
+            return Ok(());
+        }
+        self.drop_openings();
+        let last = self.writer.acknowledged();
+        let doubtful = self.outgoing.iter().filter(|one| one.in_doubt.is_some());
+        let doubtful = doubtful.map(|one| one.batch.fence.sequence).max();
+        self.resolve_up_to(doubtful.map_or(last, |sequence| sequence.max(last)), last);
+        let first = self.outgoing.front().map_or(self.writer.upcoming(), |one| one.batch.fence.sequence);
+        // The spool may still contain rows in between, which must not be sent again.
+        self.push_front(self.empty(self.writer.fence(found, first - 1)));
+        self.link(found);
+        self.tally.hints.raise(Hint::SPOOL_COPIED);
+        emit(|| {
+            tracing::warn!(
+                shard = %self.shard,
+                "the store lost the fence of this process but no counts, and a process with a copy of the spool created it again"
+            );
+        });
+        Ok(())
     }
 
     /// Creates the missing fence of this writer, just below the oldest batch that we can still send. If the
@@ -343,6 +376,7 @@ impl ShardFlusher {
         }
         self.send_visitors(sketches);
         if hits > 0 {
+            self.tally.hints.raise(Hint::FENCE_LOST);
             let shard = self.shard;
             emit(
                 || tracing::warn!(%shard, doubtful_hits = hits, "hits in flight are not resent, because they may already be counted"),

@@ -98,6 +98,12 @@ impl Writer {
         }
     }
 
+    /// Decides whether a server still has the counts, although another process has created the fence anew, given the current
+    /// witness. The list of writers proves nothing then.
+    pub(super) fn is_data_kept(&self, now: Option<&Witness>) -> bool {
+        now.is_some_and(|now| now.evicts || self.witnesses.iter().any(|known| known.data == now.data))
+    }
+
     /// Returns the age at which a batch without a reply may have been applied, if the store then lost only the
     /// fence.
     pub(super) fn min_doubtful_age(now: Option<&Witness>) -> Duration {

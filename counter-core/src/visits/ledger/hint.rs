@@ -127,10 +127,17 @@ impl Hint {
          Batches of the last minute were sent again.",
         "Find out why the store lost data: older hits are missing (lost_by_server).",
     );
-    /// The hint that a different process has sent a copy of this process's spool.
+    /// The hint that the store has lost the fence of a process, but no counts.
+    pub const FENCE_LOST: Self = Self::new(
+        "fence_lost",
+        "The store lost the record of which hits it has counted, but no counts, so hits that may already be counted are \
+         dropped (in_doubt).",
+        "Set `maxmemory-policy noeviction` in Redis, and do not delete keys or rows of fences.",
+    );
+    /// The hint that a different process has sent a copy of a spool.
     pub const SPOOL_COPIED: Self = Self::new(
         "spool_copied",
-        "Another process sent a copy of this process's spool, so pending hits are dropped here (in_doubt).",
+        "Another process sent a copy of a spool file, so hits that may already be counted are dropped here (in_doubt).",
         "Do not start a service with a copy of a spool directory while the original process may be running.",
     );
     /// The hint that the store is a replica, which rejects writes.

@@ -25,6 +25,7 @@ use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
 use crate::log::unwind::emit;
 use crate::time::Grid;
+use crate::visits::ledger::Hint;
 use crate::visits::pending::{Chunk, JournalEntry, Pending};
 use crate::visits::store::{
     ApplyOutcome, Batch, Fence, FenceKind, IDLE_WRITER_TTL, Incarnation, Store, StoredFence, Witness,
@@ -280,7 +281,7 @@ impl Lane {
         }
         self.discard_waiting(found, tally);
         self.discard_conflicts(found, tally);
-        if found.sequence == 0 && !self.items.is_empty() {
+        if (found.sequence == 0 || self.is_created_by_another(found)) && !self.items.is_empty() {
             let now = store.witness(self.shard, self.writer).await?;
             if self.is_data_lost(now.as_ref()) {
                 // The witness will change. Until the new witness is known, counts that we send here are in
@@ -290,7 +291,7 @@ impl Lane {
                     return Ok(false);
                 }
             } else {
-                if self.stored_fence(store).await?.sequence > 0 {
+                if self.stored_fence(store).await? != found {
                     // The witness and the first reply came from different servers.
                     return Err(Error::new(ErrorKind::Unavailable)
                         .caused_by("the store address leads to different servers"));
@@ -300,7 +301,9 @@ impl Lane {
                 }
             }
             self.recover_from(0, tally);
-            if !self.items.is_empty() {
+            if found.sequence > 0 {
+                self.link(0, found.sequence);
+            } else if !self.items.is_empty() {
                 self.open(now);
             }
             self.next = Some(0);
@@ -317,6 +320,12 @@ impl Lane {
         self.link(next, found.sequence);
         self.next = Some(next);
         Ok(true)
+    }
+
+    /// Returns `true` if a process with another copy of the file created the fence when it was missing.
+    fn is_created_by_another(&self, found: StoredFence) -> bool {
+        let is_ours = |item: &Item| item.batch.fence.incarnation() == found.incarnation;
+        found.is_created_by_another(self.incarnation) && !self.items.iter().any(is_ours)
     }
 
     /// Reads the fence of the writer from the reply to a batch that stores always reject.
@@ -343,7 +352,7 @@ impl Lane {
             });
         } else {
             tally.backlog.recover_in_doubt(hits);
-            warn_of_copy(shard, hits);
+            warn_of_copy(tally, shard, hits);
         }
     }
 
@@ -361,7 +370,7 @@ impl Lane {
         let hits = conflicts.into_iter().map(|item| item.discard(is_sent, tally)).sum();
         self.is_changed = true;
         if !is_sent {
-            warn_of_copy(self.shard, hits);
+            warn_of_copy(tally, self.shard, hits);
         }
     }
 
@@ -432,6 +441,9 @@ impl Lane {
             self.push(after.unwrap_or_default() + 1, Incarnation::random(), content, false);
         }
         self.is_changed = true;
+        if hits > 0 {
+            tally.hints.raise(Hint::FENCE_LOST);
+        }
         emit(|| {
             tracing::warn!(
                 %shard,
@@ -444,15 +456,20 @@ impl Lane {
 
     /// Prepends a batch to create the fence, which is applied only if the store still has this witness.
     fn open(&mut self, witness: Option<Witness>) {
-        let before = self.items.first().map_or(1, |item| item.batch.fence.sequence - 1);
+        let first = self.items.first().map(|item| item.batch.fence);
+        let before = first.map_or(1, |fence| fence.sequence - 1);
         self.link(0, before);
-        let fence = self.fence(self.incarnation, 0, before);
+        // If the process of the file is still running, this shows who has created the fence.
+        let fence = self.fence(first.map_or(self.incarnation, |fence| fence.incarnation()), 0, before);
         let batch = Arc::new(Batch { witness, ..Batch::empty(self.shard, fence, &self.grid) });
         self.items.insert(0, Item { batch, is_replay: false, is_known: true, may_be_sent: false });
     }
 }
 
-fn warn_of_copy(shard: Shard, hits: u64) {
+fn warn_of_copy(tally: &Tally, shard: Shard, hits: u64) {
+    if hits > 0 {
+        tally.hints.raise(Hint::SPOOL_COPIED);
+    }
     emit(|| {
         tracing::error!(
             %shard,

@@ -139,6 +139,15 @@ impl Fence {
     }
 }
 
+impl StoredFence {
+    /// Returns `true` if another process has created this fence, which was missing. It must have a copy of the spool of the
+    /// process with the incarnation `own`.
+    pub(crate) fn is_created_by_another(&self, own: Incarnation) -> bool {
+        // Fences without an incarnation are from older versions.
+        self.sequence > 0 && self.since == 0 && ![own, Incarnation(0)].contains(&self.incarnation)
+    }
+}
+
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)

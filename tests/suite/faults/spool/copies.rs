@@ -3,13 +3,17 @@
 use std::path::Path;
 use std::time::Instant;
 
-use counter_core::Counters;
 use counter_core::entity::sqlx;
+use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Hint, SpoolHealth};
+use counter_core::{Counters, RedisStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
+use tempfile::TempDir;
+use tests::{FaultProxy, RedisServer};
 
 use super::{Switch, files, folder, over, record, run_until, spool, total};
+use crate::support::store;
 
 /// Copies the spool files. A volume snapshot preserves the file identity, but a copy does not.
 async fn copy(from: &Path, to: &Path, is_snapshot: bool) {
@@ -91,5 +95,130 @@ async fn hits_duplicated_by_a_snapshot_count_once_and_the_rest_is_reported() {
             assert_eq!((stored, hits.applied, hits.dropped.in_doubt), (11_113, 10_113, 0));
             assert_eq!(clone.stats().ledger().hits.dropped.in_doubt, 0);
         }
+    }
+}
+
+/// A process with 35 stored hits, and a snapshot of its spool from when ten of them were pending.
+struct Snapshot {
+    redis: RedisServer,
+    _proxy: FaultProxy,
+    original: Counters,
+    folder: TempDir,
+    copied: TempDir,
+}
+
+impl Snapshot {
+    async fn new() -> Self {
+        let redis = RedisServer::start();
+        let proxy = FaultProxy::start(redis.address()).await;
+        let (folder, copied) = (folder(), folder());
+        let mut original = over(&store(&proxy.url()).await, folder.path());
+        visit(&original, 20);
+        sent(&mut original, 20).await;
+        proxy.refuse(true);
+        visit(&original, 10);
+        written(&mut original).await;
+        copy(folder.path(), copied.path(), true).await;
+        proxy.refuse(false);
+        sent(&mut original, 30).await;
+        // Each of them is in a batch of its own, with a sequence after those of the snapshot.
+        for hits in 31..=35 {
+            visit(&original, 1);
+            sent(&mut original, hits).await;
+        }
+        Self { redis, _proxy: proxy, original, folder, copied }
+    }
+
+    fn lose_fences(&self) {
+        for fence in self.redis.strings(&["KEYS", "access:fence:*"]) {
+            self.redis.command(&["DEL", &fence]);
+        }
+    }
+
+    /// Starts a process with this spool, and waits until it has sent the hits of the ended process.
+    async fn start(&self, folder: &Path) -> Counters {
+        let direct: RedisStore = store(&self.redis.url()).await;
+        let mut counters = over(&direct, folder);
+        visit(&counters, 100);
+        sent(&mut counters, 100).await;
+        run_until(&mut counters, "the files are sent", async |stats| stats.ledger().hits.pending == 0).await;
+        counters
+    }
+}
+
+/// Records hits of a visitor. Visitors are sent even if hits are not.
+fn visit(counters: &Counters, hits: u64) {
+    let recorder = counters.recorder();
+    let (counter, visitor) = (recorder.counter("a"), VisitorKey::new([7; 16]).visitor(&[b"ann"]));
+    (0..hits).for_each(|_| recorder.record(counter, visitor));
+}
+
+async fn sent(counters: &mut Counters, hits: u64) {
+    run_until(counters, "the hits are sent", async |stats| {
+        let ledger = stats.ledger().hits;
+        ledger.applied >= hits && ledger.pending == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn hits_count_once_if_a_process_with_an_old_snapshot_creates_a_lost_fence() {
+    let mut snapshot = Snapshot::new().await;
+    snapshot.lose_fences();
+    let clone = snapshot.start(snapshot.copied.path()).await;
+    let hits = clone.stats().ledger().hits;
+    // The snapshot contains the pending hits, and those of the last minute.
+    assert_eq!((total(&clone.stats()).await, hits.dropped.in_doubt), (135, 30), "{hits:?}");
+    assert!(clone.stats().health().hints.contains(&Hint::FENCE_LOST));
+
+    visit(&snapshot.original, 5);
+    sent(&mut snapshot.original, 40).await;
+    let hits = snapshot.original.stats().ledger().hits;
+    assert_eq!((hits.applied, hits.dropped.in_doubt, hits.lost_by_server), (40, 0, 0), "{hits:?}");
+    assert_eq!(total(&clone.stats()).await, 140);
+    // From then on, everything is as usual.
+    visit(&snapshot.original, 5);
+    sent(&mut snapshot.original, 45).await;
+    assert_eq!(total(&clone.stats()).await, 145);
+}
+
+#[tokio::test]
+async fn hits_of_an_ended_process_count_once_if_an_old_snapshot_created_a_lost_fence() {
+    let mut snapshot = Snapshot::new().await;
+    drop(std::mem::replace(
+        &mut snapshot.original,
+        over(&store(&snapshot.redis.url()).await, folder().path()),
+    ));
+    snapshot.lose_fences();
+    for (folder, stored) in [(&snapshot.copied, 135), (&snapshot.folder, 235)] {
+        let counters = snapshot.start(folder.path()).await;
+        assert_eq!(total(&counters.stats()).await, stored, "{:?}", counters.stats().ledger().hits);
+    }
+}
+
+#[tokio::test]
+async fn hits_in_doubt_because_of_a_copy_have_a_hint() {
+    let (first, second, store) = (folder(), folder(), Switch::store());
+    let folder = folder();
+    let mut original = over(&store, folder.path());
+    record(&original, 1);
+    original.flush().await.expect("the store is available");
+    store.hooks.unavailable(true);
+    record(&original, 5);
+    original.flush().await.expect_err("the store is unavailable");
+    for (hits, copied) in [(7, &first), (100, &second)] {
+        record(&original, hits);
+        written(&mut original).await;
+        copy(folder.path(), copied.path(), true).await;
+    }
+    drop(original);
+    store.hooks.unavailable(false);
+    for (copied, in_doubt) in [(&first, 0), (&second, 107)] {
+        let mut counters = over(&store, copied.path());
+        record(&counters, 100);
+        counters.flush().await.expect("the store is available");
+        let (hits, hints) = (counters.stats().ledger().hits, counters.stats().health().hints);
+        assert_eq!(hits.dropped.in_doubt, in_doubt, "{hits:?}");
+        assert_eq!(hints.contains(&Hint::SPOOL_COPIED), in_doubt > 0, "{hints:?}");
     }
 }

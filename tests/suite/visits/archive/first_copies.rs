@@ -1,17 +1,16 @@
 //! The cost of the first copy into an archive.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use counter_core::archive::Archive;
-use counter_core::dump::DumpLine;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visits::{Batch, Bin, BinCell, Distribution, Write};
-use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
+use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
 use tests::{FaultProxy, RedisServer};
 
-use super::{hit, send};
+use super::copies::hit;
+use super::send;
 use crate::support::{self, name, precision, store};
 
 /// Hours and days with hits, in the past.
@@ -41,29 +40,33 @@ async fn fill(store: &RedisStore, pages: usize, labels: usize, measured: usize) 
 }
 
 /// Reads a dump of a store to the end.
-async fn read_dump(near: RedisStore) -> usize {
+async fn read_dump(near: RedisStore) {
     let counters = Counters::builder(near).distributions(Distribution::precisions()).build();
     let mut dump = counters.expect("good settings").stats().dump();
-    let mut lines = 0;
-    while dump.next().await.expect("the store is available").is_some() {
-        lines += 1;
-    }
-    lines
+    while dump.next().await.expect("the store is available").is_some() {}
+    assert!(dump.dumped().distributions > 0);
 }
 
 #[tokio::test]
 async fn a_first_copy_reads_only_distributions_that_exist() {
-    const MEASURED: usize = 5;
+    const MEASURED: u64 = 5;
     let redis = RedisServer::start();
     let proxy = FaultProxy::start(redis.address()).await;
     let near = store(&proxy.url()).await;
-    let grid = fill(&near, 300, 3000, MEASURED).await;
-    let far = MemoryStore::new();
-    let archive = Archive::new(near.clone(), far.clone());
-    let (checked, read, trips) = (redis.calls("exists"), redis.calls("hgetall"), proxy.round_trips());
-    let copied = archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
-    assert!(copied.distributions >= (MEASURED * HOURS.len()) as u64, "{copied:?}");
-    let (checked, read) = (redis.calls("exists") - checked, redis.calls("hgetall") - read);
-    let trips = proxy.round_trips() - trips;
-    eprintln!("{checked} EXISTS, {read} HGETALL, {trips} round trips");
+    let grid = fill(&near, 60, 600, MEASURED as usize).await;
+    let archive = Archive::new(near.clone(), MemoryStore::new());
+    let mut copier = archive.copier(&grid);
+    let counts = || (redis.calls("hgetall"), redis.calls("exists"), proxy.round_trips());
+    let before = counts();
+    let copied = copier.copy_once(Timestamp::now()).await.expect("both stores are available");
+    assert!(copied.distributions >= MEASURED * HOURS.len() as u64, "{copied:?}");
+    let after = counts();
+    let (read, checked, trips) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
+    read_dump(near).await;
+    let dump = proxy.round_trips() - after.2;
+    println!("{read} HGETALL, {checked} EXISTS, {trips} round trips, and {dump} for a dump");
+    // A page with a distribution is read with all buckets of a part, i.e. of 24 buckets. Some are copied twice.
+    let parts = 2 * 2 * HOURS.len() as u64;
+    assert!(read <= MEASURED * parts * 24, "{read} HGETALL");
+    assert!(trips <= dump, "{trips} round trips, and {dump} for a dump");
 }

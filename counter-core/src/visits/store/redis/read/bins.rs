@@ -31,7 +31,9 @@ pub(crate) async fn bins(
         return Ok(counters.iter().map(|_| BinReading::default()).collect());
     }
     let groups = by_shard(store, counters);
-    let reads = groups.iter().map(|group| bins_of(store, group, precision, &starts));
+    // A few distributions are read directly.
+    let is_checked = counters.len() > 1 && counters.len() * starts.len() > DISTRIBUTIONS_PER_CALL;
+    let reads = groups.iter().map(|group| bins_of(store, group, precision, &starts, is_checked));
     Ok(in_item_order(&groups, try_join_boxed(reads).await?))
 }
 
@@ -40,10 +42,14 @@ async fn bins_of(
     group: &Group<&CounterName>,
     precision: Precision,
     starts: &[Timestamp],
+    is_checked: bool,
 ) -> Result<Vec<BinReading>, Error> {
     let keys = store.keys(group.shard);
     let key = |place: usize, start| keys.bins(group.items[place], Bucket { precision, start });
-    let existing = existing(store, group, precision, starts).await?;
+    let existing = match is_checked {
+        true => existing(store, group, precision, starts).await?,
+        false => vec![starts.len(); group.items.len()],
+    };
     let mut readings: Vec<_> = group.items.iter().map(|_| BinReading::default()).collect();
     for portion in portions(&existing, starts) {
         let names: Vec<_> = portion.iter().map(|(place, start)| key(*place, *start)).collect();
@@ -79,9 +85,6 @@ async fn existing(
     precision: Precision,
     starts: &[Timestamp],
 ) -> Result<Vec<usize>, Error> {
-    if group.items.len() == 1 || group.items.len() * starts.len() <= DISTRIBUTIONS_PER_CALL {
-        return Ok(vec![starts.len(); group.items.len()]);
-    }
     let names = store.keys(group.shard);
     let keys = |counter: &&CounterName| -> Vec<_> {
         let buckets = starts.iter().map(|&start| Bucket { precision, start });
