@@ -10,9 +10,9 @@ mod script;
 mod rejection;
 mod server;
 mod probed;
+mod retry;
 mod client;
 mod scatter;
-mod retry;
 mod clock;
 mod probe;
 

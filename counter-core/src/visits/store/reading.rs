@@ -17,11 +17,11 @@ pub struct Unreadable {
     pub key: String,
     /// A description of the problem.
     pub reason: String,
-    /// What is unknown because of this entry.
+    /// The counts that are unknown because of this entry.
     pub extent: Extent,
 }
 
-/// What is unknown because of an [`Unreadable`] entry.
+/// The counts that are unknown because of an [`Unreadable`] entry.
 ///
 /// ```
 /// use counter_core::Timestamp;

@@ -77,3 +77,8 @@
 //! null. An export contains a line without a count, or without a start if the whole counter is unreadable.
 //! `/metrics` contains `access_counter_unreadable` and a comment per key, and keys are also logged. A request
 //! for a single counter fails with a 503 if the value is unknown. The error includes the key.
+//!
+//! If a site of a [fleet](counter_core::fleet) can't be read, the counts of all others are a lower bound. JSON
+//! responses and live events then have an entry with `is_part` and a key such as `site us`. Where a response
+//! has no place for this, e.g. a total, a file or a picture, the request fails with a 503 that names the site
+//! and the reason.
