@@ -7,6 +7,7 @@ mod watch;
 mod outage;
 mod process;
 mod report;
+mod sites;
 mod webhook;
 mod storm;
 mod detector;

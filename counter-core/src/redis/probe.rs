@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::connection::{error_message, has_code};
+use super::probed::Probing;
 use super::retry::is_refusal;
 use super::script::{Script, args};
 use super::server::{RedisServer, RefusedCommand};
@@ -21,7 +22,9 @@ impl Client {
     /// settings.
     pub(crate) async fn wait(&self) {
         self.topology.wait().await;
-        let Ok(server) = self.probe_and_warn().await else { return };
+        // Batches need more commands than other families, so they are only tried with the first batch.
+        let Ok(server) = self.probe_settings().await else { return };
+        self.note(&server, Probing::Settings);
         if server.cluster == Some(true)
             && matches!(self.topology, Topology::One(_))
             && !self.prefix(Shard::default()).is_tagged()
@@ -42,20 +45,24 @@ impl Client {
     }
 
     async fn probe_and_warn(&self) -> Result<RedisServer, Error> {
-        let connections = self.topology.connections();
         let server = self.probe().await?;
-        for warning in self.probed.replace(connections, server.clone()) {
-            tracing::warn!("{warning}");
-        }
+        self.note(&server, Probing::Commands);
         Ok(server)
     }
 
+    /// Stores the result of a probe, and logs new warnings.
+    fn note(&self, server: &RedisServer, probing: Probing) {
+        for warning in self.probed.replace(self.topology.connections(), server.clone(), probing) {
+            tracing::warn!("{warning}");
+        }
+    }
+
     /// Returns an error if the server refuses a command for which `is_needed` returns `true`. This only queries
-    /// the server if it is unknown, or if a needed command was refused before.
+    /// the server if the commands have not been tried, or if a needed command was refused before.
     pub(crate) async fn check(&self, is_needed: impl Fn(&str) -> bool) -> Result<(), Error> {
         let first_refused =
             |server: &RedisServer| server.refused.iter().find(|refused| is_needed(refused.command)).cloned();
-        let before = self.probed.server(first_refused);
+        let before = self.probed.commands(first_refused);
         if matches!(before, Some(None)) {
             return Ok(());
         }
@@ -70,8 +77,17 @@ impl Client {
         }
     }
 
-    /// Queries the server properties. For a cluster, this queries the server for shard 0.
+    /// Queries the server properties, and tries commands. For a cluster, this queries the server for shard 0.
     pub(crate) fn probe(&self) -> StoreFuture<'_, RedisServer> {
+        Box::pin(async move {
+            let server = self.probe_settings().await?;
+            let (refused, hyperloglogs) = self.try_commands(&self.prefix(Shard::default()).scratch).await;
+            Ok(RedisServer { refused, hyperloglogs, ..server })
+        })
+    }
+
+    /// Queries the server properties, without trying commands.
+    fn probe_settings(&self) -> StoreFuture<'_, RedisServer> {
         Box::pin(async move {
             let key = &self.prefix(Shard::default()).scratch;
             let rejection = self.script_rejection(key).await?;
@@ -86,15 +102,14 @@ impl Client {
                 lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
             };
             let version = line("valkey_version").or_else(|| line("redis_version"));
-            let (refused, hyperloglogs) = self.try_commands(key).await;
             Ok(RedisServer {
                 version: version.map(str::to_owned),
                 is_outdated: line("redis_version").map(is_outdated),
                 cluster: line("redis_mode").map(|mode| mode == "cluster"),
                 scripts: rejection.is_none(),
                 transactions,
-                refused,
-                hyperloglogs,
+                refused: Vec::new(),
+                hyperloglogs: None,
                 max_memory: line("maxmemory").and_then(|bytes| bytes.parse().ok()),
                 eviction: line("maxmemory_policy").map(str::to_owned),
             })
@@ -151,6 +166,15 @@ impl Client {
         let elements = ["a", "b", "c"];
         let known: Sketch = elements.map(|element| Register::of(element.as_bytes())).into_iter().collect();
         let expiry = Timestamp::now().plus(60).to_string();
+        let (mut refused, mut hyperloglogs) = (Vec::new(), None);
+        let delete = || args([&hash, &list, &sketch, &dense]);
+        // If we can't delete keys, we must not create any.
+        if let Err(error) = self.call::<Value>("DEL", scratch, delete()).await {
+            if is_refusal(&error) {
+                refused.push(RefusedCommand { command: "DEL", reason: message(&error) });
+            }
+            return (refused, hyperloglogs);
+        }
         let commands = [
             ("HINCRBY", args([&*hash, "n", "1"])),
             ("HSETNX", args([&*hash, "n", ""])),
@@ -160,9 +184,8 @@ impl Client {
             ("PFMERGE", args([&sketch, &dense])),
             ("EXPIREAT", args([&sketch, &expiry])),
             ("GET", args([&sketch])),
-            ("DEL", args([&hash, &list, &sketch, &dense])),
+            ("DEL", delete()),
         ];
-        let (mut refused, mut hyperloglogs) = (Vec::new(), None);
         let replies = commands.map(|(command, args)| async move {
             let name = command.split(' ').next().unwrap_or(command);
             (command, self.call::<Value>(name, scratch, args).await)
@@ -190,6 +213,9 @@ impl Client {
 /// A script that returns the error if it may use the key that it gets, but not a key derived from it.
 const DERIVED_KEY: &str = "\
 local derived = KEYS[1] .. ':derived'
+if type(redis.pcall('DEL', KEYS[1])) == 'table' then
+  return ''
+end
 local replies = {redis.pcall('HINCRBY', KEYS[1], 'n', 1), redis.pcall('HINCRBY', derived, 'n', 1)}
 redis.pcall('DEL', KEYS[1])
 redis.pcall('DEL', derived)

@@ -15,6 +15,16 @@ struct Probe {
     /// The number of connections that the store had made when the server was probed.
     connections: u64,
     server: RedisServer,
+    probing: Probing,
+}
+
+/// What a probe has found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probing {
+    /// Only the settings of the server.
+    Settings,
+    /// Also which commands are refused.
+    Commands,
 }
 
 /// A probe is valid for this time if the connection does not change. It expires because settings can be
@@ -30,9 +40,9 @@ impl Probed {
     }
 
     /// Stores the probe result and returns the warnings that are new.
-    pub(super) fn replace(&self, connections: u64, server: RedisServer) -> Vec<String> {
+    pub(super) fn replace(&self, connections: u64, server: RedisServer, probing: Probing) -> Vec<String> {
         let warnings = server.warnings();
-        let new = Probe { at: Instant::now(), connections, server };
+        let new = Probe { at: Instant::now(), connections, server, probing };
         let before = self.lock().replace(new).map(|last| last.server.warnings()).unwrap_or_default();
         warnings.into_iter().filter(|warning| !before.contains(warning)).collect()
     }
@@ -40,6 +50,12 @@ impl Probed {
     /// Returns the result of `read` for the properties of the server, or `None` if they are unknown.
     pub(super) fn server<T>(&self, read: impl FnOnce(&RedisServer) -> T) -> Option<T> {
         self.lock().as_ref().map(|probe| read(&probe.server))
+    }
+
+    /// Returns the result of `read` for the refused commands of the server, or `None` if they are unknown.
+    pub(super) fn commands<T>(&self, read: impl FnOnce(&RedisServer) -> T) -> Option<T> {
+        let probe = self.lock();
+        probe.as_ref().filter(|probe| probe.probing == Probing::Commands).map(|probe| read(&probe.server))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Probe>> {

@@ -288,7 +288,9 @@ async fn a_server_with_another_hyperloglog_encoding_causes_a_hint() {
     let facts = store.server().await.expect("it replies");
     assert_eq!(facts.hyperloglogs, Some(false));
     assert!(facts.warnings().iter().any(|warning| warning.contains("HyperLogLog")), "{facts:?}");
-    let process = Process::start(store).await;
+    let mut process = Process::start(store).await;
+    process.record(1);
+    process.flusher.flush().await.expect("hits count");
     let health = process.stats.health();
     assert!(health.is_degraded());
     assert_eq!(health.hints.iter().map(|hint| hint.name).collect::<Vec<_>>(), ["visitors_unreadable"]);

@@ -12,7 +12,7 @@ use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid, Precision, Sample, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::store::identity::StoreRecord;
-use crate::visits::store::{Reading, Store, Unreadable, identity};
+use crate::visits::store::{Extent, Reading, Store, Unreadable, identity};
 
 /// Number of counter names to list in a call, for a precision.
 const COUNTERS_PER_PAGE: usize = 1000;
@@ -233,6 +233,10 @@ async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>,
                 _ => break,
             }
         }
+    }
+    if !store.sites().is_empty() {
+        let reason = "lifetimes of sites are not listed: dump each site";
+        unreadable.push(Unreadable::new("sites", reason).with_extent(Extent::Part));
     }
     for shard in store.shards().iter() {
         let mut cursor = None;

@@ -12,8 +12,8 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
 use crate::visits::store::{
-    ApplyOutcome, Batch, BinReading, Cleaned, KnownReading, Read, Reading, Site, Unions, Unreadable, Witness,
-    Write,
+    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Site, Unions,
+    Unreadable, Witness, Write,
 };
 
 impl Write for Fleet {
@@ -206,6 +206,11 @@ impl Read for Fleet {
             let replies = self.read(|site| site.known_since(precisions, from, limit, since)).await?;
             Ok(merge::known(replies))
         })
+    }
+
+    /// Only lists the store of this process, because [`Stats::forget`](crate::Stats::forget) forgets a counter in each store.
+    fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {
+        self.home.counted(shard, cursor)
     }
 
     fn contains<'a>(

@@ -9,7 +9,7 @@ use crate::admin::years::serve_years;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
     for (name, dark, width, height) in
-        [("light", false, 1180, 1300), ("dark", true, 1180, 1300), ("phone", false, 390, 844)]
+        [("light", false, 1180, 1300), ("dark", true, 1180, 1300), ("phone", false, 320, 844)]
     {
         browse(BrowserSettings { demo: true, dark, width, height, ..BrowserSettings::default() }, move |page| async move {
             // A same-origin session can record hits, and the page then has a sources table.

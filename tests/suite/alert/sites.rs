@@ -1,0 +1,105 @@
+//! Alerts and reports over several sites, of which one is away.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use counter_alert::{AlertRule, Message, ReportSchedule, Watch};
+use counter_core::fleet::Fleet;
+use counter_core::visits::{Bin, Distribution, Measure, Measured};
+use counter_core::{AnyStore, Counters, MemoryStore, Store, Timestamp};
+use tests::{FaultProxy, LIMIT, RedisServer, until};
+
+use super::inbox::Inbox;
+use crate::support::{name, precision, store};
+
+const HOUR: u64 = 3600;
+
+/// Records hits with these response times, and flushes.
+async fn record(store: impl Store, at: Timestamp, times: &[u64]) {
+    let builder = Counters::builder(store).distributions(Distribution::precisions());
+    let mut counters = builder.build().expect("good settings");
+    let recorder = counters.recorder();
+    let hits = [recorder.counter("hits").hit()];
+    for ms in times {
+        recorder.record_at(recorder.counter("hits"), None, at, NonZeroU32::MIN);
+        let bins = [Bin::time(Duration::from_millis(*ms))];
+        recorder.measure_at(Measured { hits: &hits, bins: &bins }, at);
+    }
+    counters.flush().await.expect("the store accepts batches");
+}
+
+#[tokio::test]
+async fn a_site_that_is_away_raises_an_alert_and_is_not_judged() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let (eu, us, home) = (MemoryStore::new(), store(&proxy.url()).await, AnyStore::from(MemoryStore::new()));
+    let start = precision(3600).bucket(Timestamp::now()).start.minus(3 * HOUR);
+    let judged = |hours: u64| start.plus(hours * HOUR + Watch::LATENESS.as_secs());
+    // Only the requests of `eu` are slow, and both sites together have more than ten hits.
+    record(eu.clone(), start.plus(HOUR), &[900; 4]).await;
+    record(store(&server.url()).await, start.plus(HOUR), &[10; 20]).await;
+
+    let fleet = Fleet::new(MemoryStore::new()).with("eu", eu).with("us", us).with_timeout(LIMIT / 20);
+    let builder = Counters::builder(fleet).distributions(Distribution::precisions());
+    let counters = builder.build().expect("good settings");
+    let inbox = Inbox::default();
+    let rules = [
+        AlertRule::store_away("away", Duration::ZERO),
+        AlertRule::below("quiet", name("hits"), precision(3600), 10),
+        AlertRule::quantile_above("slow", name("hits"), precision(3600), Measure::Time, 0.5, 0.5),
+    ];
+    let watch = Watch::builder(counters.stats(), home).rules(rules).deliver(inbox.receiver());
+    let mut watch = watch.build().expect("good rules");
+    watch.check_once(judged(1)).await.expect("both are read");
+    assert_eq!(inbox.strings(), [""; 0]);
+
+    proxy.refuse(true);
+    let mut alerts = Vec::new();
+    until("the site is away", LIMIT, async || {
+        _ = watch.check_once(judged(2)).await;
+        alerts.extend(inbox.alerts());
+        !alerts.is_empty()
+    })
+    .await;
+    _ = watch.check_once(judged(2)).await;
+    alerts.extend(inbox.alerts());
+    let [alert] = &alerts[..] else { panic!("only the site: {alerts:?}") };
+    assert!(alert.rule == "away" && alert.reason.contains("site us: "), "{alert:?}");
+}
+
+#[tokio::test]
+async fn a_report_waits_for_a_site_that_is_away() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let (eu, us, home) = (MemoryStore::new(), store(&proxy.url()).await, AnyStore::from(MemoryStore::new()));
+    let day = precision(86_400);
+    let today = day.bucket(Timestamp::now()).start;
+    for at in [today.minus(2 * 86_400), today.minus(86_400)] {
+        record(eu.clone(), at.plus(HOUR), &[1; 3]).await;
+        record(store(&server.url()).await, at.plus(HOUR), &[1; 4]).await;
+    }
+    let fleet = Fleet::new(MemoryStore::new()).with("eu", eu).with("us", us).with_timeout(LIMIT / 20);
+    let counters = Counters::builder(fleet).build().expect("good settings");
+    let inbox = Inbox::default();
+    let schedule = ReportSchedule::daily("day", name("hits"));
+    let watch = Watch::builder(counters.stats(), home).report(schedule).deliver(inbox.receiver());
+    let mut watch = watch.build().expect("a good schedule");
+    watch.check_once(today.minus(86_400).plus(2 * HOUR)).await.expect("both are read");
+    assert_eq!(inbox.take(), []);
+
+    proxy.refuse(true);
+    for _ in 0..3 {
+        _ = watch.check_once(today.plus(2 * HOUR)).await;
+    }
+    assert_eq!(inbox.take(), []);
+    proxy.refuse(false);
+    let mut messages = Vec::new();
+    until("the report arrives", LIMIT, async || {
+        _ = watch.check_once(today.plus(2 * HOUR)).await;
+        messages.extend(inbox.take());
+        !messages.is_empty()
+    })
+    .await;
+    let [Message::Report(report)] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!((report.hits.map(|hits| hits.now), &report.unread[..]), (Some(7), &[][..]), "{report}");
+}
