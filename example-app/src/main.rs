@@ -1,6 +1,7 @@
 //! Runs the site and stores the counts in a file, in Redis, or in a database.
 
 mod lines;
+mod problem;
 mod retry;
 mod flags;
 mod commands;
@@ -16,8 +17,8 @@ use commands::consume;
 #[cfg(feature = "manual")]
 use commands::manual;
 use commands::{dump, health, import, restore};
-use flags::store::error_chain;
 use lines::Lines;
+use problem::explain;
 use serve::settings;
 use serve::site::serve;
 
@@ -79,7 +80,7 @@ async fn main() -> ExitCode {
         None => serve(settings.site, output).await,
     };
     let Err(error) = result else { return ExitCode::SUCCESS };
-    let _ = writeln!(log, "example-app: {}", error_chain(&*error));
+    let _ = writeln!(log, "example-app: {}", explain(&*error));
     ExitCode::FAILURE
 }
 

@@ -1,8 +1,11 @@
 //! Retries while a store is unavailable.
 
+use std::error::Error;
 use std::time::{Duration, Instant};
 
 use counter_core::ErrorKind;
+
+use crate::problem::{At, explain, is_denied};
 
 /// Maximum time to wait for an unavailable store.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -11,25 +14,39 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Tracks how long a store has been unavailable.
-#[derive(Debug, Default)]
-pub(crate) struct Retry(Option<Instant>);
+#[derive(Debug)]
+pub(crate) struct Retry {
+    /// The option of the store.
+    store: String,
+    since: Option<Instant>,
+}
 
 impl Retry {
+    /// Creates a state for an available store. `store` is the option of the store, for messages.
+    pub(crate) fn new(store: &str) -> Self {
+        Self { store: store.to_owned(), since: None }
+    }
+
     /// Records a successful attempt.
     pub(crate) const fn reset(&mut self) {
-        self.0 = None;
+        self.since = None;
     }
 
     /// Waits before the next attempt.
     ///
     /// # Errors
     ///
-    /// Returns the error if the store has been unavailable for a minute, or if this is a different kind of
-    /// error.
-    pub(crate) async fn wait(&mut self, error: counter_core::Error) -> Result<(), counter_core::Error> {
-        let since = *self.0.get_or_insert_with(Instant::now);
-        if *error.kind() != ErrorKind::Unavailable || since.elapsed() >= RETRY_TIMEOUT {
-            return Err(error);
+    /// Returns the error if the store has been unavailable for a minute, if it does not accept the password, or if this
+    /// is a different kind of error.
+    pub(crate) async fn wait(&mut self, error: counter_core::Error) -> Result<(), Box<dyn Error>> {
+        let is_first = self.since.is_none();
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let is_over = since.elapsed() >= RETRY_TIMEOUT || is_denied(&error);
+        if *error.kind() != ErrorKind::Unavailable || is_over {
+            return Err(error).at(&self.store);
+        }
+        if is_first {
+            tracing::warn!("{}: {}; will retry for a minute", self.store, explain(&error));
         }
         tokio::time::sleep(RETRY_DELAY).await;
         Ok(())

@@ -18,4 +18,5 @@ mod archive;
 mod demo;
 mod flags;
 mod health;
+mod messages;
 mod manual;

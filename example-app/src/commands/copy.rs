@@ -4,9 +4,10 @@ use std::error::Error;
 use std::path::Path;
 
 use clap::Args;
+use counter_core::Counters;
 use counter_core::visits::Distribution;
-use counter_core::{AnyStore, Counters};
 
+use crate::flags::store::{Mode, Opened};
 use crate::flags::{grid, store};
 
 /// Options that are shared by `dump` and `restore`.
@@ -24,13 +25,19 @@ pub(crate) struct StoreArgs {
 
 impl StoreArgs {
     /// Opens the store, which is needed for unique counters, and builds the counters.
-    pub(crate) async fn open(&self) -> Result<(AnyStore, Counters), Box<dyn Error>> {
-        let store = self.store.open().await?.store;
-        let mut counters = Counters::builder(store.clone());
+    pub(crate) async fn open(&self, mode: Mode) -> Result<(Opened, Counters), Box<dyn Error>> {
+        if mode == Mode::Read && self.grid.change_grid {
+            return Err(
+                "--change-grid: this command only reads the store; start the site with this option".into()
+            );
+        }
+        let opened = self.store.open(mode).await?;
+        let mut counters = Counters::builder(opened.store.clone());
         if self.distributions {
             counters = counters.distributions(Distribution::precisions());
         }
-        Ok((store, self.grid.build(counters).await?))
+        let counters = self.grid.build(counters, &opened.option).await?;
+        Ok((opened, counters))
     }
 }
 

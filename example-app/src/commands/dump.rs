@@ -15,6 +15,8 @@ use serde::Serialize;
 
 use super::copy::{StoreArgs, is_compressed};
 use super::progress;
+use crate::flags::store::Mode;
+use crate::problem::At;
 use crate::retry::Retry;
 
 /// Write all counts of a store to a file.
@@ -39,11 +41,11 @@ struct Summary {
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (started, file) = (Instant::now(), &*settings.file);
-    let (store, counters) = settings.store.open().await?;
-    let mut output = Output::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let (opened, counters) = settings.store.open(Mode::Read).await?;
+    let mut output = Output::create(file).at(file.display())?;
     let bar = progress::writing(file);
-    let (mut unique, mut visits) = (UniqueDump::new(store), counters.stats().dump());
-    let (mut retry, mut lines) = (Retry::default(), 0);
+    let (mut unique, mut visits) = (UniqueDump::new(opened.store), counters.stats().dump());
+    let (mut retry, mut lines) = (Retry::new(&opened.option), 0);
     // Visits must be written last, because they end with a line that marks the end of the file.
     loop {
         let line = match unique.next().await {
@@ -53,7 +55,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
         match line {
             Ok(Some(line)) => {
                 retry.reset();
-                writeln!(output, "{line}")?;
+                writeln!(output, "{line}").at(file.display())?;
                 lines += 1;
                 bar.inc(line.len() as u64 + 1);
             }
@@ -61,7 +63,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
             Err(error) => retry.wait(error).await?,
         }
     }
-    output.end()?;
+    output.end().at(file.display())?;
     bar.finish_and_clear();
     let (dumped, unique) = (visits.dumped(), unique.dumped());
     let unreadable = dumped.unreadable + unique.unreadable;

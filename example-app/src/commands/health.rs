@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::flags::clock;
+use crate::flags::listen::ListenAddress;
+use crate::problem::At;
 
 /// Check whether a site responds.
 #[derive(Debug, Args)]
@@ -18,13 +20,16 @@ use crate::flags::clock;
 pub(crate) struct Settings {
     /// Address that the site listens on.
     #[arg(long, env = "COUNTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
-    listen: SocketAddr,
+    listen: ListenAddress,
     /// Time to wait for the response.
     #[arg(long, env = "COUNTER_HEALTH_TIMEOUT", value_name = "SECONDS", default_value = "2", value_parser = clock::seconds)]
     timeout: Duration,
 }
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+/// What to do without the expected response.
+const REMEDY: &str = "check that the site listens on this address, and its log";
 
 /// Maximum length of a status line.
 const MAX_LINE: u64 = 256;
@@ -33,19 +38,21 @@ const MAX_LINE: u64 = 256;
 ///
 /// Returns an error if the site can't be reached in time, or if the status is not 200.
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
-    let address = local(settings.listen);
-    let line = timeout(settings.timeout, status_line(address))
+    let place = format!("--listen {}", settings.listen);
+    let line = timeout(settings.timeout, status_line(&settings.listen))
         .await
-        .map_err(|_| format!("no response from {address} within {:?}", settings.timeout))?
-        .map_err(|error| format!("no response from {address}: {error}"))?;
-    if line.split(' ').nth(1) != Some("200") {
-        return Err(format!("unexpected response from {address}: {:?}", line.trim_end()).into());
+        .map_err(|_| format!("no response within {:?}; {REMEDY}", settings.timeout))
+        .at(&place)?
+        .at(format!("{place}: no response"))?;
+    match line.split(' ').nth(1) {
+        Some("200") => Ok(()),
+        _ => Err(format!("unexpected response {:?}; {REMEDY}", line.trim_end())).at(place),
     }
-    Ok(())
 }
 
-async fn status_line(address: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn status_line(address: &ListenAddress) -> io::Result<String> {
+    let addresses: Vec<_> = address.resolve().await?.into_iter().map(local).collect();
+    let mut stream = TcpStream::connect(&*addresses).await?;
     stream.write_all(REQUEST).await?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_LINE)).read_line(&mut line).await?;

@@ -26,7 +26,8 @@ use super::findings::Findings;
 use super::progress;
 use super::summary::Summary;
 use super::target::{OpenTarget, Target};
-use crate::flags::store::{check_archive, error_chain};
+use crate::flags::store::check_archive;
+use crate::problem::{At, causes, explain, is_denied};
 
 /// Count the requests in access logs. Each line is only counted once.
 #[derive(Debug, Args)]
@@ -98,6 +99,10 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
             return Err("the standard input requires --name".into());
         }
     }
+    // A wrong path should not create the store. If we follow logs, they may be created later.
+    for file in settings.files.iter().filter(|file| !settings.follow && *file != Path::new(STDIN)) {
+        settings.readable(file).at(file.display())?;
+    }
     // We install the signal handlers first, so that the program can also be stopped while it connects to the
     // store.
     let mut stop = settings.follow.then(stop_signals).transpose()?;
@@ -129,6 +134,20 @@ pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
 }
 
 impl Settings {
+    /// Checks whether a log can be read, and whether its format is known.
+    fn readable(&self, file: &Path) -> Result<(), Box<dyn Error>> {
+        if std::fs::metadata(file)?.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+        }
+        let log = LogFile::open(file)?;
+        let is_empty = std::fs::metadata(file)?.len() == 0
+            || Fingerprint::read(log.reopen()?.chain(&b"\n"[..]))?.is_none();
+        if !is_empty && self.format.is_none() {
+            detect(log)?;
+        }
+        Ok(())
+    }
+
     /// Opens the store.
     async fn open(&self) -> Result<OpenTarget, Box<dyn Error>> {
         self.retry(async || self.target.open(self.archive.as_deref()).await).await
@@ -152,7 +171,7 @@ impl Settings {
         loop {
             match step().await {
                 Err(error) if self.follow && is_unavailable(&*error) => {
-                    tracing::warn!(error, "the store or the archive is unavailable, will retry");
+                    tracing::warn!("{}; will retry", explain(&*error));
                     sleep(RETRY_DELAY).await;
                 }
                 done => return done,
@@ -175,8 +194,9 @@ async fn unless_stopped<T>(
 }
 
 fn is_unavailable(error: &(dyn Error + 'static)) -> bool {
-    let error = error.downcast_ref::<counter_core::Error>();
-    error.is_some_and(|error| *error.kind() == ErrorKind::Unavailable)
+    let is_unavailable =
+        |error: &counter_core::Error| *error.kind() == ErrorKind::Unavailable && !is_denied(error);
+    causes(error).filter_map(|cause| cause.downcast_ref()).any(is_unavailable)
 }
 
 /// Returns the signals that stop the program.
@@ -246,8 +266,7 @@ impl Logs {
             return Ok(());
         }
         for file in files {
-            let counted = self.count(file).await;
-            counted.map_err(|error| format!("{}: {}", file.display(), error_chain(&*error)))?;
+            self.count(file).await.at(file.display())?;
         }
         Ok(())
     }
@@ -498,11 +517,7 @@ impl Logs {
     fn reader(&self, file: LogFile) -> Result<Reader, Box<dyn Error>> {
         let format = match &self.format {
             Some(format) => format.clone(),
-            None => {
-                let mut head = Vec::new();
-                file.take(MAX_DETECTION_BYTES).read_to_end(&mut head)?;
-                Format::detect(&head)?
-            }
+            None => detect(file)?,
         };
         Ok(Reader { import: self.import(format.clone()), format })
     }
@@ -553,6 +568,14 @@ impl<'a> Watch<'a> {
         }
         Ok(())
     }
+}
+
+/// Detects the format of a log.
+fn detect(log: LogFile) -> Result<Format, Box<dyn Error>> {
+    let mut head = Vec::new();
+    log.take(MAX_DETECTION_BYTES).read_to_end(&mut head)?;
+    let detected = Format::detect(&head);
+    detected.map_err(|error| format!("{error}; set --format, or check that this is a log").into())
 }
 
 fn lines(mut log: impl Read) -> io::Result<u64> {

@@ -16,6 +16,8 @@ use serde::Serialize;
 
 use super::copy::{StoreArgs, is_compressed};
 use super::progress;
+use crate::flags::store::Mode;
+use crate::problem::At;
 use crate::retry::Retry;
 
 /// Add a dump to a store. Each part is only added once.
@@ -59,38 +61,37 @@ struct Unique {
 
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (started, file) = (Instant::now(), &*settings.file);
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let (store, counters) = settings.store.open().await?;
-    let (mut input, bar) = open(file).map_err(|error| named(&error))?;
-    let (mut unique, mut restore) = (UniqueRestore::new(store), counters.restore());
-    let (mut retry, mut line) = (Retry::default(), Vec::new());
+    let (mut input, bar) = open(file).at(file.display())?;
+    if !input.fill_buf().at(file.display())?.starts_with(b"{") {
+        // This should not create the store.
+        return Err("this is not a dump; the file must be written by `dump`").at(file.display());
+    }
+    let (opened, counters) = settings.store.open(Mode::Write).await?;
+    let (mut unique, mut restore) = (UniqueRestore::new(opened.store), counters.restore());
+    let (mut retry, mut line) = (Retry::new(&opened.option), Vec::new());
     loop {
         line.clear();
         // We read beyond the maximum so that lines that are too long can be rejected.
-        input
-            .by_ref()
-            .take(Restore::MAX_LINE as u64 + 3)
-            .read_until(b'\n', &mut line)
-            .map_err(|error| named(&error))?;
+        input.by_ref().take(Restore::MAX_LINE as u64 + 3).read_until(b'\n', &mut line).at(file.display())?;
         if line.is_empty() {
             break;
         }
         if UniqueRestore::is_line(&line) {
             while let Err(error) = unique.line(&line).await {
-                wait_for_unique_store(error, &mut retry).await.map_err(|error| named(&error))?;
+                wait_for_unique_store(error, &mut retry).await.at(file.display())?;
             }
         } else {
             while let Err(error) = restore.line(&line).await {
-                wait_for_store(error, &mut retry).await.map_err(|error| named(&error))?;
+                wait_for_store(error, &mut retry).await.at(file.display())?;
             }
         }
         retry.reset();
     }
-    let unique = unique.finish().map_err(|error| named(&error))?;
+    let unique = unique.finish().at(file.display())?;
     let restored = loop {
         match restore.finish().await {
             Ok(restored) => break restored,
-            Err(error) => wait_for_store(error, &mut retry).await.map_err(|error| named(&error))?,
+            Err(error) => wait_for_store(error, &mut retry).await.at(file.display())?,
         }
     };
     bar.finish_and_clear();
@@ -149,21 +150,18 @@ fn warn(restored: &Restored, unique: &UniqueRestored) {
 }
 
 /// Waits if the store is unavailable. Returns other errors.
-async fn wait_for_store(error: RestoreError, retry: &mut Retry) -> Result<(), RestoreError> {
+async fn wait_for_store(error: RestoreError, retry: &mut Retry) -> Result<(), Box<dyn Error>> {
     match error {
-        RestoreError::Store(error) => Ok(retry.wait(error).await?),
-        error => Err(error),
+        RestoreError::Store(error) => retry.wait(error).await,
+        error => Err(error.into()),
     }
 }
 
 /// Waits if the store is unavailable. Returns other errors.
-async fn wait_for_unique_store(
-    error: UniqueRestoreError,
-    retry: &mut Retry,
-) -> Result<(), UniqueRestoreError> {
+async fn wait_for_unique_store(error: UniqueRestoreError, retry: &mut Retry) -> Result<(), Box<dyn Error>> {
     match error {
-        UniqueRestoreError::Store(error) => retry.wait(error).await.map_err(UniqueRestoreError::Store),
-        error => Err(error),
+        UniqueRestoreError::Store(error) => retry.wait(error).await,
+        error => Err(error.into()),
     }
 }
 

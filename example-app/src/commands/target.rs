@@ -1,7 +1,7 @@
 //! Store and rules for requests from logs and topics.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use counter_core::archive::Archive;
@@ -9,7 +9,9 @@ use counter_core::visits::{Distribution, Measure};
 use counter_core::{AnyStore, Counters, Secret};
 use counter_layer::{AccessCounterLayer, Address, Facet, Rule, Rules};
 
+use crate::flags::store::Mode;
 use crate::flags::{grid, ignored, labels, store};
+use crate::problem::At;
 
 /// Options that are shared by `import` and `consume`.
 #[derive(Debug, Args)]
@@ -30,7 +32,7 @@ pub(crate) struct Target {
     ignored: ignored::Ignored,
     /// Secret to hash visitors, like on the site.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true, value_name = "DIGITS")]
-    pub(crate) secret: Option<Secret>,
+    secret: Option<String>,
     #[command(flatten)]
     store: store::Settings,
     #[command(flatten)]
@@ -52,23 +54,26 @@ impl Target {
 
     /// Opens the store and the archive, and builds the counters.
     pub(crate) async fn open(&self, archive: Option<&str>) -> Result<OpenTarget, Box<dyn Error>> {
-        let opened = self.store.open().await?;
+        // An invalid option should not create the store.
+        let secret = self.secret.as_deref().map(str::parse::<Secret>).transpose().at("--secret")?;
+        self.rules()?;
+        let opened = self.store.open(Mode::Write).await?;
         let archive = match archive {
             Some(address) => Some(Archive::new(opened.store.clone(), opened.archive(address).await?.0)),
             None => None,
         };
-        let store = opened.store;
+        let store = opened.store.clone();
         let mut counters = match &archive {
             Some(archive) => Counters::builder(archive.clone()),
             None => Counters::builder(store.clone()),
         };
-        if let Some(secret) = self.secret.clone() {
+        if let Some(secret) = secret {
             counters = counters.secret(secret);
         }
         if self.distributions {
             counters = counters.distributions(Distribution::precisions());
         }
-        let counters = self.grid.build(counters).await?;
+        let counters = self.grid.build(counters, &opened.option).await?;
         Ok(OpenTarget { store, counters, archive })
     }
 
@@ -83,7 +88,7 @@ impl Target {
             .facets([Facet::Status, Facet::Agent]);
         layer = self.ignored.apply(layer, client.clone());
         layer = self.labels.apply(layer, client)?;
-        if let Some(rules) = rules(self.rules.as_deref(), &self.routes)? {
+        if let Some(rules) = self.rules()? {
             layer = layer.rules(rules);
         }
         if self.distributions {
@@ -91,22 +96,23 @@ impl Target {
         }
         Ok(layer)
     }
-}
 
-fn rules(file: Option<&Path>, routes: &[String]) -> Result<Option<Rules>, Box<dyn Error>> {
-    let mut rules = match file {
-        Some(file) => {
-            let text =
-                std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?
+    /// Reads the rules.
+    fn rules(&self) -> Result<Option<Rules>, Box<dyn Error>> {
+        let (mut rules, place) = match &self.rules {
+            Some(file) => {
+                let place = format!("--rules {}", file.display());
+                let text = std::fs::read_to_string(file).at(&place)?;
+                (serde_json::from_str(&text).at(&place)?, place)
+            }
+            None if self.routes.is_empty() => return Ok(None),
+            None => (Rules::builder(), "--route".to_owned()),
+        };
+        for route in &self.routes {
+            // In axum, the home page is `/`, but in a rule it is the empty pattern.
+            let pattern = if route == "/" { "" } else { route };
+            rules = rules.rule(Rule::counter(route.clone()).pattern(pattern));
         }
-        None if routes.is_empty() => return Ok(None),
-        None => Rules::builder(),
-    };
-    for route in routes {
-        // In axum, the home page is `/`, but in a rule it is the empty pattern.
-        let pattern = if route == "/" { "" } else { route };
-        rules = rules.rule(Rule::counter(route.clone()).pattern(pattern));
+        rules.build().map(Some).at(place)
     }
-    Ok(Some(rules.build()?))
 }

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+/// Upper bound for durations, so that a deadline is always a valid time.
+const MAX_SECONDS: f64 = 366.0 * 86_400.0;
+
+/// Lower bound for intervals.
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Parses a time of day, e.g. `04:00`, and returns the seconds since midnight.
 pub(crate) fn time_of_day(text: &str) -> Result<u32, String> {
     hours_and_minutes(text, 23).ok_or_else(|| "expected a time of day, such as 04:00 or 23:30".to_owned())
@@ -14,9 +20,19 @@ pub(crate) fn utc_offset(text: &str) -> Result<i32, String> {
 
 /// Parses a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 =
-        text.parse().map_err(|_| "expected a number of seconds, such as 1 or 0.25".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=MAX_SECONDS).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("expected a number of seconds up to {MAX_SECONDS}, such as 1 or 0.25"))
+}
+
+/// Parses a number of seconds that is at least a millisecond.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let interval = seconds(text)?;
+    match interval < MIN_INTERVAL {
+        true => Err("expected at least 0.001 seconds".to_owned()),
+        false => Ok(interval),
+    }
 }
 
 fn offset(text: &str) -> Option<i32> {

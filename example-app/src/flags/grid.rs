@@ -4,12 +4,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use clap::Args;
-use counter_core::Counters;
 use counter_core::time::{Grid, LocalDays};
 use counter_core::visits::Builder;
+use counter_core::{Counters, ErrorKind};
 use tokio::time::timeout;
 
 use super::clock;
+use crate::problem::explain;
 use crate::retry::Retry;
 
 /// Bucket options, which are the same for all commands.
@@ -21,11 +22,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "COUNTER_UTC_OFFSET", value_name = "OFFSET", value_parser = clock::utc_offset, allow_hyphen_values = true)]
     utc_offset: Option<i32>,
     /// Time zone of the site, e.g. Europe/Berlin.
-    #[arg(long, env = "COUNTER_TIME_ZONE", value_name = "ZONE")]
+    #[arg(long, env = "COUNTER_TIME_ZONE", value_name = "ZONE", value_parser = time_zone, allow_hyphen_values = true)]
     pub(crate) time_zone: Option<String>,
     /// Change the buckets, and hide older counts.
     #[arg(long)]
-    change_grid: bool,
+    pub(crate) change_grid: bool,
 }
 
 /// Upper bound for UTC offsets in seconds.
@@ -45,9 +46,9 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error if the store uses different buckets and `--change-grid` is not set, or if it does not
-    /// respond for a minute.
-    pub(crate) async fn build(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
-        let mut retry = Retry::default();
+    /// respond for a minute. `store` is the option of the store, for messages.
+    pub(crate) async fn build(&self, builder: Builder, store: &str) -> Result<Counters, Box<dyn Error>> {
+        let mut retry = Retry::new(store);
         loop {
             match self.try_build(builder.clone()).await {
                 Ok(counters) => return Ok(counters),
@@ -63,15 +64,21 @@ impl Settings {
     /// # Errors
     ///
     /// Returns an error if the store uses different buckets and `--change-grid` is not set.
-    pub(crate) async fn build_with_timeout(&self, builder: Builder) -> Result<Counters, Box<dyn Error>> {
-        match timeout(START_TIMEOUT, self.try_build(builder.clone())).await {
-            Ok(Ok(counters)) => Ok(counters),
-            Ok(Err(Failure::Settings(error))) => Err(error),
-            Ok(Err(Failure::Store(_))) | Err(_) => {
-                tracing::warn!("the store does not respond, starting without checking its buckets");
-                Ok(self.configure(builder, self.local_days()?)?.build()?)
-            }
-        }
+    pub(crate) async fn build_with_timeout(
+        &self,
+        builder: Builder,
+        store: &str,
+    ) -> Result<Counters, Box<dyn Error>> {
+        let reason = match timeout(START_TIMEOUT, self.try_build(builder.clone())).await {
+            Ok(Ok(counters)) => return Ok(counters),
+            Ok(Err(Failure::Settings(error))) => return Err(error),
+            Ok(Err(Failure::Store(error))) => explain(&error),
+            Err(_) => explain(&counter_core::Error::new(ErrorKind::Unavailable)),
+        };
+        tracing::warn!(
+            "{store}: {reason}; starting without checking the buckets, and hits wait for the store"
+        );
+        Ok(self.configure(builder, self.local_days()?)?.build()?)
     }
 
     async fn try_build(&self, builder: Builder) -> Result<Counters, Failure> {
@@ -99,9 +106,9 @@ impl Settings {
             None => {}
             Some(_) if self.change_grid => counters.change_grid().await?,
             Some(mismatch) => {
-                let remedy = "omit --utc-offset to use the buckets of the store, or add --change-grid to change \
+                let remedy = "omit --utc-offset to use the buckets of the store, or start the site with --change-grid to change \
                               them: counts in other buckets will not be shown any more";
-                return Err(Failure::Settings(format!("{mismatch}; {remedy}").into()));
+                return Err(Failure::Settings(format!("--utc-offset: {mismatch}; {remedy}").into()));
             }
         }
         Ok(counters)
@@ -121,6 +128,15 @@ impl Settings {
             Some(days) => builder.local_days(days)?,
             None => builder.utc_offset(self.utc_offset.unwrap_or(0)),
         })
+    }
+}
+
+/// Checks that a time zone exists.
+fn time_zone(name: &str) -> Result<String, String> {
+    match counter_admin::local_days(name) {
+        Ok(_) => Ok(name.to_owned()),
+        Err(_) if name.starts_with(['+', '-']) => Err("for a UTC offset, use --utc-offset".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -11,7 +11,8 @@ use counter_core::stores::Namespace;
 use counter_core::visits::Store;
 use tokio::time::timeout;
 
-use super::store;
+use super::store::{self, Mode};
+use crate::problem::At;
 
 /// Time to wait for a site at startup.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -47,6 +48,12 @@ impl Settings {
         self.sites.is_empty()
     }
 
+    /// Names the sites in a message.
+    pub(crate) fn option(&self) -> String {
+        let names: Vec<_> = self.sites.iter().map(|site| &*site.name).collect();
+        format!("--site {}", names.join(", "))
+    }
+
     /// Connects to the stores of the sites. `home` stores the hits of this process.
     ///
     /// # Errors
@@ -55,8 +62,8 @@ impl Settings {
     pub(crate) async fn fleet(&self, home: impl Store) -> Result<Fleet, Box<dyn Error>> {
         let mut fleet = Fleet::new(home);
         for Site { name, url, namespace } in &self.sites {
-            let store = store::connect(url, namespace.as_ref(), false).await;
-            let (store, _) = store.map_err(|error| format!("--site {name}: {error}"))?;
+            let store = store::connect(url, namespace.as_ref(), Mode::Read).await;
+            let (store, _) = store.at(format!("--site {name}={}", store::without_password(url)))?;
             fleet = fleet.with(name, store);
         }
         Ok(fleet)
@@ -72,7 +79,8 @@ pub(crate) async fn check(stats: &Stats) -> Result<(), Box<dyn Error>> {
     for site in stats.sites().iter().filter_map(|site| Some((site.name(), stats.of_site(site.name())?))) {
         let (name, stats) = site;
         if let Ok(Ok(Some(mismatch))) = timeout(CHECK_TIMEOUT, stats.grid_mismatch()).await {
-            return Err(format!("--site {name}: {mismatch}").into());
+            let remedy = "all sites of a dashboard need the same buckets: set --utc-offset or --time-zone like this site";
+            return Err(format!("--site {name}: {mismatch}; {remedy}").into());
         }
     }
     Ok(())

@@ -40,12 +40,18 @@ impl Forum {
 }
 
 async fn recount<K: Summary>(entities: &Entities<K, SqliteDatabase>, database: &SqliteDatabase) {
-    let mut pause = Duration::from_millis(100);
+    let (mut pause, mut is_reported) = (Duration::from_millis(100), false);
     while let Err(error) = entities.reconcile(&Tables(database.clone()), COMMIT_DELAY).await {
         // Another instance holds the lock, but we can't know if it is still running. So we wait for the lock
         // and recount as well. At worst, this is done twice.
-        if *error.kind() != EntityErrorKind::AlreadyRunning {
-            tracing::warn!(%error, kind = K::NAME, "failed to recount the forum, will retry");
+        // During an outage, repeated messages would bury the reason.
+        if *error.kind() != EntityErrorKind::AlreadyRunning && !is_reported {
+            is_reported = true;
+            tracing::warn!(
+                error = &error as &dyn Error,
+                kind = K::NAME,
+                "failed to recount the forum, will retry without further messages"
+            );
         }
         sleep(pause).await;
         pause = (2 * pause).min(Duration::from_secs(15));

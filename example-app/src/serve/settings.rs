@@ -1,5 +1,4 @@
 use std::error::Error;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,15 +7,17 @@ use counter_admin::{Access, AccessError};
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::time::Grid;
-use counter_core::visits::{Distribution, Measure};
+use counter_core::visits::{BuildError, Distribution, Measure};
 use counter_core::{AnyStore, Counters, Recorder, Secret};
 use counter_layer::{AccessCounterLayer, Address, Delivery, Facet, Forwarded, Identity};
 use example_app::demo::History;
 
 use super::server::Timeouts;
 use super::watch;
+use crate::flags::listen::ListenAddress;
 use crate::flags::store::Opened;
 use crate::flags::{clock, grid, ignored, labels, sites, store};
+use crate::problem::At;
 
 /// Options of the site.
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ pub(crate) struct Settings {
 #[command(next_help_heading = "Store")]
 pub(super) struct Writes {
     /// Time between writes to the store.
-    #[arg(long, env = "COUNTER_FLUSH_INTERVAL", value_name = "SECONDS", default_value = "1", value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_FLUSH_INTERVAL", value_name = "SECONDS", default_value = "1", value_parser = clock::interval)]
     flush_interval: Duration,
     /// Let responses wait until their hit is stored.
     #[arg(long, env = "COUNTER_CONFIRM", value_name = "SECONDS", value_parser = clock::seconds)]
@@ -61,7 +62,7 @@ pub(super) struct Writes {
     #[arg(long, env = "COUNTER_ARCHIVE", hide_env_values = true, value_name = "URL")]
     pub(super) archive: Option<String>,
     /// Time between copies to the archive.
-    #[arg(long, env = "COUNTER_ARCHIVE_INTERVAL", value_name = "SECONDS", default_value = "30", value_parser = clock::seconds)]
+    #[arg(long, env = "COUNTER_ARCHIVE_INTERVAL", value_name = "SECONDS", default_value = "30", value_parser = clock::interval)]
     pub(super) archive_interval: Duration,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Writes {
 pub(super) struct Server {
     /// Address to listen on.
     #[arg(long, env = "COUNTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
-    pub(super) listen: SocketAddr,
+    pub(super) listen: ListenAddress,
     /// Proxies that set X-Forwarded-For.
     #[arg(long, env = "COUNTER_TRUST_HOPS", value_name = "NUMBER", default_value_t = 0)]
     trust_hops: usize,
@@ -116,7 +117,7 @@ pub(super) struct Dashboard {
 #[command(next_help_heading = "Forum")]
 pub(super) struct Forum {
     /// SQLite file for the forum, e.g. sqlite:forum.db.
-    #[arg(long, env = "COUNTER_DATABASE", value_name = "URL")]
+    #[arg(long, env = "COUNTER_DATABASE", value_name = "URL", value_parser = sqlite_url)]
     pub(super) database: Option<String>,
     /// Local time of day to recount the forum.
     #[arg(long, env = "COUNTER_RECOUNT_AT", value_name = "TIME", default_value = "04:00", value_parser = clock::time_of_day)]
@@ -130,6 +131,14 @@ pub(super) struct Demo {
     /// Record a history, and simulate visitors.
     #[arg(long, env = "COUNTER_DEMO_TRAFFIC")]
     pub(super) demo_traffic: bool,
+}
+
+/// Checks that an address is that of a SQLite database.
+fn sqlite_url(text: &str) -> Result<String, &'static str> {
+    match text.starts_with("sqlite:") {
+        true => Ok(text.to_owned()),
+        false => Err("the forum needs a SQLite file, such as sqlite:forum.db"),
+    }
 }
 
 impl Settings {
@@ -159,11 +168,18 @@ impl Settings {
         }
         if let Some(folder) = &self.writes.spool {
             if opened.is_in_memory {
-                return Err("--spool requires a store that is not in memory".into());
+                return Err("--spool requires a store that is not in memory; omit it, or set --store to a file or server".into());
             }
             counters = counters.spool(folder);
         }
-        let counters = self.grid.build_with_timeout(counters).await?;
+        let store = if self.sites.is_empty() { opened.option.clone() } else { self.sites.option() };
+        let built = self.grid.build_with_timeout(counters, &store).await;
+        let counters = match (built, &self.writes.spool) {
+            (Err(error), Some(folder)) if error.is::<BuildError>() => {
+                return Err(error).at(format!("--spool {}", folder.display()));
+            }
+            (built, _) => built?,
+        };
         sites::check(&counters.stats()).await?;
         Ok(counters)
     }

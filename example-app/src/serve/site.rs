@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use axum::Router;
-use counter_admin::{Options, TimeZoneError};
+use counter_admin::{Access, Options, TimeZoneError};
 use counter_alert::Watch;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
@@ -25,9 +25,11 @@ use super::announcement::announcement;
 use super::parts::{Parts, TaskResult};
 use super::server::serve_until;
 use super::settings::Settings;
+use super::watch::Prepared;
 use crate::flags::grid;
-use crate::flags::store::check_archive;
+use crate::flags::store::{Mode, check_archive, unusable};
 use crate::lines::Lines;
+use crate::problem::At;
 
 /// The site, ready to be served.
 struct Site {
@@ -57,9 +59,16 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
     // A configured token is a secret and must not be printed.
     let configured_token = settings.dashboard.admin_token.clone();
     let token = configured_token.clone().map_or_else(random_token, Ok)?;
-    let Site { router, counters, parts, live, place, history } = assemble(&settings, &token).await?;
+    let access = settings.access(&token).at("--admin-token")?;
+    let secret = settings.counting.secret.as_deref().map(str::parse::<Secret>).transpose().at("--secret")?;
+    let watch = settings.watch.prepare()?;
+    // A second instance with the same address should not create a store.
+    let listen = &settings.server.listen;
+    let addresses = listen.resolve().await.at(format!("--listen {listen}"))?;
+    let listener = TcpListener::bind(&*addresses).await.at(format!("--listen {listen}"))?;
+    let Site { router, counters, parts, live, place, history } =
+        assemble(&settings, access, secret, watch).await?;
 
-    let listener = TcpListener::bind(settings.server.listen).await?;
     let address = listener.local_addr()?;
     let printed_token = configured_token.is_none().then_some(&*token);
     output.write_all(announcement(address, &place, printed_token, history.is_some()).as_bytes())?;
@@ -95,10 +104,15 @@ pub(crate) async fn serve(settings: Settings, mut output: Lines) -> Result<(), B
 }
 
 /// Connects to the stores and builds the site.
-async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Error>> {
+async fn assemble(
+    settings: &Settings,
+    access: Access,
+    configured_secret: Option<Secret>,
+    watch: Prepared,
+) -> Result<Site, Box<dyn Error>> {
     let opened = match settings.sites.is_empty() {
-        true => settings.store.open().await?,
-        false => settings.store.open_or("memory:").await?,
+        true => settings.store.open(Mode::Write).await?,
+        false => settings.store.open_or("memory:", Mode::Write).await?,
     };
     let (archive, place) = match &settings.writes.archive {
         Some(address) => {
@@ -109,22 +123,32 @@ async fn assemble(settings: &Settings, token: &str) -> Result<Site, Box<dyn Erro
         }
         None => (None, opened.place.clone()),
     };
-    let configured_secret = settings.counting.secret.as_deref().map(str::parse::<Secret>).transpose()?;
-    let secret = configured_secret.clone().unwrap_or_else(Secret::process_local);
+    // We do this first, so that a message about the store precedes those of its users.
+    let counters = settings.counters(&opened, archive.as_ref(), configured_secret.clone()).await?;
+    // The limit of the forum would report a secret that is local to the process, but nobody asked for this limit.
+    let secret = match configured_secret {
+        Some(secret) => secret,
+        None => random_token()?.parse()?,
+    };
     // The forum and the counts can share a file: the table names differ, and both wait for write locks.
-    let database = settings.forum.database.as_ref().or(opened.file.as_ref());
-    let forum = Forum::open(database.map(|file| &**file), opened.store.clone()).await?.secret(&secret);
-    let counters = settings.counters(&opened, archive.as_ref(), configured_secret).await?;
+    let (database, option) = match &settings.forum.database {
+        Some(address) => (Some(address), format!("--database {address}")),
+        None => (opened.file.as_ref(), opened.option.clone()),
+    };
+    let forum = Forum::open(database.map(|file| &**file), opened.store.clone()).await;
+    let forum = match (forum, database) {
+        (Err(error), Some(file)) => return Err(unusable(file, error)).at(option),
+        (forum, _) => forum?.secret(&secret),
+    };
     let (store, stats) = (opened.store, counters.stats());
     let local_offset = local_offset(settings.grid.time_zone.as_deref(), grid::utc_offset(stats.grid()))?;
     let utc_offset = local_offset(Timestamp::now());
 
-    let access = settings.access(token)?;
     let layer = settings.layer(counters.recorder())?;
     // The address in a record already is the client address, even if there are trusted proxies.
     let log_counter = LogCounter::new(&layer);
     let (layer, feed) = forum.with_feed(layer);
-    let watch = settings.watch.watch(stats.clone(), &store, local_offset)?;
+    let watch = settings.watch.watch(watch, stats.clone(), &store, local_offset)?;
     let notes = Notes::new(store.clone());
     let history = settings.history(&store, stats.grid(), notes.clone(), utc_offset)?;
     let (live, live_ended) = oneshot::channel::<()>();

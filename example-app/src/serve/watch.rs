@@ -10,6 +10,8 @@ use counter_alert::{AlertRule, ReportSchedule, Watch};
 use counter_core::{AnyStore, Stats, Timestamp};
 use serde_json::json;
 
+use crate::problem::At;
+
 /// Options for alerts and reports.
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -41,6 +43,13 @@ pub(crate) struct Settings {
     webhook_body: Body,
 }
 
+/// The rules and the webhook, which do not depend on a store.
+pub(super) struct Prepared {
+    /// The rules of the file.
+    rules: Option<Vec<AlertRule>>,
+    webhook: Option<Webhook>,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Period {
     Daily,
@@ -56,32 +65,68 @@ enum Body {
 }
 
 impl Settings {
+    /// Reads the rules, and checks the webhook.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the rules file can't be read, or if a setting is invalid.
+    pub(super) fn prepare(&self) -> Result<Prepared, Box<dyn Error>> {
+        let rules = match &self.alert_rules {
+            Some(file) => {
+                let text = fs::read_to_string(file).at(self.place())?;
+                Some(serde_json::from_str(&text).at(self.place())?)
+            }
+            None => None,
+        };
+        if self.webhook.is_some() && !self.alerts && rules.is_none() && self.report.is_none() {
+            return Err("--webhook needs --alerts, --alert-rules or --report".into());
+        }
+        // The URL is not named, because it contains a secret.
+        let webhook = self.webhook.as_deref().map(|address| self.deliver_to(address)).transpose()?;
+        Ok(Prepared { rules, webhook })
+    }
+
+    fn deliver_to(&self, address: &str) -> Result<Webhook, Box<dyn Error>> {
+        let webhook = Webhook::new(address).at("--webhook")?.body(match self.webhook_body {
+            Body::Json => WebhookBody::Json,
+            Body::Text => WebhookBody::Text,
+            Body::Slack => WebhookBody::Slack,
+            Body::Discord => WebhookBody::Discord,
+        });
+        match &self.webhook_secret {
+            Some(secret) => webhook.secret(secret).at("--webhook-secret"),
+            None => Ok(webhook),
+        }
+    }
+
+    /// Names the rules in an error.
+    fn place(&self) -> String {
+        match &self.alert_rules {
+            Some(file) => format!("--alert-rules {}", file.display()),
+            None => "--alerts".to_owned(),
+        }
+    }
+
     /// Returns the watch, or `None` if alerts and reports are disabled. `local_offset` returns the UTC offset of
     /// the site in seconds.
     ///
     /// # Errors
     ///
-    /// Returns an error if the rules file can't be read, or if a setting is invalid.
-    pub(crate) fn watch(
+    /// Returns an error if a rule is invalid.
+    pub(super) fn watch(
         &self,
+        Prepared { rules, webhook }: Prepared,
         stats: Stats,
         store: &AnyStore,
         local_offset: impl Fn(Timestamp) -> i32 + Send + Sync + 'static,
     ) -> Result<Option<Watch>, Box<dyn Error>> {
-        let rules = match &self.alert_rules {
-            Some(file) => {
-                let named = |error: &dyn Error| format!("{}: {error}", file.display());
-                let text = fs::read_to_string(file).map_err(|error| named(&error))?;
-                serde_json::from_str(&text).map_err(|error| named(&error))?
-            }
+        let rules = match rules {
+            Some(rules) => rules,
             None if self.alerts => default_rules(stats.grid().distributions.is_some()),
             None => Vec::new(),
         };
         if rules.is_empty() && self.report.is_none() {
-            return match &self.webhook {
-                Some(_) => Err("--webhook needs --alerts, --alert-rules or --report".into()),
-                None => Ok(None),
-            };
+            return Ok(None);
         }
         let mut watch = Watch::builder(stats, store.clone()).rules(rules);
         if let Some(period) = self.report {
@@ -94,19 +139,10 @@ impl Settings {
             let schedule = schedule.share("errors", errors).share("bots", ["agent:bot".parse()?]);
             watch = watch.report(schedule.title("Example").local_time(local_offset));
         }
-        if let Some(address) = &self.webhook {
-            let mut webhook = Webhook::new(address)?.body(match self.webhook_body {
-                Body::Json => WebhookBody::Json,
-                Body::Text => WebhookBody::Text,
-                Body::Slack => WebhookBody::Slack,
-                Body::Discord => WebhookBody::Discord,
-            });
-            if let Some(secret) = &self.webhook_secret {
-                webhook = webhook.secret(secret)?;
-            }
+        if let Some(webhook) = webhook {
             watch = watch.deliver(webhook);
         }
-        Ok(Some(watch.build()?))
+        watch.build().map(Some).at(self.place())
     }
 }
 

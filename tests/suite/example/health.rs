@@ -27,7 +27,7 @@ async fn a_site_that_listens_on_all_interfaces_is_checked_via_loopback() {
         // The site only listens on 127.0.0.1.
         assert_eq!(output.status.success(), address.starts_with("0.0.0.0"), "{address}: {output:?}");
         let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() || message.contains("no response from [::1]:"), "{message}");
+        assert!(output.status.success() || message.contains("--listen [::]:"), "{message}");
     }
 }
 
@@ -39,7 +39,10 @@ async fn a_site_without_a_response_is_unhealthy() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        format!("example-app: no response from {address} within 100ms\n")
+        format!(
+            "example-app: --listen {address}: no response within 100ms; check that the site listens on this address, and \
+             its log\n"
+        )
     );
 }
 

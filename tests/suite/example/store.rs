@@ -119,7 +119,7 @@ async fn a_dashboard_shows_several_sites() {
 
     for (site, reason) in [
         ("sqlite:us.db", "expected NAME=URL"),
-        ("us=sqlite:none.db", "--site us: "),
+        ("us=sqlite:none.db", "--site us=sqlite:none.db: "),
         ("us=sqlite:us.db#us:", "--namespace is only supported for Redis"),
     ] {
         let mut command = example_command().await;
@@ -269,10 +269,13 @@ async fn a_different_utc_offset_is_rejected_without_change_grid() {
     assert!(site.process.wait(LIMIT).await.success(), "{}", site.process);
 
     let listen = ["--listen", "127.0.0.1:0"];
-    let words = "stored 120 samples of";
+    let words = "omit --utc-offset to use the buckets of the store";
     let offset = ["--utc-offset", "+01:00"];
     assert_rejected(folder.path(), &[&listen[..], &offset].concat(), words).await;
     assert_rejected(folder.path(), &[&["dump"][..], &offset].concat(), words).await;
+    let site = ["--site", "us=sqlite:access-counter.db"];
+    let same = "all sites of a dashboard need the same buckets";
+    assert_rejected(folder.path(), &[&listen[..], &site, &offset].concat(), same).await;
     // If the flag is not given, the program uses the offset from the store. With a third offset, the old days
     // aren't visible.
     let changed = ["--utc-offset", "+01:00", "--change-grid"];

@@ -1,0 +1,138 @@
+//! Error messages for people: what is wrong, where, and what to do.
+
+use std::error::Error;
+use std::fmt::{self, Display};
+use std::io::{self, ErrorKind};
+use std::iter::successors;
+
+use counter_core::dump::RestoreError;
+use counter_core::{ErrorKind as StoreErrorKind, entity::sqlx};
+
+/// An error with its place: an option with its value, or a file.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    place: String,
+    source: Box<dyn Error>,
+}
+
+/// Adds the place to an error.
+pub(crate) trait At<T> {
+    /// Adds the option or the file that the error is about. It must not contain a password.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error with its place.
+    fn at(self, place: impl Display) -> Result<T, Box<dyn Error>>;
+}
+
+impl<T, E: Into<Box<dyn Error>>> At<T> for Result<T, E> {
+    fn at(self, place: impl Display) -> Result<T, Box<dyn Error>> {
+        self.map_err(|error| Problem { place: place.to_string(), source: error.into() }.into())
+    }
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
+    }
+}
+
+impl Error for Problem {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+/// Returns the error and its causes, starting with the error.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    successors(Some(error), |&error| error.source())
+}
+
+/// Formats an error with its causes, and adds what to do.
+pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in causes(error).map(ToString::to_string) {
+        // Some errors of databases contain their cause.
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    let remedy = if is_denied(error) {
+        Some("check the user and the password in the URL")
+    } else {
+        causes(error).filter_map(remedy).last()
+    };
+    match remedy {
+        Some(remedy) => format!("{text}; {remedy}"),
+        None => text,
+    }
+}
+
+/// Returns `true` if the store does not accept the user or the password. It can be reached, but waiting does not help.
+pub(crate) fn is_denied(error: &(dyn Error + 'static)) -> bool {
+    // Stores do not have a kind for this, so we look for the words of Redis, PostgreSQL and MariaDB.
+    let words = ["WRONGPASS", "NOAUTH", "password authentication failed", "Access denied for user"];
+    causes(error).any(|cause| words.iter().any(|words| cause.to_string().contains(words)))
+}
+
+/// Returns what to do about a cause.
+fn remedy(cause: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return Some(match error.kind() {
+            ErrorKind::NotFound => "check the path",
+            ErrorKind::PermissionDenied => "check the permissions",
+            ErrorKind::IsADirectory | ErrorKind::NotADirectory => "the path must be that of a file",
+            ErrorKind::AddrInUse => {
+                "stop the other program, or choose another port, such as 0 for any free port"
+            }
+            ErrorKind::AddrNotAvailable => {
+                "choose an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+            }
+            ErrorKind::HostUnreachable => "check the host name",
+            ErrorKind::ConnectionRefused => "check the address, and that a server listens there",
+            _ => return None,
+        });
+    }
+    if let Some(error) = cause.downcast_ref::<counter_core::Error>() {
+        let is_unavailable = *error.kind() == StoreErrorKind::Unavailable;
+        return is_unavailable.then_some("check the address, and that the server is running");
+    }
+    if let Some(error) = cause.downcast_ref::<sqlx::Error>() {
+        let is_missing = matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_));
+        return is_missing.then_some("check the address, and that the server is running");
+    }
+    if cause.is::<serde_json::Error>() {
+        return Some("correct the file, or see the documentation for its format");
+    }
+    if cause.is::<counter_core::visitor::SecretError>() {
+        return Some("you can create one with `openssl rand -hex 16`");
+    }
+    match cause.downcast_ref::<RestoreError>() {
+        Some(RestoreError::Malformed { line: 1, .. }) => Some("the file must be written by `dump`"),
+        Some(RestoreError::Truncated { .. }) => Some("copy the whole file, or repeat the dump"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_the_place_the_causes_and_what_to_do() {
+        let missing: Result<(), _> = Err(io::Error::from(ErrorKind::NotFound));
+        let error = missing.at("rules.json").at("--rules").expect_err("it is missing");
+        assert_eq!(explain(&*error), "--rules: rules.json: entity not found; check the path");
+    }
+
+    #[test]
+    fn a_cause_that_is_part_of_the_message_is_not_repeated() {
+        let error: Result<(), _> = Err(sqlx::Error::Io(io::Error::other("disk")));
+        let error = error.at("--store sqlite:counts.db").expect_err("it failed");
+        assert_eq!(explain(&*error).matches("disk").count(), 1, "{}", explain(&*error));
+    }
+}
