@@ -13,7 +13,7 @@ use tests::{Process, RedisServer};
 use super::program::{LIMIT, start};
 use super::store::start_in;
 
-/// Stands for the address of another server in a command line.
+/// Placeholder for the address of another server.
 const TAKEN: &str = "TAKEN";
 
 /// A command line, and the words of the message.
@@ -53,14 +53,17 @@ const INVALID: &[Case] = &[
     ("--archive-interval 0.0001", &["for '--archive-interval <SECONDS>'", "at least 0.001 seconds"]),
     ("--request-timeout 1e19", &["for '--request-timeout <SECONDS>'", "a number of seconds up to 31622400"]),
     ("--drain-timeout NaN", &["for '--drain-timeout <SECONDS>'", "a number of seconds up to 31622400"]),
-    ("--confirm -1", &["--confirm"]),
+    ("--confirm=-1", &["for '--confirm <SECONDS>'", "a number of seconds up to"]),
     ("--report monthly --alerts", &["'monthly' for '--report <PERIOD>'", "daily, weekly"]),
     (
         "--database redis://x",
         &["for '--database <URL>'", "the forum needs a SQLite file, such as sqlite:forum.db"],
     ),
     ("--recount-at 25:00", &["'25:00' for '--recount-at <TIME>'", "such as 04:00 or 23:30"]),
-    ("import --format nonsense access.log", &["'nonsense' for '--format <FORMAT>'", "does not contain %t"]),
+    (
+        "import --format nonsense access.log",
+        &["'nonsense' for '--format <FORMAT>'", "neither the name of a format"],
+    ),
     ("import", &["<FILE>..."]),
     ("serve", &["unrecognized subcommand 'serve'"]),
 ];
