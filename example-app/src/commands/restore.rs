@@ -62,7 +62,8 @@ struct Unique {
 pub(crate) async fn run(settings: Settings) -> Result<(), Box<dyn Error>> {
     let (started, file) = (Instant::now(), &*settings.file);
     let (mut input, bar) = open(file).at(file.display())?;
-    if !input.fill_buf().at(file.display())?.starts_with(b"{") {
+    let start = input.fill_buf().at(file.display())?;
+    if !start.is_empty() && !start.starts_with(b"{") {
         // This should not create the store.
         return Err("this is not a dump; the file must be written by `dump`").at(file.display());
     }
