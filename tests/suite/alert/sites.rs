@@ -36,8 +36,10 @@ async fn a_site_that_is_away_raises_an_alert_and_is_not_judged() {
     let start = precision(3600).bucket(Timestamp::now()).start.minus(3 * HOUR);
     let judged = |hours: u64| start.plus(hours * HOUR + Watch::LATENESS.as_secs());
     // Only the requests of `eu` are slow, and both sites together have more than ten hits.
-    record(eu.clone(), start.plus(HOUR), &[900; 4]).await;
-    record(store(&server.url()).await, start.plus(HOUR), &[10; 20]).await;
+    for at in [start, start.plus(HOUR)] {
+        record(eu.clone(), at, &[900; 4]).await;
+        record(store(&server.url()).await, at, &[10; 20]).await;
+    }
 
     let fleet = Fleet::new(MemoryStore::new()).with("eu", eu).with("us", us).with_timeout(LIMIT / 20);
     let builder = Counters::builder(fleet).distributions(Distribution::precisions());
@@ -88,18 +90,18 @@ async fn a_report_waits_for_a_site_that_is_away() {
     assert_eq!(inbox.take(), []);
 
     proxy.refuse(true);
-    for _ in 0..3 {
-        _ = watch.check_once(today.plus(2 * HOUR)).await;
+    // A failed report is retried after a while.
+    let mut times = (0..).map(|n| today.plus(2 * HOUR + 600 * n));
+    for at in times.by_ref().take(3) {
+        _ = watch.check_once(at).await;
     }
     assert_eq!(inbox.take(), []);
     proxy.refuse(false);
-    let mut messages = Vec::new();
-    until("the report arrives", LIMIT, async || {
-        _ = watch.check_once(today.plus(2 * HOUR)).await;
-        messages.extend(inbox.take());
-        !messages.is_empty()
-    })
-    .await;
+    let (stats, hits) = (counters.stats(), name("hits"));
+    until("the site is back", LIMIT, async || stats.total(&hits, day, today..today.plus(1)).await.is_ok())
+        .await;
+    watch.check_once(times.next().expect("there is always a later time")).await.expect("both are read");
+    let messages = inbox.take();
     let [Message::Report(report)] = &messages[..] else { panic!("{messages:?}") };
     assert_eq!((report.hits.map(|hits| hits.now), &report.unread[..]), (Some(7), &[][..]), "{report}");
 }
