@@ -178,7 +178,7 @@ pub fn pictures(
     filter: impl Fn(&CounterName) -> bool + Send + Sync + 'static,
 ) -> Router {
     let (routes, _) = route::serve(badge::routes(&Pictures::new(stats.clone(), filter)).into());
-    access.guard(with_fallbacks(routes).layer(map_response(headers::allow_cross_origin)), None, Some(&stats))
+    access.guard(with_fallbacks(routes).layer(map_response(headers::allow_cross_origin)), None, Some(stats))
 }
 
 /// Creates the admin router for clients that `access` accepts.
@@ -218,7 +218,7 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
         |name: &String| Some((name.clone(), unguarded(stats.of_site(name)?, &names, &access, &options)));
     let sites = names.iter().filter_map(of_site).collect();
     let all = unguarded(stats.clone(), &names, &access, &options);
-    access.guard(site::select(all, sites), options.public_path, Some(&stats))
+    access.guard(site::select(all, sites), options.public_path, Some(stats))
 }
 
 /// Creates the routes for these statistics. `sites` are the names of all sites.

@@ -255,7 +255,7 @@ mod tests {
         for content in ["no JSON", "[]", "{\"b\":{\"until\":[]}}"] {
             let mut document = Document::default();
             document.content = content.as_bytes().to_vec();
-            let error = progress.mark(&document, at(0), at(0), at(0)).err().expect(content);
+            let error = progress.mark(&document, at(0), at(0), at(0)).map(drop).expect_err(content);
             assert_eq!(*error.kind(), ErrorKind::Malformed { key: "alert-progress".to_owned() });
         }
     }

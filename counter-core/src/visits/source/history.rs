@@ -252,8 +252,10 @@ mod tests {
                 .await
                 .expect("in memory")
                 .expect("there is none");
-            let error =
-                History::read(store.as_ref(), writer, &Grid::default(), None).await.err().expect(wrong);
+            let error = History::read(store.as_ref(), writer, &Grid::default(), None)
+                .await
+                .map(drop)
+                .expect_err(wrong);
             assert_eq!(*error.kind(), ErrorKind::Malformed { key: name(writer) });
         }
     }

@@ -343,7 +343,7 @@ mod tests {
             match open_leftover(&path, Shards::ONE).await {
                 Ok((connection, _)) if reason.is_empty() => connection.close().await.expect("closed"),
                 Err(OpenError::Foreign(words)) => {
-                    assert!(!reason.is_empty() && words.starts_with(reason), "{words}")
+                    assert!(!reason.is_empty() && words.starts_with(reason), "{words}");
                 }
                 other => panic!("format {format}: {:?}", other.err()),
             }

@@ -72,7 +72,7 @@ pub(crate) struct MayNote;
 impl Access {
     /// Restricts the routes to clients with access. Clients see the routes at `public`, if it is set.
     /// Revocations are stored in the documents of `stats`, or otherwise just in this process.
-    pub(crate) fn guard(self, routes: Router, public: Option<PublicPath>, stats: Option<&Stats>) -> Router {
+    pub(crate) fn guard(self, routes: Router, public: Option<PublicPath>, stats: Option<Stats>) -> Router {
         let access = match stats.and_then(|stats| Some((stats.documents()?, stats.errands()))) {
             Some((documents, errands)) => self.stored_in(&documents, &errands),
             None => self,
