@@ -129,7 +129,7 @@ impl Sketch {
     }
 
     /// Returns `true` if merging `other` would not change this sketch.
-    #[cfg(feature = "archive")]
+    #[cfg(any(feature = "archive", feature = "redis"))]
     pub(crate) fn includes(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Registers::Dense(ranks), Registers::Dense(others)) => {

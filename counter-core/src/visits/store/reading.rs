@@ -138,6 +138,7 @@ impl Extent {
     }
 
     /// Adds a bucket.
+    #[cfg(any(feature = "redis", feature = "sql"))]
     pub(crate) fn add(&mut self, start: Timestamp) {
         self.merge(Self::Buckets(vec![start]));
     }
