@@ -205,7 +205,7 @@
 //! | `SCRIPT FLUSH`, a restart | the full script is sent again | none |
 //! | scripts are not allowed, or only with keys that are declared | transactions are used instead; a script is tried again every minute | a warning with the server message; [`RedisServer::scripts`](crate::redis::RedisServer::scripts) is `false` |
 //! | transactions are not allowed either | not applied; batches are sent again | `neither scripts nor transactions (MULTI) are permitted`, and the same warning at startup |
-//! | a permission or key pattern is missing, or a command is renamed | not applied, or undone; batches are sent again | the words of the server, and the commands at startup |
+//! | a permission or key pattern is missing, or a command is renamed | not applied, or undone; batches are sent again | the words of the server, and a warning with the first batch |
 //! | the server is older than Redis 6.2 | not applied; batches are sent again | `the server refuses ZADD LT`, and the hint `store_outdated` |
 //! | the server has another HyperLogLog encoding | hits count, but visitors can't be read | the hint `visitors_unreadable` |
 //! | a failover loses acknowledged data | the batches of the last minute, up to 16 MiB, are sent again | a warning with the number; older batches are [`lost_by_server`](crate::visits::Hits::lost_by_server) |

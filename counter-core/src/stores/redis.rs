@@ -58,7 +58,8 @@ impl RedisStore {
         RedisBuilder::default()
     }
 
-    /// Queries the server version and capabilities. In a cluster, this queries the node for shard 0.
+    /// Queries the server version and capabilities. In a cluster, this queries the node for shard 0. This tries
+    /// the commands of a batch on keys that it deletes again, unless it is not permitted to delete keys.
     ///
     /// # Errors
     /// Returns an error if the server does not respond.

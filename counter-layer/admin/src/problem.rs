@@ -335,7 +335,7 @@ impl Message {
             | ErrorKind::UnknownPrecision { .. }
             | ErrorKind::EmptyRange
             => sentence(&error.to_string()),
-            // Whoever reads several sites needs to know which of them is away, and why.
+            // A reader of several sites needs the name of the site and the reason.
             ErrorKind::Incomplete { .. } => sentence(&with_cause(error)),
             ErrorKind::Malformed { .. } => {
                 "The store contains unexpected data. See the log for the key and the reason.".to_owned()

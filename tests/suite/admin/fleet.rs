@@ -312,3 +312,19 @@ async fn every_answer_names_a_site_that_is_away_or_is_complete() {
     let wrong: Vec<_> = wrong.iter().map(|line| line.chars().take(300).collect::<String>()).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), complete.len(), wrong.join("\n"));
 }
+
+#[tokio::test]
+async fn a_file_is_an_error_if_the_list_of_counters_cannot_be_read() {
+    let server = RedisServer::start();
+    let mut site = Site::open(store(&server.url()).await);
+    site.record("hits", Timestamp::now(), 3).await;
+    server.command(&["DEL", "access:known:"]);
+    server.command(&["SET", "access:known:", "text"]);
+    for file in ["pages.csv?period=7d", "api/export?precision=86400"] {
+        let reply = send(&site.router, &format!("/admin/stats/{file}"), None).await;
+        assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{file}: {}", reply.body);
+    }
+    // A named counter can still be read.
+    let named = send(&site.router, "/admin/stats/api/export?precision=86400&counter=hits", None).await;
+    assert_eq!(named.status, StatusCode::OK, "{}", named.body);
+}

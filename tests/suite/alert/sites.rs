@@ -1,4 +1,4 @@
-//! Alerts and reports over several sites, of which one is away.
+//! Alerts and reports over several sites while one of them is away.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

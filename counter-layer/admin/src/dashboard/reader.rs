@@ -24,7 +24,7 @@ pub(crate) struct Reader<'a> {
     annotators: &'a Annotators,
     /// The unreadable keys, with the reason.
     unreadable: Mutex<BTreeMap<String, String>>,
-    /// A part that is missing in all values.
+    /// A part that is missing in all values, or a list that could not be read.
     missing: Mutex<Option<Unreadable>>,
     alerts: OnceCell<Option<AlertsStatus>>,
 }
@@ -139,7 +139,13 @@ impl<'a> Reader<'a> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
             let page = self.stats.list_counters(after.as_ref(), 1000).await?;
-            page.unreadable.into_iter().for_each(|unreadable| self.add(unreadable));
+            for unreadable in page.unreadable {
+                // Counters are missing, not only their values.
+                if unreadable.extent.is_unknown() {
+                    self.note_missing(&unreadable);
+                }
+                self.add(unreadable);
+            }
             names.extend(page.counters.into_iter().map(|(name, _)| name));
             after = page.next;
             if after.is_none() || names.len() >= max {
@@ -148,7 +154,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns an error if a part of the data could not be read, such as a site. A file can't state this.
+    /// Returns an error if a part of the data could not be read, such as a site or a list of counters. A file
+    /// can't state this.
     pub(crate) fn require_complete(&self) -> Result<(), Error> {
         let missing = self.missing.lock().expect("the lock is never poisoned").clone();
         missing.map_or(Ok(()), |missing| Err(missing.into()))
@@ -186,9 +193,13 @@ impl<'a> Reader<'a> {
         read.map_err(|unreadable| self.add(unreadable)).ok()
     }
 
+    fn note_missing(&self, unreadable: &Unreadable) {
+        *self.missing.lock().expect("the lock is never poisoned") = Some(unreadable.clone());
+    }
+
     fn add(&self, unreadable: Unreadable) {
         if unreadable.extent == Extent::Part {
-            *self.missing.lock().expect("the lock is never poisoned") = Some(unreadable.clone());
+            self.note_missing(&unreadable);
         }
         let mut all = self.unreadable.lock().expect("the lock is never poisoned");
         all.entry(unreadable.key).or_insert(unreadable.reason);
