@@ -39,7 +39,8 @@ pub async fn example() -> PathBuf {
     }
 }
 
-/// Returns a command that starts `example-app` with counts in memory, regardless of the environment.
+/// Returns a command that starts `example-app` with counts in memory on a free port, regardless of the
+/// environment.
 ///
 /// # Panics
 ///
@@ -51,7 +52,7 @@ pub async fn example_command() -> Command {
             command.env_remove(name);
         }
     }
-    command.env("COUNTER_STORE", "memory:");
+    command.envs([("COUNTER_STORE", "memory:"), ("COUNTER_LISTEN", "127.0.0.1:0")]);
     command
 }
 
@@ -183,13 +184,16 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// Panics after `limit`.
+    /// Panics after `limit`, or if the errors end without such a line.
     pub async fn wait_error_line<T>(&self, find: impl Fn(&str) -> Option<T>, limit: Duration) -> T {
         let patience = Patience::new(limit);
         loop {
+            // This must be read first, because a line might be added just before the end.
+            let ended = self.errors.is_closed();
             if let Some(found) = self.errors.read(|lines| lines.iter().find_map(|line| find(line))) {
                 return found;
             }
+            assert!(!ended, "the errors ended without a matching line\n{self}");
             assert!(!patience.is_over(), "no matching line in {limit:?}\n{self}");
             time::sleep(POLL_INTERVAL).await;
         }
