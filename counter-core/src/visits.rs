@@ -29,7 +29,9 @@ pub use ledger::{
     Agent, ArchiveHealth, DropReason, Dropped, Health, Hint, Hits, Ignored, Ledger, Metric, MetricValue,
     Requests, Skip, SpoolHealth,
 };
-pub use stats::{CounterPage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques};
+pub use stats::{
+    CounterPage, Coverage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques,
+};
 pub use store::{
     Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Cleaned, CountedReading, Extent, Fence, FenceKind,
     GridMismatch, Incarnation, KnownReading, Part, Read, Reading, Remark, Store, StoreId, StoreIdError,

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::dialect::Dialect;
@@ -29,6 +30,8 @@ pub(crate) struct Database {
     dialect: &'static Dialect,
     pub(super) is_in_memory: bool,
     connections: Arc<AtomicU64>,
+    /// Set if the database is to be checked by the first call that reaches it.
+    unchecked: Option<OnceCell<()>>,
     /// The clock that decides which rows are expired. Set before the first transaction writes.
     pub(super) clock: OnceLock<Mutex<ExpiryClock>>,
 }
@@ -41,7 +44,7 @@ impl Database {
         connections: Arc<AtomicU64>,
     ) -> Self {
         let source = Box::new(source);
-        Self { source, dialect, is_in_memory: false, connections, clock: OnceLock::new() }
+        Self { source, dialect, is_in_memory: false, connections, unchecked: None, clock: OnceLock::new() }
     }
 
     pub(crate) const fn dialect(&self) -> &'static Dialect {
@@ -108,7 +111,20 @@ impl Database {
     }
 
     async fn pools(&self) -> Result<Pools, Failure> {
-        self.source.pools().await
+        let pools = self.source.pools().await?;
+        if let Some(unchecked) = &self.unchecked {
+            let check = async || {
+                self.settings(&pools).await?.map_err(Failure::Schema)?;
+                Self::tables(&pools).await?.map_err(Failure::Schema)
+            };
+            unchecked.get_or_try_init(check).await?;
+        }
+        Ok(pools)
+    }
+
+    /// Checks the database when it responds for the first time, and not now.
+    pub(crate) fn check_later(&mut self) {
+        self.unchecked = Some(OnceCell::new());
     }
 
     /// Returns `true` if the database is in memory, i.e. dropped together with this value.
@@ -134,24 +150,29 @@ impl Database {
 
     /// Checks whether the database settings are suitable.
     pub(crate) async fn check_settings(&self) -> Result<(), SchemaError> {
-        let unsuitable = self.dialect.unsuitable;
-        if unsuitable.is_empty() {
-            return Ok(());
+        let check = || async { self.settings(&self.pools().await?).await };
+        self.attempt(check).await.map_err(SchemaError::Unknown)?
+    }
+
+    async fn settings(&self, pools: &Pools) -> Result<Result<(), SchemaError>, Failure> {
+        if self.dialect.unsuitable.is_empty() {
+            return Ok(Ok(()));
         }
-        let rows = self.fetch(unsuitable, &[]).await.map_err(SchemaError::Unknown)?;
-        let reason =
-            rows.first().map(|row| row.text(0).map_err(|failure| SchemaError::Unknown(failure.into())));
-        reason.transpose()?.map_or(Ok(()), |reason| Err(SchemaError::Unsuitable(reason)))
+        let mut session = pools.reader().await?;
+        let rows = session.fetch(self.dialect.unsuitable, &[]).await?;
+        session.end();
+        let reason = rows.first().map(|row| row.text(0)).transpose()?;
+        Ok(reason.map_or(Ok(()), |reason| Err(SchemaError::Unsuitable(reason))))
     }
 
     /// Checks whether the tables exist and have the right version.
     pub(crate) async fn check_tables(&self) -> Result<(), SchemaError> {
-        let read = || async {
-            let pools = self.pools().await?;
-            Ok((pools.schema, tables::version(&pools).await?))
-        };
-        let (schema, version) = self.attempt(read).await.map_err(SchemaError::Unknown)?;
-        schema.check(version.as_deref())
+        let check = || async { Self::tables(&self.pools().await?).await };
+        self.attempt(check).await.map_err(SchemaError::Unknown)?
+    }
+
+    async fn tables(pools: &Pools) -> Result<Result<(), SchemaError>, Failure> {
+        Ok(pools.schema.check(tables::version(pools).await?.as_deref()))
     }
 
     /// Creates the tables, or upgrades them from an older version.

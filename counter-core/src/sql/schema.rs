@@ -10,13 +10,15 @@ pub(crate) struct Settings {
     pub(crate) max_connections: u32,
     /// True if missing tables should be created, and old tables should be upgraded.
     pub(crate) creates_tables: bool,
+    /// True if a database that does not respond should be checked later.
+    pub(crate) checks_later: bool,
     /// Additional schema steps, used for testing upgrades.
     pub(crate) later_steps: &'static [&'static str],
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_connections: 8, creates_tables: false, later_steps: &[] }
+        Self { max_connections: 8, creates_tables: false, checks_later: false, later_steps: &[] }
     }
 }
 

@@ -20,7 +20,7 @@
 //! }
 //!
 //! // A process in `eu` counts into `eu`, and reads both.
-//! let fleet = Fleet::new(eu.clone()).with("eu", eu).with("us", us);
+//! let fleet = Fleet::new("eu", eu).with("us", us)?;
 //! let (stats, page) = (Counters::builder(fleet).build()?.stats(), ["/".parse::<CounterName>()?]);
 //! assert_eq!(stats.lifetimes(&page).await?, [7]);
 //! let us = stats.of_site("us").expect("a site of the fleet");
@@ -35,8 +35,6 @@ mod all;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-use futures_util::future::join_all;
 
 pub use super::store::Site;
 use super::store::{Extent, Store, Unreadable, reason};
@@ -55,7 +53,9 @@ use crate::family::future::StoreFuture;
 /// [`SITE_UNREADABLE`](crate::visits::Hint::SITE_UNREADABLE) is raised. Reads leave out the site for the duration of the
 /// timeout, and then try again.
 ///
-/// All sites need the same precisions and offsets; see [`Stats::grid_mismatch`](crate::Stats::grid_mismatch). The archives
+/// All sites need the same grid, and a store can only be a single site. Otherwise, counts would be missing or would count
+/// twice. A site is checked whenever it appears, and can't be read if it does not fit; see
+/// [`Stats::check_sites`](crate::Stats::check_sites). The archives
 /// of sites are read if all of them retain the same. [`Stats::forget`](crate::Stats::forget) applies to all sites.
 /// Counting, cleaning and documents apply to the store of this process. A dump of a fleet is incomplete and says so: dump
 /// each [site](crate::Stats::of_site) instead.
@@ -76,25 +76,64 @@ struct Replies<T> {
     missing: Option<Unreadable>,
 }
 
+/// The error returned when a fleet already has a site of this name.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DuplicateSite {
+    /// The name.
+    pub name: String,
+}
+
 impl Fleet {
-    /// Creates a fleet without sites. `home` stores the hits of this process. It is only read if it is also a site.
+    /// Creates a fleet of the site in which this process counts. Other sites can be [added](Self::with).
     #[must_use]
-    pub fn new(home: impl Store) -> Self {
-        Self { home: Arc::new(home), sites: Vec::new(), timeout: TIMEOUT, shares_visitors: false }
+    pub fn new(name: &str, home: impl Store) -> Self {
+        let home: Arc<dyn Store> = Arc::new(home);
+        Self::of(Arc::clone(&home), Site::new(name, home, TIMEOUT))
     }
 
-    /// Adds a site. If there already is a site of this name, it will be replaced.
+    /// Creates a fleet of a single site, for a process that is not a site itself, such as a dashboard. Its own documents and
+    /// hits are stored in `home`. Those hits are not included in any answers.
+    ///
+    /// ```
+    /// use counter_core::fleet::Fleet;
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (shop, blog) = (MemoryStore::new(), MemoryStore::new());
+    /// let fleet = Fleet::reader(MemoryStore::new(), "shop", shop.clone()).with("blog", blog)?;
+    /// let error = fleet.clone().with("shop", shop).unwrap_err();
+    /// assert_eq!(error.to_string(), "the fleet already has a site with the name shop");
+    /// assert_eq!(Counters::builder(fleet).build()?.stats().sites().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn with(mut self, name: &str, store: impl Store) -> Self {
-        self.sites.retain(|site| site.name() != name);
-        self.sites.push(Site::new(name, Arc::new(store)));
-        self
+    pub fn reader(home: impl Store, name: &str, site: impl Store) -> Self {
+        Self::of(Arc::new(home), Site::new(name, Arc::new(site), TIMEOUT))
+    }
+
+    fn of(home: Arc<dyn Store>, site: Site) -> Self {
+        Self { home, sites: vec![site], timeout: TIMEOUT, shares_visitors: false }
+    }
+
+    /// Adds a site.
+    ///
+    /// # Errors
+    /// Returns an error if there already is a site of this name.
+    pub fn with(mut self, name: &str, store: impl Store) -> Result<Self, DuplicateSite> {
+        if self.sites.iter().any(|site| site.name() == name) {
+            return Err(DuplicateSite { name: name.to_owned() });
+        }
+        self.sites.push(Site::new(name, Arc::new(store), self.timeout));
+        Ok(self)
     }
 
     /// Sets the maximum time to wait for a site. Default: 2 s.
     #[must_use]
-    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self.sites.iter().for_each(|site| site.set_timeout(timeout));
         self
     }
 
@@ -111,9 +150,8 @@ impl Fleet {
         &'a self,
         read: impl Fn(&'a dyn Store) -> StoreFuture<'a, T>,
     ) -> Result<Replies<T>, Error> {
-        let replies = self.sites.iter().map(|site| site.read(&read, self.timeout));
         let (mut all, mut failed) = (Vec::new(), Vec::new());
-        for (site, reply) in self.sites.iter().zip(join_all(replies).await) {
+        for (site, reply) in self.sites.iter().zip(Site::read_all(&self.sites, read).await) {
             match reply {
                 Ok(reply) => all.push(reply),
                 Err(error) => failed.push((site.name(), error)),
@@ -131,6 +169,16 @@ impl Fleet {
         }
     }
 }
+
+impl fmt::Display for DuplicateSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the fleet already has a site with the name {}", self.name)
+    }
+}
+
+impl std::error::Error for DuplicateSite {}
+
+crate::log::debug::debug_in_full!(DuplicateSite);
 
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,5 @@
 mod series;
+mod coverage;
 mod uniques;
 mod listing;
 mod ranking;
@@ -10,6 +11,7 @@ mod store_record;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use coverage::Coverage;
 pub use distributions::{Distributions, Slowest};
 pub use labels::LabelRanking;
 pub use listing::CounterPage;
@@ -158,6 +160,32 @@ impl Stats {
     #[must_use]
     pub fn of_site(&self, name: &str) -> Option<Self> {
         self.sites().iter().find(|site| site.name() == name).map(|site| self.over(site))
+    }
+
+    /// Checks whether each site can be read and fits the [fleet](crate::fleet), in the order of [`sites`](Self::sites). A read
+    /// also does this when a site appears, and then leaves out a site that does not fit.
+    ///
+    /// ```
+    /// use counter_core::fleet::Fleet;
+    /// use counter_core::{Counters, ErrorKind, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let shop = MemoryStore::new();
+    /// Counters::builder(shop.clone()).build()?.flush().await?;
+    /// let fleet = Fleet::reader(MemoryStore::new(), "shop", shop.clone()).with("copy", shop)?;
+    /// let checks = Counters::builder(fleet).build()?.stats().check_sites().await;
+    /// assert!(checks[0].is_ok());
+    /// assert_eq!(*checks[1].as_ref().unwrap_err().kind(), ErrorKind::Rejected);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The result of a site is [`Rejected`](ErrorKind::Rejected) if it does not fit: its buckets are
+    /// [different](crate::visits::GridMismatch), or it is the store of an earlier site. Otherwise it can't be read now.
+    pub async fn check_sites(&self) -> Vec<Result<(), Error>> {
+        Site::read_all(self.sites(), |_| Box::pin(async { Ok(()) })).await
     }
 
     fn over(&self, site: &Site) -> Self {

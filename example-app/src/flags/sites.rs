@@ -2,20 +2,15 @@
 
 use std::error::Error;
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::Args;
-use counter_core::Stats;
 use counter_core::fleet::Fleet;
 use counter_core::stores::Namespace;
-use counter_core::visits::Store;
-use tokio::time::timeout;
+use counter_core::visits::{GridMismatch, Store};
+use counter_core::{ErrorKind, Stats};
 
 use super::store::{self, Mode};
-use crate::problem::At;
-
-/// Time to wait for a site at startup.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+use crate::problem::{At, explain};
 
 /// Options for a dashboard of several sites.
 #[derive(Debug, Args)]
@@ -58,30 +53,44 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL of a site is invalid, or if it is a database that does not exist or does not respond.
+    /// Returns an error if the URL of a site is invalid, if it is a file that does not exist, or if two sites have the same
+    /// name.
     pub(crate) async fn fleet(&self, home: impl Store) -> Result<Fleet, Box<dyn Error>> {
-        let mut fleet = Fleet::new(home);
+        let mut sites = Vec::new();
         for Site { name, url, namespace } in &self.sites {
-            let store = store::connect(url, namespace.as_ref(), Mode::Read).await;
+            let store = store::connect(url, namespace.as_ref(), Mode::ReadLater).await;
             let (store, _) = store.at(format!("--site {name}={}", store::without_password(url)))?;
-            fleet = fleet.with(name, store);
+            sites.push((name, store));
         }
-        Ok(fleet)
+        let mut sites = sites.into_iter();
+        let (name, first) = sites.next().ok_or("--site: a site is missing")?;
+        sites.try_fold(Fleet::reader(home, name, first), |fleet, (name, store)| {
+            let named = fleet.with(name, store);
+            Ok(named.at(format!("--site {name}"))?)
+        })
     }
 }
 
-/// Rejects sites that use other buckets, because their counts would be missing. Sites that do not respond are skipped.
+/// Rejects sites that do not fit, because their counts would be missing, or would count twice. Sites that do not respond
+/// are skipped.
 ///
 /// # Errors
 ///
-/// Returns an error if the buckets of a site are different.
+/// Returns an error if the buckets of a site are different, or if two sites are the same.
 pub(crate) async fn check(stats: &Stats) -> Result<(), Box<dyn Error>> {
-    for site in stats.sites().iter().filter_map(|site| Some((site.name(), stats.of_site(site.name())?))) {
-        let (name, stats) = site;
-        if let Ok(Ok(Some(mismatch))) = timeout(CHECK_TIMEOUT, stats.grid_mismatch()).await {
-            let remedy = "all sites of a dashboard need the same buckets: set --utc-offset or --time-zone like this site";
-            return Err(format!("--site {name}: {mismatch}; {remedy}").into());
+    for (site, check) in stats.sites().iter().zip(stats.check_sites().await) {
+        let Err(error) = check else { continue };
+        if *error.kind() != ErrorKind::Rejected {
+            continue;
         }
+        let reason = error.source();
+        let remedy = match reason.is_some_and(|reason| reason.is::<GridMismatch>()) {
+            true => {
+                "all sites of a dashboard need the same buckets: set --utc-offset or --time-zone like this site"
+            }
+            false => "remove this site, or correct its URL",
+        };
+        return Err(format!("--site {}: {}; {remedy}", site.name(), explain(&error))).map_err(Into::into);
     }
     Ok(())
 }

@@ -65,6 +65,8 @@ pub(crate) enum Mode {
     Write,
     /// It only reads, so nothing is created.
     Read,
+    /// Like `Read`, but a database server may be away.
+    ReadLater,
 }
 
 impl Settings {
@@ -107,7 +109,7 @@ pub(super) async fn connect(
         .into());
     }
     Ok(match scheme {
-        "memory" if mode == Mode::Read => return Err(NOTHING_TO_READ.into()),
+        "memory" if mode != Mode::Write => return Err(NOTHING_TO_READ.into()),
         "memory" => (MemoryStore::new().into(), IN_MEMORY.to_owned()),
         _ if is_sql(scheme) => {
             let (store, place) = sql(address, mode).await?;
@@ -182,12 +184,13 @@ async fn sql(address: &str, mode: Mode) -> Result<(SqlStore, String), Box<dyn Er
     };
     let builder = match (mode, &file) {
         (Mode::Write, _) => SqlStore::builder().create_tables(),
-        (Mode::Read, Some(file)) => {
+        (Mode::Read | Mode::ReadLater, Some(file)) => {
             readable(file).at(cannot_open(file))?;
             SqlStore::builder()
         }
-        (Mode::Read, None) if address.starts_with("sqlite:") => return Err(NOTHING_TO_READ.into()),
+        _ if address.starts_with("sqlite:") => return Err(NOTHING_TO_READ.into()),
         (Mode::Read, None) => SqlStore::builder(),
+        (Mode::ReadLater, None) => SqlStore::builder().check_later(),
     };
     let connected = builder.connect(address).await;
     // For programmers, the message contains a method.

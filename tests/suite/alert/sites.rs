@@ -41,7 +41,10 @@ async fn a_site_that_is_away_raises_an_alert_and_is_not_judged() {
         record(store(&server.url()).await, at, &[10; 20]).await;
     }
 
-    let fleet = Fleet::new(MemoryStore::new()).with("eu", eu).with("us", us).with_timeout(LIMIT / 20);
+    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
+        .with("us", us)
+        .expect("two names")
+        .with_timeout(LIMIT / 20);
     let builder = Counters::builder(fleet).distributions(Distribution::precisions());
     let counters = builder.build().expect("good settings");
     let inbox = Inbox::default();
@@ -80,7 +83,10 @@ async fn a_report_waits_for_a_site_that_is_away() {
         record(eu.clone(), at.plus(HOUR), &[1; 3]).await;
         record(store(&server.url()).await, at.plus(HOUR), &[1; 4]).await;
     }
-    let fleet = Fleet::new(MemoryStore::new()).with("eu", eu).with("us", us).with_timeout(LIMIT / 20);
+    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
+        .with("us", us)
+        .expect("two names")
+        .with_timeout(LIMIT / 20);
     let counters = Counters::builder(fleet).build().expect("good settings");
     let inbox = Inbox::default();
     let schedule = ReportSchedule::daily("day", name("hits"));

@@ -81,11 +81,10 @@ async fn answers(stats: &Stats, now: Timestamp) -> Vec<String> {
     answers
 }
 
-async fn the_answers_of_a_fleet_are_those_of_a_single_store(home: impl Store + Clone) {
+async fn the_answers_of_a_fleet_are_those_of_a_single_store(home: impl Store) {
     let (((), memory), (_folder, sql)) = (stores::memory().await, stores::sqlite().await);
-    let fleet =
-        Fleet::new(home.clone()).with("eu", home).with("us", memory.clone()).with("asia", sql.clone());
-    let fleet = fleet.with_shared_visitors();
+    let fleet = Fleet::new("eu", home).with("us", memory.clone()).expect("a new name");
+    let fleet = fleet.with("asia", sql.clone()).expect("a new name").with_shared_visitors();
     let mut random = Random::storm("of a fleet");
     let mut sites = [Instance::over(fleet.clone()), Instance::over(memory), Instance::over(sql)];
     let mut single = Instance::over(MemoryStore::new());
@@ -140,8 +139,8 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let (us, timeout) = (store(&proxy.url()).await, Duration::from_secs(1));
-    let eu = MemoryStore::new();
-    let fleet = Fleet::new(eu.clone()).with("eu", eu).with("us", us.clone()).with_timeout(timeout);
+    let fleet = Fleet::new("eu", MemoryStore::new()).with("us", us.clone()).expect("a new name");
+    let fleet = fleet.with_timeout(timeout);
     let (mut home, mut other) = (Instance::over(fleet), Instance::over(us));
     (0..3).for_each(|visitor| home.view("/", visitor, None));
     (3..7).for_each(|visitor| other.view("/", visitor, Some("a.example")));
@@ -194,7 +193,7 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
 async fn without_any_site_a_read_fails() {
     let mut server = RedisServer::start();
     let only = store(&server.url()).await;
-    let stats = Instance::over(Fleet::new(only.clone()).with("eu", only)).counters.stats();
+    let stats = Instance::over(Fleet::new("eu", only)).counters.stats();
     server.kill();
     let now = Timestamp::now();
     let names: [CounterName; 1] = [name("hits")];

@@ -55,6 +55,29 @@ impl SqlBuilder {
         self
     }
 
+    /// Connects even if the database does not respond, e.g. a site of a [fleet](crate::fleet) that is away. It will be
+    /// checked when it responds, and calls fail if it is not suitable. Tables are not created.
+    ///
+    /// ```
+    /// use counter_core::{Counters, SqlStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(feature = "postgres")] {
+    /// let away = "postgres://127.0.0.1:1/site";
+    /// assert!(SqlStore::connect(away).await.is_err());
+    /// let store = SqlStore::builder().check_later().connect(away).await?;
+    /// let stats = Counters::builder(store).build()?.stats();
+    /// assert!(stats.lifetimes(&["/".parse()?]).await.is_err());
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn check_later(mut self) -> Self {
+        self.settings.checks_later = true;
+        self
+    }
+
     /// Sets the maximum number of connections, at least 1. The default is 8. For SQLite, a single connection
     /// is used for writing, and the remaining connections for reading.
     pub const fn connections(mut self, max: u32) -> Self {
@@ -148,8 +171,15 @@ impl SqlBuilder {
     }
 }
 
-fn check(database: Database, settings: Settings) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
+fn check(
+    mut database: Database,
+    settings: Settings,
+) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
     Box::pin(async move {
+        if settings.checks_later {
+            database.check_later();
+            return Ok(SqlStore::new(database));
+        }
         let schema = |error| SqlConnectError(Kind::Schema(error));
         database.check_settings().await.map_err(schema)?;
         if settings.creates_tables {

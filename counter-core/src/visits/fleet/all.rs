@@ -23,7 +23,7 @@ impl Write for Fleet {
 
     fn attach(&self, grid: &Grid) {
         self.home.attach(grid);
-        self.sites.iter().for_each(|site| site.store.attach(grid));
+        self.sites.iter().for_each(|site| site.attach(grid));
     }
 
     fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {

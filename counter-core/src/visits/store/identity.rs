@@ -14,5 +14,5 @@ pub use id::{StoreId, StoreIdError};
 pub(crate) use known::KnownStore;
 #[cfg(feature = "spool")]
 pub(crate) use record::follows;
-pub(crate) use record::{StoreRecord, StoreUse, read, update};
+pub(crate) use record::{StoreRecord, StoreUse, peek, read, update};
 pub use stored_grid::GridMismatch;

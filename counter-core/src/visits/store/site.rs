@@ -2,20 +2,40 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::Store;
+use super::identity::{self, StoreId};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
+use crate::time::Grid;
 
 /// A site of a [`Fleet`](crate::fleet::Fleet).
 #[derive(Clone)]
 pub struct Site {
     name: Arc<str>,
     pub(in crate::visits) store: Arc<dyn Store>,
-    failure: Arc<Mutex<Option<Failure>>>,
+    state: Arc<Mutex<State>>,
 }
 
+struct State {
+    /// The grid of the fleet.
+    grid: Option<Grid>,
+    timeout: Duration,
+    access: Access,
+}
+
+/// Whether a site can be read.
+enum Access {
+    /// It has not been read so far.
+    Unknown,
+    /// It belongs to the fleet. Its id is unknown before its first process writes.
+    Readable(Option<StoreId>),
+    Failing(Failure),
+}
+
+#[derive(Clone)]
 struct Failure {
     at: Instant,
     /// Time of the first failure.
@@ -24,8 +44,9 @@ struct Failure {
 }
 
 impl Site {
-    pub(in crate::visits) fn new(name: &str, store: Arc<dyn Store>) -> Self {
-        Self { name: name.into(), store, failure: Arc::default() }
+    pub(in crate::visits) fn new(name: &str, store: Arc<dyn Store>, timeout: Duration) -> Self {
+        let state = State { grid: None, timeout, access: Access::Unknown };
+        Self { name: name.into(), store, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Returns the name.
@@ -37,52 +58,132 @@ impl Site {
     /// Returns the reason why the last read of this site failed, or `None` if it succeeded.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        self.last_failure().as_ref().map(|failure| failure.reason.clone())
+        self.last_failure().map(|failure| failure.reason)
     }
 
     /// Returns the time since the first of the latest failures, or `None` if the last read succeeded.
     #[must_use]
     pub fn failing_for(&self) -> Option<Duration> {
-        self.last_failure().as_ref().map(|failure| failure.since.elapsed())
+        self.last_failure().map(|failure| failure.since.elapsed())
     }
 
-    /// Reads the site. If a read failed less than `limit` ago, this fails immediately, so that the reads of a page wait
-    /// only once.
-    pub(in crate::visits) async fn read<'a, T>(
+    /// Reads all sites at the same time. A site can't be read if an earlier site has the same store.
+    pub(in crate::visits) async fn read_all<'a, T>(
+        sites: &'a [Self],
+        read: impl Fn(&'a dyn Store) -> StoreFuture<'a, T>,
+    ) -> Vec<Result<T, Error>> {
+        let replies = sites.iter().enumerate().map(|(place, site)| site.read(&read, &sites[..place]));
+        let replies = join_all(replies).await.into_iter().enumerate();
+        let distinct = |(place, reply): (usize, Result<T, Error>)| {
+            let site: &Self = &sites[place];
+            // If both sites were read for the first time, their ids were unknown before.
+            site.check_distinct(site.id(), &sites[..place]).inspect_err(|error| site.fail(error))?;
+            reply
+        };
+        replies.map(distinct).collect()
+    }
+
+    /// Reads the site. If a read failed within the timeout, this fails immediately, so that the reads of a page wait only
+    /// once.
+    async fn read<'a, T>(
         &'a self,
         read: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
-        limit: Duration,
+        earlier: &[Self],
     ) -> Result<T, Error> {
-        let recent =
-            self.last_failure().as_ref().filter(|last| last.at.elapsed() < limit).map(Failure::error);
-        if let Some(error) = recent {
-            return Err(error);
+        let limit = self.state().timeout;
+        let recent = self.last_failure().filter(|last| last.at.elapsed() < limit);
+        if let Some(failure) = recent {
+            return Err(failure.error());
         }
-        let reply = timeout(limit, read(&*self.store)).await;
-        let reply = reply.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable).caused_by("timed out")));
-        if reply.as_ref().is_err_and(|error| *error.kind() != ErrorKind::Unavailable) {
-            // This only affects this read.
-            return reply;
-        }
-        let error = reply.as_ref().err();
-        let was_readable = {
-            let (mut last, now) = (self.last_failure(), Instant::now());
-            let since = last.as_ref().map_or(now, |last| last.since);
-            let failure = error.map(|error| Failure { at: now, since, reason: reason(error) });
-            std::mem::replace(&mut *last, failure).is_none()
+        let known = match self.state().access {
+            Access::Readable(id) => Some(id),
+            Access::Unknown | Access::Failing(_) => None,
         };
-        match error {
-            Some(error) if was_readable => {
-                tracing::warn!(site = self.name(), %error, "failed to read a site");
+        let reply = timeout(limit, async {
+            let id = match known {
+                Some(id) => id,
+                None => self.check(earlier).await.inspect_err(|error| self.fail(error))?,
+            };
+            Ok((id, read(&*self.store).await?))
+        });
+        match reply.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable).caused_by("timed out"))) {
+            Ok((id, reply)) => {
+                self.succeed(id);
+                Ok(reply)
             }
-            None if !was_readable => tracing::info!(site = self.name(), "a site can be read again"),
-            _ => {}
+            Err(error) => {
+                // Another error only affects this read.
+                if *error.kind() == ErrorKind::Unavailable {
+                    self.fail(&error);
+                }
+                Err(error)
+            }
         }
-        reply
     }
 
-    fn last_failure(&self) -> MutexGuard<'_, Option<Failure>> {
-        self.failure.lock().expect("the lock is never poisoned")
+    /// Checks whether the store fits the fleet, and returns its id.
+    async fn check(&self, earlier: &[Self]) -> Result<Option<StoreId>, Error> {
+        let Some(record) = identity::peek(&*self.store).await? else { return Ok(None) };
+        if let Some(mismatch) = self.state().grid.as_ref().and_then(|grid| record.mismatch(grid)) {
+            return Err(Error::new(ErrorKind::Rejected).caused_by(mismatch));
+        }
+        self.check_distinct(Some(record.id), earlier)?;
+        Ok(Some(record.id))
+    }
+
+    fn check_distinct(&self, id: Option<StoreId>, earlier: &[Self]) -> Result<(), Error> {
+        let other = earlier.iter().find(|other| id.is_some() && other.id() == id);
+        other.map_or(Ok(()), |other| {
+            let reason = format!("the store of {} is that of {}", self.name, other.name);
+            Err(Error::new(ErrorKind::Rejected).caused_by(reason))
+        })
+    }
+
+    fn succeed(&self, id: Option<StoreId>) {
+        let before = std::mem::replace(&mut self.state().access, Access::Readable(id));
+        if matches!(before, Access::Failing(_)) {
+            tracing::info!(site = self.name(), "a site can be read again");
+        }
+    }
+
+    /// Records a failure. Reads within the timeout will fail with the same reason.
+    fn fail(&self, error: &Error) {
+        let now = Instant::now();
+        let since = self.last_failure().map(|last| last.since);
+        let failure = Failure { at: now, since: since.unwrap_or(now), reason: reason(error) };
+        self.state().access = Access::Failing(failure);
+        if since.is_none() {
+            tracing::warn!(site = self.name(), %error, "failed to read a site");
+        }
+    }
+
+    /// Returns the id of the store, if it is known.
+    fn id(&self) -> Option<StoreId> {
+        match self.state().access {
+            Access::Readable(id) => id,
+            Access::Unknown | Access::Failing(_) => None,
+        }
+    }
+
+    /// Sets the grid of the fleet.
+    pub(in crate::visits) fn attach(&self, grid: &Grid) {
+        self.store.attach(grid);
+        self.state().grid = Some(grid.clone());
+    }
+
+    pub(in crate::visits) fn set_timeout(&self, timeout: Duration) {
+        self.state().timeout = timeout;
+    }
+
+    fn last_failure(&self) -> Option<Failure> {
+        match &self.state().access {
+            Access::Failing(failure) => Some(failure.clone()),
+            Access::Unknown | Access::Readable(_) => None,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the lock is never poisoned")
     }
 }
 

@@ -45,10 +45,11 @@ async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
     let (mut eu, mut us, mut asia) = (SingleServer::start().await, SentinelPair::start(), File::new().await);
     // Partitions are between the reader and a region, so they do not affect the instances there.
     let link = FaultProxy::start(eu.address()).await;
-    let fleet = Fleet::new(MemoryStore::new())
-        .with("eu", store_at(&eu, &link.url()).await)
+    let in_asia = asia.store().await;
+    let fleet = Fleet::reader(MemoryStore::new(), "eu", store_at(&eu, &link.url()).await)
         .with("us", us.store().await)
-        .with("asia", asia.store().await)
+        .and_then(|fleet| fleet.with("asia", in_asia))
+        .expect("three names")
         .with_timeout(TIMEOUT)
         .with_shared_visitors();
     let began = Timestamp::now();

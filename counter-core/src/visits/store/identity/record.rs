@@ -46,6 +46,16 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Option<(StoreRecord, Times
     update(store, |_, _| ()).await
 }
 
+/// Reads the record of a store, or returns `None` if there is no record, or if documents are not supported or refused.
+pub(crate) async fn peek(store: &dyn Store) -> Result<Option<StoreRecord>, Error> {
+    let Some(documents) = store.documents() else { return Ok(None) };
+    match documents.read(NAME).await {
+        Ok(document) => StoreRecord::of(&document),
+        Err(error) if *error.kind() == ErrorKind::Rejected => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Updates the record of a store, and returns the new record with the store clock, like [`read`].
 pub(crate) async fn update(
     store: &dyn Store,
@@ -59,10 +69,7 @@ pub(crate) async fn update(
             document => document?,
         };
         let now = document.now.unwrap_or_else(Timestamp::now);
-        let before = StoreRecord::parse(&document.content);
-        if before.is_none() && !document.content.is_empty() {
-            return Err(Error::new(ErrorKind::Malformed { key: format!("document {NAME}") }));
-        }
+        let before = StoreRecord::of(&document)?;
         let mut record = before.clone().unwrap_or_else(|| StoreRecord::new(now));
         change(&mut record, now);
         let is_changed = before.as_ref() != Some(&record);
@@ -95,6 +102,15 @@ impl StoreRecord {
             copied: Vec::new(),
             copied_kind: String::new(),
             rest: Vec::new(),
+        }
+    }
+
+    /// Parses a document, or returns `None` if it is empty.
+    fn of(document: &Document) -> Result<Option<Self>, Error> {
+        let record = Self::parse(&document.content);
+        match record.is_some() || document.content.is_empty() {
+            true => Ok(record),
+            false => Err(Error::new(ErrorKind::Malformed { key: format!("document {NAME}") })),
         }
     }
 
