@@ -13,7 +13,7 @@ pub struct Alert {
     /// The message id. It stays the same if a message is delivered again, so that receivers can drop
     /// duplicates.
     pub id: String,
-    /// The rule name, or `test` for a test message.
+    /// The rule name, `test` for a test message, or `unknown` for a message about rules that can't be evaluated.
     pub rule: String,
     /// The kind of message: whether the alert is raised or resolved, or this is a test.
     pub kind: AlertKind,
@@ -40,6 +40,9 @@ pub enum AlertKind {
     Raised,
     /// The condition is not met for [`resolve_after`](crate::AlertRule::resolve_after) buckets in a row.
     Resolved,
+    /// Some rules can't be evaluated because the store, or a site of a [fleet](counter_core::fleet), can't be read. This is
+    /// sent once for all rules. When all of them can be evaluated again, it is resolved.
+    Unknown,
     /// A test message, to check if delivery works. See [`Alerts::test`](crate::Alerts::test).
     Test,
 }
@@ -58,19 +61,40 @@ pub enum Severity {
     Critical,
 }
 
+/// The name in messages about rules that can't be evaluated.
+const UNKNOWN: &str = "unknown";
+
 impl Alert {
     /// Creates a test message.
     pub(crate) fn test(now: Timestamp) -> Self {
+        Self::about("test", AlertKind::Test, Severity::Info, "message delivery works".to_owned(), now)
+    }
+
+    /// Creates a message that this number of rules can't be evaluated.
+    pub(crate) fn unknown(number: usize, reason: &str, now: Timestamp) -> Self {
+        let rules = if number == 1 { "1 rule".to_owned() } else { format!("{number} rules") };
+        let reason = format!("{rules} cannot be evaluated: {reason}");
+        Self::about(UNKNOWN, AlertKind::Unknown, Severity::Warning, reason, now)
+    }
+
+    /// Creates a message that all rules can be evaluated again.
+    pub(crate) fn known(now: Timestamp) -> Self {
+        let reason = "all rules are evaluated again".to_owned();
+        Self::about(UNKNOWN, AlertKind::Resolved, Severity::Warning, reason, now)
+    }
+
+    /// Creates a message that is not about a rule.
+    fn about(rule: &str, kind: AlertKind, severity: Severity, reason: String, now: Timestamp) -> Self {
         Self {
-            id: format!("test:{}", WriterId::random()),
-            rule: "test".to_owned(),
-            kind: AlertKind::Test,
-            severity: Severity::Info,
+            id: format!("{rule}:{}", WriterId::random()),
+            rule: rule.to_owned(),
+            kind,
+            severity,
             precision: 0,
             start: now.as_unix(),
             value: 0.0,
             bound: 0.0,
-            reason: "message delivery works".to_owned(),
+            reason,
         }
     }
 }
@@ -78,7 +102,9 @@ impl Alert {
 impl fmt::Display for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            AlertKind::Raised => write!(f, "{}: {}: {}", self.severity, self.rule, self.reason),
+            AlertKind::Raised | AlertKind::Unknown => {
+                write!(f, "{}: {}: {}", self.severity, self.rule, self.reason)
+            }
             AlertKind::Resolved => write!(f, "resolved: {}: {}", self.rule, self.reason),
             AlertKind::Test => write!(f, "test: {}", self.reason),
         }

@@ -132,6 +132,10 @@
 //! delivered by the next pass of a watch, and you can find the delivery time in the history. Receivers may
 //! ignore it.
 //!
+//! If the data for a rule can't be read, e.g. because a site of a [fleet](counter_core::fleet) is away, the rule is not
+//! evaluated for these buckets, and its state is unknown. A message of the kind [`Unknown`](crate::AlertKind::Unknown) says
+//! so once for all rules, with the reason, and another one when all rules are evaluated again.
+//!
 //! # Reports
 //!
 //! A [`ReportSchedule`](crate::ReportSchedule) sends a report for past days or weeks, once for all instances

@@ -241,8 +241,8 @@
 //!
 //! `buckets` contains the buckets that raised or resolved the alert. `/api/alerts/history` returns the latest
 //! 500 messages with the buckets and the delivery state: `arrived`, `waiting`, `silenced`, or `lost` if it
-//! was dropped because 1,000 newer messages are waiting. `/metrics` contains `access_counter_alert_raised`
-//! and `access_counter_alert_silenced`, which are either 1 or 0 for a rule.
+//! was dropped because 1,000 newer messages are waiting. `/metrics` contains `access_counter_alert_raised`,
+//! `access_counter_alert_silenced` and `access_counter_alert_unknown`, which are either 1 or 0 for a rule.
 //!
 //! Clients that [may silence](crate::Access::may_silence) rules can do so for up to 30 days, e.g. during
 //! maintenance. To end a silence, set `seconds=0`. You can also send a test message:

@@ -114,6 +114,7 @@ async fn rules_and_history_include_the_evaluated_numbers() {
         "access_counter_alert_raised{rule=\"busy & loud\"} 1\n",
         "access_counter_alert_raised{rule=\"errors\"} 0\n",
         "access_counter_alert_silenced{rule=\"errors\"} 0\n",
+        "access_counter_alert_unknown{rule=\"errors\"} 0\n",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }

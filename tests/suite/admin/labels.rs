@@ -121,7 +121,8 @@ async fn a_panel_without_values_explains_where_the_hits_are() {
 #[tokio::test]
 async fn values_are_compared_with_the_previous_period_and_have_no_visitors() {
     let mut site = site_at_noon();
-    let [yesterday, before] = [1, 2].map(|days| Timestamp::now().minus(days * 86_400));
+    let [yesterday, before, earlier] = [1, 2, 3].map(|days| Timestamp::now().minus(days * 86_400));
+    count(&mut site, "referrer", earlier, &[Some("a.example"), Some("b.example")]).await;
     count(&mut site, "referrer", before, &[Some("a.example"), Some("a.example"), Some("b.example")]).await;
     count(&mut site, "referrer", yesterday, &[Some("a.example"), Some("b.example"), Some("b.example")]).await;
     let page = send(&site.router, "/admin/stats?period=yesterday", None).await.body;

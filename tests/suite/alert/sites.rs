@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_alert::{AlertRule, Message, ReportSchedule, Watch};
+use counter_alert::{AlertKind, AlertRule, Message, ReportSchedule, Watch};
 use counter_core::fleet::Fleet;
 use counter_core::visits::{Bin, Distribution, Measure, Measured};
 use counter_core::{AnyStore, Counters, MemoryStore, Store, Timestamp};
@@ -29,7 +29,7 @@ async fn record(store: impl Store, at: Timestamp, times: &[u64]) {
 }
 
 #[tokio::test]
-async fn a_site_that_is_away_raises_an_alert_and_is_not_judged() {
+async fn while_a_site_is_away_rules_are_unknown_and_this_is_told_once() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let (eu, us, home) = (MemoryStore::new(), store(&proxy.url()).await, AnyStore::from(MemoryStore::new()));
@@ -55,6 +55,7 @@ async fn a_site_that_is_away_raises_an_alert_and_is_not_judged() {
     ];
     let watch = Watch::builder(counters.stats(), home).rules(rules).deliver(inbox.receiver());
     let mut watch = watch.build().expect("good rules");
+    let watch_alerts = watch.alerts();
     watch.check_once(judged(1)).await.expect("both are read");
     assert_eq!(inbox.strings(), [""; 0]);
 
@@ -68,8 +69,32 @@ async fn a_site_that_is_away_raises_an_alert_and_is_not_judged() {
     .await;
     _ = watch.check_once(judged(2)).await;
     alerts.extend(inbox.alerts());
-    let [alert] = &alerts[..] else { panic!("only the site: {alerts:?}") };
-    assert!(alert.rule == "away" && alert.reason.contains("site us: "), "{alert:?}");
+    let [away, unknown] = &alerts[..] else { panic!("only the site: {alerts:?}") };
+    assert!(away.rule == "away" && away.reason.contains("site us: "), "{away:?}");
+    assert_eq!((&*unknown.rule, unknown.kind), ("unknown", AlertKind::Unknown));
+    assert!(
+        unknown.reason.starts_with("2 rules cannot be evaluated: site us cannot be read: "),
+        "{unknown:?}"
+    );
+    let unread = async || {
+        let rules = watch_alerts.read().await.expect("readable").rules;
+        rules.iter().map(|rule| rule.unread).collect::<Vec<_>>()
+    };
+    let second = Some(start.plus(HOUR));
+    assert_eq!(unread().await, [None, second, second]);
+
+    proxy.refuse(false);
+    let (stats, hour) = (counters.stats(), precision(3600));
+    until("the site is back", LIMIT, async || {
+        stats.total(&name("hits"), hour, start..start.plus(HOUR)).await.is_ok()
+    })
+    .await;
+    record(store(&server.url()).await, start.plus(2 * HOUR), &[10; 20]).await;
+    watch.check_once(judged(3)).await.expect("both are read");
+    let told: Vec<_> = inbox.alerts().into_iter().map(|alert| (alert.rule, alert.kind)).collect();
+    assert_eq!(told.iter().filter(|(rule, _)| rule == "unknown").count(), 1, "{told:?}");
+    assert!(told.contains(&("unknown".to_owned(), AlertKind::Resolved)), "{told:?}");
+    assert_eq!(unread().await, [None; 3]);
 }
 
 #[tokio::test]

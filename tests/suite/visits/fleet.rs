@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use counter_core::fleet::{Fleet, Site};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Hint, LabelValues, Measure, PageView};
-use counter_core::{CounterName, Counters, MemoryStore, Precisions, Recorder, Stats, Store, Timestamp};
-use tests::{FaultProxy, RedisServer};
+use counter_core::visits::{Agent, Bin, Coverage, Hint, LabelValues, Measure, PageView};
+use counter_core::{
+    CounterName, Counters, Error, ErrorKind, MemoryStore, Precisions, Recorder, Stats, Store, Timestamp,
+};
+use tests::{FaultProxy, LIMIT, RedisServer};
 
 use crate::random::Random;
 use crate::stores;
@@ -199,4 +201,90 @@ async fn without_any_site_a_read_fails() {
     let names: [CounterName; 1] = [name("hits")];
     assert!(stats.lifetimes(&names).await.is_err());
     assert!(stats.series(&names[0], precision(3600), now.minus(3600)..now).await.is_err());
+}
+
+#[tokio::test]
+async fn a_store_under_two_names_counts_once_and_is_named() {
+    let (eu, hits) = (MemoryStore::new(), [name("hits")]);
+    let mut home = Instance::over(eu.clone());
+    home.view("/", 1, None);
+    home.flush().await;
+    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu.clone()).with("copy", eu).expect("two names");
+    let stats = Instance::over(fleet).counters.stats();
+    let (hour, now) = (precision(3600), Timestamp::now());
+    for _ in 0..2 {
+        let series = stats.series(&hits[0], hour, now.minus(3600)..now.plus(3600)).await.expect("partial");
+        let unreadable = series.unreadable.as_ref().expect("a site does not fit");
+        assert_eq!((series.total(), &*unreadable.key), (1, "site copy"));
+        assert_eq!(unreadable.reason, "the store of copy is that of eu");
+    }
+    let checks = stats.check_sites().await;
+    assert!(checks[0].is_ok() && checks[1].is_err(), "{checks:?}");
+}
+
+#[tokio::test]
+async fn a_site_that_was_away_at_the_start_is_checked_when_it_appears() {
+    let (server, hits) = (RedisServer::start(), [name("hits")]);
+    let proxy = FaultProxy::start(server.address()).await;
+    proxy.refuse(true);
+    let (us, eu) = (store(&proxy.url()).await, MemoryStore::new());
+    let fleet = Fleet::new("eu", eu).with("us", us).expect("two names").with_timeout(Duration::from_secs(1));
+    let mut home = Instance::over(fleet);
+    home.view("/", 1, None);
+    home.flush().await;
+    let stats = home.counters.stats();
+    assert!(stats.check_sites().await[1].is_err());
+
+    // In the meantime, a process with other days counts there.
+    let days = Precisions::default().utc_offset(19_800);
+    let mut india = Counters::builder(store(&server.url()).await).precisions(days).build().expect("a grid");
+    india.recorder().record(india.recorder().counter("hits"), None);
+    india.flush().await.expect("the server accepts batches");
+    proxy.refuse(false);
+    tests::until("the site is checked", LIMIT, async || {
+        matches!(stats.check_sites().await[1].as_ref().map_err(Error::kind), Err(ErrorKind::Rejected))
+    })
+    .await;
+    let reason = stats.sites()[1].failure().expect("it does not fit");
+    assert!(reason.starts_with("the stored grid differs from the configured grid"), "{reason}");
+    assert!(stats.lifetimes(&hits).await.is_err());
+
+    // As soon as it fits, it is read.
+    let fitting = Counters::builder(store(&server.url()).await).build().expect("a grid");
+    fitting.change_grid().await.expect("the server accepts it");
+    tests::until("the site is read", LIMIT, async || {
+        stats.lifetimes(&hits).await.is_ok_and(|lifetimes| lifetimes == [2])
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_period_is_covered_if_all_sites_counted_before_it() {
+    let (eu, us) = (MemoryStore::new(), MemoryStore::new());
+    let fleet =
+        Fleet::reader(MemoryStore::new(), "eu", eu.clone()).with("us", us.clone()).expect("two names");
+    let stats = Instance::over(fleet).counters.stats();
+    let now = Timestamp::now();
+    let (hits, days_ago) = ([name("hits")], |days: u64| now.minus(days * 86_400));
+    let record = async |store: &MemoryStore, days: u64| {
+        let mut counters = Counters::builder(store.clone()).build().expect("a grid");
+        counters.recorder().record_at(counters.recorder().counter("hits"), None, days_ago(days), ONE);
+        counters.flush().await.expect("in memory");
+    };
+    let week = days_ago(14)..days_ago(7);
+    let coverage = async |stats: &Stats| stats.coverage(&hits, week.clone(), now).await.expect("readable")[0];
+    assert_eq!(coverage(&stats).await, Coverage::Complete, "there is nothing to compare");
+    record(&eu, 10).await;
+    let day = |days| precision(86_400).bucket(days_ago(days)).start;
+    assert_eq!(coverage(&stats).await, Coverage::Since(day(10)));
+    record(&eu, 20).await;
+    assert_eq!(coverage(&stats).await, Coverage::Complete);
+    // A site that was added later would make the sum grow.
+    record(&us, 3).await;
+    assert_eq!(coverage(&stats).await, Coverage::Since(day(3)));
+    assert_eq!(coverage(&stats.of_site("eu").expect("a site")).await, Coverage::Complete);
+    record(&us, 15).await;
+    assert_eq!(coverage(&stats).await, Coverage::Complete);
+    let early = stats.coverage(&hits, days_ago(90 * 365)..days_ago(89 * 365), now).await.expect("no read");
+    assert_eq!(early, [Coverage::Unknown], "it is past retention");
 }

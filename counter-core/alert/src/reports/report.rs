@@ -1,9 +1,9 @@
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
-use counter_core::visits::{Extent, Stats, Unreadable};
+use counter_core::visits::{Coverage, Extent, Stats, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ pub struct Report {
 pub struct Change {
     /// The number in this period.
     pub now: u64,
-    /// The number in the preceding period, if known.
+    /// The number in the preceding period, if it is known and was counted in the [whole](Coverage::Complete) period.
     pub before: Option<u64>,
 }
 
@@ -96,8 +96,10 @@ impl Report {
         let totals: HashMap<_, _> =
             totals(stats, &requested, period, &mut unread).await?.into_iter().collect();
         let of = |name: &CounterName| totals.get(name).copied();
-        let hits = of(&schedule.site);
-        let has_before = hits.map_or(!earlier.is_empty(), |hits| hits.before.is_some());
+        let is_counted = counted(stats, std::slice::from_ref(&schedule.site), period, &mut unread).await?;
+        let is_counted = is_counted.first() == Some(&true);
+        let hits = of(&schedule.site).map(|hits| hits.compared_if(is_counted));
+        let has_before = is_counted && hits.map_or(!earlier.is_empty(), |hits| hits.before.is_some());
         let shares = schedule.shares.iter().filter_map(|(name, counters)| {
             let zero = Change { now: 0, before: has_before.then_some(0) };
             let hits = counters.iter().try_fold(zero, |sum, counter| Some(sum.and(of(counter)?)))?;
@@ -105,7 +107,13 @@ impl Report {
         });
         let shares = shares.collect();
 
-        let changes = changes(&now, &earlier, has_before);
+        // A page without hits in the preceding period is new.
+        let names: Vec<_> = earlier.iter().map(|(name, _)| name.clone()).collect();
+        let counted = counted(stats, &names, period, &mut unread).await?;
+        let began: HashSet<_> =
+            names.iter().zip(counted).filter(|(_, counted)| !counted).map(|(name, _)| name).collect();
+        let is_known = |name: &CounterName| has_before && !began.contains(name);
+        let changes = changes(&now, &earlier, is_known);
         let rows = |retention: &dyn Fn(&Row) -> bool| -> Vec<Row> {
             changes.iter().filter(|row| retention(row)).take(MAX_CHANGED_PAGES).cloned().collect()
         };
@@ -122,7 +130,7 @@ impl Report {
             from: range.start.as_unix(),
             to: range.end.as_unix(),
             hits,
-            visitors: visitors.map(|visitors| visitors.at_most(hits)),
+            visitors: visitors.map(|visitors| visitors.compared_if(is_counted).at_most(hits)),
             shares,
             pages,
             risen,
@@ -225,9 +233,25 @@ async fn totals(
     Ok(totals)
 }
 
-/// Returns the pages of both periods, sorted by change relative to size. `is_known` is `false` if the hits of
-/// the preceding period are unknown.
-fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known: bool) -> Vec<Row> {
+/// Returns for each counter whether it was counted in the whole preceding period.
+async fn counted(
+    stats: &Stats,
+    counters: &[CounterName],
+    period: &Period,
+    unread: &mut Unread,
+) -> Result<Vec<bool>, Error> {
+    let coverage = stats.coverage(counters, period.before.clone(), period.range.end).await;
+    let coverage = unread.part("hits", coverage)?.unwrap_or_else(|| vec![Coverage::Unknown; counters.len()]);
+    Ok(coverage.into_iter().map(|coverage| coverage == Coverage::Complete).collect())
+}
+
+/// Returns the pages of both periods, sorted by change relative to size. `is_known` returns `false` if the hits of the
+/// preceding period are unknown, or only a part of them was counted.
+fn changes(
+    now: &[(CounterName, u64)],
+    earlier: &[(CounterName, u64)],
+    is_known: impl Fn(&CounterName) -> bool,
+) -> Vec<Row> {
     let (of_now, of_earlier): (HashMap<_, _>, HashMap<_, _>) = (
         now.iter().map(|(name, hits)| (name, *hits)).collect(),
         earlier.iter().map(|(name, hits)| (name, *hits)).collect(),
@@ -237,7 +261,7 @@ fn changes(now: &[(CounterName, u64)], earlier: &[(CounterName, u64)], is_known:
         let hits = |of: &HashMap<&CounterName, u64>| of.get(name).copied().unwrap_or(0);
         Row {
             name: name.to_string(),
-            hits: Change { now: hits(&of_now), before: is_known.then(|| hits(&of_earlier)) },
+            hits: Change { now: hits(&of_now), before: is_known(name).then(|| hits(&of_earlier)) },
         }
     };
     let mut rows: Vec<_> = now.iter().chain(gone).map(row).collect();
@@ -303,6 +327,11 @@ impl Change {
             now: hits.map_or(self.now, |hits| self.now.min(hits.now)),
             before: self.before.map(|visitors| before.map_or(visitors, |hits| visitors.min(hits))),
         }
+    }
+
+    /// Removes the number in the preceding period if it can't be compared.
+    fn compared_if(self, is_counted: bool) -> Self {
+        Self { before: self.before.filter(|_| is_counted), ..self }
     }
 
     fn and(self, other: Self) -> Self {

@@ -91,6 +91,9 @@ pub struct RuleStatus {
     pub silenced: Option<Timestamp>,
     /// The end of the latest evaluated bucket, if any.
     pub judged: Option<Timestamp>,
+    /// The start of the first bucket that could not be read, if the latest one could not, e.g. because a site of a
+    /// [fleet](counter_core::fleet) is away. The state of the rule is unknown since then.
+    pub unread: Option<Timestamp>,
     /// The numbers of the latest bucket with a verdict. Buckets that can't be read or have too few hits do
     /// not have a verdict.
     pub last: Option<Explanation>,
@@ -237,6 +240,7 @@ impl RuleStatus {
             raised: state.raised.map(Timestamp::from_unix),
             silenced,
             judged: (state.judged > 0).then(|| Timestamp::from_unix(state.judged)),
+            unread: state.unread.map(Timestamp::from_unix),
             last: state.seen.last().cloned(),
             decision,
             buckets,

@@ -19,6 +19,16 @@ pub(super) struct Values<'a> {
     hits: HashMap<(Precision, &'a CounterName), Result<Series, Unreadable>>,
     distributions: HashMap<(Precision, Measure, &'a CounterName), BTreeMap<Timestamp, Distribution>>,
     labels: HashMap<(&'a str, Precision, Timestamp), LabelRanking>,
+    /// What could not be read, completely or in part.
+    unread: HashMap<Source<'a>, Unreadable>,
+}
+
+/// What a rule reads.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Source<'a> {
+    Hits(Precision, &'a CounterName),
+    Distributions(Precision, &'a CounterName),
+    Label(Precision, &'a str),
 }
 
 /// The measures read for rules on quantiles.
@@ -51,6 +61,9 @@ impl<'a> Values<'a> {
         for portion in needed.portions(Stats::MAX_SAMPLES) {
             let read = stats.series_many(&portion.names(), portion.precision, portion.range).await?;
             for (counter, mut series) in portion.counters.into_iter().zip(read) {
+                let unread = series.as_ref().map_or_else(Some, |series| series.unreadable.as_ref()).cloned();
+                let source = Source::Hits(portion.precision, counter);
+                values.unread.extend(unread.map(|unread| (source, unread)));
                 expectations.learn(portion.precision, counter, &series);
                 let Some(range) = judged.range(portion.precision, counter) else { continue };
                 if let Ok(series) = &mut series {
@@ -64,7 +77,9 @@ impl<'a> Values<'a> {
         for portion in measured.portions(Stats::MAX_DISTRIBUTIONS) {
             let (names, precision) = (portion.names(), portion.precision);
             let read = stats.distributions_by_counter(&names, precision, portion.range, &MEASURES).await?;
-            for (counter, of) in portion.counters.into_iter().zip(read) {
+            for (counter, (of, unread)) in portion.counters.into_iter().zip(read) {
+                let source = Source::Distributions(precision, counter);
+                values.unread.extend(unread.map(|unread| (source, unread)));
                 let of = MEASURES.iter().map(|measure| (precision, *measure, counter)).zip(of);
                 values.distributions.extend(of);
             }
@@ -76,12 +91,31 @@ impl<'a> Values<'a> {
                 let bucket = start..start.plus(precision.as_seconds().into());
                 let ranking = stats.label(label, precision, bucket, *places).await?;
                 // Otherwise, the values of a site that was away would seem to be new.
-                if !ranking.unreadable.iter().any(|unreadable| unreadable.extent == Extent::Part) {
-                    values.labels.insert((&**label, precision, start), ranking);
+                match ranking.unreadable.iter().find(|unreadable| unreadable.extent == Extent::Part) {
+                    Some(unread) => {
+                        values.unread.insert(Source::Label(precision, label), unread.clone());
+                    }
+                    None => {
+                        values.labels.insert((&**label, precision, start), ranking);
+                    }
                 }
             }
         }
         Ok(values)
+    }
+
+    /// Returns why the bucket with this start can't be evaluated, if it could not be read.
+    pub(super) fn unread<'b>(&'b self, rule: &'b AlertRule, start: Timestamp) -> Option<&'b Unreadable> {
+        let precision = rule.precision;
+        let of = |source| self.unread.get(&source).filter(|unread| unread.extent.includes(start));
+        match &rule.condition {
+            Condition::QuantileAbove { counter, .. } => of(Source::Distributions(precision, counter)),
+            Condition::NewLabel { label, .. } => of(Source::Label(precision, label)),
+            condition => {
+                let mut counters = condition.all_counters().into_iter();
+                counters.find_map(|counter| of(Source::Hits(precision, counter)))
+            }
+        }
     }
 
     /// Evaluates the bucket with this start. Returns `None` if it is unknown or has too few hits.

@@ -1,7 +1,7 @@
 //! The state shared by the watches of all processes: the rule states, the outbox, and the history.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use std::ops::{Not, Range};
 
 use counter_core::internal::emit;
 use counter_core::{Error, ErrorKind, Timestamp};
@@ -17,12 +17,15 @@ use crate::message::Message;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Shared {
     #[serde(default)]
-    version: DocumentVersion<1>,
+    version: DocumentVersion<2>,
     pub(crate) rules: BTreeMap<String, RuleState>,
     pub(crate) outbox: Vec<Outgoing>,
     /// The end of the latest reported day or week, by report name.
     #[serde(default)]
     pub(crate) reports: BTreeMap<String, u64>,
+    /// True if the latest message about rules that can't be evaluated said that there are some.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    is_told_unknown: bool,
     /// The latest alerts and tests, oldest first.
     #[serde(default)]
     pub(crate) history: VecDeque<HistoryEntry>,
@@ -80,6 +83,26 @@ impl Shared {
         if arrival == Arrival::Waiting {
             self.push(Message::Alert(alert));
         }
+    }
+
+    /// Sends a message if rules can't be evaluated for this reason, or if all of them can be evaluated again.
+    pub(crate) fn tell_unread(
+        &mut self,
+        is_known: impl Fn(&str) -> bool,
+        reason: Option<String>,
+        now: Timestamp,
+    ) {
+        let unread = self.rules.iter().filter(|(name, state)| state.unread.is_some() && is_known(name));
+        let number = unread.count();
+        let alert = match (self.is_told_unknown, reason) {
+            (false, Some(reason)) if number > 0 => Alert::unknown(number, &reason, now),
+            (true, _) if number == 0 => Alert::known(now),
+            _ => return,
+        };
+        self.is_told_unknown = alert.kind == AlertKind::Unknown;
+        let (at, arrival, buckets) = (now.as_unix(), Arrival::Waiting, Vec::new());
+        self.record(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
+        self.push(Message::Alert(alert));
     }
 
     /// Ends expired silences.

@@ -18,6 +18,9 @@ use crate::rules::verdict::Verdict;
 pub(crate) struct RuleState {
     /// The end of the latest evaluated bucket, or 0 if there are none yet.
     pub(crate) judged: u64,
+    /// The start of the first of the latest buckets that could not be read, if the latest one could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unread: Option<u64>,
     /// The number of latest buckets in a row that meet the condition.
     met: u32,
     /// The number of latest buckets in a row that do not meet the condition. Either `met` or `unmet` is 0.
@@ -91,7 +94,7 @@ impl RuleState {
         verdict: Option<Verdict>,
     ) -> Option<Decision> {
         let end = start.plus(rule.precision.as_seconds().into()).as_unix();
-        self.judged = end;
+        (self.judged, self.unread) = (end, None);
         let verdict = verdict?;
         (self.met, self.unmet) = match verdict.is_met {
             true => (self.met.saturating_add(1), 0),
@@ -119,6 +122,12 @@ impl RuleState {
             }
             _ => None,
         }
+    }
+
+    /// Skips the bucket with this start, because it could not be read.
+    pub(crate) fn skip(&mut self, rule: &AlertRule, start: Timestamp) {
+        self.judged = start.plus(rule.precision.as_seconds().into()).as_unix();
+        self.unread.get_or_insert(start.as_unix());
     }
 
     /// Returns `true` if the rule was removed, i.e. was not evaluated for 7 days and is not silenced.

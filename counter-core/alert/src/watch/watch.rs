@@ -316,7 +316,7 @@ impl Watch {
         expectations.create_missing(&self.stats, &due).await?;
         due.retain(|due| expectations.is_ready(due.rule));
         let values = Values::read(&self.stats, &due, expectations).await?;
-        let mut count = 0;
+        let (mut count, mut reason) = (0, None);
         for due in &due {
             let mut decisions: Vec<Decision> = Vec::new();
             let state = shared.rules.entry(due.rule.name.clone()).or_default();
@@ -325,11 +325,18 @@ impl Watch {
                     Condition::Unusual { .. } => expectations.verdict(due.rule, start),
                     _ => values.verdict(due.rule, start, state),
                 };
-                decisions.extend(state.apply(due.rule, start, verdict));
+                match values.unread(due.rule, start).filter(|_| verdict.is_none()) {
+                    Some(unread) => {
+                        state.skip(due.rule, start);
+                        reason = Some(unread.to_string());
+                    }
+                    None => decisions.extend(state.apply(due.rule, start, verdict)),
+                }
                 count += 1;
             }
             decisions.into_iter().for_each(|decision| shared.decide(decision, now));
         }
+        shared.tell_unread(|name| rules.contains_key(name), reason, now);
         Ok(count)
     }
 

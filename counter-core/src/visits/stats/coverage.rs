@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
+use futures_util::future::try_join;
+
 use super::Stats;
 use crate::error::Error;
+use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
-use crate::time::{Precision, Retention, Timestamp};
-use crate::visits::store::{Reading, Site, Unreadable};
+use crate::time::{Precision, Precisions, Retention, Timestamp};
+use crate::visits::store::{Reading, Site, Store, Unreadable};
 
 /// The part of a period in which counting may begin without affecting a comparison: a tenth.
 const TOLERANCE: u64 = 10;
@@ -31,7 +34,7 @@ pub enum Coverage {
 
 impl Stats {
     /// Returns for each counter whether it was counted in a whole period, so that a later period, up to `end`, can be
-    /// compared with it. Before the period, this looks for hits in a range of the same length.
+    /// compared with it. Before the period, this looks for hits in a range of the same length, or a bucket if it is longer.
     ///
     /// ```
     /// use counter_core::visits::Coverage;
@@ -63,34 +66,31 @@ impl Stats {
         period: Range<Timestamp>,
         end: Timestamp,
     ) -> Result<Vec<Coverage>, Error> {
-        let length = period.end.as_unix().saturating_sub(period.start.as_unix());
-        let Some(read) = self.precision_for(&period, length) else {
+        let (length, now) = (period.end.as_unix().saturating_sub(period.start.as_unix()), Timestamp::now());
+        let Some(within) = self.retention_of(&period, length, now) else {
             return Ok(vec![Coverage::Unknown; counters.len()]);
         };
-        let range = period.start.minus(length)..end.max(period.end);
+        let within = (within, period.start..end.max(period.end));
+        let before = self.before(&period, length, now);
         let latest = period.start.plus(length / TOLERANCE);
+        let sites = self.store.sites();
+        let buckets = [Some(&within), before.as_ref()].into_iter().flatten();
+        let buckets = buckets.map(|(read, range)| super::buckets(read.precision, range)).sum::<u64>();
+        let per_read = usize::try_from(Self::MAX_SAMPLES / buckets.max(1)).unwrap_or(usize::MAX).max(1);
         let mut all = Vec::with_capacity(counters.len());
-        let per_read = Self::MAX_SAMPLES / super::buckets(read.precision, &range).max(1);
-        for counters in counters.chunks(usize::try_from(per_read).unwrap_or(usize::MAX).max(1)) {
-            let samples = self.check(read.precision, &range, counters.len() as u64, Self::MAX_SAMPLES)?;
-            let sites = self.store.sites();
+        for counters in counters.chunks(per_read) {
+            let read = |store| first_buckets(store, counters, &within, before.as_ref());
             let replies = match sites.is_empty() {
-                true => vec![self.store.samples(counters, read.precision, range.clone(), samples).await],
-                false => {
-                    Site::read_all(sites, |site| {
-                        site.samples(counters, read.precision, range.clone(), samples)
-                    })
-                    .await
-                }
+                true => vec![Ok(read(&*self.store).await?)],
+                false => Site::read_all(sites, read).await,
             };
             let mut coverage = vec![Coverage::Complete; counters.len()];
             for reply in replies {
                 match reply {
-                    Ok(readings) => coverage
+                    Ok(starts) => coverage
                         .iter_mut()
-                        .zip(readings)
-                        .for_each(|(coverage, reading)| coverage.merge(Coverage::of(&reading, latest))),
-                    Err(error) if sites.is_empty() => return Err(error),
+                        .zip(starts)
+                        .for_each(|(coverage, start)| coverage.merge(Coverage::of(start, latest))),
                     Err(_) => coverage.fill(Coverage::Unknown),
                 }
             }
@@ -99,28 +99,74 @@ impl Stats {
         Ok(all)
     }
 
-    /// Returns the coarsest precision with enough buckets in a period of this length.
-    fn precision_for(&self, period: &Range<Timestamp>, length: u64) -> Option<Retention> {
-        let now = Timestamp::now();
-        let retained = self.reach.counts.iter().filter(|retention| retention.oldest(now) <= period.start);
+    /// Returns the buckets before a period in which to look for hits: the coarsest that are retained.
+    fn before(
+        &self,
+        period: &Range<Timestamp>,
+        length: u64,
+        now: Timestamp,
+    ) -> Option<(Retention, Range<Timestamp>)> {
+        let range = |part: &Retention| {
+            let end = part.precision.bucket(period.start).start;
+            end.minus(length.max(part.precision.as_seconds().into()))..end
+        };
+        let all = self.tally.grid.counts.iter().map(|part| (part, range(&part)));
+        all.filter(|(part, range)| part.oldest(now) <= range.start).last()
+    }
+
+    /// Returns the coarsest precision with enough buckets in a period of this length. An archive is only read if the period is
+    /// not retained otherwise.
+    fn retention_of(&self, period: &Range<Timestamp>, length: u64, now: Timestamp) -> Option<Retention> {
         let fits = |precision: Precision| u64::from(precision.as_seconds()) * MIN_BUCKETS <= length;
-        retained
-            .clone()
-            .filter(|retention| fits(retention.precision))
-            .last()
-            .or_else(|| retained.clone().next())
+        let find = |counts: &Precisions| {
+            let retained: Vec<_> = counts.iter().filter(|part| part.oldest(now) <= period.start).collect();
+            retained.iter().rfind(|part| fits(part.precision)).or(retained.first()).copied()
+        };
+        find(&self.tally.grid.counts).or_else(|| find(&self.reach.counts))
+    }
+}
+
+/// The start of the first bucket of each counter, or `None` without any hits.
+type FirstBuckets = Vec<Result<Option<Timestamp>, Unreadable>>;
+
+/// Returns the first bucket of each counter before the period, or otherwise since its start.
+fn first_buckets<'a>(
+    store: &'a dyn Store,
+    counters: &'a [CounterName],
+    within: &'a (Retention, Range<Timestamp>),
+    before: Option<&'a (Retention, Range<Timestamp>)>,
+) -> StoreFuture<'a, FirstBuckets> {
+    Box::pin(async move {
+        let Some(before) = before else { return first_in(store, counters, within).await };
+        let (before, within) =
+            try_join(first_in(store, counters, before), first_in(store, counters, within)).await?;
+        Ok(before.into_iter().zip(within).map(|(before, within)| Ok(before?.or(within?))).collect())
+    })
+}
+
+async fn first_in(
+    store: &dyn Store,
+    counters: &[CounterName],
+    (part, range): &(Retention, Range<Timestamp>),
+) -> Result<FirstBuckets, Error> {
+    let all = store.samples(counters, part.precision, range.clone(), part.samples.get()).await?;
+    Ok(all.into_iter().map(|reading| first(reading?)).collect())
+}
+
+fn first(reading: Reading) -> Result<Option<Timestamp>, Unreadable> {
+    match reading.unreadable {
+        Some(unreadable) => Err(unreadable),
+        None => Ok(reading.samples.first().map(|sample| sample.start)),
     }
 }
 
 impl Coverage {
-    /// Returns the coverage of a store, given the latest start of a counter that is counted in the whole period.
-    fn of(reading: &Result<Reading, Unreadable>, latest: Timestamp) -> Self {
-        match reading {
-            Ok(Reading { samples, unreadable: None }) => match samples.first() {
-                Some(first) if first.start > latest => Self::Since(first.start),
-                _ => Self::Complete,
-            },
-            _ => Self::Unknown,
+    /// Returns the coverage in a store, given the start of the first bucket, and the latest start in a whole period.
+    fn of(first: Result<Option<Timestamp>, Unreadable>, latest: Timestamp) -> Self {
+        match first {
+            Ok(Some(start)) if start > latest => Self::Since(start),
+            Ok(_) => Self::Complete,
+            Err(_) => Self::Unknown,
         }
     }
 

@@ -154,7 +154,7 @@ impl Stats {
     }
 
     /// Returns the distributions for each counter and measure, in a single round trip to the shards.
-    /// Buckets that are unknown, completely or in part, are left out.
+    /// Buckets that are unknown, completely or in part, are left out, and returned separately.
     #[doc(hidden)]
     pub async fn distributions_by_counter(
         &self,
@@ -162,7 +162,7 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
         measures: &[Measure],
-    ) -> Result<Vec<Vec<BTreeMap<Timestamp, Distribution>>>, Error> {
+    ) -> Result<Vec<(Vec<BTreeMap<Timestamp, Distribution>>, Option<Unreadable>)>, Error> {
         self.check_distributions(precision, &range, counters.len() as u64)?;
         let of_counter = |reading: BinReading| {
             let BinReading { mut buckets, unreadable } = reading;
@@ -171,7 +171,7 @@ impl Stats {
             });
             let mut found = vec![BTreeMap::new(); measures.len()];
             add(&mut found, measures, buckets);
-            found
+            (found, unreadable)
         };
         Ok(self.store.bins(counters, precision, range).await?.into_iter().map(of_counter).collect())
     }

@@ -172,7 +172,7 @@ impl Page {
         family(GAUGE, "access_counter_source_lag", help, SourceStatus::lag);
     }
 
-    /// Writes raised and silenced rules.
+    /// Writes raised, silenced and unknown rules.
     fn alerts(&mut self, rules: &[RuleStatus]) {
         let mut family = |name, help, is_active: fn(&RuleStatus) -> bool| {
             let values: Vec<_> = rules.iter().map(|rule| (&rule.name, u64::from(is_active(rule)))).collect();
@@ -184,6 +184,8 @@ impl Page {
         family("access_counter_alert_raised", help, |rule| rule.raised.is_some());
         let help = "Whether a rule is silenced, over all instances of the store";
         family("access_counter_alert_silenced", help, |rule| rule.silenced.is_some());
+        let help = "Whether the state of a rule is unknown because data cannot be read";
+        family("access_counter_alert_unknown", help, |rule| rule.unread.is_some());
     }
 
     /// Writes the number of malformed producer records by reason.

@@ -1,9 +1,11 @@
 //! Reads totals and visitors of the period of a page, and of the compared period.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use counter_core::visits::{Distributions, Measure, Uniques};
+use counter_core::visits::{Coverage, Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
+use counter_layer::internal::HITS;
 use futures_util::future::{try_join, try_join_all};
 use tokio::sync::OnceCell;
 
@@ -15,6 +17,7 @@ use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::union::Union;
 use crate::dashboard::view::view::View;
+use crate::kind::Kind;
 
 /// Reads numbers of the period of a view.
 #[derive(Debug)]
@@ -39,6 +42,42 @@ pub(crate) struct PeriodDistributions {
     pub(crate) compared: Vec<Distributions>,
 }
 
+/// A count in the compared period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Known(u64),
+    /// Counting began too late for a comparison.
+    Since(Timestamp),
+    /// It can't be read, is past retention, or is not compared.
+    Unknown,
+}
+
+impl Before {
+    fn of(total: Option<u64>, coverage: Coverage) -> Self {
+        match (coverage, total) {
+            (Coverage::Complete, Some(total)) => Self::Known(total),
+            (Coverage::Since(start), _) => Self::Since(start),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the count if it can be compared.
+    pub(crate) const fn total(self) -> Option<u64> {
+        match self {
+            Self::Known(total) => Some(total),
+            Self::Since(_) | Self::Unknown => None,
+        }
+    }
+
+    /// Returns the time when counting began, if it was too late.
+    pub(crate) const fn since(self) -> Option<Timestamp> {
+        match self {
+            Self::Since(start) => Some(start),
+            Self::Known(_) | Self::Unknown => None,
+        }
+    }
+}
+
 impl<'a> PeriodReader<'a> {
     pub(crate) fn new(reader: &'a Reader<'a>, view: &View, now: Timestamp) -> Self {
         let (timeline, stats) = (view.timeline(now), reader.stats);
@@ -59,12 +98,39 @@ impl<'a> PeriodReader<'a> {
         self.sums(&self.period, counters).await
     }
 
-    /// Reads the counts in the compared period, or `None` if they are unknown or not compared.
+    /// Reads the counts in the compared period, or `None` if they are unknown or not comparable.
     pub(crate) async fn compared_totals(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
+        Ok(self.before(counters).await?.into_iter().map(Before::total).collect())
+    }
+
+    /// Reads the counts in the compared period, even if counting began in it, or `None` if they are unknown.
+    pub(crate) async fn totals_before(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         match &self.compared {
             Some(cover) => self.sums(cover, counters).await,
             None => Ok(vec![None; counters.len()]),
         }
+    }
+
+    /// Like [`compared_totals`](Self::compared_totals), with the start of counters that began too late.
+    pub(crate) async fn before(&self, counters: &[CounterName]) -> Result<Vec<Before>, Error> {
+        let (totals, coverage) = try_join(self.totals_before(counters), self.coverage(counters)).await?;
+        Ok(totals.into_iter().zip(coverage).map(|(total, coverage)| Before::of(total, coverage)).collect())
+    }
+
+    /// Returns whether these counters were counted in the whole compared period. A facet was if all hits were, because it can
+    /// be 0 for any time.
+    async fn coverage(&self, counters: &[CounterName]) -> Result<Vec<Coverage>, Error> {
+        let Some(compared) = &self.timeline.compared else {
+            return Ok(vec![Coverage::Unknown; counters.len()]);
+        };
+        let all_hits = CounterName::new(HITS).ok();
+        let whole = |counter| all_hits.as_ref().filter(|_| Kind::Facet.has(counter)).unwrap_or(counter);
+        let wholes: BTreeSet<_> = counters.iter().map(whole).cloned().collect();
+        let names: Vec<_> = wholes.into_iter().collect();
+        let end = self.timeline.buckets.end.min(self.now);
+        let found = self.reader.stats.coverage(&names, compared.range(), end).await?;
+        let found: BTreeMap<_, _> = names.into_iter().zip(found).collect();
+        Ok(counters.iter().map(|counter| found[whole(counter)]).collect())
     }
 
     async fn sums(&self, cover: &Cover, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
@@ -128,7 +194,12 @@ impl<'a> PeriodReader<'a> {
         let retained = self.reader.stats.reach().visitors.iter();
         let fitting = retained.filter_map(|part| both(part.precision.bucket(now).start));
         let Some((_, unions)) = fitting.max_by_key(|(end, _)| *end) else { return Ok(None) };
-        let found = self.reader.uniques(std::slice::from_ref(counter), &unions).await?;
+        let counter = std::slice::from_ref(counter);
+        let (found, coverage) =
+            try_join(self.reader.uniques(counter, &unions), self.coverage(counter)).await?;
+        if coverage != [Coverage::Complete] {
+            return Ok(None);
+        }
         let visitors = |index: usize| Some(found.get(index)?.as_ref()?.visitors);
         Ok(visitors(0).zip(visitors(1)))
     }

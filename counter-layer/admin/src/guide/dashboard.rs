@@ -39,7 +39,8 @@
 //!
 //! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest
 //! interval with at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom. The legend contains the sums of the lines, with
-//! the change from the compared period if the counter already existed.
+//! the change from the compared period. A change is only shown if the counter, and every site of a fleet, was counted before
+//! the compared period or in its first tenth. Otherwise the page says since when it is counted.
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
 //! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next

@@ -35,7 +35,7 @@ pub(crate) struct AlertRule {
     raise_after: u32,
     /// How many consecutive buckets resolve the alert.
     resolve_after: u32,
-    /// `raised`, `ok`, or `unknown` if the rule has not been evaluated yet.
+    /// `raised`, `ok`, or `unknown` if the rule has not been evaluated yet, or if the data for it can't be read.
     state: &'static str,
     /// Unix time of the start of the bucket that raised the alert; null if it is not raised.
     raised_since: Option<u64>,
@@ -69,10 +69,10 @@ async fn rules(
 
 impl From<RuleStatus> for AlertRule {
     fn from(rule: RuleStatus) -> Self {
-        let state = match (&rule.raised, &rule.last) {
-            (Some(_), _) => "raised",
-            (None, Some(_)) => "ok",
-            (None, None) => "unknown",
+        let state = match (&rule.raised, &rule.last, &rule.unread) {
+            (Some(_), _, _) => "raised",
+            (None, Some(_), None) => "ok",
+            (None, _, _) => "unknown",
         };
         Self {
             state,

@@ -4,7 +4,7 @@ use counter_core::CounterName;
 use counter_core::visits::Measure;
 
 use crate::kind::Kind;
-use crate::text::digits::{group_digits, grouped};
+use crate::text::digits::group_digits;
 
 /// Returns the placeholder for unknown numbers.
 pub(crate) fn unknown() -> String {
@@ -83,30 +83,30 @@ pub(crate) fn change_of(counter: &CounterName, now: Option<u64>, before: Option<
     Some(if Kind::Facet.has(counter) { Change { style: "flat", ..change } } else { change })
 }
 
-/// Formats the change, or returns `None` if the earlier count is 0.
+/// Formats the rounded change, or returns `None` if the earlier count is 0. Only a change to 0 is −100 %.
 pub(crate) fn change(now: u64, before: u64) -> Option<Change> {
-    let parts = i128::from(now).saturating_sub(i128::from(before)).saturating_mul(100);
-    let percent = parts.checked_div(i128::from(before))?;
-    let (style, text) = match percent {
-        0 => ("flat", "± 0 %".to_owned()),
-        1000.. => ("up", format!("× {}", grouped(now / before))),
-        1.. => ("up", format!("+{percent} %")),
-        _ => ("down", format!("−{} %", percent.unsigned_abs())),
+    let (now, before) = (u128::from(now), u128::from(before));
+    let rounded = |part: u128| (2 * part + before).checked_div(2 * before);
+    let percent = rounded(100 * now.abs_diff(before))?;
+    let (style, text) = match (percent, now > before) {
+        (0, _) => ("flat", "± 0 %".to_owned()),
+        (1000.., true) => ("up", format!("× {}", group_digits(&rounded(now)?.to_string()))),
+        (_, true) => ("up", format!("+{percent} %")),
+        (_, false) => ("down", format!("−{} %", if now == 0 { percent } else { percent.min(99) })),
     };
     Some(Change { text, style })
 }
 
 /// Formats the change of a share in percentage points, given parts and wholes.
 pub(crate) fn points((part, whole): (u64, u64), (part_before, whole_before): (u64, u64)) -> Option<Change> {
-    let tenths = |part: u64, whole: u64| (u128::from(part) * 1000).checked_div(u128::from(whole));
-    let (now, before) = (tenths(part, whole)?, tenths(part_before, whole_before)?);
-    let difference = now.abs_diff(before);
-    let sign = match now.cmp(&before) {
-        std::cmp::Ordering::Less => '−',
-        std::cmp::Ordering::Equal => '±',
-        std::cmp::Ordering::Greater => '+',
+    let percent = |part: u64, whole: u64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
+    let points = percent(part, whole)? - percent(part_before, whole_before)?;
+    let sign = match points {
+        0.05.. => '+',
+        ..=-0.05 => '−',
+        _ => '±',
     };
-    Some(Change { text: format!("{sign}{}.{} pts", difference / 10, difference % 10), style: "flat" })
+    Some(Change { text: format!("{sign}{:.1} pts", points.abs()), style: "flat" })
 }
 
 /// Formats the change of a percentile. Both values have a bin error, so if the difference is smaller than the
@@ -136,6 +136,7 @@ pub(crate) fn percentile_error() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::digits::grouped;
 
     #[test]
     fn numbers_are_grouped_or_abbreviated() {
@@ -166,6 +167,9 @@ mod tests {
         let text = |now, before| points(now, before).map(|change| change.text);
         assert_eq!(text((12, 100), (10, 100)).as_deref(), Some("+2.0 pts"));
         assert_eq!(text((4, 1000), (5, 1000)).as_deref(), Some("−0.1 pts"));
+        // Truncated shares would differ by 0.2.
+        assert_eq!(text((3200, 10_000), (3089, 10_000)).as_deref(), Some("+1.1 pts"));
+        assert_eq!(text((10_001, 100_000), (9_999, 100_000)).as_deref(), Some("±0.0 pts"));
         assert_eq!((text((1, 2), (1, 2)).as_deref(), text((1, 2), (0, 0))), (Some("±0.0 pts"), None));
     }
 
@@ -208,7 +212,11 @@ mod tests {
             (15, 10, Some("+50 %")),
             (5, 10, Some("−50 %")),
             (0, 10, Some("−100 %")),
+            (1, 1000, Some("−99 %")),
+            (1999, 1000, Some("+100 %")),
+            (1004, 1000, Some("± 0 %")),
             (250, 10, Some("× 25")),
+            (258, 10, Some("× 26")),
             (u64::MAX, 1, Some("× 18,446,744,073,709,551,615")),
         ] {
             assert_eq!(change(now, before).map(|change| change.text).as_deref(), text, "{before} to {now}");

@@ -139,6 +139,7 @@ const MAX_ROWS: usize = 100;
 const FIRING: State = State { class: "firing", text: "Firing" };
 const MUTED: State = State { class: "muted", text: "Muted" };
 const OK: State = State { class: "ok", text: "OK" };
+const UNKNOWN: State = State { class: "unknown", text: "Unknown" };
 const NO_DATA: State = State { class: "unknown", text: "No data" };
 const RESOLVED: State = State { class: "ok", text: "Resolved" };
 const TEST: State = State { class: "unknown", text: "Test" };
@@ -199,10 +200,14 @@ fn summary(rules: &[RuleStatus]) -> String {
         all => Some(format!("{} rules are", digits::grouped(all as u64))),
     };
     let firing = count(|rule| rule.raised.is_some()).unwrap_or_else(|| "No rule is".to_owned());
-    match count(|rule| rule.silenced.is_some()) {
-        None => format!("{firing} firing."),
-        Some(muted) => format!("{firing} firing. {muted} muted."),
+    let mut text = format!("{firing} firing.");
+    for (number, state) in [
+        (count(|rule| rule.silenced.is_some()), "muted"),
+        (count(|rule| rule.unread.is_some()), "unknown, because data cannot be read"),
+    ] {
+        text += &number.map(|number| format!(" {number} {state}.")).unwrap_or_default();
     }
+    text
 }
 
 impl Rule {
@@ -221,6 +226,7 @@ impl Rule {
         let resolved = resolved.map(|decision| Timestamp::from_unix(decision.start));
         let last_value = last.map(|last| Value::of(last, rule.unit, times));
         let mut states: Vec<_> = is_firing.then_some(FIRING).into_iter().collect();
+        states.extend(rule.unread.map(|_| UNKNOWN));
         states.extend(rule.silenced.map(|_| MUTED));
         if states.is_empty() {
             states.push(if last.is_some() { OK } else { NO_DATA });
@@ -238,7 +244,7 @@ impl Rule {
             value: last_value.as_ref().map_or_else(unknown, |last| last.value.clone()),
             outdated: last.filter(|last| is_outdated(rule, last)).map(|last| times.unix(last.start)),
             threshold: last_value.map_or_else(unknown, |last| last.band.unwrap_or(last.threshold)),
-            since: rule.raised.or(resolved).map(|at| times.instant(at)),
+            since: rule.raised.or(rule.unread).or(resolved).map(|at| times.instant(at)),
             last_sent: last_sent(&rule.name, history).map(|at| times.unix(at)),
             severity: rule.severity,
             evaluation: evaluation(rule),
@@ -339,6 +345,7 @@ impl Message {
             event: match entry.alert.kind {
                 AlertKind::Raised => FIRING,
                 AlertKind::Resolved => RESOLVED,
+                AlertKind::Unknown => UNKNOWN,
                 _ => TEST,
             },
             reason: entry.alert.reason.clone(),

@@ -9,7 +9,7 @@ use futures_util::future::{try_join3, try_join4};
 use super::measured;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
-use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::period_reader::{Before, PeriodReader};
 use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::{Page, View};
@@ -73,11 +73,12 @@ impl Summary {
             .collect();
         let (totals, before, latest, (visitors, time)) = try_join4(
             period.totals(&names),
-            period.compared_totals(&names),
+            period.before(&names),
             latest(period.reader, &names[0], now),
             slow_cards(period, view, &names[0], extent),
         )
         .await?;
+        let (hits_before, before): (_, Vec<_>) = (before[0], before.into_iter().map(Before::total).collect());
         let sum = |totals: &[Option<u64>], requested: &[&str]| {
             let mut all = names.iter().zip(totals).filter(|(name, _)| requested.contains(&&***name));
             all.try_fold(0_u64, |sum, (_, total)| Some(sum.saturating_add((*total)?)))
@@ -97,7 +98,7 @@ impl Summary {
         };
         let hits = Card {
             note: latest.filter(|_| period.timeline.buckets.end > now),
-            ..Card::hits(view, &names[0], totals[0], before[0])
+            ..Card::hits(view, &names[0], totals[0], hits_before)
         };
         let errors =
             Card::of(view, "errors", "Errors", &["status:5xx", "status:failed", "status:4xx"], false);
@@ -122,7 +123,7 @@ impl Summary {
         let names: Vec<_> = [counter.clone()].into_iter().chain(CounterName::new(HITS).ok()).collect();
         let (totals, before, lifetimes, (visitors, time)) = try_join4(
             period.totals(&names),
-            period.compared_totals(&names[..1]),
+            period.before(&names[..1]),
             period.reader.lifetimes(&names[..1]),
             slow_cards(period, view, counter, extent),
         )
@@ -168,10 +169,10 @@ impl Card {
         Self { id, title, value, change, note, tooltip, address, is_chosen }
     }
 
-    fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Option<u64>) -> Self {
+    fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Before) -> Self {
         Self {
             value: total.map_or_else(numbers::unknown, digits::grouped),
-            change: numbers::change_of(counter, total, before),
+            change: numbers::change_of(counter, total, before.total()),
             ..Self::of(view, "total", "Hits", &[counter], false)
         }
     }

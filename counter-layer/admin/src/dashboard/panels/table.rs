@@ -129,7 +129,7 @@ impl Table {
         let entries = Entries::read(period, view).await?.all;
         let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
         let reader = period.reader;
-        let read = (period.visitors(&names), period.compared_totals(&names), reader.lifetimes(&names));
+        let read = (period.visitors(&names), period.totals_before(&names), reader.lifetimes(&names));
         let (visitors, before, lifetimes) = futures_util::future::try_join3(read.0, read.1, read.2).await?;
         let mut text = "page,visitors,hits,hits_before,hits_all_time\r\n".to_owned();
         for (index, Entry { name, total, .. }) in entries.iter().enumerate() {

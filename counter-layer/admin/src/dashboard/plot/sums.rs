@@ -5,8 +5,7 @@ use futures_util::future::try_join;
 
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers::{self, Change};
-use crate::dashboard::period_reader::PeriodReader;
-use crate::dashboard::view::period::length;
+use crate::dashboard::period_reader::{Before, PeriodReader};
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 use crate::zone::Zone;
@@ -20,6 +19,8 @@ pub(crate) struct Sums {
     /// The end or the final day, or `None` if the period is still running.
     pub(crate) to: Option<Instant>,
     pub(crate) lines: Vec<Sum>,
+    /// When the first line began, if it was too late for a comparison.
+    pub(crate) since: Option<Instant>,
     /// The start and the end of the comparison.
     pub(crate) compared: Option<(Instant, Instant)>,
     /// The total of the first line.
@@ -51,12 +52,12 @@ pub(crate) struct Sum {
 }
 
 /// The totals of the chart lines in the period and in the compared period.
-pub(super) type Totals = (Vec<Option<u64>>, Vec<Option<u64>>);
+pub(super) type Totals = (Vec<Option<u64>>, Vec<Before>);
 
 /// Reads the totals of the chart lines.
 pub(super) async fn totals(period: &PeriodReader<'_>, view: &View) -> Result<Totals, Error> {
     let counters = &view.chart.counters;
-    try_join(period.totals(counters), period.compared_totals(counters)).await
+    try_join(period.totals(counters), period.before(counters)).await
 }
 
 impl Sums {
@@ -86,17 +87,12 @@ impl Sums {
         // When a day ends, another one starts, but it should not be shown here.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
         let last = |end: Timestamp| if is_day { timeline.calendar.day_before(end) } else { end };
-        let compared = timeline.elapsed(now);
+        let later = others.first().copied().and_then(Before::since);
         let sum = |place: usize| {
             let since = since.get(place).copied().flatten();
             let known = since.is_some_and(|since| since < range.end);
             let total = totals.get(place).copied().flatten().filter(|_| known);
-            // Otherwise, a counter that was started later would just seem to grow.
-            let is_counted = compared
-                .as_ref()
-                .zip(since)
-                .is_some_and(|(compared, since)| since <= compared.start.plus(length(&range) / 10));
-            let other = others.get(place).copied().flatten().filter(|_| is_counted);
+            let other = others.get(place).copied().and_then(Before::total);
             Sum {
                 place,
                 total: total.map_or_else(numbers::unknown, digits::grouped),
@@ -108,6 +104,7 @@ impl Sums {
             from: instant(range.start),
             to: (range.end <= now).then(|| instant(last(range.end))),
             lines: (0..view.chart.counters.len()).map(sum).collect(),
+            since: later.map(instant),
             compared: timeline.compared.as_ref().map(|other| {
                 let other = other.range();
                 (instant(other.start), instant(last(other.end)))

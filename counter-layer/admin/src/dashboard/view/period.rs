@@ -54,6 +54,9 @@ pub(crate) const PERIODS: [Period; 7] = [
 /// The units of periods, with the largest number. A chart cannot show more, and retention is rarely longer.
 const UNITS: [(&str, u32); 4] = [("min", 1440), ("h", 744), ("d", 3660), ("mo", 120)];
 
+/// The number of months up to which a custom period is recognized as whole months.
+const MAX_MONTHS: i64 = 120;
+
 /// Returns the length of a range in seconds.
 pub(crate) fn length(range: &Range<Timestamp>) -> u64 {
     range.end.as_unix().saturating_sub(range.start.as_unix())
@@ -198,10 +201,11 @@ impl Period {
         let length = end.as_unix() - start.as_unix();
         // A day can be an hour longer or shorter.
         let number = i64::try_from((length + DAY / 2) / DAY).unwrap_or(i64::MAX);
-        match (compare, self) {
-            (Compare::None, _) | (_, Self::All) => None,
-            (Compare::Previous, Self::Months(number)) => Some(months(number.into())),
-            (Compare::Year, Self::Months(_)) => Some(months(12)),
+        match (compare, self.months(range, calendar)) {
+            (Compare::None, _) => None,
+            _ if self == Self::All => None,
+            (Compare::Previous, Some(number)) => Some(months(number)),
+            (Compare::Year, Some(_)) => Some(months(12)),
             (Compare::Previous, _) if is_days => Some(days(number)),
             (Compare::Year, _) if is_days => Some(days(YEAR_DAYS)),
             (Compare::Previous, _) => Some(start.minus(length)..start),
@@ -217,12 +221,25 @@ impl Period {
         let (start, end) = (range.start, range.end);
         let length = end.as_unix() - start.as_unix();
         let days = i64::try_from((length + DAY / 2) / DAY).unwrap_or(i64::MAX);
-        match self {
-            Self::Months(months) => end..calendar.plus_months(end, months.into()),
-            _ if calendar.day(start) == start && calendar.day(end) == end => {
+        match self.months(range, calendar) {
+            Some(months) => end..calendar.plus_months(end, months),
+            None if calendar.day(start) == start && calendar.day(end) == end => {
                 end..calendar.plus_days(end, days)
             }
-            _ => end..end.plus(length),
+            None => end..end.plus(length),
+        }
+    }
+
+    /// Returns the number of months if this period consists of whole months.
+    fn months(self, range: &Range<Timestamp>, calendar: &Zone) -> Option<i64> {
+        match self {
+            Self::Months(number) => Some(number.into()),
+            Self::Custom(..) if calendar.plus_months(range.start, 0) == range.start => {
+                let end = |number: &i64| calendar.plus_months(range.start, *number);
+                let months = (1..=MAX_MONTHS).find(|number| end(number) >= range.end);
+                months.filter(|number| end(number) == range.end)
+            }
+            _ => None,
         }
     }
 
@@ -340,13 +357,18 @@ mod tests {
 
     #[test]
     fn comparisons_have_the_same_length_or_the_same_months() {
-        for (name, previous, year) in [
-            ("today", "2026-11-20 2026-11-21", "2025-11-22 2025-11-23"),
-            ("7d", "2026-11-08 2026-11-15", "2025-11-16 2025-11-23"),
-            ("12mo", "2024-12-01 2025-12-01", "2024-12-01 2025-12-01"),
-            ("1mo", "2026-10-01 2026-11-01", "2025-11-01 2025-12-01"),
+        let custom = |from, to| Period::custom(Some(from), Some(to), &Zone::default()).expect("dates");
+        let named = |name| Period::parse(name).expect(name);
+        for (period, previous, year) in [
+            (named("today"), "2026-11-20 2026-11-21", "2025-11-22 2025-11-23"),
+            (named("7d"), "2026-11-08 2026-11-15", "2025-11-16 2025-11-23"),
+            (named("12mo"), "2024-12-01 2025-12-01", "2024-12-01 2025-12-01"),
+            (named("1mo"), "2026-10-01 2026-11-01", "2025-11-01 2025-12-01"),
+            (custom("2026-10-01", "2026-10-31"), "2026-09-01 2026-10-01", "2025-10-01 2025-11-01"),
+            (custom("2026-07-01", "2026-09-30"), "2026-04-01 2026-07-01", "2025-07-01 2025-10-01"),
+            (custom("2026-10-02", "2026-11-01"), "2026-09-01 2026-10-02", "2025-10-03 2025-11-03"),
         ] {
-            let (calendar, period) = (Zone::default(), Period::parse(name).expect(name));
+            let calendar = Zone::default();
             let range = period.range(&calendar, NOW, NOW);
             let compared = |compare| period.compared(compare, &range, &calendar);
             assert_eq!(compared(Compare::Previous).map(|range| dates(&range)).as_deref(), Some(previous));
