@@ -1,5 +1,5 @@
-//! Simulated series that are difficult for detectors: strong noise, slow drift, level shifts, flat lines in
-//! noise, spikes in a season, and a changing season. The output only depends on the seed.
+//! Simulated series that are difficult for detectors: strong noise, slow drift, level shifts, spikes in
+//! a season, and a changing season. The output only depends on the seed.
 
 use std::f64::consts::TAU;
 
@@ -10,8 +10,8 @@ const DAY: usize = 288;
 /// Returns two series for each shape, with random parameters.
 pub fn corpus(seed: u64) -> Vec<Labeled> {
     let mut random = Random(seed.wrapping_mul(0x5851_F42D_4C95_7F2D));
-    let shapes: [fn(&mut Random) -> Vec<Labeled>; 6] =
-        [strong_noise, slow_drift, new_levels, flat_lines, spikes_in_seasons, changed_seasons];
+    let shapes: [fn(&mut Random) -> Vec<Labeled>; 5] =
+        [strong_noise, slow_drift, new_levels, spikes_in_seasons, changed_seasons];
     (0..2).flat_map(|_| shapes.map(|shape| shape(&mut random))).flatten().collect()
 }
 
@@ -128,37 +128,6 @@ fn new_levels(random: &mut Random) -> Vec<Labeled> {
         one_anomaly(random, "new level", move |random, _, since| {
             noise = 0.8 * noise + random.normal();
             50.0 + 3.0 * noise + 6.0 * since.map_or(0.0, |_| up)
-        }),
-    ]
-}
-
-/// Values that do not change for a few hours.
-fn flat_lines(random: &mut Random) -> Vec<Labeled> {
-    let length = whole(between(random, 24.0, 200.0));
-    let is_flat = move |since: Option<usize>| since.is_some_and(|since| since < length);
-    let (mut held, mut noise) = ([0.0; 4], 0.0);
-    let [one_held, two_held, three_held, four_held] = &mut held;
-    let hold = |held: &mut f64, is_still: bool, value: f64| {
-        if !is_still {
-            *held = value;
-        }
-        *held
-    };
-    vec![
-        one_anomaly(random, "flat line", |random, _, since| {
-            hold(one_held, is_flat(since), 40.0 + 6.0 * random.normal())
-        }),
-        one_anomaly(random, "flat line", |random, _, since| {
-            noise = 0.97 * noise + random.normal();
-            hold(two_held, is_flat(since), 60.0 + 2.0 * noise + random.normal())
-        }),
-        one_anomaly(random, "flat line", |random, row, since| {
-            let typical = 100.0 + 20.0 * (TAU * row as f64 / DAY as f64).sin() + 4.0 * random.normal();
-            hold(three_held, is_flat(since), typical)
-        }),
-        one_anomaly(random, "flat line", |random, _, since| {
-            let typical = random.poisson(30.0);
-            hold(four_held, is_flat(since), typical)
         }),
     ]
 }

@@ -136,7 +136,7 @@ fn artificial(random: &mut Random) -> Vec<Labeled> {
 /// Machine metrics: a level with noise and spikes, or a temperature that wanders.
 fn metrics(random: &mut Random) -> Vec<Labeled> {
     let mut made = Vec::new();
-    for kind in ["shift", "noisier", "flat line", "spike", "ramp"] {
+    for kind in ["shift", "noisier", "spike", "ramp"] {
         let at = random_row(random, FORTNIGHT);
         let mut random = random.clone();
         let series = rows(&format!("machine, {kind}"), 300, FORTNIGHT, |row, _| {
@@ -145,7 +145,6 @@ fn metrics(random: &mut Random) -> Vec<Labeled> {
             match kind {
                 "shift" if row >= at => typical + 15.0,
                 "noisier" if is_odd => typical + 8.0 * random.normal(),
-                "flat line" if is_odd => 40.0,
                 "spike" if (at..at + 4).contains(&row) => typical + 50.0,
                 "ramp" if is_odd => typical + (row - at) as f64 * 0.5,
                 _ => typical,

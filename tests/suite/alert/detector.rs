@@ -257,8 +257,7 @@ fn score(corpus: Vec<Labeled>) -> f64 {
     let scored = corpus.into_iter().map(|series| {
         let mut detector = Detector::of_measures(precision(series.width));
         let rows = series.times.iter().zip(&series.values);
-        let score =
-            |evaluation: Evaluation| -evaluation.probability.min(evaluation.flatness).max(1e-300).log10();
+        let score = |evaluation: Evaluation| -evaluation.probability.max(1e-300).log10();
         let mut observe = |(time, value): (&u64, &f64)| detector.observe(Timestamp::from_unix(*time), *value);
         let raw: Vec<f64> = rows.map(|row| observe(row).map_or(0.0, score)).collect();
         let rest = probation(raw.len()) / 5;

@@ -126,7 +126,7 @@ fn scored(series: &Labeled, scores: Vec<f64>) -> Scored {
 fn detected(series: &Labeled) -> Vec<f64> {
     evaluate(series, |evaluation| {
         evaluation
-            .map_or(0.0, |evaluation| -evaluation.probability.min(evaluation.flatness).max(1e-300).log10())
+            .map_or(0.0, |evaluation| -evaluation.probability.max(1e-300).log10())
     })
 }
 
