@@ -2,4 +2,4 @@
 
 pub mod score;
 pub mod simulated;
-pub mod difficult;
+pub mod realistic;

@@ -20,8 +20,8 @@ pub mod score;
 #[path = "../../src/anomalies/simulated.rs"]
 pub mod simulated;
 #[cfg(feature = "anomalies")]
-#[path = "../../src/anomalies/difficult.rs"]
-pub mod difficult;
+#[path = "../../src/anomalies/realistic.rs"]
+pub mod realistic;
 #[cfg(any(feature = "anomalies", feature = "peers", feature = "store"))]
 pub mod table;
 pub mod work;

@@ -12,8 +12,9 @@ pub struct Evaluation {
     pub lower: f64,
     /// The largest value in the band.
     pub upper: f64,
-    /// The probability that an ordinary value, or the average of the latest values, deviates from the time of
-    /// day at least as far. This is a rank: the share of earlier deviations that were as large.
+    /// The probability of a deviation like this: from `expected`, from the time of day, or of the latest values
+    /// on average from the time of day. This is a rank: the smallest share of earlier deviations that were at
+    /// least as large. Use it to compare series. A rule compares with the band.
     pub probability: f64,
     /// The number of hits expected since the most recent hit, including this bucket. This is 0 if the bucket
     /// has hits.

@@ -12,8 +12,6 @@ const BINS_PER_OCTAVE: f64 = 4.0;
 const MAX_BINS: usize = 128;
 /// The number of sizes after which all bins are halved, so that old sizes will be forgotten.
 const MAX_TOTAL: f32 = 16_384.0;
-/// The minimum number of sizes for a rank.
-const MIN_SIZES: f32 = 30.0;
 
 /// A histogram of sizes, with logarithmic bins.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +25,7 @@ impl Sizes {
     /// Returns the share of sizes that are at least this large. For a record, the share falls with the ratio
     /// to the largest size.
     pub(super) fn share_above(&self, size: f64) -> f64 {
-        let Some((largest, _)) = self.bins.last().filter(|_| self.total >= MIN_SIZES) else { return 1.0 };
+        let Some((largest, _)) = self.bins.last() else { return 1.0 };
         let position = position(size);
         let above = self.bins.iter().rev().map_while(|(bin, count)| {
             // A size is at a random position in its bin.
@@ -72,4 +70,63 @@ impl Sizes {
 /// Returns the position of a size, in bins.
 fn position(size: f64) -> f64 {
     size.clamp(1e-30, 1e30).log2() * BINS_PER_OCTAVE
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sizes(sizes: impl IntoIterator<Item = f64>) -> Sizes {
+        let mut all = Sizes::default();
+        sizes.into_iter().for_each(|size| all.add(size));
+        all
+    }
+
+    #[test]
+    fn a_share_is_a_rank_on_any_scale() {
+        for scale in [1e-6, 1.0, 1e9] {
+            for power in [0.5, 1.0, 4.0] {
+                let size = |n: u32| scale * f64::from(n).powf(power);
+                let all = sizes((1..=10_000).map(size));
+                for (n, share) in [(5_000, 0.5), (9_000, 0.1), (9_900, 0.01)] {
+                    let found = all.share_above(size(n));
+                    assert!((share * 0.7..share * 1.4).contains(&found), "{scale} {power} {n}: {found}");
+                    let at = all.size_at(share);
+                    assert!((size(n)..size(n) * 1.5).contains(&at), "{scale} {power} {n}: {at}");
+                }
+                assert!(all.share_above(2.0 * size(10_000)) < 1e-4);
+            }
+        }
+    }
+
+    #[test]
+    fn a_size_that_repeats_becomes_normal() {
+        let mut all = sizes(std::iter::repeat_n(1.0, 5_000));
+        assert!(all.share_above(10.0) < 1e-4);
+        for _ in 0..20 {
+            all.add(10.0);
+        }
+        assert!(all.share_above(10.0) > 1e-3 && all.size_at(1e-3) >= 10.0);
+        // And it will be forgotten.
+        for _ in 0..100_000 {
+            all.add(1.0);
+        }
+        assert!(all.share_above(10.0) < 1e-4 && all.size_at(1e-3) < 2.0);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_decrease_with_size_and_memory_is_bounded(
+            some in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0_f64, 1e-30..1e30_f64], 0..300),
+            size in 0.0..1e10_f64,
+            more in 0.0..1e10_f64,
+        ) {
+            let all = sizes(some);
+            prop_assert!(all.bins.len() <= MAX_BINS);
+            let (near, far) = (all.share_above(size), all.share_above(size + more));
+            prop_assert!(0.0 < far && far <= near && near <= 1.0, "{} {}", near, far);
+        }
+    }
 }

@@ -2,17 +2,16 @@
 //! Gaussian, and false alarms on quiet series.
 //!
 //! If the argument is a folder, it should be a checkout of the benchmark, with `data` and `labels`. Otherwise
-//! we use synthetic series: similar to the benchmark, and with difficult shapes. A number is the first of ten
-//! seeds (0 by default). A series is treated as counts if all values in the probation period could be counts.
+//! we use synthetic series with the properties of real ones. A number is the first of ten seeds (0 by default). A series is treated as counts if all values in the probation period could be counts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use bench::difficult;
-use bench::score::{Outcome, Scored, best, counts, probation};
-use bench::simulated::{Labeled, Random, corpus, quiet};
+use bench::realistic::corpus;
+use bench::score::{Outcome, Scored, at, best, cross_validated, probation};
+use bench::simulated::{Labeled, Random, quiet};
 use bench::table;
 use counter_alert::detector::Detector;
 use counter_core::{Precision, Timestamp};
@@ -27,14 +26,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     match argument.parse::<u64>() {
         Ok(first) => {
             let seeds = first..first.saturating_add(SEEDS);
-            println!("Benchmark-like series, seeds {seeds:?}: ");
-            report(&seeds.clone().map(corpus).collect::<Vec<_>>());
-            println!("\nDifficult shapes, seeds {seeds:?}: ");
-            let corpora: Vec<_> = seeds.map(difficult::corpus).collect();
+            println!("Realistic series, seeds {seeds:?}: ");
+            let corpora: Vec<_> = seeds.map(corpus).collect();
             report(&corpora);
             by_shape(&corpora);
         }
-        Err(_) => report(&[read(Path::new(&argument))?]),
+        Err(_) => {
+            let corpus = read(Path::new(&argument))?;
+            report(std::slice::from_ref(&corpus));
+            by_category(&corpus);
+            alerts(&corpus);
+        }
     }
     false_alarms();
     Ok(())
@@ -79,14 +81,59 @@ fn by_shape(corpora: &[Vec<Labeled>]) {
         shapes.entry(&series.name).or_default().push(scored);
     }
     let rows = shapes.into_iter().map(|(shape, series)| {
-        let (found, windows, outside) = counts(&series, threshold);
-        let separate = best(&series);
-        let score = format!("{:.1}", separate.score);
-        vec![shape.to_owned(), format!("{found} of {windows}"), outside.to_string(), score]
+        let Outcome { found, windows, false_alarms, .. } = at(&series, threshold);
+        let score = format!("{:.1}", best(&series).score);
+        vec![shape.to_owned(), format!("{found} of {windows}"), false_alarms.to_string(), score]
     });
     println!("\nBy shape, with the threshold 1e-{threshold:.1} for all:\n");
     let head = ["shape", "anomalies found", "false positives", "score with a separate threshold"];
     table::print(&head, &rows.collect::<Vec<_>>());
+}
+
+/// Prints the score of each category and series with the threshold that is best for all, and the score that
+/// is left if the threshold for each category is chosen without this category.
+fn by_category(corpus: &[Labeled]) {
+    let all: Vec<_> = corpus.iter().map(|series| scored(series, detected(series))).collect();
+    let threshold = best(&all).threshold;
+    let mut categories: BTreeMap<String, Vec<Scored>> = BTreeMap::new();
+    for (series, scored) in corpus.iter().zip(&all) {
+        let category = series.name.split('/').next().unwrap_or_default();
+        categories.entry(category.to_owned()).or_default().push(scored.clone());
+    }
+    let row = |name: &str, Outcome { score, found, windows, false_alarms, .. }: Outcome| {
+        let score = if windows == 0 { "-".to_owned() } else { format!("{score:.1}") };
+        vec![name.to_owned(), score, format!("{found} of {windows}"), false_alarms.to_string()]
+    };
+    let mut rows: Vec<_> = categories.iter().map(|(name, series)| row(name, at(series, threshold))).collect();
+    rows.push(row("all, threshold by the other categories", cross_validated(&categories)));
+    println!("\nBy category, with the threshold 1e-{threshold:.2} for all:\n");
+    table::print(&["category", "score", "anomalies found", "false positives"], &rows);
+    let one = |(series, scored): (&Labeled, &Scored)| {
+        row(&series.name, at(std::slice::from_ref(scored), threshold))
+    };
+    println!("\nBy series:\n");
+    let rows: Vec<_> = corpus.iter().zip(&all).map(one).collect();
+    table::print(&["series", "score", "anomalies found", "false positives"], &rows);
+}
+
+/// Prints what a rule with the default share would report: anomalies with an alert, and alerts outside of
+/// anomalies per week.
+fn alerts(corpus: &[Labeled]) {
+    let (mut found, mut windows, mut outside, mut weeks) = (0, 0, 0, 0.0);
+    for series in corpus {
+        let unusual =
+            evaluate(series, |evaluation| evaluation.is_some_and(|evaluation| evaluation.is_unusual()));
+        let probation = probation(unusual.len());
+        let counted = || series.windows.iter().filter(|window| window.end > probation);
+        windows += counted().count();
+        found += counted().filter(|window| unusual[(*window).clone()].contains(&true)).count();
+        let is_raised = |row: &usize| unusual[*row] && !unusual[*row - 1];
+        let is_outside = |row: &usize| !series.windows.iter().any(|window| window.contains(row));
+        outside += (probation..unusual.len()).filter(is_raised).filter(is_outside).count();
+        weeks += (unusual.len() - probation) as f64 * f64::from(series.width) / 604_800.0;
+    }
+    let rate = outside as f64 / weeks;
+    println!("\nAlerts with the default share: {found} of {windows} anomalies, {rate:.2} false alarms per week");
 }
 
 /// Prints how many false alarms to expect in a week on series with no anomalies, at the default false alarm
