@@ -18,8 +18,10 @@ const MIN_VALUES: u32 = 30;
 const ERROR_WINDOW: std::ops::RangeInclusive<u64> = 128..=1024;
 /// A value is an outlier if it is less probable than this. Outliers are clamped to this limit for learning.
 const OUTLIER_PROBABILITY: f64 = 1e-3;
-/// A value is only unusual if earlier errors were as large in less than this share of the values.
+/// A value is only unusual if less than this share of earlier errors were as large.
 const MIN_RANK: f64 = 1e-3;
+/// This number of errors repeats, because it can't be from a single event.
+const MIN_REPEATED: f64 = MAX_EVENT_ERRORS as f64 + 1.0;
 /// The number of buckets to skip if there is a gap.
 const GAP_COOLDOWN: u32 = 3;
 /// The maximum error for the comparison of models, in standard deviations.
@@ -78,6 +80,8 @@ pub struct Detector {
     rarity: Rarity,
     /// The errors of the selected model above and below the expected value.
     sizes: [Sizes; 2],
+    /// The size of errors that repeat, above and below, before the current event.
+    repeated: [f64; 2],
 }
 
 impl Detector {
@@ -116,6 +120,7 @@ impl Detector {
             silence: Silence::default(),
             rarity: Rarity::new(precision),
             sizes: Default::default(),
+            repeated: [0.0; 2],
         }
     }
 
@@ -189,7 +194,7 @@ impl Detector {
         // There are two sides.
         let probability = rarity.min(2.0 * side.share_above(error.abs()));
         let (min, max) = tails.limits(self.false_alarms);
-        let (min, max) = (min.min(-below.size_at(MIN_RANK)), max.max(above.size_at(MIN_RANK)));
+        let (min, max) = (min.min(-self.repeated[1]), max.max(self.repeated[0]));
         let (mut lower, mut upper) = (self.scale.invert(expected + min), self.scale.invert(expected + max));
         if self.scale == Scale::Counts {
             let (min, max) = poisson::band(count, self.false_alarms);
@@ -221,13 +226,18 @@ impl Detector {
             let is_above = if error > max { Some(true) } else { (error < min).then_some(false) };
             self.shifts.observe(&self.models, start, scaled, is_above);
         }
-        if let Some(error) =
-            error.filter(|_| self.cooldown == 0 && self.shifts.outliers() <= MAX_EVENT_ERRORS)
-        {
-            self.sizes[0].add(error.max(0.0));
-            self.sizes[1].add((-error).max(0.0));
-            let (min, max) = tails.map_or((error, error), |tails| tails.limits(Self::FALSE_ALARMS));
-            self.push_error(error.clamp(min, max));
+        if let Some(error) = error.filter(|_| self.cooldown == 0) {
+            if self.shifts.outliers() <= MAX_EVENT_ERRORS {
+                self.sizes[0].add(error.max(0.0));
+                self.sizes[1].add((-error).max(0.0));
+            }
+            if self.shifts.outliers() < 2 {
+                self.push_error(bounded(error));
+            }
+            // An event stays unusual until it is over.
+            if self.shifts.outliers() == 0 {
+                self.repeated = self.sizes.each_ref().map(|sizes| sizes.size_at(MIN_RANK, MIN_REPEATED));
+            }
         }
         let max_square = self.tails.map_or(f64::INFINITY, |tails| (MAX_ERROR * tails.scale).powi(2));
         self.models.follow(&expected, scaled, bounded, max_square, self.cooldown > 0);

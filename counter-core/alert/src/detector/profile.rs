@@ -171,7 +171,7 @@ mod tests {
 
     fn profile(width: u32) -> (Profile, Precision) {
         let precision = Precision::try_from(width).expect("a width");
-        (Profile::new(precision, MIN_DAY_WEIGHT), precision)
+        (Profile::new(precision), precision)
     }
 
     #[test]
