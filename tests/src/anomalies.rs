@@ -3,3 +3,4 @@
 pub mod score;
 pub mod simulated;
 pub mod realistic;
+pub mod incidents;

@@ -22,6 +22,9 @@ pub mod simulated;
 #[cfg(feature = "anomalies")]
 #[path = "../../src/anomalies/realistic.rs"]
 pub mod realistic;
+#[cfg(feature = "anomalies")]
+#[path = "../../src/anomalies/incidents.rs"]
+pub mod incidents;
 #[cfg(any(feature = "anomalies", feature = "peers", feature = "store"))]
 pub mod table;
 pub mod work;

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use counter_core::{Precision, Timestamp};
 
 use super::evaluation::Evaluation;
-use super::models::Models;
+use super::models::{DetectedSeason, Models};
 use super::poisson;
 use super::rarity::{MAX_EVENT_ERRORS, Rarity};
 use super::scale::Scale;
@@ -80,6 +80,9 @@ pub struct Detector {
     rarity: Rarity,
     /// The errors of the selected model above and below the expected value.
     sizes: [Sizes; 2],
+    /// The same for the band. If the weekly season is selected for the first time, we start again.
+    repeats: [Sizes; 2],
+    knows_weeks: bool,
     /// The size of errors that repeat, above and below, before the current event.
     repeated: [f64; 2],
 }
@@ -120,6 +123,8 @@ impl Detector {
             silence: Silence::default(),
             rarity: Rarity::new(precision),
             sizes: Default::default(),
+            repeats: Default::default(),
+            knows_weeks: false,
             repeated: [0.0; 2],
         }
     }
@@ -228,15 +233,18 @@ impl Detector {
         }
         if let Some(error) = error.filter(|_| self.cooldown == 0) {
             if self.shifts.outliers() <= MAX_EVENT_ERRORS {
-                self.sizes[0].add(error.max(0.0));
-                self.sizes[1].add((-error).max(0.0));
+                for [above, below] in [&mut self.sizes, &mut self.repeats] {
+                    above.add(error.max(0.0));
+                    below.add((-error).max(0.0));
+                }
             }
             if self.shifts.outliers() < 2 {
                 self.push_error(bounded(error));
             }
             // An event stays unusual until it is over.
             if self.shifts.outliers() == 0 {
-                self.repeated = self.sizes.each_ref().map(|sizes| sizes.size_at(MIN_RANK, MIN_REPEATED));
+                let share = self.false_alarms.max(MIN_RANK);
+                self.repeated = self.repeats.each_ref().map(|sizes| sizes.size_at(share, MIN_REPEATED));
             }
         }
         let max_square = self.tails.map_or(f64::INFINITY, |tails| (MAX_ERROR * tails.scale).powi(2));
@@ -246,6 +254,11 @@ impl Detector {
             self.models.learn_season(start, error.map_or(scaled, |error| scaled - error + bounded(error)));
         }
         self.models.choose();
+        if !self.knows_weeks && self.models.used_season() == DetectedSeason::Week {
+            // Until now, each weekend was an error.
+            self.knows_weeks = true;
+            self.repeats = Default::default();
+        }
         self.shifts.shift(&mut self.models, start);
         self.cooldown = self.cooldown.saturating_sub(1);
         self.observed = self.observed.saturating_add(1);
