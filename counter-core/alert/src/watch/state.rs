@@ -260,6 +260,18 @@ mod tests {
     }
 
     #[test]
+    fn a_raised_alert_says_since_when_the_value_is_normal() {
+        let (rule, mut state) = (rule().resolve_after(3), RuleState::default());
+        let normal = [11, 0, 11, 0, 0, 0].map(|hits| {
+            let start = Timestamp::from_unix(state.judged.max(60));
+            state.apply(&rule, start, rule.condition.evaluate(|_| Some(hits)));
+            state.normal_since().map(Timestamp::as_unix)
+        });
+        // Then it is resolved.
+        assert_eq!(normal, [None, Some(120), None, Some(240), Some(240), None]);
+    }
+
+    #[test]
     fn an_alert_is_not_raised_again_during_the_pause() {
         use AlertKind::{Raised, Resolved};
         let rule = rule().pause(Duration::from_secs(300));
