@@ -80,7 +80,7 @@
 //! side, and you can change this via [`false_alarms`](AlertRule::false_alarms). It contains errors that
 //! repeat, i.e. that were exceeded in 1 of 1,000 buckets.
 //!
-//! - **A message is a sentence** with the count, the time in UTC, and what is usual: `views: 2,310 hits
+//! - **A message is a sentence** with the count, the time in UTC, and the usual range: `views: 2,310 hits
 //!   between 09:00 and 10:00 UTC, usually 900 to 1,400`.
 //! - **The history is read when a watch starts**: up to 1,000 buckets and, if these are finer than an hour,
 //!   the hours of up to five weeks prior to this. An [archive](counter_core::guide::archive) can provide

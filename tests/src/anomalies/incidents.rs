@@ -25,7 +25,7 @@ pub struct Site {
 /// An event in the month.
 #[derive(Clone, Debug)]
 pub struct Incident {
-    /// What happens.
+    /// Kind of the event.
     pub kind: &'static str,
     /// Rows in which it can be seen.
     pub rows: Range<usize>,

@@ -1,6 +1,6 @@
 //! Simulated series with the properties of real ones: missing rows, drift, plateaus, profiles that differ by
-//! weekday, levels that stay, spikes that repeat, heavy tails, and few distinct values. None of these is an
-//! anomaly by itself. The output only depends on the seed.
+//! weekday, levels that stay, spikes that repeat, heavy tails, and few distinct values. These are not
+//! anomalies. The output only depends on the seed.
 
 use std::f64::consts::TAU;
 

@@ -32,7 +32,7 @@ const MAX_ERROR: f64 = 10.0;
 /// The expected value is based on the time of day, the time of the week, and the latest values. The detector
 /// runs multiple such models and selects one of them by past errors. The band around the expected value is
 /// derived from the tails of these errors, and contains all values except for 1 in 1,000. We only learn three
-/// errors from an event, so it will hardly widen the band, but an event that repeats becomes normal.
+/// errors from an event, so it does not widen the band, but an event that repeats becomes normal.
 ///
 /// - Evaluation starts with the 31st value. A missing bucket does not count as 0. The three buckets that
 ///   follow a gap will not be evaluated, because an outage might have changed the level.
@@ -80,7 +80,7 @@ pub struct Detector {
     rarity: Rarity,
     /// The errors of the selected model above and below the expected value.
     sizes: [Sizes; 2],
-    /// The same for the band. If the weekly season is selected for the first time, we start again.
+    /// These errors since the weekly season was first selected, for the band.
     repeats: [Sizes; 2],
     knows_weeks: bool,
     /// The size of errors that repeat, above and below, before the current event.
