@@ -2,4 +2,5 @@
 
 pub mod score;
 pub mod simulated;
-pub mod difficult;
+pub mod realistic;
+pub mod incidents;

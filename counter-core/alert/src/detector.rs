@@ -10,7 +10,8 @@ mod profile;
 mod models;
 mod shifts;
 mod silence;
-mod flatness;
+mod sizes;
+mod rarity;
 mod evaluation;
 #[allow(clippy::module_inception, reason = "the main type of this module")]
 mod detector;

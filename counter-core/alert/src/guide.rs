@@ -75,10 +75,13 @@
 //! # Expectations
 //!
 //! Rules on unusual values use one [`Detector`](crate::detector::Detector) for each counter, which lives in
-//! the process and takes ~8 KB. It predicts a bucket from the time of day, the time of the week (if the store
+//! the process and takes ~12 KB. It predicts a bucket from the time of day, the time of the week (if the store
 //! has enough history) and the latest buckets. The band excludes 1 in 250,000 ordinary buckets on either
-//! side, and you can change this via [`false_alarms`](AlertRule::false_alarms).
+//! side, and you can change this via [`false_alarms`](AlertRule::false_alarms). It contains errors that
+//! repeat, i.e. that were exceeded in 1 of 1,000 buckets.
 //!
+//! - **A message is a sentence** with the count, the time in UTC, and the usual range: `views: 2,310 hits
+//!   between 09:00 and 10:00 UTC, usually 900 to 1,400`.
 //! - **The history is read when a watch starts**: up to 1,000 buckets and, if these are finer than an hour,
 //!   the hours of up to five weeks prior to this. An [archive](counter_core::guide::archive) can provide
 //!   these. The default retention keeps five days of hours, which is enough for a daily season, but not for a

@@ -2,6 +2,7 @@
 
 pub(crate) mod unit;
 pub(crate) mod verdict;
+pub(crate) mod period;
 mod local;
 pub(crate) mod condition;
 pub(crate) mod rule;

@@ -20,8 +20,11 @@ pub mod score;
 #[path = "../../src/anomalies/simulated.rs"]
 pub mod simulated;
 #[cfg(feature = "anomalies")]
-#[path = "../../src/anomalies/difficult.rs"]
-pub mod difficult;
+#[path = "../../src/anomalies/realistic.rs"]
+pub mod realistic;
+#[cfg(feature = "anomalies")]
+#[path = "../../src/anomalies/incidents.rs"]
+pub mod incidents;
 #[cfg(any(feature = "anomalies", feature = "peers", feature = "store"))]
 pub mod table;
 pub mod work;

@@ -9,7 +9,7 @@
 //! - The threshold is the same for all series, and is chosen to maximize the score. A score of 0 means no
 //!   detections, and 100 means that all windows are detected at the first row without false alarms.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Anomaly scores for a series, and the labeled anomaly windows in ascending order.
@@ -30,6 +30,8 @@ const MISSED_WEIGHT: f64 = 1.0;
 pub struct Outcome {
     /// Rows with this score or above are detections.
     pub threshold: f64,
+    /// Rewards and costs, compared with no detections. A perfectly detected window is 2.
+    pub gain: f64,
     /// Normalized score: 0 for no detections, 100 for perfect detections.
     pub score: f64,
     /// Number of windows with a detection.
@@ -38,6 +40,13 @@ pub struct Outcome {
     pub windows: usize,
     /// Number of detections outside the windows.
     pub false_alarms: usize,
+}
+
+impl Outcome {
+    fn new(threshold: f64, gain: f64, found: usize, windows: usize, false_alarms: usize) -> Self {
+        // For each window, the null detector gets -1, and the perfect detector gets 1.
+        Self { threshold, gain, score: 100.0 * gain / (2.0 * windows as f64), found, windows, false_alarms }
+    }
 }
 
 /// Returns the number of rows at the start of a series that are not scored.
@@ -68,13 +77,8 @@ pub fn best(series: &[Scored]) -> Outcome {
     // Reward for each window so far. Initially, all windows are missed.
     let mut reward = vec![-MISSED_WEIGHT; windows];
     let (mut sum, mut found, mut false_alarms) = (-MISSED_WEIGHT * windows as f64, 0, 0);
-    let outcome = |threshold, sum: f64, found, false_alarms| Outcome {
-        threshold,
-        // For each window, the null detector gets -1, and the perfect detector gets 1.
-        score: 100.0 * (sum + windows as f64) / (2.0 * windows as f64),
-        found,
-        windows,
-        false_alarms,
+    let outcome = |threshold, sum: f64, found, false_alarms| {
+        Outcome::new(threshold, sum + MISSED_WEIGHT * windows as f64, found, windows, false_alarms)
     };
     let mut best = outcome(f64::INFINITY, sum, found, false_alarms);
     let mut rows = rows.into_iter().peekable();
@@ -93,7 +97,7 @@ pub fn best(series: &[Scored]) -> Outcome {
         // A threshold must include all rows with the same score.
         if rows.peek().is_none_or(|next| next.score < row.score) {
             let now = outcome(row.score, sum, found, false_alarms);
-            if now.score > best.score {
+            if now.gain > best.gain {
                 best = now;
             }
         }
@@ -101,16 +105,45 @@ pub fn best(series: &[Scored]) -> Outcome {
     best
 }
 
-/// Returns the number of detected windows, the total number of windows, and the number of false alarms with
-/// this threshold.
-pub fn counts(series: &[Scored], threshold: f64) -> (usize, usize, usize) {
+/// Returns the result of this threshold.
+pub fn at(series: &[Scored], threshold: f64) -> Outcome {
     let (mut rows, mut windows) = (Vec::new(), 0);
     for one in series {
         windows += add(&mut rows, one, windows);
     }
-    let detected = || rows.iter().filter(|row| row.score >= threshold);
-    let found: BTreeSet<_> = detected().filter_map(|row| row.window).collect();
-    (found.len(), windows, detected().filter(|row| row.window.is_none()).count())
+    let (mut rewards, mut false_alarms, mut cost) = (BTreeMap::new(), 0, 0.0);
+    for row in rows.iter().filter(|row| row.score >= threshold) {
+        match row.window {
+            Some(window) => {
+                let reward = rewards.entry(window).or_insert(row.reward);
+                *reward = f64::max(*reward, row.reward);
+            }
+            None => {
+                false_alarms += 1;
+                cost += row.reward;
+            }
+        }
+    }
+    let found = rewards.len();
+    let gain = rewards.values().sum::<f64>() + cost + MISSED_WEIGHT * found as f64;
+    Outcome::new(threshold, gain, found, windows, false_alarms)
+}
+
+/// Returns the total result if the threshold for each category is the best one for all other categories, so
+/// that no series has an effect on its own threshold.
+pub fn cross_validated(categories: &BTreeMap<String, Vec<Scored>>) -> Outcome {
+    let outcomes: Vec<Outcome> = categories
+        .iter()
+        .map(|(name, series)| {
+            let others = categories.iter().filter(|(other, _)| *other != name);
+            let others: Vec<Scored> = others.flat_map(|(_, series)| series.iter().cloned()).collect();
+            at(series, best(&others).threshold)
+        })
+        .collect();
+    let sum = |of: fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
+    let gain = outcomes.iter().map(|outcome| outcome.gain).sum();
+    let (found, windows) = (sum(|outcome| outcome.found), sum(|outcome| outcome.windows));
+    Outcome::new(f64::NAN, gain, found, windows, sum(|outcome| outcome.false_alarms))
 }
 
 /// Adds the rows that are scored. Returns the number of windows that are scored.

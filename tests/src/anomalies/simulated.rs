@@ -1,4 +1,5 @@
-//! Simulated series like those in the Numenta Anomaly Benchmark. The output only depends on the seed.
+//! Simulated series: the building blocks, and ordinary series without anomalies. The output only depends on
+//! the seed.
 
 use std::f64::consts::TAU;
 use std::ops::Range;
@@ -83,19 +84,6 @@ pub(super) fn labeled(mut series: Labeled, starts: &[usize]) -> Labeled {
     series
 }
 
-/// Returns series of different kinds, with and without anomalies.
-pub fn corpus(seed: u64) -> Vec<Labeled> {
-    let mut all = Vec::new();
-    for round in 0..4 {
-        let mut random = Random(seed.wrapping_mul(1000).wrapping_add(round));
-        all.extend(artificial(&mut random));
-        all.extend(metrics(&mut random));
-        all.extend(counted(&mut random));
-        all.extend(quiet(&mut random));
-    }
-    all
-}
-
 /// Returns a random row for an anomaly that is past the training rows.
 pub(super) fn random_row(random: &mut Random, rows: usize) -> usize {
     whole(rows as f64 * (0.3 + 0.6 * random.unit()))
@@ -108,108 +96,6 @@ pub(super) fn whole(number: f64) -> usize {
 
 /// Number of five-minute rows in two weeks.
 pub(super) const FORTNIGHT: usize = 4032;
-
-/// A daily pattern that is high from 9 am to 6 pm, with an anomalous day.
-fn artificial(random: &mut Random) -> Vec<Labeled> {
-    let busy = |row: usize| (108..216).contains(&(row % 288));
-    let mut made = Vec::new();
-    for kind in ["no jump", "jumps up", "jumps down", "flat middle"] {
-        let day = 6 + whole(random.unit() * 6.0);
-        let mut random = random.clone();
-        let series = rows(kind, 300, FORTNIGHT, |row, _| {
-            let noise = random.unit();
-            let is_odd = row / 288 == day && busy(row);
-            match kind {
-                "no jump" if is_odd => 20.0 + 8.0 * noise,
-                "jumps up" if is_odd => 140.0 + 20.0 * noise,
-                "jumps down" if is_odd => 5.0 + 2.0 * noise,
-                "flat middle" if is_odd => 60.0,
-                _ if busy(row) => 70.0 + 18.0 * noise,
-                _ => 20.0 + 8.0 * noise,
-            }
-        });
-        made.push(labeled(series, &[day * 288 + 108]));
-    }
-    made
-}
-
-/// Machine metrics: a level with noise and spikes, or a temperature that wanders.
-fn metrics(random: &mut Random) -> Vec<Labeled> {
-    let mut made = Vec::new();
-    for kind in ["shift", "noisier", "flat line", "spike", "ramp"] {
-        let at = random_row(random, FORTNIGHT);
-        let mut random = random.clone();
-        let series = rows(&format!("machine, {kind}"), 300, FORTNIGHT, |row, _| {
-            let spike = if random.unit() < 0.01 { 15.0 * random.unit() } else { 0.0 };
-            let (typical, is_odd) = (40.0 + 2.0 * random.normal() + spike, row >= at && row < at + 200);
-            match kind {
-                "shift" if row >= at => typical + 15.0,
-                "noisier" if is_odd => typical + 8.0 * random.normal(),
-                "flat line" if is_odd => 40.0,
-                "spike" if (at..at + 4).contains(&row) => typical + 50.0,
-                "ramp" if is_odd => typical + (row - at) as f64 * 0.5,
-                _ => typical,
-            }
-        });
-        made.push(labeled(series, &[at]));
-    }
-    for kind in ["drop", "jump"] {
-        let at = random_row(random, 8000);
-        let (mut random, mut wander) = (random.clone(), 0.0);
-        let series = rows(&format!("temperature, {kind}"), 300, 8000, |row, time| {
-            wander = 0.995 * wander + 0.3 * random.normal();
-            let typical = 80.0 + wander + 2.0 * (TAU * time as f64 / DAY).sin() + 0.3 * random.normal();
-            match (kind, row >= at && row < at + 100) {
-                ("drop", true) => typical - 30.0 * ((row - at) as f64 / 10.0).min(1.0),
-                ("jump", true) => typical + 8.0,
-                _ => typical,
-            }
-        });
-        made.push(labeled(series, &[at]));
-    }
-    made
-}
-
-/// Counts of requests, bursty messages, and a city with holidays.
-fn counted(random: &mut Random) -> Vec<Labeled> {
-    let mut made = Vec::new();
-    for (kind, mean) in
-        [("outage", 60.0), ("half", 300.0), ("double", 60.0), ("burst", 60.0), ("burst at night", 8.0)]
-    {
-        let mut at = random_row(random, FORTNIGHT);
-        // During the day, except for the burst at night.
-        at = at / 288 * 288 + if kind == "burst at night" { 20 } else { 150 };
-        let mut random = random.clone();
-        let series = rows(&format!("requests, {kind}"), 300, FORTNIGHT, |row, time| {
-            let typical = mean * traffic(time) * (1.0 + 0.1 * random.normal()).max(0.0);
-            let expected = match kind {
-                "outage" if (at..at + 12).contains(&row) => 0.0,
-                "half" if row >= at => typical / 2.0,
-                "double" if row >= at => typical * 2.0,
-                "burst" | "burst at night" if (at..at + 6).contains(&row) => typical + mean * 4.0,
-                _ => typical,
-            };
-            random.poisson(expected)
-        });
-        made.push(labeled(series, &[at]));
-    }
-    let at = [random_row(random, 8000) / 2, 4500 + random_row(random, 3500)];
-    let mut random = random.clone();
-    let bursts = rows("messages", 300, 8000, |row, time| {
-        let burst = if random.unit() < 0.01 { 150.0 * random.unit() } else { 0.0 };
-        let odd = if at.iter().any(|at| (*at..at + 6).contains(&row)) { 900.0 } else { 0.0 };
-        let typical = 20.0 * traffic(time) * (0.4 * random.normal()).exp();
-        random.poisson(typical + burst + odd)
-    });
-    made.push(labeled(bursts, &at));
-    let holidays = [100, 150, 190];
-    let city = rows("city", 1800, 10_320, |row, time| {
-        let holiday = if holidays.contains(&(row / 48)) { 0.5 } else { 1.0 };
-        (15_000.0 * traffic(time) * holiday * (1.0 + 0.04 * random.normal())).round()
-    });
-    made.push(labeled(city, &holidays.map(|day| day * 48 + 16)));
-    made
-}
 
 /// Returns series without anomalies.
 pub fn quiet(random: &mut Random) -> Vec<Labeled> {

@@ -141,12 +141,22 @@ async fn an_alert_has_the_band_and_the_reason() {
     assert_eq!((explained.model.as_deref(), explained.is_met), (Some("level"), true));
     assert!(explained.error.is_some_and(|error| (5.0..25.0).contains(&error)), "{explained:?}");
     assert_eq!((high.value, high.bound), (900.0, upper));
-    assert_eq!(high.reason, format!("hits has 900 hits, above {upper}, with {usual:.0} expected"));
+    let clock = |at: Timestamp| format!("{:02}:00", at.as_unix() / 3600 % 24);
+    let between = |ago| format!("between {} and {} UTC", clock(hour(ago)), clock(hour(ago - 1)));
+    let band = format!("usually {lower} to {upper}");
+    assert_eq!(high.reason, format!("hits: 900 hits {}, {band}", between(2)));
     let over = find("high", AlertKind::Resolved);
-    assert!(over.reason.starts_with("hits has 0 hits, back within "), "{}", over.reason);
+    let normal =
+        format!("hits: no longer high since {} UTC, with 0 hits {}, usually ", clock(hour(1)), between(1));
+    assert!(over.reason.starts_with(&normal), "{}", over.reason);
     let silent = find("silent", AlertKind::Raised);
-    assert!(silent.reason.starts_with("hits is silent: ") && silent.bound > 80.0, "{}", silent.reason);
-    assert_eq!(find("silent", AlertKind::Resolved).reason, "hits is no longer silent");
+    assert!(
+        silent.reason.starts_with("hits: no hits, although ") && silent.bound > 80.0,
+        "{}",
+        silent.reason
+    );
+    let again = format!("hits: hits again since {} UTC", clock(hour(0)));
+    assert_eq!(find("silent", AlertKind::Resolved).reason, again);
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The score of the Numenta benchmark, with examples computed by hand.
 
-use tests::anomalies::score::{Scored, best, probation, sigmoid};
+use std::collections::BTreeMap;
+
+use tests::anomalies::score::{Scored, at, best, cross_validated, probation, sigmoid};
 
 /// Returns a series of 100 rows with these scores, and an anomaly from row 40 to row 49.
 fn series(scores: &[(usize, f64)]) -> Scored {
@@ -53,6 +55,30 @@ fn all_series_have_the_same_threshold() {
     assert_eq!((outcome.score.round(), outcome.threshold), (50.0, 3.0));
     let quiet = Scored { scores: vec![0.0; 100], windows: Vec::new() };
     assert_eq!(score(&[quiet, series(&[(40, 1.0)])]), 100.0);
+}
+
+#[test]
+fn a_fixed_threshold_has_the_score_of_the_best_one() {
+    let all = [series(&[(40, 2.0), (20, 3.0)]), series(&[(41, 1.0), (45, 2.0)])];
+    let outcome = best(&all);
+    let fixed = at(&all, outcome.threshold);
+    assert!(
+        (fixed.score - outcome.score).abs() < 1e-9 && fixed.found == outcome.found,
+        "{fixed:?} {outcome:?}"
+    );
+    assert_eq!((at(&all, 3.0).found, at(&all, 3.0).false_alarms, at(&all, 4.0).gain), (0, 1, 0.0));
+}
+
+#[test]
+fn the_threshold_of_a_category_is_chosen_on_the_others() {
+    // The best threshold is 2 for one category and 4 for the other. So one gets no detections, and the other
+    // a false alarm.
+    let one = series(&[(40, 2.0)]);
+    let other = series(&[(40, 4.0), (20, 3.0)]);
+    let categories = BTreeMap::from([("one".to_owned(), vec![one]), ("other".to_owned(), vec![other])]);
+    let outcome = cross_validated(&categories);
+    assert_eq!((outcome.found, outcome.windows, outcome.false_alarms), (1, 2, 1));
+    assert!((outcome.gain - 1.89).abs() < 1e-9, "{outcome:?}");
 }
 
 #[test]

@@ -12,15 +12,15 @@ pub struct Evaluation {
     pub lower: f64,
     /// The largest value in the band.
     pub upper: f64,
-    /// The probability that an ordinary value deviates from `expected` at least as far, on the same side.
+    /// The probability of a deviation like this: from `expected`, from the time of day, or of the latest values
+    /// on average from the time of day. This is a rank: the smallest share of earlier deviations that were at
+    /// least as large. Use it to compare series. A rule compares with the band.
     pub probability: f64,
     /// The number of hits expected since the most recent hit, including this bucket. This is 0 if the bucket
     /// has hits.
     pub missed: f64,
     /// The probability that [`missed`](Self::missed) hits are missing by chance, or 1 if the bucket has hits.
     pub silence: f64,
-    /// The probability that values stay the same by chance for as long as now. Always 1 for counts.
-    pub flatness: f64,
     /// The standard deviation of the differences between actual and expected values, in the unit of the
     /// value.
     pub error: f64,
@@ -43,11 +43,6 @@ impl Evaluation {
     /// Returns `true` if the value is outside the band.
     pub fn is_unusual(&self) -> bool {
         self.is_high() || self.is_low()
-    }
-
-    /// Returns whether values stay the same where noise should move them.
-    pub fn is_flat(&self) -> bool {
-        self.flatness < self.false_alarms
     }
 
     /// Returns `true` if there should have been hits by now.

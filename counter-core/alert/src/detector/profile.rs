@@ -65,6 +65,14 @@ impl Profile {
         }
     }
 
+    /// Creates a profile without weeks, with this minimum weight of the latest day.
+    pub(super) fn daily(precision: Precision, latest: f64) -> Self {
+        let mut profile = Self::new(precision);
+        profile.day.latest = latest;
+        profile.week = Table::new(WEEK, 0, latest);
+        profile
+    }
+
     /// Returns the typical value of the bucket with this start by time of day, or `None` during the first
     /// day.
     pub(super) fn day(&self, start: Timestamp) -> Option<f64> {

@@ -1,9 +1,9 @@
 //! Tails of the error distribution: the probability that an ordinary value has an error of this size.
 //!
 //! We use peaks over threshold, as in Siffer et al. 2017, *Anomaly Detection in Streams with Extreme Value
-//! Theory*. The threshold is a quantile of the errors, and the excesses above the threshold follow a
-//! generalized Pareto distribution, for which we estimate mean and shape. A quantile and a mean of bounded
-//! errors are robust to a single outlier. If the errors have heavy tails, the band will be wide.
+//! Theory*. The threshold is a quantile of the errors, and the excesses above the threshold are exponential,
+//! with the mean of the errors. A quantile and a mean of bounded errors are robust to a single outlier. If the
+//! errors have heavy tails, the band will be wide.
 
 /// The share of errors above the threshold, on either side.
 const TAIL_SHARE: f64 = 0.05;
@@ -27,12 +27,7 @@ pub(super) struct Tail {
     threshold: f64,
     /// The mean excess over the threshold.
     excess: f64,
-    /// The shape of the generalized Pareto distribution: 0 is exponential, and heavy tails are larger.
-    shape: f64,
 }
-
-/// The maximum shape: the variance of the excesses is finite below 0.5.
-const MAX_SHAPE: f64 = 0.4;
 
 impl Tails {
     /// Estimates the tails from these errors. They will not be narrower than for normal errors with the given
@@ -73,17 +68,10 @@ impl Tail {
         let found = *errors.select_nth_unstable_by(index, f64::total_cmp).1;
         let threshold = found.max(NORMAL.0 * scale);
         let excesses = errors.iter().map(|error| error - threshold).filter(|excess| *excess > 0.0);
-        let (sum, squares, count) = excesses.fold((0.0, 0.0, 0.0), |(sum, squares, count), excess| {
-            (sum + excess, squares + excess * excess, count + 1.0)
-        });
+        let (sum, count) = excesses.fold((0.0, 0.0), |(sum, count), excess| (sum + excess, count + 1.0));
         let typical = NORMAL.1 * scale;
         let excess = ((sum + PRIOR_EXCESSES * typical) / (count + PRIOR_EXCESSES)).max(typical);
-        // We use the method of moments, minus a standard error, because a small number of excesses does not
-        // say much about the shape.
-        let square = (squares + PRIOR_EXCESSES * 2.0 * excess * excess) / (count + PRIOR_EXCESSES);
-        let variance = (square - excess * excess).max(f64::MIN_POSITIVE);
-        let shape = 0.5 * (1.0 - excess * excess / variance) - (count + PRIOR_EXCESSES).sqrt().recip();
-        Self { threshold, excess, shape: shape.clamp(0.0, MAX_SHAPE) }
+        Self { threshold, excess }
     }
 
     /// Returns the probability that an ordinary error is at least this large, on this side.
@@ -93,22 +81,13 @@ impl Tail {
         } else if distance <= self.threshold {
             TAIL_SHARE.powf(distance / self.threshold)
         } else {
-            let excesses = (distance - self.threshold) / self.width();
-            let log = if self.shape > 0.0 { (self.shape * excesses).ln_1p() / self.shape } else { excesses };
-            TAIL_SHARE * (-log).exp()
+            TAIL_SHARE * (-(distance - self.threshold) / self.excess).exp()
         }
     }
 
     /// Returns the distance for this probability, or the threshold if the probability is too large.
     pub(super) fn distance(self, probability: f64) -> f64 {
-        let log = (TAIL_SHARE / probability).ln().max(0.0);
-        let excesses = if self.shape > 0.0 { (self.shape * log).exp_m1() / self.shape } else { log };
-        self.threshold + self.width() * excesses
-    }
-
-    /// Returns the scale of the Pareto distribution for the mean excess.
-    fn width(self) -> f64 {
-        self.excess * (1.0 - self.shape)
+        self.threshold + self.excess * (TAIL_SHARE / probability).ln().max(0.0)
     }
 }
 
@@ -148,18 +127,6 @@ mod tests {
             if cdf(middle) < p { low = middle } else { high = middle }
         }
         low
-    }
-
-    #[test]
-    fn heavy_tails_have_a_positive_shape_but_normal_errors_do_not() {
-        let normal = Tails::of((1..1000).map(|n| quantile(f64::from(n) / 1000.0)), 0.0);
-        assert_eq!((normal.above.shape, normal.below.shape), (0.0, 0.0));
-        // A Pareto distribution with a shape of 1/3 above, and normal errors below.
-        let heavy = |n: i32| (1.0 - f64::from(n) / 1000.0).powf(-1.0 / 3.0) - 1.0;
-        let errors = (1..1000)
-            .map(|n| if n % 2 == 0 { 3.0 * heavy(n) } else { -quantile(f64::from(n) / 1000.0).abs() });
-        let tails = Tails::of(errors, 0.0);
-        assert!(tails.above.shape > 0.05 && tails.below.shape == 0.0, "{tails:?}");
     }
 
     #[test]

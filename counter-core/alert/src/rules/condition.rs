@@ -1,9 +1,10 @@
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use counter_core::CounterName;
 use counter_core::visits::Measure;
 
 use super::local::LocalCondition;
+use super::period::Period;
 use super::unit::Unit;
 use super::verdict::{Expected, Side, Verdict};
 use crate::isolated::Isolated;
@@ -96,8 +97,8 @@ impl Condition {
         }
     }
 
-    /// Explains a verdict in a sentence.
-    pub(crate) fn explain(&self, verdict: &Verdict) -> String {
+    /// Explains the verdict on a bucket in a sentence.
+    pub(crate) fn explain(&self, verdict: &Verdict, period: Period) -> String {
         let Verdict { is_met, value, bound, ref label, .. } = *verdict;
         let (above, below) = if is_met { ("above", "below") } else { ("no longer above", "no longer below") };
         let hits = Hits(value);
@@ -115,7 +116,9 @@ impl Condition {
                     "the {q} quantile of the {measure} of {counter} is {value:.3} {unit}, {above} {bound}"
                 )
             }
-            Self::Unusual { counter, side, .. } => explain_unusual(&Isolated(counter), *side, verdict),
+            Self::Unusual { counter, side, .. } => {
+                explain_unusual(&Isolated(counter), *side, verdict, period)
+            }
             Self::Dead { counter, .. } if is_met => format!("{} has no hits", Isolated(counter)),
             Self::Dead { counter, .. } => format!("{} has {hits}", Isolated(counter)),
             Self::NewLabel { label: of, places, .. } => match label {
@@ -130,22 +133,29 @@ impl Condition {
 }
 
 /// Explains a verdict on an unusual count.
-fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict) -> String {
+fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict, period: Period) -> String {
     let Verdict { is_met, value, bound, expected, .. } = *verdict;
-    let hits = Hits(value);
+    let (hits, since) = (Hits(value), period.since());
     match (side, expected) {
         (Side::Silent, _) if is_met => {
-            format!("{counter} is silent: {bound:.0} hits were expected by now")
+            format!("{counter}: no hits, although {} were expected by now", Grouped(bound.round()))
         }
-        (Side::Silent, _) => format!("{counter} is no longer silent"),
-        (_, Some(Expected { value: typical, upper, .. })) if is_met => {
-            let direction = if value > upper { "above" } else { "below" };
-            format!("{counter} has {hits}, {direction} {bound}, with {typical:.0} expected")
+        (Side::Silent, _) => format!("{counter}: hits again since {since}"),
+        (_, Some(Expected { lower, upper, .. })) => {
+            let usual = format!("usually {} to {}", Grouped(lower), Grouped(upper));
+            match is_met {
+                true => format!("{counter}: {hits} {period}, {usual}"),
+                false if lower <= value && value <= upper => {
+                    format!("{counter}: back to normal since {since}, with {hits} {period}, {usual}")
+                }
+                // The rule does not watch this side.
+                false if value < lower => {
+                    format!("{counter}: no longer high since {since}, with {hits} {period}, {usual}")
+                }
+                false => format!("{counter}: no longer low since {since}, with {hits} {period}, {usual}"),
+            }
         }
-        (_, Some(Expected { value: typical, lower, upper, .. })) => {
-            format!("{counter} has {hits}, back within {lower} to {upper}, with {typical:.0} expected")
-        }
-        (_, None) => format!("{counter} has {hits}"),
+        (_, None) => format!("{counter}: {hits} {period}"),
     }
 }
 
@@ -202,7 +212,26 @@ struct Hits(f64);
 
 impl fmt::Display for Hits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.0, if (self.0 - 1.0).abs() < f64::EPSILON { "hit" } else { "hits" })
+        write!(f, "{} {}", Grouped(self.0), if (self.0 - 1.0).abs() < f64::EPSILON { "hit" } else { "hits" })
+    }
+}
+
+/// Formats a number of hits with groups of three digits.
+struct Grouped(f64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 1000.0 {
+            return self.0.fmt(f);
+        }
+        let digits = format!("{:.0}", self.0);
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_char(',')?;
+            }
+            f.write_char(digit)?;
+        }
+        Ok(())
     }
 }
 
@@ -228,5 +257,40 @@ mod tests {
         let verdict = condition.evaluate(|_| Some(u64::MAX)).expect("all hits are known");
         assert!(verdict.is_met);
         assert_eq!(verdict.value, 1.0);
+    }
+
+    #[test]
+    fn an_unusual_count_is_explained_in_a_sentence() {
+        let counter = CounterName::new("views").expect("a name");
+        let start = counter_core::Timestamp::from_unix(1_585_526_400 + 9 * 3600);
+        let period = Period { start, width: 3600, since: start.minus(3600) };
+        let expected = Expected { value: 1100.0, lower: 900.0, upper: 1400.0, error: 60.0, model: "day" };
+        for (side, is_met, hits, sentence) in [
+            (
+                Side::Either,
+                true,
+                2310.0,
+                "views: 2,310 hits between 09:00 and 10:00 UTC, usually 900 to 1,400",
+            ),
+            (
+                Side::Either,
+                false,
+                1000.0,
+                "views: back to normal since 08:00 UTC, with 1,000 hits between 09:00 and 10:00 UTC, usually 900 to \
+                 1,400",
+            ),
+            (
+                Side::High,
+                false,
+                1.0,
+                "views: no longer high since 08:00 UTC, with 1 hit between 09:00 and 10:00 UTC, usually 900 to 1,400",
+            ),
+            (Side::Silent, true, 0.0, "views: no hits, although 1,100 were expected by now"),
+            (Side::Silent, false, 7.0, "views: hits again since 08:00 UTC"),
+        ] {
+            let verdict = Verdict { expected: Some(expected), ..Verdict::new(is_met, hits, 1100.0) };
+            let condition = Condition::Unusual { counter: counter.clone(), side, false_alarms: 1e-6 };
+            assert_eq!(condition.explain(&verdict, period), sentence);
+        }
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::history::{Explanation, MAX_EXPLANATIONS};
 use crate::alert::{Alert, AlertKind};
+use crate::rules::period::Period;
 use crate::rules::rule::AlertRule;
 use crate::rules::verdict::Verdict;
 
@@ -130,6 +131,12 @@ impl RuleState {
         self.unread.get_or_insert(start.as_unix());
     }
 
+    /// Returns the start of the latest buckets that do not meet the condition, if the alert is still raised.
+    pub(crate) fn normal_since(&self) -> Option<Timestamp> {
+        let first = self.seen.first().filter(|seen| self.raised.is_some() && !seen.is_met)?;
+        Some(Timestamp::from_unix(first.start))
+    }
+
     /// Returns `true` if the rule was removed, i.e. was not evaluated for 7 days and is not silenced.
     pub(crate) fn is_unused(&self, now: Timestamp) -> bool {
         self.judged < now.minus(UNUSED_RULE_TTL).as_unix() && !self.is_silenced(now)
@@ -150,6 +157,9 @@ impl RuleState {
     }
 
     fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Alert {
+        let width = u64::from(rule.precision.as_seconds());
+        let run = u64::from(self.met.max(self.unmet).saturating_sub(1));
+        let period = Period { start, width, since: start.minus(run * width) };
         let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
         Alert {
             // The time keeps ids unique even if the state was lost.
@@ -161,7 +171,7 @@ impl RuleState {
             start: start.as_unix(),
             value: verdict.value,
             bound: verdict.bound,
-            reason: rule.condition.explain(verdict),
+            reason: rule.condition.explain(verdict, period),
         }
     }
 
@@ -256,6 +266,18 @@ mod tests {
             assert!(quiet.contains(&format!("\"{field}\":")), "{quiet}");
         }
         assert!(!quiet.contains("null") && !quiet.contains("is_told_raised"), "{quiet}");
+    }
+
+    #[test]
+    fn a_raised_alert_says_since_when_the_value_is_normal() {
+        let (rule, mut state) = (rule().resolve_after(3), RuleState::default());
+        let normal = [11, 0, 11, 0, 0, 0].map(|hits| {
+            let start = Timestamp::from_unix(state.judged.max(60));
+            state.apply(&rule, start, rule.condition.evaluate(|_| Some(hits)));
+            state.normal_since().map(Timestamp::as_unix)
+        });
+        // Then it is resolved.
+        assert_eq!(normal, [None, Some(120), None, Some(240), Some(240), None]);
     }
 
     #[test]

@@ -69,6 +69,8 @@ struct Rule {
     muted_until: Option<Instant>,
     /// Why the rule is firing.
     reason: Option<String>,
+    /// The start of the normal intervals, if the rule is still firing.
+    normal_since: Option<Instant>,
     value: String,
     /// The start of the latest interval with a value, if newer intervals have no data.
     outdated: Option<Instant>,
@@ -241,6 +243,7 @@ impl Rule {
             states,
             muted_until: rule.silenced.map(|at| times.instant(at)),
             reason: rule.reason().map(str::to_owned),
+            normal_since: rule.normal_since.map(|at| times.instant(at)),
             value: last_value.as_ref().map_or_else(unknown, |last| last.value.clone()),
             outdated: last.filter(|last| is_outdated(rule, last)).map(|last| times.unix(last.start)),
             threshold: last_value.map_or_else(unknown, |last| last.band.unwrap_or(last.threshold)),
