@@ -87,6 +87,8 @@ pub struct RuleStatus {
     pub resolve_after: u32,
     /// The start of the bucket that raised the alert, if the alert is raised.
     pub raised: Option<Timestamp>,
+    /// The number of latest buckets in a row that do not meet the condition.
+    pub unmet: u32,
     /// The end of the silence, if the rule is silenced.
     pub silenced: Option<Timestamp>,
     /// The end of the latest evaluated bucket, if any.
@@ -235,6 +237,7 @@ impl RuleStatus {
             raise_after: rule.raise_after,
             resolve_after: rule.resolve_after,
             raised: state.raised.map(Timestamp::from_unix),
+            unmet: state.unmet,
             silenced,
             judged: (state.judged > 0).then(|| Timestamp::from_unix(state.judged)),
             last: state.seen.last().cloned(),

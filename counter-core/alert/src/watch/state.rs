@@ -21,7 +21,7 @@ pub(crate) struct RuleState {
     /// The number of latest buckets in a row that meet the condition.
     met: u32,
     /// The number of latest buckets in a row that do not meet the condition. Either `met` or `unmet` is 0.
-    unmet: u32,
+    pub(crate) unmet: u32,
     /// The start of the bucket that raised the alert, if the alert is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) raised: Option<u64>,
