@@ -2,6 +2,7 @@
 
 pub(crate) mod frame;
 pub(crate) mod pages;
+pub(crate) mod update;
 pub(crate) mod routes;
 pub(crate) mod ignore;
 pub(crate) mod downloads;
