@@ -1,8 +1,8 @@
 //! The pages and routes.
 
+pub(crate) mod update;
 pub(crate) mod frame;
 pub(crate) mod pages;
-pub(crate) mod update;
 pub(crate) mod routes;
 pub(crate) mod ignore;
 pub(crate) mod downloads;

@@ -13,6 +13,7 @@
 //! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
+//! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
 //!
 //! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
 //! UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in the

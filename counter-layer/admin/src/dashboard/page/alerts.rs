@@ -8,9 +8,9 @@ use counter_core::{Stats, Timestamp};
 
 use super::frame::Frame;
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::units;
-use crate::dashboard::panels::name;
 use crate::dashboard::plot::sums::Instant;
 use crate::dashboard::view::addresses::ALERTS;
 use crate::dashboard::view::view::View;
@@ -224,7 +224,7 @@ impl Rule {
             states.push(if last.is_some() { OK } else { NO_DATA });
         }
         let counters: Vec<_> =
-            rule.counters.iter().map(|name| (name::title(name), view.counter(name))).collect();
+            rule.counters.iter().map(|name| (counters::title(name), view.counter(name))).collect();
         Self {
             number,
             name: rule.name.clone(),

@@ -12,8 +12,8 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use super::routes::{Dashboard, Rejection, failure, rendered};
 use crate::dashboard::chart::canvas;
 use crate::dashboard::chart::chart::Chart;
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
-use crate::dashboard::panels::name;
 use crate::dashboard::panels::table::Table;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::plot::Plot;
@@ -70,7 +70,7 @@ async fn download(
     let first_hit = dashboard.read_first_hit(&mut view, now).await;
     first_hit.map_err(|error| failure(dashboard.stats(), &view, &error))?;
     let period = PeriodReader::new(&reader, &view, now);
-    let counter = name::title(&view.chart.counters[0]);
+    let counter = counters::title(&view.chart.counters[0]);
     let (kind, name, text) = match file {
         File::TableCsv => (CSV, file_name(&view, "pages", "csv", now), Table::csv(&period, &view).await),
         File::ChartCsv => (CSV, file_name(&view, &counter, "csv", now), chart_csv(&period, &view, now).await),

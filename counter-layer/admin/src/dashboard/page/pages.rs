@@ -10,9 +10,9 @@ use crate::dashboard::annotations::Annotators;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::chart::{bands, canvas};
+use crate::dashboard::format::counters;
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
-use crate::dashboard::panels::name;
 use crate::dashboard::panels::note_forms::NoteForms;
 use crate::dashboard::panels::panel::Panels;
 use crate::dashboard::panels::raised::Raised;
@@ -180,7 +180,7 @@ impl Counter {
             frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
-            name: name::title(counter),
+            name: counters::title(counter),
             measured,
             panels: Panels::of(panels),
             unread: reader.unread(),
@@ -248,7 +248,7 @@ impl Moving {
         let Plot { chart, annotations, sums, forecast, .. } = plot;
         let (stats, buckets) = (period.reader.stats, &period.timeline.buckets);
         let names: Vec<_> =
-            view.chart.counters.iter().map(|counter| escape::isolated(&name::title(counter))).collect();
+            view.chart.counters.iter().map(|counter| escape::isolated(&counters::title(counter))).collect();
         let shown = buckets.starts.len();
         let mut label = format!("{} per {}, {shown} values", names.join(", "), buckets.by.unit());
         let forecast_buckets = chart.columns.len().saturating_sub(shown);
@@ -284,7 +284,7 @@ impl Shared {
         };
         // A shared view should never include the summary.
         let (moving, measured) = try_join(Moving::read_chart(&period, view, now), measured).await?;
-        let names: Vec<_> = view.chart.counters.iter().map(name::title).collect();
+        let names: Vec<_> = view.chart.counters.iter().map(counters::title).collect();
         Ok(Self {
             style: format!("{}{}", view.site.mount, assets::style()),
             icon: format!("{}{}", view.site.mount, assets::icon()),

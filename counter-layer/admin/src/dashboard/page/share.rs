@@ -20,8 +20,8 @@ use crate::access::page::below;
 use crate::access::signed::link::{REVOKE_LINK, SHARE, SHARED};
 use crate::access::signed::link_list::{LinkId, MAX_LINKS};
 use crate::access::signed::secrets::ActiveLink;
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
-use crate::dashboard::panels::name;
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::value::WrongValue;
 use crate::dashboard::view::view::{Page, View};
@@ -281,8 +281,9 @@ impl Row {
 
 impl Shown {
     fn of(view: &View, now: Timestamp) -> Self {
-        let name =
-            |counter: &CounterName| if **counter == *HITS { "Hits".to_owned() } else { name::title(counter) };
+        let name = |counter: &CounterName| {
+            if **counter == *HITS { "Hits".to_owned() } else { counters::title(counter) }
+        };
         let period = view.chart.period.title(&view.site.zone, now);
         let unit = view.timeline(now).buckets.by.unit();
         Self {

@@ -10,6 +10,7 @@ use super::bots;
 use super::missing;
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
+use crate::dashboard::format::counters;
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::text::digits;
@@ -28,7 +29,7 @@ const MAX_PANELS: usize = 16;
 /// Titles for the built-in labels. Custom labels are shown by name.
 const TITLES: [(&str, &str); 12] = [
     (BOT_LABEL, "Bots"),
-    (missing::LINKS, "Broken links"),
+    (counters::BROKEN_LINKS, "Broken links"),
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
     ("content", "Campaign contents"),
@@ -36,7 +37,7 @@ const TITLES: [(&str, &str); 12] = [
     ("device", "Devices"),
     ("language", "Languages"),
     ("medium", "Campaign mediums"),
-    (missing::PAGES, "Missing pages"),
+    (counters::MISSING_PAGES, "Missing pages"),
     (REFERRER, "Referrers"),
     ("term", "Campaign terms"),
 ];
@@ -138,7 +139,7 @@ async fn compare(
         };
         let none = if label == REFERRER { "direct" } else { "without a value" };
         let mut panel = panel(ranking, [none, others], before, address);
-        if [missing::PAGES, missing::LINKS].contains(&&*label) {
+        if [counters::MISSING_PAGES, counters::BROKEN_LINKS].contains(&&*label) {
             panel.rows.iter_mut().for_each(missing::describe);
         }
         Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel }

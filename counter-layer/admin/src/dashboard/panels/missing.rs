@@ -1,22 +1,9 @@
 //! Panels of missing pages and broken links.
 
-use percent_encoding::percent_decode_str;
-
 use super::name::Name;
 use super::panel::PanelRow;
+use crate::dashboard::format::counters::path_and_host;
 use crate::dashboard::format::numbers::Change;
-
-/// The label with the paths of missing pages.
-pub(super) const PAGES: &str = "not_found";
-
-/// The label with paths of missing pages and the hosts that link to them.
-pub(super) const LINKS: &str = "broken_link";
-
-/// Returns the path in a value with escapes decoded, and the host that links to it.
-pub(super) fn path_and_host(value: &str) -> (String, Option<&str>) {
-    let (path, host) = value.split_once(' ').map_or((value, None), |(path, host)| (path, Some(host)));
-    (percent_decode_str(path).decode_utf8_lossy().replace(char::is_control, "\u{fffd}"), host)
-}
 
 /// Shows the path in a value with escapes decoded, and the host that links to it.
 pub(super) fn describe(row: &mut PanelRow) {

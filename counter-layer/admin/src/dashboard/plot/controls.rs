@@ -5,8 +5,8 @@ use counter_core::{CounterName, Stats, Timestamp};
 use super::sums::Instant;
 use super::visitors;
 use crate::dashboard::chart::curve;
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
-use crate::dashboard::panels::name;
 use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
 use crate::dashboard::view::chart::MAX_LINES;
 use crate::dashboard::view::period::{Compare, Period};
@@ -172,7 +172,7 @@ impl Controls {
                 view.address_with(|view| view.chart.forecast = !view.chart.forecast),
             ),
             compared: timeline.compared.map(|_| {
-                (place, curve::letter(place), compared(view, &name::title(&view.chart.counters[0])))
+                (place, curve::letter(place), compared(view, &counters::title(&view.chart.counters[0])))
             }),
             visitors,
             lines,
@@ -212,7 +212,7 @@ impl Lines {
     fn of(view: &View) -> Self {
         let line = |(place, name): (usize, &CounterName)| LegendLine {
             letter: curve::letter(place),
-            title: name::title(name),
+            title: counters::title(name),
             address: (view.page == Page::Site).then(|| view.counter(name)),
             off: view.toggled(name),
         };
@@ -234,7 +234,7 @@ impl Visitors {
         Self {
             chip: is_retained.then(|| Chip::new("show", "Visitors", view.chart.uniques, toggled())),
             letter: curve::letter(view.chart.counters.len()),
-            title: name::visitors(&view.chart.counters[0]),
+            title: counters::visitors(&view.chart.counters[0]),
         }
     }
 }

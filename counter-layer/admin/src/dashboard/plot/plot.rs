@@ -15,7 +15,7 @@ use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::{self, Chart};
 use crate::dashboard::chart::curve::{Line, Point};
 use crate::dashboard::chart::forecast::ForecastView;
-use crate::dashboard::panels::name::{title, visitors as visitors_of};
+use crate::dashboard::format::counters::{title, visitors as visitors_of};
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
