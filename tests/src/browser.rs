@@ -329,6 +329,18 @@ impl Page {
         until("the page has refreshed itself", LIMIT, async || refreshes().await >= target).await;
     }
 
+    /// Changes the time zone of the viewer, for pages that are opened later.
+    pub async fn emulate_zone(&self, zone: &str) {
+        self.cdp("Emulation.setTimezoneOverride", json!({"timezoneId": zone})).await;
+    }
+
+    /// Changes the width of the page.
+    pub async fn emulate_width(&self, width: u32) {
+        let metrics =
+            json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < PHONE_WIDTH});
+        self.cdp("Emulation.setDeviceMetricsOverride", metrics).await;
+    }
+
     async fn prefer(&self, scheme: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.cdp("Emulation.setEmulatedMedia", features).await;

@@ -225,8 +225,8 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
 fn unguarded(stats: Stats, sites: &Arc<[String]>, access: &Access, options: &Options) -> Router {
     let catalog = Catalog::default();
     let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
-    let dashboard =
-        Dashboard::new(stats, options.zone.clone(), annotators, options.ignore_switch, sites.clone());
+    let (zone, name) = (options.zone.clone(), options.site_name.clone());
+    let dashboard = Dashboard::new(stats, zone, annotators, options.ignore_switch, name, sites.clone());
     let mut other_pages = pages(&dashboard).merge(downloads(&dashboard)).merge(share_pages(&dashboard));
     if let Some(alerts) = &options.alerts {
         other_pages = other_pages.merge(alert_pages(&dashboard, alerts));

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -32,6 +33,7 @@ pub struct Options {
     pub(crate) alerts: Option<Alerts>,
     pub(crate) notes: Option<Notes>,
     pub(crate) ignore_switch: bool,
+    pub(crate) site_name: Option<Arc<str>>,
 }
 
 impl Options {
@@ -49,7 +51,20 @@ impl Options {
             alerts: None,
             notes: None,
             ignore_switch: false,
+            site_name: None,
         }
+    }
+
+    /// Sets the name of the site, which the titles of pages and the names of files contain. Default: none.
+    ///
+    /// ```
+    /// let options = counter_admin::Options::new().site_name("example.org");
+    /// # drop(options);
+    /// ```
+    #[must_use]
+    pub fn site_name(mut self, name: &str) -> Self {
+        self.site_name = Some(name.into());
+        self
     }
 
     /// Adds "Do not count this browser" to the menu of the dashboard. It sets the cookie
@@ -208,9 +223,8 @@ impl Options {
     }
 
     /// Sets the time zone of the site, given an IANA name. Days on the dashboard will start and end at
-    /// midnight in this time zone, including when clocks change. If scripts are disabled, the dashboard will
-    /// also show local times. Default: UTC, or the [offset](counter_core::Builder::utc_offset) of the
-    /// retained days.
+    /// midnight in this time zone, including when clocks change, and all times are shown in it. Default: times in UTC,
+    /// and days with the [offset](counter_core::Builder::utc_offset) of the retained days.
     ///
     /// This requires buckets that these days are made of: use [`local_days`](crate::local_days) for a new store. If the
     /// store does not keep them, the page shows the days of the store instead, and says so. The

@@ -49,6 +49,16 @@ impl InternalHost {
     }
 }
 
+/// Formats a name without `www.`, or an address.
+impl fmt::Display for InternalHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Host::Name(name) => f.write_str(name),
+            Host::Address(address) => address.fmt(f),
+        }
+    }
+}
+
 impl FromStr for InternalHost {
     type Err = InternalHostError;
 

@@ -27,6 +27,11 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
+    /// Returns the name of the site: its first own host.
+    pub(crate) fn site_name(&self) -> Option<String> {
+        self.own_hosts.first().map(ToString::to_string)
+    }
+
     /// Adds the labels to the layer if they are enabled.
     pub(crate) fn apply(
         &self,

@@ -247,6 +247,11 @@ impl Settings {
         Ok(layer.distributions([Measure::Time, Measure::Body, Measure::Size, Measure::Status]))
     }
 
+    /// Returns the name of the site, if known.
+    pub(super) fn site_name(&self) -> Option<String> {
+        self.counting.labels.site_name()
+    }
+
     /// Returns how to determine client addresses.
     pub(super) fn client(&self) -> Address {
         Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(self.server.trust_hops)

@@ -160,6 +160,9 @@ async fn assemble(
     if let Some(zone) = &settings.grid.time_zone {
         options = options.time_zone(zone)?.time_zone_remedy(grid::TIME_ZONE_REMEDY);
     }
+    if let Some(name) = settings.site_name() {
+        options = options.site_name(&name);
+    }
     if let Some(archive) = &archive {
         options = options.archive(archive.clone());
     }

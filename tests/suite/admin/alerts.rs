@@ -28,9 +28,15 @@ struct Watched {
 
 impl Watched {
     async fn over(store: impl Into<AnyStore>, access: Access) -> Self {
+        Self::resolved_after(1, store, access).await
+    }
+
+    /// Creates a site whose first rule is resolved after this number of hours.
+    async fn resolved_after(hours: u32, store: impl Into<AnyStore>, access: Access) -> Self {
         let store = store.into();
         let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
-        let busy = AlertRule::above("busy & loud", name("/"), precision(3600), 10).raise_after(2);
+        let busy = AlertRule::above("busy & loud", name("/"), precision(3600), 10);
+        let busy = busy.raise_after(2).resolve_after(hours);
         let errors =
             AlertRule::share_above("errors", [name("status:5xx")], name("hits"), precision(3600), 0.05);
         let watch =
@@ -288,7 +294,9 @@ async fn the_overview_shows_a_raised_rule_until_it_is_silenced() {
     for path in ["", "/parts"] {
         assert!(!page(&router, path).await.contains("is raised"), "{path}");
     }
-    assert!(page(&router, "?zone=utc").await.contains("href=\"/admin/stats/alerts?zone=utc\">Alerts</a>"));
+    assert!(
+        page(&router, "?zone=local").await.contains("href=\"/admin/stats/alerts?zone=local\">Alerts</a>")
+    );
     watched.raise().await;
     for path in ["", "/parts"] {
         assert!(page(&router, path).await.contains(line), "{path}");

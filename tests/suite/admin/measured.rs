@@ -62,7 +62,7 @@ async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
     ] {
         assert!(table.contains(part), "{part} in {table}");
     }
-    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 75 75 % 90 % 404 Not Found 25 25 % 10 %");
+    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 75 75.0 % 90.0 % 404 Not Found 25 25.0 % 10.0 %");
     assert_eq!(card(&page, "p90"), "p90 response 101 ms +419 %");
     let twin = text(&page, "bands-twin", "</tbody>");
     assert!(twin.contains("38.8 ms 101 ms 101 ms 100"), "{twin}");
@@ -77,7 +77,7 @@ async fn a_new_counter_is_not_compared_with_an_earlier_time() {
     let page = page(&site, &hours(start.minus(3600), start.plus(3600))).await;
     let table = text(&page, "measured", "</tbody>");
     assert!(!table.contains("vs.") && !table.contains("about the same"), "{table}");
-    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 %");
+    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100.0 %");
     assert_eq!(card(&page, "p90"), "p90 response 19.4 ms");
 }
 
@@ -125,7 +125,9 @@ async fn without_measurements_the_page_has_no_distributions() {
     measure(&mut without_distributions, Timestamp::now(), &[(20, 200, 9)]).await;
     let mut without_measurements = retained;
     without_measurements.record("/", Timestamp::now(), 9).await;
-    for (site, p90) in [(without_distributions, None), (without_measurements, Some("p90 response –"))] {
+    for (site, p90) in
+        [(without_distributions, None), (without_measurements, Some("p90 response – Not recorded"))]
+    {
         let page = page(&site, "/counter?counter=%2F").await;
         for word in ["Response times and sizes", "id=\"statuses\"", "Percentiles"] {
             assert!(!page.contains(word), "{word} in {page}");
@@ -145,7 +147,7 @@ async fn an_unreadable_bucket_is_reported_and_the_rest_is_shown() {
     server.command(&["SET", &key, "a text"]);
     let page = page(&site, &hours(start.minus(7200), start.plus(7200))).await;
     assert!(text(&page, "unread", "</div>").contains(&key), "{page}");
-    assert_eq!(text(&page, "statuses", "</tbody>"), "404 Not Found 9 100 %");
+    assert_eq!(text(&page, "statuses", "</tbody>"), "404 Not Found 9 100.0 %");
 }
 
 #[tokio::test]
@@ -195,7 +197,7 @@ async fn percentiles_and_statuses_are_compared_with_the_same_period_last_year() 
     for part in ["vs. the compared period.", "headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 100"] {
         assert!(table.contains(part), "{part} in {table}");
     }
-    let statuses = "200 OK 90 90 % 50 % 404 Not Found 10 10 % 50 %";
+    let statuses = "200 OK 90 90.0 % 50.0 % 404 Not Found 10 10.0 % 50.0 %";
     assert_eq!(text(&last_year, "statuses", "</tbody>"), statuses);
     assert_eq!(card(&last_year, "p90"), "p90 response 38.8 ms +100 %");
     assert!(last_year.contains("<bdi>/ (last year)</bdi>"), "{last_year}");
@@ -218,6 +220,6 @@ async fn percentiles_of_a_running_period_are_compared_up_to_the_same_time() {
     let page = page(&site, "/counter?counter=%2F&period=today").await;
     let table = text(&page, "measured", "</tbody>");
     assert!(table.contains("headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 9"), "{table}");
-    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100 % 100 %");
+    assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100.0 % 100.0 %");
     assert_eq!(card(&page, "p90"), "p90 response 38.8 ms +100 %");
 }

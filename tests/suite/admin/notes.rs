@@ -254,8 +254,8 @@ async fn notes_are_shown_in_charts_tables_and_the_list() {
 async fn page_forms_add_and_remove_notes_and_lead_back_to_the_page() {
     let site = site(open_access());
     let router = &site.router;
-    let whole = page(router, "?period=30d&zone=utc").await;
-    assert!(whole.contains("name=\"to\" value=\"?period=30d&#38;zone=utc\""), "{whole}");
+    let whole = page(router, "?period=30d&zone=local").await;
+    assert!(whole.contains("name=\"to\" value=\"?period=30d&#38;zone=local\""), "{whole}");
     let form = "to=%3Fperiod%3D12mo&text=Version+1.4&at=2026-11-21T02%3A39";
     let added = send_form(router, "/notes", form).await;
     assert_eq!(added.status, StatusCode::SEE_OTHER, "{}", added.body);

@@ -6,6 +6,8 @@ use counter_core::Timestamp;
 use counter_core::visitor::VisitorKey;
 use http::{StatusCode, header};
 
+use tests::noon_offset;
+
 use super::dashboard::Site;
 
 const DAY: u64 = 86_400;
@@ -63,14 +65,14 @@ async fn all_numbers_of_a_page_are_of_its_period() {
         // Of the day before a longer period, only a part has passed, and it is not kept by hour.
         let card = text(&page, "card-total");
         assert!(card.contains(change), "{query}: {card}");
-        assert!(text(&page, "card-errors").starts_with("Errors 50 %"), "{query}");
+        assert!(text(&page, "card-errors").starts_with("Errors 50.0 %"), "{query}");
         let rows = text(&page, "rows");
         assert!(rows.contains("/a") && rows.contains(&hits.to_string()), "{query}: {rows}");
         assert!(text(&page, "statuses").starts_with(&format!("2xx {hits} 50.0 %")), "{query}");
         let own = site.page(&format!("/counter?counter=%2Fa&{query}")).await;
         assert_eq!(
             (text(&own, "total"), text(&own, "part")),
-            (hits.to_string(), "100 %".to_owned()),
+            (hits.to_string(), "100.0 %".to_owned()),
             "{query}"
         );
         let visitors: u64 = text(&page, "visitors").replace(',', "").parse().expect("a number");
@@ -127,7 +129,7 @@ async fn a_site_or_page_that_began_in_the_compared_period_has_no_change() {
 #[tokio::test]
 async fn links_of_a_page_keep_the_period_and_the_comparison() {
     let site = site().await;
-    let page = site.page("?period=30d&compare=year&zone=utc").await;
+    let page = site.page("?period=30d&compare=year&zone=local").await;
     let links = page.split("href=\"").skip(1).map(|rest| rest.split_once('"').expect("its end").0);
     let views: Vec<_> = links.filter(|link| link.contains('?') && !link.contains("assets")).collect();
     assert!(views.len() > 20, "{views:?}");
@@ -135,10 +137,10 @@ async fn links_of_a_page_keep_the_period_and_the_comparison() {
     for link in views {
         assert!(link.contains("period="), "{link}");
         others += usize::from(!link.contains("period=30d"));
-        zones += usize::from(!link.contains("zone=utc"));
+        zones += usize::from(!link.contains("zone=local"));
     }
-    // Only the menu and the arrow link to other periods, and only one link to the other time zone.
-    assert_eq!((others, zones), (7, 1));
+    // Only the menu and the arrow link to other periods. A chart of days is only shown in the time zone of the site.
+    assert_eq!((others, zones), (7, 0));
     // The form for other days keeps the comparison as well.
     let (_, form) = page.split_once("class=\"custom\"").expect("a form");
     let (form, _) = form.split_once("</form>").expect("its end");
@@ -196,8 +198,8 @@ async fn arrows_move_by_a_period() {
 async fn the_compared_period_is_a_line_with_known_values_only() {
     let site = site().await;
     let cells = |page: &str, row: usize| {
-        let (_, table) = page.split_once("id=\"twin\"").expect("a table");
-        let row = table.split("<tr>").nth(row + 1).expect("a row");
+        let (_, table) = page.split_once("</caption>").expect("a table");
+        let row = table.split("<tr>").nth(row + 2).expect("a row");
         let cells = row.split("<td>").skip(1);
         cells.map(|cell| cell.split_once("</td>").expect("its end").0.to_owned()).collect::<Vec<_>>()
     };
@@ -227,9 +229,14 @@ async fn files_contain_what_the_page_shows() {
         site.record(&format!("=page {number:02}"), Timestamp::now(), 100 - number);
     }
     site.flush().await;
+    let noon = i64::try_from(Timestamp::now().as_unix()).expect("small") + i64::from(noon_offset());
+    let today = jiff::Timestamp::from_second(noon).expect("an instant").strftime("%F");
     let table = site.get("/pages.csv?period=today&q=PAGE&sort=name&page=2").await;
     assert_eq!(table.status, StatusCode::OK, "{}", table.body);
-    assert_eq!(table.headers[header::CONTENT_DISPOSITION], "attachment; filename=\"pages.csv\"");
+    assert_eq!(
+        table.headers[header::CONTENT_DISPOSITION],
+        format!("attachment; filename=\"pages-{today}.csv\"")
+    );
     let lines: Vec<_> = table.body.split("\r\n").collect();
     assert_eq!((lines.len(), lines[0]), (27, "page,visitors,hits,hits_before,hits_all_time"));
     assert_eq!((lines[1], lines[25]), ("\"'=page 00\",0,100,0,100", "\"'=page 24\",0,76,0,76"));

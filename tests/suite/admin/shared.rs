@@ -264,11 +264,11 @@ async fn creating_a_share_link_needs_a_token_or_a_session() {
 #[tokio::test]
 async fn a_share_form_repeats_the_view_and_does_not_create_a_link() {
     let site = Site::new("a-token-for-tests").await;
-    let page = site.in_session("/admin/stats/counter/share?counter=%2F&zone=utc&days=3").await.body;
+    let page = site.in_session("/admin/stats/counter/share?counter=%2F&zone=local&days=3").await.body;
     for part in [
         "<form method=\"post\" action=\"/admin/stats/counter/share\"",
         "<input type=\"hidden\" name=\"counter\" value=\"/\">",
-        "<input type=\"hidden\" name=\"zone\" value=\"utc\">",
+        "<input type=\"hidden\" name=\"zone\" value=\"local\">",
         "name=\"days\" value=\"3\"",
         "No active links",
     ] {
@@ -293,9 +293,7 @@ async fn a_share_page_lists_active_links() {
     ] {
         assert_eq!(&attribute(row, "<a href"), link);
         let action = "action=\"/admin/stats/share/revoke\"";
-        for part in
-            [shown, action, &format!("value=\"{}\"", id_of(link)), "Created <time", "valid until <time"]
-        {
+        for part in [shown, action, &format!("value=\"{}\"", id_of(link)), "Created ", "valid until "] {
             assert!(row.contains(part), "{part} in {row}");
         }
     }

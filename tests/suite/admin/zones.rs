@@ -95,9 +95,9 @@ fn shown_total(page: &str) -> String {
 
 /// Returns the cells of the chart table, latest day first. Rows begin with the date.
 fn rows(page: &str) -> Vec<Vec<String>> {
-    let (_, table) = page.split_once("id=\"twin\"").expect("a table");
-    let (table, _) = table.split_once("</tbody>").expect("its end");
-    let rows = table.split("<tr>").skip(1).map(|row| {
+    let (_, table) = page.split_once("id=\"twin-head\"").expect("a table");
+    let (table, _) = table.split_once("</table>").expect("its end");
+    let rows = table.split("<tr>").skip(2).map(|row| {
         let cells = row
             .split(['<', '>'])
             .filter(|text| text.starts_with(|letter: char| letter.is_numeric() || letter == '–'));

@@ -87,9 +87,8 @@ pub struct RuleStatus {
     pub resolve_after: u32,
     /// The start of the bucket that raised the alert, if the alert is raised.
     pub raised: Option<Timestamp>,
-    /// The start of the first bucket that no longer meets the condition, if the alert is still raised but the
-    /// latest bucket is normal.
-    pub normal_since: Option<Timestamp>,
+    /// The number of latest buckets in a row that do not meet the condition.
+    pub unmet: u32,
     /// The end of the silence, if the rule is silenced.
     pub silenced: Option<Timestamp>,
     /// The end of the latest evaluated bucket, if any.
@@ -227,7 +226,6 @@ impl Alerts {
 impl RuleStatus {
     fn of(rule: &AlertRule, state: RuleState, now: Timestamp) -> Self {
         let silenced = state.silenced.filter(|_| state.is_silenced(now)).map(Timestamp::from_unix);
-        let normal_since = state.normal_since();
         let (decision, buckets) = match state.decision {
             Some(Decision { alert, buckets }) => (Some(alert), buckets),
             None => (None, Vec::new()),
@@ -242,7 +240,7 @@ impl RuleStatus {
             raise_after: rule.raise_after,
             resolve_after: rule.resolve_after,
             raised: state.raised.map(Timestamp::from_unix),
-            normal_since,
+            unmet: state.unmet,
             silenced,
             judged: (state.judged > 0).then(|| Timestamp::from_unix(state.judged)),
             unread: state.unread.map(Timestamp::from_unix),

@@ -25,7 +25,7 @@ pub(crate) struct RuleState {
     /// The number of latest buckets in a row that meet the condition.
     met: u32,
     /// The number of latest buckets in a row that do not meet the condition. Either `met` or `unmet` is 0.
-    unmet: u32,
+    pub(crate) unmet: u32,
     /// The start of the bucket that raised the alert, if the alert is raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) raised: Option<u64>,
@@ -129,12 +129,6 @@ impl RuleState {
     pub(crate) fn skip(&mut self, rule: &AlertRule, start: Timestamp) {
         self.judged = start.plus(rule.precision.as_seconds().into()).as_unix();
         self.unread.get_or_insert(start.as_unix());
-    }
-
-    /// Returns the start of the latest buckets that do not meet the condition, if the alert is still raised.
-    pub(crate) fn normal_since(&self) -> Option<Timestamp> {
-        let first = self.seen.first().filter(|seen| self.raised.is_some() && !seen.is_met)?;
-        Some(Timestamp::from_unix(first.start))
     }
 
     /// Returns `true` if the rule was removed, i.e. was not evaluated for 7 days and is not silenced.
@@ -266,18 +260,6 @@ mod tests {
             assert!(quiet.contains(&format!("\"{field}\":")), "{quiet}");
         }
         assert!(!quiet.contains("null") && !quiet.contains("is_told_raised"), "{quiet}");
-    }
-
-    #[test]
-    fn a_raised_alert_says_since_when_the_value_is_normal() {
-        let (rule, mut state) = (rule().resolve_after(3), RuleState::default());
-        let normal = [11, 0, 11, 0, 0, 0].map(|hits| {
-            let start = Timestamp::from_unix(state.judged.max(60));
-            state.apply(&rule, start, rule.condition.evaluate(|_| Some(hits)));
-            state.normal_since().map(Timestamp::as_unix)
-        });
-        // Then it is resolved.
-        assert_eq!(normal, [None, Some(120), None, Some(240), Some(240), None]);
     }
 
     #[test]

@@ -3,3 +3,4 @@
 pub(crate) mod numbers;
 pub(crate) mod units;
 pub(crate) mod instants;
+pub(crate) mod counters;

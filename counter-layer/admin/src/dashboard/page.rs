@@ -1,5 +1,6 @@
 //! The pages and routes.
 
+pub(crate) mod update;
 pub(crate) mod frame;
 pub(crate) mod pages;
 pub(crate) mod routes;

@@ -13,6 +13,7 @@
 //! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
+//! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
 //!
 //! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
 //! UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in the
@@ -32,10 +33,14 @@
 //! the change from the compared period, unless the change is within the errors of both values. For statuses,
 //! it shows the share of the requests in both periods. We use the precision closest to the chart.
 //!
-//! The pages work without scripts. If scripts are enabled, the pages will stay up to date and show times in
-//! the time zone of the viewer. You can bookmark and share the address of a page, because it contains the
-//! whole view. The router serves all styles and scripts, and the content security policy blocks everything
+//! The pages work without scripts. If scripts are enabled, the pages will stay up to date: every second for charts of
+//! seconds, up to every 5 s for charts of days. An update only contains the parts that changed. If there is no answer
+//! for 5 s, the page says since when, and dims its numbers. You can bookmark and share the address of a page, because it
+//! contains the whole view. The router serves all styles and scripts, and the content security policy blocks everything
 //! else.
+//!
+//! All times on a page are in one time zone, which is named at the top: that of the site, or that of the viewer if they
+//! choose so in the menu. Days are always those of the site, so charts of days are only shown in its time zone.
 //!
 //! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest
 //! interval with at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom. The legend contains the sums of the lines, with

@@ -1,49 +1,62 @@
-// Keeps the page up to date, follows links without a full reload, and shows times in the time zone of
-// the viewer. All pages also work without this script.
+// Keeps the page up to date and follows links without a full reload. All pages also work without this script.
 "use strict";
 (() => {
-  const POLL_INTERVAL = 1000, MAX_POLL_INTERVAL = 5000, TABLE_INTERVAL = 10_000, TOLERATED_FAILURES = 5;
+  // In milliseconds. If an answer takes longer, the page says so, but it can still arrive until the request is canceled.
+  const RETRY_INTERVAL = 1000, MAX_INTERVAL = 5000, MAX_ANSWER_TIME = 5000, MAX_REQUEST_TIME = 20_000;
+  const TOLERATED_FAILURES = 5;
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
-  const utc = () => root.dataset.zone === "utc";
 
   // --- times
 
+  // Pages show times in the time zone of the site, or all times in that of the viewer.
+  const viewerZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const zone = () => "local" in root.dataset ? viewerZone : root.dataset.site;
   const options = {
     s: { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
     m: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
     d: { day: "numeric", month: "short" },
     f: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
-    dy: { day: "numeric", month: "short", year: "numeric" },
     fy: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
   };
   const formats = new Map();
-  const write = (milliseconds, style) => {
-    // Days are always in the time zone of the site.
-    const zone = utc() || style.startsWith("d") ? root.dataset.site : undefined;
-    const key = style + zone;
-    if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...options[style], timeZone: zone }));
-    return formats.get(key).format(milliseconds).replace(",", "");
+  const write = (milliseconds, style, timeZone = zone()) => {
+    const key = style + timeZone;
+    if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...options[style], timeZone }));
+    return formats.get(key).format(milliseconds).replace(",", "").replace("Sept", "Sep");
   };
+  // A day of the site starts at any time of the viewer.
+  const timeOf = (style) => style.replace("d", "f");
   const localise = (within) => {
+    if (!("local" in root.dataset)) return;
+    for (const name of within.querySelectorAll(".zone")) name.textContent = viewerZone;
     for (const time of within.querySelectorAll("time[datetime]")) {
-      time.textContent = write(Date.parse(time.dateTime), time.closest("[data-f]").dataset.f);
+      time.textContent = write(Date.parse(time.dateTime), timeOf(time.closest("[data-f]").dataset.f));
+    }
+    for (const title of within.querySelectorAll("title[data-t]")) {
+      const at = write(Date.parse(title.dataset.t), timeOf(title.dataset.f));
+      title.textContent = title.textContent.replace(/^.*/, `${at} ${viewerZone}`);
     }
     for (const mark of within.querySelectorAll("text[data-t]")) {
-      mark.textContent = write(mark.dataset.t * 1000, mark.dataset.f);
+      const at = mark.dataset.t * 1000, { f } = mark.dataset;
+      const isMidnight = write(at, "s") === "00:00:00";
+      mark.textContent = write(at, "md".includes(f) ? (isMidnight ? "d" : "m") : f);
     }
   };
-  const nameZone = () => {
-    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-    byId("zone-name").textContent = utc() ? root.dataset.site : `Local time (${zone})`;
-    byId("zone").hidden = false;
+  const offerZone = () => {
+    const isSame = (days) => {
+      const [here, there] = [viewerZone, root.dataset.site].map((zone) => write(Date.now() + days * 86_400_000, "fy", zone));
+      return here === there;
+    };
+    // Clocks may only differ in a part of the year.
+    if (byId("zone")) byId("zone").hidden = [0, 91, 182, 273].every(isSame);
   };
 
   // --- the chart
 
   // The start of the selected bucket. We keep the start because the index changes with time.
   let selected = null;
-  const rows = () => [...(byId("twin")?.rows ?? [])].reverse();
+  const rows = () => [...document.querySelectorAll("#twin tbody tr")].reverse();
   const startOf = (row) => row.querySelector("time").dateTime;
   const select = (place) => {
     const all = rows(), lines = byId("lines");
@@ -147,13 +160,16 @@
   // --- parts
 
   const apply = (page) => {
-    for (const next of page.querySelectorAll("[data-part]")) {
+    for (const next of page.querySelectorAll("[data-part]:not([data-part] [data-part])")) {
       const current = byId(next.id);
-      if (!current) continue;
+      // The content of the plot is replaced while it has the focus.
+      if (!current || (next.id !== "plot" && current.contains(document.activeElement))) continue;
       localise(next);
+      for (const same of next.querySelectorAll("[data-same]")) same.replaceWith(byId(same.id) ?? "");
+      if (next.dataset.tag) current.dataset.tag = next.dataset.tag;
+      else delete current.dataset.tag;
       if (next.dataset.f) current.dataset.f = next.dataset.f;
       if (next.id === "plot") {
-        // The inner element might have the focus, so we only replace the content.
         const [lines, fresh] = [current.querySelector("#lines"), next.querySelector("#lines")];
         lines.setAttribute("aria-label", fresh.getAttribute("aria-label"));
         lines.replaceChildren(...fresh.childNodes);
@@ -161,69 +177,100 @@
         continue;
       }
       for (const { id } of current.querySelectorAll("details[open]")) {
-        const same = page.getElementById(id);
+        const same = next.querySelector(`#${CSS.escape(id)}`);
         if (same) same.open = true;
       }
-      if (!current.contains(document.activeElement) && current.innerHTML !== next.innerHTML) {
-        current.className = next.className;
-        current.replaceChildren(...next.childNodes);
-      }
+      current.className = next.className;
+      current.replaceChildren(...next.childNodes);
     }
     dressChart();
   };
-  const read = async (address, tag) => {
-    const headers = { accept: "text/html", ...(tag && { "if-none-match": tag }) };
-    const response = await fetch(address, { headers, cache: "no-store" });
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    return { response, page };
+  // When the pending request was sent.
+  let asked = null;
+  const read = async (address, known) => {
+    const headers = { accept: "text/html", ...known };
+    const own = asked = Date.now();
+    try {
+      const signal = AbortSignal.timeout(MAX_REQUEST_TIME);
+      const response = await fetch(address, { headers, signal, cache: "no-store" });
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      return { response, page };
+    } finally {
+      if (asked === own) asked = null;
+    }
   };
+
+  // When the latest answer was received, and the latest whole page.
+  let updated = Date.now(), wholeAt = Date.now();
   const setLive = (text, state = "") => {
+    if (document.hidden) [text, state] = ["Paused", ""];
     const live = byId("live");
     if (live.textContent !== text) live.textContent = text;
     live.className = `live ${state}`;
   };
-
-  // Polls every second while the page changes, and less often otherwise.
-  let moving = 0, failed = 0, rowsAt = Date.now(), updated = Date.now(), pause = POLL_INTERVAL, tag = null;
   // This does not change every second, because screen readers would repeat it.
   const since = (state) => `${state} since ${write(updated, "m")}`;
+  const setAway = () => setLive(since("Store unreachable"), "away");
+  const isAway = () => document.querySelector("[data-away]") !== null;
+  const setSilent = () => {
+    byId("main").classList.add("stale");
+    setLive(since("No answer"));
+  };
+
+  // Reads less often while nothing changes. Other events can wake it up.
+  let moving = 0, failed = 0, pause = 0, wake = () => {};
+  const paces = () => document.body.dataset.pace.split(" ").map((seconds) => seconds * 1000);
   // A late response for a previous address must not overwrite the current page.
   const refresh = async (generation) => {
-    const withRows = Date.now() - rowsAt >= TABLE_INTERVAL;
-    const { address, parts } = document.body.dataset;
+    const [partsPace, pagePace] = paces(), { address, parts } = document.body.dataset;
+    // A message on missing data is part of the whole page.
+    const whole = Date.now() - wholeAt >= (byId("unread")?.firstChild ? Math.min(pagePace, 10_000) : pagePace);
+    const tags = [...document.querySelectorAll("[data-tag]")].map((part) => part.dataset.tag);
     try {
-      const { response, page } = withRows ? await read(address) : await read(parts, tag);
+      const { response, page } = await read(whole ? address : parts, { "x-known-parts": tags.join(" ") });
       if (generation !== moving) return;
-      const same = response.status === 304;
+      const same = response.status === 204;
       if (!same) apply(page);
       // Numbers that were read before the store became unreachable are dimmed.
       byId("main").classList.toggle("stale", response.status === 503);
-      if (!same && !response.ok) throw new Error(response.status);
+      if (!response.ok) throw new Error(response.status);
       // This is an error page, and the store is back.
       if (failed && !byId("plot") && page.querySelector("#plot")) return go(address, false);
-      pause = same ? Math.min(pause + POLL_INTERVAL, MAX_POLL_INTERVAL) : POLL_INTERVAL;
-      if (withRows) rowsAt = Date.now();
-      else tag = response.headers.get("etag");
-      failed = 0;
+      pause = same ? Math.min(pause + partsPace, MAX_INTERVAL) : partsPace;
       updated = Date.now();
+      // After an outage, all parts are read again.
+      if (failed) wholeAt = 0;
+      else if (whole) wholeAt = updated;
+      failed = 0;
       setLive("Live", "on");
     } catch (error) {
       if (generation !== moving) return;
       failed += 1;
-      pause = Math.min(POLL_INTERVAL * 2 ** Math.max(0, failed - TOLERATED_FAILURES), 30_000);
+      pause = Math.min(RETRY_INTERVAL * 2 ** Math.max(0, failed - TOLERATED_FAILURES), 30_000);
       // An error response is shown immediately, but a failed connection might be a short network outage.
       const isTolerated = !Number(error.message) && failed < TOLERATED_FAILURES;
       if (error.message === "401") setLive("Session expired. Sign in again.");
-      else if (error.message === "503") setLive(since("Store unreachable"), "away");
-      else if (!isTolerated) setLive(since("Disconnected"));
+      else if (error.message === "503") setAway();
+      else if (!isTolerated) setSilent();
     }
   };
   const run = async (generation) => {
-    [pause, tag] = [POLL_INTERVAL, null];
+    [pause] = paces();
     while (generation === moving) {
-      await new Promise((resume) => setTimeout(resume, pause));
+      await new Promise((resume) => {
+        wake = resume;
+        setTimeout(resume, pause);
+      });
       if (generation === moving && !document.hidden && dragged === null) await refresh(generation);
     }
+  };
+  const start = () => {
+    failed = isAway() ? 1 : 0;
+    wholeAt = Date.now();
+    if (!failed) updated = wholeAt;
+    if (failed) setAway();
+    else setLive("Live", "on");
+    run(moving);
   };
 
   // --- addresses
@@ -245,8 +292,8 @@
       const samePage = document.querySelector("h1").textContent === page.querySelector("h1").textContent;
       document.title = page.title;
       Object.assign(document.body.dataset, page.body.dataset);
-      if (page.documentElement.dataset.zone) root.dataset.zone = page.documentElement.dataset.zone;
-      else delete root.dataset.zone;
+      root.toggleAttribute("data-local", "local" in page.documentElement.dataset);
+      byId("zone-name").textContent = root.dataset.site;
       const { value, selectionStart: caret } = document.activeElement ?? {};
       byId("main").classList.remove("stale");
       byId("more").open = false;
@@ -255,7 +302,7 @@
       }
       for (const id of opened) if (byId(id)) byId(id).open = true;
       localise(document.body);
-      nameZone();
+      offerZone();
       dressChart();
       if (!samePage) scrollTo(0, 0);
       byId(new URL(address, location).hash.slice(1))?.scrollIntoView();
@@ -266,8 +313,7 @@
         byId("q").value = value;
         byId("q").setSelectionRange(caret, caret);
       }
-      rowsAt = updated = Date.now();
-      run(generation);
+      start();
     } catch {
       location.assign(address);
     }
@@ -302,6 +348,18 @@
       menu.open = false;
     }
   });
+  // In a menu, arrow keys move the focus.
+  document.addEventListener("keydown", (event) => {
+    const menu = event.target.closest?.(".menu");
+    if (!menu || event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = { ArrowDown: 1, ArrowUp: -1, Home: 1, End: -1 }[event.key];
+    if (!step || (event.target.matches("summary") && !menu.open && !event.key.startsWith("Arrow"))) return;
+    event.preventDefault();
+    menu.open = true;
+    const items = [...menu.querySelectorAll("li a, li button")].filter((item) => item.checkVisibility());
+    const from = event.key.startsWith("Arrow") ? items.indexOf(event.target) : -1;
+    items.at(from < 0 ? (step > 0 ? 0 : -1) : (from + step) % items.length)?.focus();
+  });
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll(".menu[open]")) {
       if (!menu.contains(event.target)) menu.open = false;
@@ -315,23 +373,28 @@
   // The server does not know the time zone of the viewer.
   document.addEventListener("formdata", ({ target, formData }) => {
     for (const { name, value } of target.querySelectorAll("[data-instant]")) {
-      if (value && !utc()) formData.set(name, Date.parse(value) / 1000);
+      if (value && "local" in root.dataset) formData.set(name, Date.parse(value) / 1000);
     }
   });
   addEventListener("popstate", () => go(location.pathname + location.search, false));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
     if (event.target.id === "lines") moveInChart(event);
-    if (event.key.toLowerCase() === "u") byId("zone").click();
+    if (event.key.toLowerCase() === "u" && !byId("zone")?.hidden) byId("zone")?.click();
   });
 
   localise(document.body);
-  nameZone();
+  offerZone();
   dressChart();
-  if (document.querySelector("[data-part]")) {
-    setLive("Live", "on");
-    document.addEventListener("visibilitychange", () => setLive(...(document.hidden ? ["Paused"] : ["Live", "on"])));
-    run(moving);
+  if (document.querySelector("[data-part]:not(#revocations)")) {
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) setLive();
+      else wake();
+    });
+    setInterval(() => {
+      if (asked && Date.now() - asked > MAX_ANSWER_TIME) setSilent();
+    }, 1000);
+    start();
   }
 })();
 

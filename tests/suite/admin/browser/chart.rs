@@ -1,6 +1,6 @@
 //! The chart: with the keyboard, the mouse and a finger.
 
-use serde_json::Value;
+use serde_json::json;
 use tests::browser::{BrowserSettings, Key, Page, browse};
 use tests::until;
 
@@ -25,7 +25,7 @@ async fn selected(page: &Page) -> Selection {
 }
 
 const SELECTION_SCRIPT: &str = r##"
-const lines = document.getElementById("lines"), rows = [...document.getElementById("twin").rows].reverse();
+const lines = document.getElementById("lines"), rows = [...document.querySelectorAll("#twin tbody tr")].reverse();
 const row = rows[lines.getAttribute("aria-valuenow")];
 const at = (row) => Date.parse(row.querySelector("time").dateTime) / 1000;
 return [at(row), at(rows.at(-1)), lines.getAttribute("aria-valuetext"),
@@ -131,34 +131,69 @@ async fn the_forecast_can_be_read_by_keyboard_and_is_updated_live() {
         page.press("#lines", Key::Home).await;
         page.until_text("#readout", |readout| readout.contains("A hits: ") && !readout.contains("forecast"))
             .await;
-        assert_eq!(page.run("return document.querySelectorAll('#twin tr').length > 60").await, true);
+        assert_eq!(page.run("return document.querySelectorAll('#twin tbody tr').length > 60").await, true);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn times_are_local_and_a_key_switches_to_utc() {
+async fn all_times_are_in_the_zone_of_the_site_or_all_in_that_of_the_viewer() {
     browse(BrowserSettings::default(), |page| async move {
-        page.open("?period=1h").await;
-        let shown = "const time = document.querySelector('#twin time');
-                     return [time.dateTime.slice(11, 16), time.textContent]";
-        let times = async || {
-            let times = page.run(shown).await;
-            let minutes = |text: &Value| {
-                let (hour, minute) = text.as_str()?.split_once(':')?;
-                Some(hour.parse::<u32>().ok()? * 60 + minute.parse::<u32>().ok()?)
-            };
-            (minutes(&times[0]).expect("a time"), minutes(&times[1]).expect("a time"))
-        };
-        let (utc, local) = times().await;
-        assert_eq!(local, (utc + 9 * 60) % 1440, "Tokyo is nine hours ahead");
-        page.press("body", 'u').await;
-        page.until_text("#zone-name", |zone| zone == "UTC").await;
-        assert!(page.address().await.ends_with("?period=1h&zone=utc"));
-        let (utc, shown) = times().await;
-        assert_eq!(shown, utc);
-        page.choose("#more", "#zone").await;
-        page.until_text("#zone-name", |zone| zone == "Local time (Asia/Tokyo)").await;
+        for (zone, offset) in [("America/Los_Angeles", None), ("Asia/Tehran", Some(12_600)), ("Africa/Abidjan", None)] {
+            page.emulate_zone(zone).await;
+            page.open("?period=1h").await;
+            let noted = "return fetch('/admin/stats/api/notes?text=Version+1.4', { method: 'POST' }).then(({ status }) => status)";
+            assert_eq!(page.run(noted).await, 201);
+            page.open("?period=1h").await;
+            page.until_text("#annotations", |notes| notes.contains("Version 1.4")).await;
+            assert_eq!(page.run(&times_that_are_not_in("UTC")).await, json!([]), "{zone}");
+            assert_eq!(page.text("#zone-name").await, "UTC");
+            let is_hidden = page.run("return document.getElementById('zone').hidden").await;
+            if zone == "Africa/Abidjan" {
+                assert_eq!(is_hidden, true, "the clocks of the viewer show the same");
+                continue;
+            }
+            page.press("body", 'u').await;
+            page.until_text("#zone-name", |name| name == zone).await;
+            assert!(page.address().await.ends_with("?period=1h&zone=local"));
+            for refreshed in [0, 2] {
+                page.until_refreshed(refreshed).await;
+                assert_eq!(page.run(&times_that_are_not_in(zone)).await, json!([]), "{zone}");
+            }
+            if let Some(offset) = offset {
+                // Forms are in the same zone.
+                page.press("#note-details summary", Key::Enter).await;
+                assert_eq!(page.text("label[for=note-at]").await, format!("Time ({zone}, empty for now)"));
+                let ago = format!(
+                    "document.getElementById('note-text').value = 'Half an hour ago';
+                     const at = new Date(Date.now() + ({offset} - 1800) * 1000);
+                     document.getElementById('note-at').value = at.toISOString().slice(0, 16);"
+                );
+                page.run(&ago).await;
+                page.press("#note-details button", Key::Enter).await;
+                page.until_text("#annotations li:first-child", |note| note.contains("Half an hour ago")).await;
+                let time = page.attribute("#annotations li:first-child time", "datetime").await;
+                let at: jiff::Timestamp = time.parse().expect("an instant");
+                let ago = jiff::Timestamp::now().as_second() - at.as_second();
+                assert!((1800..3600).contains(&ago), "{time}");
+            }
+            // Days are those of the site, and so are all times next to them.
+            page.choose("#period-menu", "#period-7-days").await;
+            page.until_text("#zone-name", |name| name == "UTC").await;
+            let is_offered = page.run("return document.getElementById('zone') !== null").await;
+            assert_eq!(is_offered, false);
+            assert_eq!(page.run(&times_that_are_not_in("UTC")).await, json!([]), "{zone}");
+        }
     })
     .await;
+}
+
+/// Returns a script that returns all texts of times, except for dates, that do not show the time in a zone.
+fn times_that_are_not_in(zone: &str) -> String {
+    format!(
+        "const format = new Intl.DateTimeFormat('en-GB', {{ timeZone: '{zone}', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }});
+         const at = (element) => element.dataset.t ? element.dataset.t * 1000 : Date.parse(element.dateTime);
+         const wrong = (element) => element.textContent.includes(':') && !element.textContent.includes(format.format(at(element)));
+         return [...document.querySelectorAll('time[datetime], text[data-t]')].filter(wrong).map((element) => element.outerHTML)"
+    )
 }

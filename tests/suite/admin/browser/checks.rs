@@ -26,7 +26,7 @@ for (const element of all("a[href], button, input:not([type=hidden]), nav, secti
 for (const chart of all("svg:not([aria-hidden]):not(svg svg)")) {
   if (!chart.getAttribute("aria-label")) say("a chart without a name", chart);
 }
-if (all("#lines").length && all("#twin tr").length !== all("#lines rect.column").length && all("#lines rect.column").length) wrong.push("a chart without its table");
+if (all("#lines").length && all("#twin tbody tr").length !== all("#lines rect.column").length && all("#lines rect.column").length) wrong.push("a chart without its table");
 const regions = new Set();
 for (const region of all("nav, section[aria-labelledby], [role=region], [role=search]")) {
   const called = `${region.role || region.localName} ${name(region).trim()}`;
@@ -107,6 +107,21 @@ const places = [...document.querySelectorAll("main > *, main > .panel > *, .plot
 });
 const messages = ["annotations", "raised", "status", "unread"].map((id) => document.getElementById(id)?.textContent);
 return { places, messages };
+"##;
+
+/// Texts of cards, and numbers of panels, that are cut off or reach out of their box.
+pub(super) const CUT_TEXTS_SCRIPT: &str = r##"
+const right = (node) => {
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  return range.getBoundingClientRect().right;
+};
+const isCut = (text) => {
+  const box = text.closest(".card, .panel").getBoundingClientRect();
+  return text.scrollWidth > text.clientWidth + 1 && getComputedStyle(text).display !== "inline" || right(text) > box.right;
+};
+return [...document.querySelectorAll(".card > *, .card small *, .top .number, .top .share, .top .change")]
+  .filter((text) => text.checkVisibility() && isCut(text)).map((text) => text.textContent);
 "##;
 
 /// Pixels by which the page is too wide.

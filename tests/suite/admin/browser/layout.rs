@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use tests::browser::{BrowserSettings, Key, browse, browse_at};
 
-use super::checks::{ACCESSIBILITY_SCRIPT, AXIS_LABELS_SCRIPT, LAYOUT_SCRIPT, OVERFLOW_SCRIPT};
+use super::checks::{
+    ACCESSIBILITY_SCRIPT, AXIS_LABELS_SCRIPT, CUT_TEXTS_SCRIPT, LAYOUT_SCRIPT, OVERFLOW_SCRIPT,
+};
 use crate::admin::years::serve_years;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,10 +44,10 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
                 assert_eq!(page.run(OVERFLOW_SCRIPT).await, 0, "{name} does not scroll sideways, {state}, menus");
             }
             page.open("?period=30min&counter=hits&counter=%2F").await;
-            page.until_refreshed(3).await;
+            page.until_refreshed(1).await;
             let mut before = page.run(LAYOUT_SCRIPT).await;
             let after = loop {
-                page.until_refreshed(3).await;
+                page.until_refreshed(1).await;
                 let after = page.run(LAYOUT_SCRIPT).await;
                 // A note, a banner or a status may come or go in between. Then we try again.
                 if after["messages"] == before["messages"] {
@@ -66,6 +68,23 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
         })
         .await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_of_cards_and_panels_are_not_cut_at_any_width() {
+    browse(BrowserSettings { demo: true, ..BrowserSettings::default() }, |page| async move {
+        for width in [320, 390, 768, 1024, 1280] {
+            page.emulate_width(width).await;
+            for state in
+                ["?period=today", "?period=30d&compare=year", "/counter?counter=%2Farticles&period=today"]
+            {
+                page.open(state).await;
+                assert_eq!(page.run(CUT_TEXTS_SCRIPT).await, json!([]), "{state} at {width} pixels");
+                assert_eq!(page.run(OVERFLOW_SCRIPT).await, 0, "{state} at {width} pixels");
+            }
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@ use counter_core::Timestamp;
 
 use super::canvas::{Canvas, fixed};
 use crate::dashboard::format::instants::{self, Style};
+use crate::text::digits;
 use crate::zone::Zone;
 
 /// An event shown in a chart.
@@ -32,7 +33,7 @@ pub(crate) struct Annotated {
     /// The latest annotations, sorted by time.
     pub(crate) rows: Vec<AnnotationRow>,
     /// The number of earlier annotations that only have a mark.
-    pub(crate) unlisted: usize,
+    pub(crate) unlisted: Option<String>,
     /// The format name of instants, for the script.
     pub(crate) style: &'static str,
 }
@@ -92,7 +93,7 @@ pub(crate) fn annotate(
     Annotated {
         marks: marks(annotations, starts),
         rows: annotations.iter().enumerate().skip(unlisted).map(row).collect(),
-        unlisted,
+        unlisted: (unlisted > 0).then(|| digits::grouped(unlisted as u64)),
         style: style.name(),
     }
 }
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(annotated.marks.len(), 100);
         assert_eq!(annotated.marks.iter().filter(|mark| mark.numbers.is_some()).count(), 25);
         let numbers: Vec<_> = annotated.rows.iter().map(|row| row.number).collect();
-        assert_eq!((numbers, annotated.unlisted), ((81..=100).collect(), 80));
+        assert_eq!((numbers, annotated.unlisted.as_deref()), ((81..=100).collect(), Some("80")));
         assert_eq!(annotated.rows[0].time, "21 Nov 03:59");
         let next_year = now().plus(60 * 86_400);
         let annotated = annotate(&many[..1], &starts(1), &Zone::default(), next_year);

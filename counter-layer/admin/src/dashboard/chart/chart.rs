@@ -15,6 +15,9 @@ use crate::zone::Zone;
 /// The maximum number of points with a title. Titles need more bytes than the lines.
 pub(crate) const MAX_TITLES: usize = 120;
 
+/// The number of buckets in a group of table rows, which are only sent again if one of them changes.
+const GROUP: u64 = 15;
+
 /// A chart, for a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chart {
@@ -38,6 +41,8 @@ pub(crate) struct Column {
     pub(crate) x: String,
     pub(crate) width: String,
     pub(crate) iso: String,
+    /// The number of the group in the table.
+    pub(crate) group: u64,
     pub(crate) text: String,
     pub(crate) cells: Vec<Cell>,
     /// The events in this bucket.
@@ -75,6 +80,7 @@ pub(crate) fn draw(
             x: fixed(canvas.left(place)),
             width: fixed(f64::from(WIDTH) / count(canvas.buckets)),
             iso: instants::iso(*start),
+            group: start.as_unix() / (GROUP * u64::from(precision.as_seconds())),
             text: instants::instant(*local, style),
             cells: cells(lines, forecast, place, *start),
             annotations: String::new(),
@@ -97,6 +103,11 @@ pub(crate) fn draw(
 }
 
 impl Chart {
+    /// Returns the groups of table rows, latest first.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &[Column]> {
+        self.columns.chunk_by(|one, other| one.group == other.group).rev()
+    }
+
     /// Adds sorted annotations to a chart, given its bucket starts.
     pub(crate) fn annotate(
         &mut self,
@@ -143,7 +154,7 @@ impl Cell {
             Some(Point::Future) => "still to come".to_owned(),
             Some(Point::Open(count)) => format!("{} so far", digits::grouped(*count)),
         };
-        Self { name: line.name.clone(), text }
+        Self { name: line.title.clone(), text }
     }
 }
 
@@ -164,7 +175,12 @@ pub(super) mod tests {
     }
 
     fn curve(points: &[Point]) -> Curve {
-        let line = Line { name: "hits".to_owned(), points: points.to_vec(), is_compared: false };
+        let line = Line {
+            title: String::new(),
+            name: "hits".to_owned(),
+            points: points.to_vec(),
+            is_compared: false,
+        };
         draw(&starts(points.len() as u64), minute(), &[line], None, &Zone::default(), now()).curves.remove(0)
     }
 
@@ -201,6 +217,7 @@ pub(super) mod tests {
     fn columns_contain_the_values_of_all_lines() {
         let line = |name: &str, points: &[Point]| Line {
             name: name.to_owned(),
+            title: name.to_owned(),
             points: points.to_vec(),
             is_compared: false,
         };

@@ -18,7 +18,9 @@ pub(crate) enum Point {
 /// A named line with a point for each bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
+    /// The name in files.
     pub(crate) name: String,
+    pub(crate) title: String,
     pub(crate) points: Vec<Point>,
     /// True for a compared period.
     pub(crate) is_compared: bool,
@@ -59,7 +61,7 @@ impl Curve {
     pub(crate) fn of(canvas: &Canvas, place: usize, line: &Line) -> Self {
         let mut curve = Self {
             place,
-            name: line.name.clone(),
+            name: line.title.clone(),
             is_compared: line.is_compared,
             area: String::new(),
             whole: String::new(),

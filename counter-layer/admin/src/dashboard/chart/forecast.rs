@@ -137,7 +137,7 @@ mod tests {
 
     fn drawn(view: &ForecastView) -> Chart {
         let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Future];
-        let line = Line { name: "hits".to_owned(), points, is_compared: false };
+        let line = Line { name: "hits".to_owned(), title: String::new(), points, is_compared: false };
         draw(&starts(4), minute(), &[line], Some(view), &Zone::default(), now())
     }
 

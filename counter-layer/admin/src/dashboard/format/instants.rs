@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, Time, date};
 
 use super::units::span;
+use crate::zone::Zone;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -50,6 +51,11 @@ impl Style {
         }
     }
 
+    /// Adds the year if any of these local times is not in the current year.
+    pub(crate) fn of_years<const N: usize>(self, local: [Timestamp; N], now: Timestamp) -> Self {
+        if local.iter().all(|at| year(*at) == year(now)) { self } else { self.with_year() }
+    }
+
     /// Adds the day if the format has only a time.
     pub(crate) const fn with_date(self) -> Self {
         match self {
@@ -81,6 +87,11 @@ pub(crate) fn instant(at: Timestamp, style: Style) -> String {
         Style::DayOfYear => "%-d %b %Y",
         Style::FullOfYear => "%-d %b %Y %H:%M",
     };
+    self::format(at, format)
+}
+
+/// Formats an instant in UTC like `strftime`.
+pub(crate) fn format(at: Timestamp, format: &str) -> String {
     civil(at).strftime(format).to_string()
 }
 
@@ -153,6 +164,15 @@ pub(crate) fn minute(text: &str) -> Option<Timestamp> {
     let is_time = hour < 24 && minute < 60;
     let start = end_of_day(day)?.minus(86_400);
     is_time.then(|| start.plus(3600 * hour + 60 * minute))
+}
+
+/// Parses a time in a form: local like `2026-11-20T14:03`, or in Unix seconds if the script has converted it from the
+/// time zone of the viewer.
+pub(crate) fn submitted(text: &str, zone: &Zone) -> Option<Timestamp> {
+    match text.parse() {
+        Ok(unix) => Some(Timestamp::from_unix(unix)),
+        Err(_) => Some(zone.at(minute(text)?)),
+    }
 }
 
 /// Converts an instant to the date and time in UTC.

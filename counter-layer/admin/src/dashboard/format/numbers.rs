@@ -33,15 +33,12 @@ pub(crate) fn short(count: u64) -> String {
     }
 }
 
-/// Formats a rounded share, or returns `None` if the whole is 0. Only the whole is 100 %.
+/// Formats a rounded share with one decimal, or returns `None` if the whole is 0. Only the whole is 100 %.
 pub(crate) fn share(part: u64, whole: u64) -> Option<String> {
     let (part, whole) = (u128::from(part), u128::from(whole));
-    let rounded = |units: u128| Some((2 * units * part + whole).checked_div(2 * whole)?.min(units));
-    let (percent, tenths) = (rounded(100)?, rounded(1000)?);
+    let tenths = (2000 * part + whole).checked_div(2 * whole)?.min(if part < whole { 999 } else { 1000 });
     Some(match tenths {
         0 if part > 0 => "< 0.1 %".to_owned(),
-        100.. if part < whole => format!("{} %", percent.min(99)),
-        _ if tenths >= 100 || tenths.is_multiple_of(10) => format!("{} %", tenths / 10),
         _ => format!("{}.{} %", tenths / 10, tenths % 10),
     })
 }
@@ -176,14 +173,14 @@ mod tests {
     #[test]
     fn shares_are_rounded_and_only_the_whole_is_100_percent() {
         for (part, whole, text) in [
-            (0, 10, Some("0 %")),
+            (0, 10, Some("0.0 %")),
             (1, 10_000, Some("< 0.1 %")),
             (1, 80, Some("1.3 %")),
-            (199, 2000, Some("10 %")),
-            (42_984, 391_961, Some("11 %")),
-            (9999, 10_000, Some("99 %")),
-            (1, 2, Some("50 %")),
-            (u64::MAX, u64::MAX, Some("100 %")),
+            (199, 2000, Some("10.0 %")),
+            (42_984, 391_961, Some("11.0 %")),
+            (9999, 10_000, Some("99.9 %")),
+            (1, 2, Some("50.0 %")),
+            (u64::MAX, u64::MAX, Some("100.0 %")),
             (0, 0, None),
         ] {
             assert_eq!(share(part, whole).as_deref(), text, "{part} of {whole}");

@@ -11,9 +11,9 @@ use http::{HeaderMap, StatusCode};
 use super::alerts::{AlertsPage, path};
 use super::pages::FailurePage;
 use super::routes::{Dashboard, Rejection, failure, html, rendered, see_other};
+use super::update::{KnownParts, respond};
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
-use crate::api::caching::validate;
 use crate::api::parameter::Seconds;
 use crate::dashboard::format::instants;
 use crate::dashboard::view::addresses::ALERTS;
@@ -45,8 +45,7 @@ async fn page(
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
     let known = alerts.read().await.map_err(|error| failure(dashboard.stats(), &view, &error))?;
     let page = AlertsPage::of(dashboard.stats(), &view, &known, client.may_silence);
-    // We revalidate the whole page, so that it is not sent again when it was not changed.
-    Ok(validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", rendered(&page)?))
+    Ok(respond(KnownParts::of(&headers).as_ref(), &rendered(&page)?))
 }
 
 /// Mutes a rule, and redirects back to the page.
@@ -74,7 +73,7 @@ async fn silence(
         return Ok(html(StatusCode::BAD_REQUEST, &page));
     };
     Ok(match alerts::silence(&alerts, &rule, &duration).await {
-        Ok(_) => see_other(&mount, &path(view.utc)),
+        Ok(_) => see_other(&mount, &path(view.is_local)),
         Err(SilenceError::Store(error)) => failure(dashboard.stats(), &view, &error),
         Err(_) => {
             let text = format!("There is no rule named {}.", isolated(&rule));
@@ -83,13 +82,9 @@ async fn silence(
     })
 }
 
-/// Returns how long to mute a rule until a time, which must be in the future. The time is local like
-/// `2026-11-26T14:00`, or in Unix seconds if the script has converted it from the zone of the viewer.
+/// Returns how long to mute a rule until a time in a form, which must be in the future.
 fn mute_duration(until: &str, zone: &Zone, now: Timestamp) -> Option<Seconds> {
-    let until = match until.parse() {
-        Ok(unix) => Timestamp::from_unix(unix),
-        Err(_) => zone.at(instants::minute(until)?),
-    };
+    let until = instants::submitted(until, zone)?;
     let seconds = until.as_unix().checked_sub(now.as_unix()).filter(|seconds| *seconds > 0)?;
     Seconds::parse(&seconds.to_string())
 }
@@ -103,7 +98,7 @@ async fn test(
 ) -> Result<Response, Rejection> {
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
     Ok(match alerts.test().await {
-        Ok(_) => see_other(&mount, &path(view.utc)),
+        Ok(_) => see_other(&mount, &path(view.is_local)),
         Err(error) => failure(dashboard.stats(), &view, &error),
     })
 }

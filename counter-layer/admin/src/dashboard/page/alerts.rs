@@ -8,8 +8,10 @@ use counter_core::{Stats, Timestamp};
 
 use super::frame::Frame;
 use crate::access::right::{SILENCE_FORM, TEST_FORM};
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::units;
+use crate::dashboard::plot::sums::Instant;
 use crate::dashboard::view::addresses::ALERTS;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
@@ -67,10 +69,10 @@ struct Rule {
     /// The badges: both firing and muted, or one.
     states: Vec<State>,
     muted_until: Option<Instant>,
+    /// Since when the values of a firing rule are normal, and when it is resolved if they stay so.
+    recovery: Option<(Instant, Instant)>,
     /// Why the rule is firing.
     reason: Option<String>,
-    /// The start of the normal intervals, if the rule is still firing.
-    normal_since: Option<Instant>,
     value: String,
     /// The start of the latest interval with a value, if newer intervals have no data.
     outdated: Option<Instant>,
@@ -118,13 +120,6 @@ struct Message {
     delivered: Option<Instant>,
 }
 
-/// An instant for machines and for humans.
-#[derive(Debug)]
-struct Instant {
-    iso: String,
-    text: String,
-}
-
 /// Formats the times on the page, with the year if any time is not in the current year.
 #[derive(Debug)]
 struct Times<'a> {
@@ -151,20 +146,21 @@ impl AlertsPage {
         let mut rules: Vec<_> = known.rules.iter().enumerate().collect();
         rules.sort_by_key(|(_, rule)| (rule.raised.is_none(), rule.silenced.is_none()));
         let forms = may_silence.then(|| {
-            let address = |path| format!("{}{path}{}", view.site.mount, zone(view.utc));
+            let address = |path| format!("{}{path}{}", view.site.mount, zone(view.is_local));
             Forms { silence: address(SILENCE_FORM), test: address(TEST_FORM) }
         });
         let times = Times::of(known, &view.site.zone);
-        let address = |utc: bool| format!("{}{}", view.site.mount, path(utc));
+        let address = |is_local: bool| format!("{}{}", view.site.mount, path(is_local));
         let omitted = |all: usize, noun: &str, path: &str| {
             let text = format!("{MAX_ROWS} of {} {noun} are shown.", digits::grouped(all as u64));
             (all > MAX_ROWS).then(|| Omitted { text, address: format!("{}{path}", view.site.mount) })
         };
         Self {
             frame: Frame {
-                address: address(view.utc),
-                parts: address(view.utc),
-                toggled_zone: address(!view.utc),
+                address: address(view.is_local),
+                parts: address(view.is_local),
+                toggled_zone: Some(address(!view.is_local)),
+                is_local: view.is_local,
                 alerts: None,
                 ..Frame::of(stats, view)
             },
@@ -186,12 +182,12 @@ impl AlertsPage {
 }
 
 /// Returns the path of the page, which keeps the zone of the times on the page.
-pub(crate) fn path(utc: bool) -> String {
-    format!("{ALERTS}{}", zone(utc))
+pub(crate) fn path(is_local: bool) -> String {
+    format!("{ALERTS}{}", zone(is_local))
 }
 
-const fn zone(utc: bool) -> &'static str {
-    if utc { "?zone=utc" } else { "" }
+const fn zone(is_local: bool) -> &'static str {
+    if is_local { "?zone=local" } else { "" }
 }
 
 /// Returns the number of firing and muted rules in words.
@@ -234,7 +230,7 @@ impl Rule {
             states.push(if last.is_some() { OK } else { NO_DATA });
         }
         let counters: Vec<_> =
-            rule.counters.iter().map(|name| (name.to_string(), view.counter(name))).collect();
+            rule.counters.iter().map(|name| (counters::title(name), view.counter(name))).collect();
         Self {
             number,
             name: rule.name.clone(),
@@ -242,8 +238,8 @@ impl Rule {
             condition: condition(rule),
             states,
             muted_until: rule.silenced.map(|at| times.instant(at)),
+            recovery: recovery(rule).map(|(since, resolved)| (times.instant(since), times.instant(resolved))),
             reason: rule.reason().map(str::to_owned),
-            normal_since: rule.normal_since.map(|at| times.instant(at)),
             value: last_value.as_ref().map_or_else(unknown, |last| last.value.clone()),
             outdated: last.filter(|last| is_outdated(rule, last)).map(|last| times.unix(last.start)),
             threshold: last_value.map_or_else(unknown, |last| last.band.unwrap_or(last.threshold)),
@@ -258,6 +254,15 @@ impl Rule {
             counters,
         }
     }
+}
+
+/// Returns since when the values of a firing rule are normal, and when it is resolved if they stay so.
+fn recovery(rule: &RuleStatus) -> Option<(Timestamp, Timestamp)> {
+    let width = u64::from(rule.precision?.as_seconds());
+    let (last, judged, _) = (rule.last.as_ref()?, rule.judged?, rule.raised?);
+    let (before, missing) = (rule.unmet.checked_sub(1)?, rule.resolve_after.checked_sub(rule.unmet)?);
+    let since = Timestamp::from_unix(last.start).minus(u64::from(before) * width);
+    Some((since, judged.plus(u64::from(missing) * width)))
 }
 
 fn unknown() -> String {
@@ -373,7 +378,7 @@ impl<'a> Times<'a> {
     }
 
     fn instant(&self, at: Timestamp) -> Instant {
-        Instant { iso: instants::iso(at), text: instants::instant(self.zone.local(at), self.style) }
+        Instant::of(at, self.zone, self.style)
     }
 
     fn unix(&self, at: u64) -> Instant {

@@ -12,6 +12,7 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use super::routes::{Dashboard, Rejection, failure, rendered};
 use crate::dashboard::chart::canvas;
 use crate::dashboard::chart::chart::Chart;
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
 use crate::dashboard::panels::table::Table;
 use crate::dashboard::period_reader::PeriodReader;
@@ -24,6 +25,11 @@ use crate::text::csv;
 
 /// The colors of the lines.
 const COLORS: [&str; 6] = ["#2563c9", "#b8500c", "#1a7f4b", "#7c3aed", "#c01c6f", "#0e7490"];
+
+const CSV: &str = "text/csv; charset=utf-8; header=present";
+
+/// The maximum length of a file name without its extension.
+const MAX_NAME_CHARS: usize = 120;
 
 /// A chart as a separate image.
 #[derive(Debug, Template)]
@@ -64,15 +70,15 @@ async fn download(
     let first_hit = dashboard.read_first_hit(&mut view, now).await;
     first_hit.map_err(|error| failure(dashboard.stats(), &view, &error))?;
     let period = PeriodReader::new(&reader, &view, now);
+    let counter = counters::title(&view.chart.counters[0]);
     let (kind, name, text) = match file {
-        File::TableCsv => {
-            ("text/csv; charset=utf-8; header=present", "pages.csv", Table::csv(&period, &view).await)
-        }
-        File::ChartCsv => {
-            ("text/csv; charset=utf-8; header=present", "chart.csv", chart_csv(&period, &view, now).await)
-        }
+        File::TableCsv => (CSV, file_name(&view, "pages", "csv", now), Table::csv(&period, &view).await),
+        File::ChartCsv => (CSV, file_name(&view, &counter, "csv", now), chart_csv(&period, &view, now).await),
         File::ChartSvg => match Plot::read(&period, &view, now).await {
-            Ok(plot) => ("image/svg+xml", "chart.svg", Ok(rendered(&image(&view, plot))?)),
+            Ok(plot) => {
+                let image = rendered(&image(&view, plot, now))?;
+                ("image/svg+xml", file_name(&view, &counter, "svg", now), Ok(image))
+            }
             Err(error) => return Ok(failure(dashboard.stats(), &view, &error)),
         },
     };
@@ -89,6 +95,25 @@ async fn download(
     })
 }
 
+/// Returns the name of a file: the site, the content and the period.
+fn file_name(view: &View, content: &str, extension: &str, now: Timestamp) -> String {
+    let timeline = view.timeline(now);
+    let (zone, range) = (&timeline.calendar, timeline.buckets.range());
+    let is_days = zone.day(range.start) == range.start && zone.day(range.end) == range.end;
+    let (end, style) =
+        if is_days { (range.end.min(now.plus(1)).minus(1), "%F") } else { (range.end, "%FT%H%M") };
+    let [first, last] = [range.start, end].map(|at| instants::format(zone.local(at), style));
+    let period = if first == last { first } else { format!("{first} to {last}") };
+    let name = [view.configured_name(), Some(content), Some(&period)];
+    let name = name.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric() && !['.', '-'].contains(&c));
+    let words = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
+    format!(
+        "{}.{extension}",
+        words.chars().rev().take(MAX_NAME_CHARS).collect::<String>().chars().rev().collect::<String>()
+    )
+}
+
 /// Returns the values of the chart, with an empty field if a value is unknown.
 async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<String, Error> {
     let Plot { lines, starts, .. } = Plot::read(period, view, now).await?;
@@ -103,10 +128,10 @@ async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Re
     Ok(text)
 }
 
-fn image(view: &View, plot: Plot) -> Image {
+fn image(view: &View, plot: Plot, now: Timestamp) -> Image {
     let names: Vec<_> = view.chart.counters.iter().map(ToString::to_string).collect();
     Image {
         chart: plot.chart,
-        title: format!("{}, {}", names.join(", "), view.chart.period.title(&view.site.zone)),
+        title: format!("{}, {}", names.join(", "), view.chart.period.title(&view.site.zone, now)),
     }
 }

@@ -2,6 +2,7 @@
 
 use counter_core::{Stats, Timestamp};
 
+use super::update::Pace;
 use crate::access::assets;
 use crate::access::right::IGNORE_FORM;
 use crate::dashboard::format::instants;
@@ -13,15 +14,20 @@ pub(crate) struct Frame {
     pub(crate) style: String,
     pub(crate) icon: String,
     pub(crate) script: String,
+    /// The URL of the first page.
     pub(crate) site: String,
+    /// The name of the site, for titles.
+    pub(crate) site_name: String,
     pub(crate) address: String,
     pub(crate) parts: String,
-    /// The URL that switches between the time zones of viewer and site.
-    pub(crate) toggled_zone: String,
+    pub(crate) pace: Pace,
+    /// The URL that switches between the time zones of viewer and site. `None` if the page is only shown in that of the
+    /// site.
+    pub(crate) toggled_zone: Option<String>,
     /// The time zone name of the site.
     pub(crate) zone: String,
-    /// True if the script should also show times in the time zone of the site.
-    pub(crate) utc: bool,
+    /// True if the script should show times in the time zone of the viewer.
+    pub(crate) is_local: bool,
     pub(crate) logout: Option<String>,
     /// The URLs to end all sessions and to revoke all links.
     pub(crate) revocations: Option<[String; 2]>,
@@ -49,16 +55,21 @@ pub(crate) struct IgnoreSwitch {
 
 impl Frame {
     pub(crate) fn of(stats: &Stats, view: &View) -> Self {
+        let by = view.timeline(Timestamp::now()).buckets.by;
+        // Days are those of the site, so other times next to them are as well.
+        let has_days = !by.is_within_day();
         Self {
             style: format!("{}{}", view.site.mount, assets::style()),
             icon: format!("{}{}", view.site.mount, assets::icon()),
             script: format!("{}{}", view.site.mount, assets::script()),
             site: view.site(),
+            site_name: view.site_name().to_owned(),
             address: view.address(),
             parts: view.parts(),
-            toggled_zone: view.address_with(|view| view.utc = !view.utc),
+            pace: Pace::of(by),
+            toggled_zone: (!has_days).then(|| view.address_with(|view| view.is_local = !view.is_local)),
             zone: view.site.zone.name().to_owned(),
-            utc: view.utc,
+            is_local: view.is_local && !has_days,
             logout: view.logout(),
             revocations: view.revocations(),
             misses_revocations: view.client.misses_revocations,

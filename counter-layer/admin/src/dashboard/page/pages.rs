@@ -10,10 +10,11 @@ use crate::dashboard::annotations::Annotators;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::chart::{bands, canvas};
+use crate::dashboard::format::counters;
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
 use crate::dashboard::panels::note_forms::NoteForms;
-use crate::dashboard::panels::panel::Panel;
+use crate::dashboard::panels::panel::Panels;
 use crate::dashboard::panels::raised::Raised;
 use crate::dashboard::panels::slowest;
 use crate::dashboard::panels::sources::Sources;
@@ -37,7 +38,7 @@ pub(crate) struct Site {
     controls: Controls,
     table: Table,
     /// The panels of labels, facets and slow pages.
-    panels: Vec<Panel>,
+    panels: Panels,
     sources: Option<Sources>,
     search: String,
     search_fields: Vec<(&'static str, String)>,
@@ -57,15 +58,19 @@ pub(crate) struct Counter {
     name: String,
     measured: Option<Measured>,
     /// The labels of a page, or the pages of a label value.
-    panels: Vec<Panel>,
+    panels: Panels,
     unread: Option<String>,
 }
 
-/// Only the live parts of a page, polled by the script every second.
+/// Only the live parts of a page, which the script reads most often.
 #[derive(Debug, Template)]
 #[template(path = "pages/parts.html")]
 pub(crate) struct Parts {
-    pub(crate) moving: Moving,
+    moving: Moving,
+    /// True if revocations of other instances can't be read.
+    misses_revocations: bool,
+    /// What these parts lack. The other parts may lack more.
+    unread: Option<String>,
 }
 
 /// A shared view: a chart and distributions, but no navigation.
@@ -74,6 +79,7 @@ pub(crate) struct Parts {
 pub(crate) struct Shared {
     style: String,
     icon: String,
+    site_name: String,
     title: String,
     unit: String,
     moving: Moving,
@@ -89,6 +95,8 @@ pub(crate) struct FailurePage {
     title: String,
     text: String,
     status: Status,
+    /// True if the page will be available when the store is back.
+    is_away: bool,
 }
 
 /// The live parts of a page: numbers and the chart.
@@ -133,7 +141,7 @@ impl Site {
             moving,
             controls: Controls::of(stats, view, now),
             table,
-            panels,
+            panels: Panels::of(panels),
             sources: Sources::of(stats, now),
             search: view.table.search.clone(),
             search_fields: view.fields(&["q", "page"]),
@@ -168,26 +176,50 @@ impl Counter {
         if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
             bands.annotate(&moving.annotations);
         }
-        let name = match (counter.pair(), counter.label()) {
-            (Some((label, page, value)), _) => format!("{page}, {label}: {value}"),
-            (None, Some((label, value))) => format!("{label}: {value}"),
-            (None, None) => counter.to_string(),
-        };
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
-            name,
+            name: counters::title(counter),
             measured,
-            panels,
+            panels: Panels::of(panels),
             unread: reader.unread(),
         })
     }
 }
 
+impl Site {
+    /// Omits what is only for browsers without scripts.
+    pub(crate) fn for_script(mut self) -> Self {
+        self.moving.chart.has_titles = false;
+        self
+    }
+}
+
+impl Counter {
+    /// Omits what is only for browsers without scripts.
+    pub(crate) fn for_script(mut self) -> Self {
+        self.moving.chart.has_titles = false;
+        if let Some(bands) = self.measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
+            bands.has_titles = false;
+        }
+        self
+    }
+}
+
+impl Parts {
+    pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let mut moving =
+            Moving::read(&PeriodReader::new(&reader, view, now), view, Extent::Live, now).await?;
+        moving.chart.has_titles = false;
+        let misses_revocations = view.client.misses_revocations;
+        Ok(Self { moving, misses_revocations, unread: reader.unread() })
+    }
+}
+
 impl Moving {
     /// Reads the live parts of a page.
-    pub(crate) async fn read(
+    async fn read(
         period: &PeriodReader<'_>,
         view: &View,
         extent: Extent,
@@ -215,7 +247,8 @@ impl Moving {
     fn of(period: &PeriodReader<'_>, view: &View, plot: Plot) -> Self {
         let Plot { chart, annotations, sums, forecast, .. } = plot;
         let (stats, buckets) = (period.reader.stats, &period.timeline.buckets);
-        let names: Vec<_> = view.chart.counters.iter().map(|name| escape::isolated(name)).collect();
+        let names: Vec<_> =
+            view.chart.counters.iter().map(|counter| escape::isolated(&counters::title(counter))).collect();
         let shown = buckets.starts.len();
         let mut label = format!("{} per {}, {shown} values", names.join(", "), buckets.by.unit());
         let forecast_buckets = chart.columns.len().saturating_sub(shown);
@@ -251,10 +284,11 @@ impl Shared {
         };
         // A shared view should never include the summary.
         let (moving, measured) = try_join(Moving::read_chart(&period, view, now), measured).await?;
-        let names: Vec<_> = view.chart.counters.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = view.chart.counters.iter().map(counters::title).collect();
         Ok(Self {
             style: format!("{}{}", view.site.mount, assets::style()),
             icon: format!("{}{}", view.site.mount, assets::icon()),
+            site_name: view.site_name().to_owned(),
             title: names.join(", "),
             unit: period.timeline.buckets.by.unit(),
             moving,
@@ -271,6 +305,7 @@ impl FailurePage {
             title: title.to_owned(),
             text,
             status: Status::of(&stats.ledger(), &stats.health()),
+            is_away: false,
         }
     }
 
@@ -278,6 +313,6 @@ impl FailurePage {
     pub(crate) fn unreadable(stats: &Stats, view: &View, error: &Error) -> Self {
         let Message { title, text } = Message::of(error);
         let status = Status::unreadable(&stats.ledger(), &stats.health());
-        Self { frame: Frame::of(stats, view), title, text, status }
+        Self { frame: Frame::of(stats, view), title, text, status, is_away: true }
     }
 }

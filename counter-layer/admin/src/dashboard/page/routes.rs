@@ -10,15 +10,13 @@ use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::pages::{Counter, FailurePage, Moving, Parts, Shared, Site};
+use super::pages::{Counter, FailurePage, Parts, Shared, Site};
+use super::update::{KnownParts, respond};
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::SHARED;
-use crate::api::caching::validate;
 use crate::api::route::Route;
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::panels::note_forms::SubmittedForm;
-use crate::dashboard::panels::summary::Extent;
-use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::period::Period;
@@ -39,6 +37,8 @@ pub(crate) struct Dashboard {
     zone: Zone,
     annotators: Annotators,
     has_ignore_switch: bool,
+    /// The name of the site, or of all sites of a fleet.
+    name: Option<Arc<str>>,
     /// The names of the sites of a fleet.
     sites: Arc<[String]>,
 }
@@ -71,9 +71,10 @@ impl Dashboard {
         zone: Zone,
         annotators: Annotators,
         has_ignore_switch: bool,
+        name: Option<Arc<str>>,
         sites: Arc<[String]>,
     ) -> Self {
-        Self { stats, zone, annotators, has_ignore_switch, sites }
+        Self { stats, zone, annotators, has_ignore_switch, name, sites }
     }
 
     pub(super) fn reader(&self) -> Reader<'_> {
@@ -101,6 +102,7 @@ impl Dashboard {
         let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
         site.has_alerts = self.annotators.has_alerts();
         site.has_ignore_switch = self.has_ignore_switch;
+        site.name.clone_from(&self.name);
         site.sites = Arc::clone(&self.sites);
         let client = Client { may_note: client.may_note && self.accepts_notes(), ..client };
         View::of(site, client, page, query.unwrap_or_default())
@@ -149,7 +151,8 @@ impl Dashboard {
 
 /// Returns the first page, which is part of the documented routes.
 pub(crate) fn first_page(dashboard: &Dashboard) -> Route {
-    let handler = get(|state, mount, query, client| page(Page::Site, state, mount, query, client));
+    let handler =
+        get(|state, mount, query, client, headers| page(Page::Site, state, mount, query, client, headers));
     let handler = handler.with_state(dashboard.clone());
     Route::page("/", "The dashboard", handler).text("text/html", "An HTML page")
 }
@@ -172,7 +175,9 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
         )
         .route(
             "/counter",
-            get(|state, mount, query, client| page(Page::Counter, state, mount, query, client)),
+            get(|state, mount, query, client, headers| {
+                page(Page::Counter, state, mount, query, client, headers)
+            }),
         )
         .route(
             "/counter/parts",
@@ -195,33 +200,41 @@ async fn page(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
+    headers: HeaderMap,
 ) -> Result<Response, Rejection> {
+    let known = KnownParts::of(&headers);
     let (stats, now) = (&dashboard.stats, Timestamp::now());
     let mut view = dashboard.view(&mount, page, client, query.as_deref())?;
     dashboard.read_first_hit(&mut view, now).await.map_err(|error| failure(stats, &view, &error))?;
     let may_change = choose_period(&mut view, query.as_deref(), now);
     check_counters(stats, &view).await?;
-    let mut found = read(&dashboard, &view, now).await;
+    let mut found = read(&dashboard, &view, known.is_some(), now).await;
     if may_change && found.as_ref().is_ok_and(|(_, hits)| *hits == Some(0)) {
         view.chart.period = LAST_WEEK;
-        found = read(&dashboard, &view, now).await;
+        found = read(&dashboard, &view, known.is_some(), now).await;
     }
-    found.map_or_else(|error| Ok(failure(stats, &view, &error)), |(page, _)| Ok(Html(page?).into_response()))
+    match found {
+        Ok((page, _)) => Ok(respond(known.as_ref(), &page?)),
+        Err(error) => Ok(failure(stats, &view, &error)),
+    }
 }
 
 /// Returns the rendered page of a view, and the hits of the first counter.
 async fn read(
     dashboard: &Dashboard,
     view: &View,
+    for_script: bool,
     now: Timestamp,
 ) -> Result<(Result<String, Rejection>, Option<u64>), Error> {
     Ok(match view.page {
         Page::Site => {
             let page = Site::read(dashboard.reader(), view, now).await?;
+            let page = if for_script { page.for_script() } else { page };
             (rendered(&page), page.moving.sums.hits)
         }
         Page::Counter => {
             let page = Counter::read(dashboard.reader(), view, now).await?;
+            let page = if for_script { page.for_script() } else { page };
             (rendered(&page), page.moving.sums.hits)
         }
     })
@@ -267,7 +280,7 @@ fn choose_period(view: &mut View, query: Option<&str>, now: Timestamp) -> bool {
     has_today
 }
 
-/// Responds with the live parts of a page, or with 304 if these are unchanged.
+/// Responds with the live parts of a page that the client does not have.
 async fn parts(
     page: Page,
     State(dashboard): State<Dashboard>,
@@ -280,12 +293,10 @@ async fn parts(
     let (reader, now) = (dashboard.reader(), Timestamp::now());
     let first_hit = dashboard.read_first_hit(&mut view, now).await;
     first_hit.map_err(|error| failure(&dashboard.stats, &view, &error))?;
-    let moving = Moving::read(&PeriodReader::new(&reader, &view, now), &view, Extent::Live, now).await;
-    Ok(match moving.map(|moving| Parts { moving }.render()) {
-        Ok(Ok(text)) => validate(&headers, "no-store".to_owned(), "text/html; charset=utf-8", text),
-        Ok(Err(error)) => render_failure(&error),
-        Err(error) => failure(&dashboard.stats, &view, &error),
-    })
+    match Parts::read(reader, &view, now).await {
+        Ok(parts) => Ok(respond(Some(&KnownParts::of(&headers).unwrap_or_default()), &rendered(&parts)?)),
+        Err(error) => Ok(failure(&dashboard.stats, &view, &error)),
+    }
 }
 
 /// Adds a note and redirects back to the page.

@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use counter_core::{Stats, Timestamp};
+use counter_core::{CounterName, Stats, Timestamp};
 use counter_layer::internal::HITS;
 use http::StatusCode;
 
@@ -20,6 +20,7 @@ use crate::access::page::below;
 use crate::access::signed::link::{REVOKE_LINK, SHARE, SHARED};
 use crate::access::signed::link_list::{LinkId, MAX_LINKS};
 use crate::access::signed::secrets::ActiveLink;
+use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::value::WrongValue;
@@ -50,8 +51,6 @@ struct SharePage {
     revoke_all: String,
     /// The page to return to, relative to the router.
     to: String,
-    /// The format name of instants, for the script.
-    style: &'static str,
 }
 
 /// A link on the page.
@@ -64,8 +63,8 @@ struct Row {
     url: String,
     /// `None` if the view is not valid anymore.
     shown: Option<Shown>,
-    created: Instant,
-    until: Instant,
+    created: String,
+    until: String,
 }
 
 /// A description of a view.
@@ -73,13 +72,6 @@ struct Row {
 struct Shown {
     names: Vec<String>,
     period: String,
-}
-
-/// An instant for machines and for humans.
-#[derive(Clone, Debug)]
-struct Instant {
-    iso: String,
-    text: String,
 }
 
 /// The allowed lifetimes of a link in days.
@@ -244,12 +236,12 @@ impl SharePage {
     fn of(stats: &Stats, view: &View, days: u64, now: Timestamp) -> Self {
         let mount = &view.site.mount;
         let to = address(view, None);
-        let mut toggled = view.clone();
-        toggled.utc = !toggled.utc;
         Self {
             frame: Frame {
                 address: format!("{mount}{to}"),
-                toggled_zone: format!("{mount}{}", address(&toggled, None)),
+                // The period of a link is shown in the time zone of the site.
+                toggled_zone: None,
+                is_local: false,
                 // This page has a button to revoke all links.
                 revocations: None,
                 ..Frame::of(stats, view)
@@ -267,7 +259,6 @@ impl SharePage {
             revoke: format!("{mount}{REVOKE_LINK}"),
             revoke_all: format!("{mount}{REVOKE_LINKS}"),
             to,
-            style: Style::FullOfYear.name(),
         }
     }
 }
@@ -275,7 +266,8 @@ impl SharePage {
 impl Row {
     fn of(link: &ActiveLink, shown: Option<Shown>, mount: &Mount, signer: &Signer, view: &View) -> Self {
         let address = mount.address(&link.address);
-        let instant = |at| Instant::of(Timestamp::from_unix(at), view);
+        let instant =
+            |at| instants::instant(view.site.zone.local(Timestamp::from_unix(at)), Style::FullOfYear);
         Self {
             id: link.link.id.to_string(),
             url: format!("{}{address}", signer.origin.as_deref().unwrap_or_default()),
@@ -289,17 +281,14 @@ impl Row {
 
 impl Shown {
     fn of(view: &View, now: Timestamp) -> Self {
-        let name = |name: &str| if name == HITS { "Hits".to_owned() } else { name.to_owned() };
-        let (period, unit) = (view.chart.period.title(&view.site.zone), view.timeline(now).buckets.by.unit());
+        let name = |counter: &CounterName| {
+            if **counter == *HITS { "Hits".to_owned() } else { counters::title(counter) }
+        };
+        let period = view.chart.period.title(&view.site.zone, now);
+        let unit = view.timeline(now).buckets.by.unit();
         Self {
-            names: view.chart.counters.iter().map(|counter| name(counter)).collect(),
+            names: view.chart.counters.iter().map(name).collect(),
             period: format!("{period}, per {unit}"),
         }
-    }
-}
-
-impl Instant {
-    fn of(at: Timestamp, view: &View) -> Self {
-        Self { iso: instants::iso(at), text: instants::instant(view.site.zone.local(at), Style::FullOfYear) }
     }
 }

@@ -159,9 +159,9 @@ mod tests {
         let changes: Vec<_> =
             panel.rows.iter().map(|row| row.change.as_ref().map(|change| &*change.text)).collect();
         assert_eq!(changes[..5], [Some("+100 %"), Some("+100 %"), Some("+100 %"), None, Some("+100 %")]);
-        assert_eq!(panel.rows[0].share.as_deref(), Some("50 %"));
+        assert_eq!(panel.rows[0].share.as_deref(), Some("50.0 %"));
         assert_eq!(panel.note.as_deref(), Some("15 by other bots; 895 by people; too many."));
-        assert_eq!(of_page.rows[0].share.as_deref(), Some("57 %"));
+        assert_eq!(of_page.rows[0].share.as_deref(), Some("57.1 %"));
         assert_eq!(of_page.note.as_deref(), Some("15 not attributed; 895 by people; too many."));
     }
 }

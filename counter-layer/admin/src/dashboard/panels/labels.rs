@@ -10,9 +10,12 @@ use super::bots;
 use super::missing;
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
+use crate::dashboard::format::counters;
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::text::digits;
+
+const REFERRER: &str = "referrer";
 
 /// The maximum number of values to show for a label.
 const MAX_VALUES: usize = 8;
@@ -26,7 +29,7 @@ const MAX_PANELS: usize = 16;
 /// Titles for the built-in labels. Custom labels are shown by name.
 const TITLES: [(&str, &str); 12] = [
     (BOT_LABEL, "Bots"),
-    (missing::LINKS, "Broken links"),
+    (counters::BROKEN_LINKS, "Broken links"),
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
     ("content", "Campaign contents"),
@@ -34,8 +37,8 @@ const TITLES: [(&str, &str); 12] = [
     ("device", "Devices"),
     ("language", "Languages"),
     ("medium", "Campaign mediums"),
-    (missing::PAGES, "Missing pages"),
-    ("referrer", "Referrers"),
+    (counters::MISSING_PAGES, "Missing pages"),
+    (REFERRER, "Referrers"),
     ("term", "Campaign terms"),
 ];
 
@@ -92,7 +95,7 @@ pub(crate) async fn pages(
     let before: HashMap<_, _> = names.into_iter().zip(before).collect();
     let before = |page: &str| before.get(&pair(page)?).copied().flatten();
     let address = |page: &str| CounterName::new(page).ok().map(|page| address(&page));
-    let panel = panel(ranking, "elsewhere", before, address);
+    let panel = panel(ranking, ["without a value", "elsewhere"], before, address);
     Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), ..panel }))
 }
 
@@ -134,8 +137,9 @@ async fn compare(
             true => "with rare or invalid values",
             false => "with other values",
         };
-        let mut panel = panel(ranking, others, before, address);
-        if [missing::PAGES, missing::LINKS].contains(&&*label) {
+        let none = if label == REFERRER { "direct" } else { "without a value" };
+        let mut panel = panel(ranking, [none, others], before, address);
+        if [counters::MISSING_PAGES, counters::BROKEN_LINKS].contains(&&*label) {
             panel.rows.iter_mut().for_each(missing::describe);
         }
         Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel }
@@ -156,11 +160,11 @@ fn limits(ranking: &LabelRanking) -> Vec<String> {
     is_low.then(low).into_iter().chain(is_partial.then(rare)).collect()
 }
 
-/// Creates a panel without a title. `others` describes hits that are not shown, `before` returns the total of a value in
+/// Creates a panel without a title. `rest` describes hits without a value, and hits that are not shown, `before` returns the total of a value in
 /// the compared period, and `address` the URL of its page.
 fn panel(
     ranking: LabelRanking,
-    others: &str,
+    rest: [&str; 2],
     before: impl Fn(&str) -> Option<u64>,
     address: impl Fn(&str) -> Option<String>,
 ) -> Panel {
@@ -181,7 +185,7 @@ fn panel(
     };
     let rows = values.iter().filter_map(row).collect();
     let shown = values.iter().fold(none, |sum, (_, count)| sum.saturating_add(*count));
-    let rest = total.saturating_sub(shown);
-    let note = panel::note(&[(none, "without a value"), (rest, others)], &limits);
+    let counts = [(none, rest[0]), (total.saturating_sub(shown), rest[1])];
+    let note = panel::note(&counts, &limits);
     Panel { id: String::new(), title: String::new(), rows, note }
 }

@@ -80,16 +80,12 @@ pub(crate) async fn read(
     }
     let pairs = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));
     let style = instants::Style::of(*precision).with_date();
-    let local = view.site.zone.local(range.start);
-    let style = if instants::year(local) == instants::year(view.site.zone.local(now)) {
-        style
-    } else {
-        style.with_year()
-    };
+    let zone = &view.site.zone;
+    let style = style.of_years([zone.local(range.start)], zone.local(now));
     let is_compared = before_merged.iter().any(|of| of.count() > 0);
     Ok(Some(Measured {
         style: style.name(),
-        from: Instant { iso: instants::iso(range.start), text: instants::instant(local, style) },
+        from: Instant::of(range.start, zone, style),
         width: units::unit(u64::from(precision.as_seconds())),
         is_compared,
         error: numbers::percentile_error(),
@@ -103,8 +99,8 @@ pub(crate) async fn read(
     }))
 }
 
-/// Returns the 90 % quantile of the response times, and the change from the compared period.
-pub(super) fn percentile(found: &PeriodDistributions) -> (String, Option<Change>) {
+/// Returns the 90 % quantile of the response times, if any are recorded, and the change from the compared period.
+pub(super) fn percentile(found: &PeriodDistributions) -> (Option<f64>, Option<Change>) {
     let quantile = |all: &[Distributions]| {
         let times = all.iter().find(|of| of.measure == Measure::Time)?;
         times.merged().quantile(0.9)
@@ -112,7 +108,7 @@ pub(super) fn percentile(found: &PeriodDistributions) -> (String, Option<Change>
     let value = quantile(&found.all);
     let change =
         value.zip(quantile(&found.compared)).and_then(|(value, before)| numbers::shift(value, before));
-    (value.map_or_else(numbers::unknown, units::seconds), change)
+    (value, change)
 }
 
 fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timestamp) -> Option<Bands> {

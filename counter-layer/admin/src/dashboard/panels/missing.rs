@@ -1,24 +1,16 @@
 //! Panels of missing pages and broken links.
 
-use percent_encoding::percent_decode_str;
-
 use super::name::Name;
 use super::panel::PanelRow;
+use crate::dashboard::format::counters::path_and_host;
 use crate::dashboard::format::numbers::Change;
-
-/// The label with the paths of missing pages.
-pub(super) const PAGES: &str = "not_found";
-
-/// The label with paths of missing pages and the hosts that link to them.
-pub(super) const LINKS: &str = "broken_link";
 
 /// Shows the path in a value with escapes decoded, and the host that links to it.
 pub(super) fn describe(row: &mut PanelRow) {
-    let value = &row.name.whole;
-    let (path, host) = value.split_once(' ').map_or((&**value, None), |(path, host)| (path, Some(host)));
+    let value = std::mem::take(&mut row.name.whole);
+    let (path, host) = path_and_host(&value);
     row.description = host.map(|host| format!("from {host}"));
-    let path = percent_decode_str(path).decode_utf8_lossy();
-    row.name = Name::new(&path.replace(char::is_control, "\u{fffd}"));
+    row.name = Name::new(&path);
     // More missing pages are not an improvement.
     row.change = row.change.take().map(|change| Change { style: "flat", ..change });
 }

@@ -61,10 +61,8 @@ impl SubmittedForm {
     pub(crate) fn note(&self, zone: &Zone, now: Timestamp) -> Result<Note, String> {
         let at = match &*self.at {
             "" => now,
-            at => match instants::minute(at) {
-                Some(local) => zone.at(local),
-                None => return Err(format!("{at} is not a time such as 2026-11-23T12:00.")),
-            },
+            at => instants::submitted(at, zone)
+                .ok_or_else(|| format!("{at} is not a time such as 2026-11-23T12:00."))?,
         };
         Note::new(at, &*self.text).map_err(|error| format!("Note not added: {error}."))
     }
@@ -91,6 +89,7 @@ mod tests {
             ("text=+Version+1.4+&at=", Some((7, "Version 1.4"))),
             ("text=a&at=2026-11-21T02%3A39", Some((1_795_228_740, "a"))),
             ("text=a&at=2026-11-21T02%3A39%3A05", None),
+            ("text=a&at=1795228745", Some((1_795_228_745, "a"))),
             ("text=a&at=2026-11-31T02%3A39", None),
             ("text=a&at=2026-11-21T24%3A00", None),
             ("text=a&at=noon", None),

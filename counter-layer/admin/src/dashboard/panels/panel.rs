@@ -15,14 +15,30 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    /// Explains why there are no rows. The note contains the numbers, if any hits were counted.
-    pub(crate) const fn reason_if_empty(&self) -> &'static str {
-        if self.note.is_some() { "No value to show" } else { "No data yet" }
+    /// Returns `true` if no hits were counted. If values can't be shown, there is a note.
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.note.is_none()
     }
 
     /// Returns `true` if any row has a change.
     pub(crate) fn is_compared(&self) -> bool {
         self.rows.iter().any(|row| row.change.is_some())
+    }
+}
+
+/// The panels of a page.
+#[derive(Debug)]
+pub(crate) struct Panels {
+    pub(crate) shown: Vec<Panel>,
+    /// The titles of panels without data, as a list.
+    pub(crate) empty: Option<String>,
+}
+
+impl Panels {
+    pub(crate) fn of(panels: Vec<Panel>) -> Self {
+        let (empty, shown): (Vec<_>, Vec<_>) = panels.into_iter().partition(Panel::is_empty);
+        let titles: Vec<_> = empty.iter().map(|panel| &*panel.title).collect();
+        Self { shown, empty: (!titles.is_empty()).then(|| titles.join(", ")) }
     }
 }
 

@@ -227,7 +227,8 @@ async fn slow_cards(
             .await?;
     let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
     let time = time.map(|(value, change)| Card {
-        value,
+        note: value.is_none().then(|| "Not recorded".to_owned()),
+        value: value.map_or_else(numbers::unknown, units::seconds),
         change,
         address: format!("{}#measured-title", view.counter(counter)),
         ..Card::of(view, "p90", "p90 response", &[], false)
@@ -276,20 +277,20 @@ async fn latest(reader: &Reader<'_>, hits: &CounterName, now: Timestamp) -> Resu
 impl Status {
     pub(crate) fn of(ledger: &Ledger, health: &Health) -> Self {
         let mut problems = Vec::new();
-        let pending = digits::grouped(health.pending);
+        let queued = hits_that(health.pending, "are queued");
         let mut is_loud = match (health.failing_for, health.stalled_for) {
             (Some(failing), _) => {
                 let since = units::about(failing.as_secs());
                 problems.push(format!(
-                    "Writes to the store have failed for {since}. {pending} hits are queued, none are lost. See the \
-                     log for the reason."
+                    "Writes to the store have failed for {since}. {queued}, none are lost. See the log \
+                      for the reason."
                 ));
                 failing >= FAILURE_GRACE_PERIOD
             }
             (None, Some(stalled)) => {
                 let since = units::about(stalled.as_secs());
                 problems.push(format!(
-                    "No writes to the store for {since}, {pending} hits are queued: the background flush task is not running."
+                    "No writes to the store for {since}, {queued}: the background flush task is not running."
                 ));
                 true
             }
@@ -307,11 +308,8 @@ impl Status {
             problems.push("Counting normally.".to_owned());
         }
         if ledger.hits.overflow > 0 {
-            let overflow = digits::grouped(ledger.hits.overflow);
-            problems.push(format!(
-                "{overflow} hits exceed the counter limit and are counted as {}.",
-                CounterName::OTHER
-            ));
+            let words = format!("are above the counter limit and counted as {}", CounterName::OTHER);
+            problems.push(format!("{}.", hits_that(ledger.hits.overflow, &words)));
         }
         Self { is_loud, text: problems.join(" ") }
     }
@@ -323,8 +321,8 @@ impl Status {
         if known.is_loud {
             return known;
         }
-        let pending = digits::grouped(health.pending);
-        Self { is_loud: true, text: format!("The store cannot be read. {pending} counts are queued.") }
+        let queued = hits_that(health.pending, "are queued");
+        Self { is_loud: true, text: format!("The store cannot be read. {queued}.") }
     }
 }
 
@@ -338,9 +336,10 @@ fn excessive_clock_skew(health: &Health) -> Option<String> {
 
 fn spool_failing(health: &Health) -> Option<String> {
     let spool = health.spool.as_ref()?;
-    let (since, unwritten) = (units::about(spool.failing_for?.as_secs()), digits::grouped(spool.unwritten));
+    let since = units::about(spool.failing_for?.as_secs());
+    let unwritten = hits_that(spool.unwritten, "will be lost");
     Some(format!(
-        "Writes to the spool have failed for {since}. {unwritten} hits will be lost if this process is killed. See \
+        "Writes to the spool have failed for {since}. {unwritten} if this process is killed. See \
          the log for the reason."
     ))
 }
@@ -359,7 +358,18 @@ fn missing(ledger: &Ledger) -> impl Iterator<Item = String> {
         (dropped.other, "were rejected by the store"),
     ];
     let missing = reasons.into_iter().filter(|(count, _)| *count > 0);
-    missing.map(|(count, reason)| format!("{} hits {reason}.", digits::grouped(count)))
+    missing.map(|(count, reason)| format!("{}.", hits_that(count, reason)))
+}
+
+/// Formats a sentence on hits, given its end in the plural.
+fn hits_that(count: u64, words: &str) -> String {
+    let singular = |(many, one)| Some(format!("1 hit {one}{}", words.strip_prefix(many)?));
+    match count {
+        1 => {
+            [("are ", "is "), ("were ", "was "), ("", "")].into_iter().find_map(singular).unwrap_or_default()
+        }
+        _ => format!("{} hits {words}", digits::grouped(count)),
+    }
 }
 
 #[cfg(test)]
@@ -433,6 +443,10 @@ mod tests {
         assert!(!hinted.text.contains("Trust the proxy"), "{}", hinted.text);
         assert!(!hinted.text.contains("Counting normally"), "{}", hinted.text);
         let other = status_after(&|ledger, _| ledger.hits.overflow = 5);
-        assert!(!other.is_loud && other.text.contains("5 hits exceed the counter limit"), "{}", other.text);
+        assert!(
+            !other.is_loud && other.text.contains("5 hits are above the counter limit"),
+            "{}",
+            other.text
+        );
     }
 }

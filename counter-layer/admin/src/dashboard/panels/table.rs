@@ -108,7 +108,11 @@ impl Table {
         let first = leaf * ROWS_PER_PAGE + 1;
         let shown = match matching {
             0 => String::new(),
-            _ => format!("{first}–{} of {}", first + entries.len() - 1, digits::grouped(matching as u64)),
+            _ => {
+                let [first, last, all] =
+                    [first, first + entries.len() - 1, matching].map(|number| digits::grouped(number as u64));
+                format!("{first}–{last} of {all}")
+            }
         };
         let facets: Vec<_> = facets.into_iter().map(|entry| (entry.name, entry.total)).collect();
         Ok(Self {

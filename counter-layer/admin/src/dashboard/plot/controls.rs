@@ -2,9 +2,11 @@
 
 use counter_core::{CounterName, Stats, Timestamp};
 
+use super::sums::Instant;
 use super::visitors;
 use crate::dashboard::chart::curve;
-use crate::dashboard::format::instants;
+use crate::dashboard::format::counters;
+use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
 use crate::dashboard::view::chart::MAX_LINES;
 use crate::dashboard::view::period::{Compare, Period};
@@ -16,11 +18,14 @@ use crate::dashboard::view::view::{Page, View};
 pub(crate) struct Controls {
     pub(crate) title: String,
     pub(crate) period: Menu,
+    /// The ends of a custom period that is not made of whole days, with their format name.
+    pub(crate) times: Option<(Instant, Instant, &'static str)>,
     pub(crate) custom: CustomForm,
     /// The URLs of the period before and the period after.
     pub(crate) earlier: Option<String>,
     pub(crate) later: Option<String>,
-    pub(crate) compare: Menu,
+    /// `None` if the period can't be compared.
+    pub(crate) compare: Option<Menu>,
     /// The sites of a fleet.
     pub(crate) sites: Option<Menu>,
     pub(crate) by: Vec<Chip>,
@@ -72,8 +77,8 @@ pub(crate) struct CustomForm {
 pub(crate) struct Lines {
     pub(crate) all: Vec<LegendLine>,
     pub(crate) fields: Vec<(&'static str, String)>,
-    /// True if a form needs to repeat the first line because it is not included in `fields`.
-    pub(crate) repeats_first: bool,
+    /// The first counter, which a form needs to repeat if it is not included in `fields`.
+    pub(crate) repeated: Option<String>,
     pub(crate) is_full: bool,
 }
 
@@ -81,7 +86,7 @@ pub(crate) struct Lines {
 #[derive(Debug)]
 pub(crate) struct LegendLine {
     pub(crate) letter: char,
-    pub(crate) name: String,
+    pub(crate) title: String,
     pub(crate) address: Option<String>,
     pub(crate) off: Option<String>,
 }
@@ -92,14 +97,14 @@ pub(crate) struct Visitors {
     /// Shows or hides the line, if visitors are available for the chart precision.
     pub(crate) chip: Option<Chip>,
     pub(crate) letter: char,
+    pub(crate) title: String,
 }
 
 /// The title of the choice of all sites.
 const ALL_SITES: &str = "All sites";
 
-/// Returns the name of the comparison line.
-pub(crate) fn compared(view: &View) -> String {
-    let name = &view.chart.counters[0];
+/// Returns the name of the comparison line of a line.
+pub(crate) fn compared(view: &View, name: &str) -> String {
     match view.chart.compare {
         Compare::Year => format!("{name} (last year)"),
         _ => format!("{name} (previous)"),
@@ -112,7 +117,7 @@ impl Controls {
         let (range, chosen) = (timeline.buckets.range(), view.chart.period);
         let period = |period: Period| {
             let address = view.address_with(|view| (view.chart.period, view.chart.by) = (period, None));
-            Chip::new("period", period.title(zone), period == chosen, address)
+            Chip::new("period", period.title(zone, now), period == chosen, address)
         };
         let compare = |compare: Compare| {
             let address = view.address_with(|view| view.chart.compare = compare);
@@ -128,15 +133,20 @@ impl Controls {
             Chip::new("by", by.unit(), by == timeline.buckets.by, address)
         };
         let date = |at| instants::day(zone.local(at));
+        let instants = chosen.times(zone).map(|(from, to)| {
+            let style = Style::Full.of_years([from, to].map(|at| zone.local(at)), zone.local(now));
+            (Instant::of(from, zone, style), Instant::of(to, zone, style), style.name())
+        });
         let (visitors, lines) = (Visitors::of(stats, view, &timeline), Lines::of(view));
         let place = lines.all.len() + usize::from(visitors.chip.as_ref().is_some_and(|chip| chip.is_chosen));
         let oldest = stats.reach().counts.iter().map(|part| part.oldest(now)).min().unwrap_or(now);
         Self {
             title: format!("Hits per {}", timeline.buckets.by.unit()),
             period: Menu {
-                title: chosen.title(zone),
+                title: chosen.title(zone, now),
                 choices: view.available_periods(now).into_iter().map(period).collect(),
             },
+            times: instants,
             custom: CustomForm {
                 fields: view.fields(&["period", "from", "to", "by", "page"]),
                 first: date(range.start),
@@ -146,10 +156,10 @@ impl Controls {
             },
             earlier: earlier(view, &timeline, now),
             later: later(view, &timeline, now),
-            compare: Menu {
+            compare: (chosen != Period::All).then(|| Menu {
                 title: view.chart.compare.title().to_owned(),
                 choices: Compare::ALL.map(compare).into(),
-            },
+            }),
             sites: (!sites.is_empty()).then(|| Menu {
                 title: view.of_site.as_deref().unwrap_or(ALL_SITES).to_owned(),
                 choices: std::iter::once(None).chain(sites.iter().map(Some)).map(site).collect(),
@@ -161,7 +171,9 @@ impl Controls {
                 view.chart.forecast,
                 view.address_with(|view| view.chart.forecast = !view.chart.forecast),
             ),
-            compared: timeline.compared.map(|_| (place, curve::letter(place), compared(view))),
+            compared: timeline.compared.map(|_| {
+                (place, curve::letter(place), compared(view, &counters::title(&view.chart.counters[0])))
+            }),
             visitors,
             lines,
             chart_csv: view.download(CHART_CSV),
@@ -200,14 +212,15 @@ impl Lines {
     fn of(view: &View) -> Self {
         let line = |(place, name): (usize, &CounterName)| LegendLine {
             letter: curve::letter(place),
-            name: name.to_string(),
+            title: counters::title(name),
             address: (view.page == Page::Site).then(|| view.counter(name)),
             off: view.toggled(name),
         };
         let fields = view.fields(&[]);
         Self {
             all: view.chart.counters.iter().enumerate().map(line).collect(),
-            repeats_first: fields.iter().all(|(name, _)| *name != "counter"),
+            repeated: (fields.iter().all(|(name, _)| *name != "counter"))
+                .then(|| view.chart.counters[0].to_string()),
             fields,
             is_full: view.chart.counters.len() >= MAX_LINES,
         }
@@ -221,6 +234,7 @@ impl Visitors {
         Self {
             chip: is_retained.then(|| Chip::new("show", "Visitors", view.chart.uniques, toggled())),
             letter: curve::letter(view.chart.counters.len()),
+            title: counters::visitors(&view.chart.counters[0]),
         }
     }
 }

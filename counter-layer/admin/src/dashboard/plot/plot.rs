@@ -15,6 +15,7 @@ use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::{self, Chart};
 use crate::dashboard::chart::curve::{Line, Point};
 use crate::dashboard::chart::forecast::ForecastView;
+use crate::dashboard::format::counters::{title, visitors as visitors_of};
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::view::View;
@@ -181,6 +182,7 @@ impl<'a> ChartData<'a> {
         let (buckets, counters) = (self.buckets, &self.view.chart.counters);
         let line = |((name, series), since): ((&CounterName, &Option<Series>), _)| Line {
             name: name.to_string(),
+            title: title(name),
             points: known(since).points(buckets, buckets.counts(series.as_ref())),
             is_compared: false,
         };
@@ -194,12 +196,14 @@ impl<'a> ChartData<'a> {
             };
             let visitors = visitors.iter().zip(hits).map(at_most).collect();
             let points = known(since).points(buckets, visitors);
-            lines.push(Line { name: format!("visitors of {counter}"), points, is_compared: false });
+            let name = format!("visitors of {counter}");
+            lines.push(Line { name, title: visitors_of(counter), points, is_compared: false });
         }
         if let Some((other, series)) = self.compared.zip(self.compared_series.first()) {
             let mut points = known(since).points(other, other.counts(series.as_ref()));
             points.resize(buckets.starts.len(), Point::Unknown);
-            lines.push(Line { name: controls::compared(self.view), points, is_compared: true });
+            let name = |of: &str| controls::compared(self.view, of);
+            lines.push(Line { name: name(counter), title: name(&title(counter)), points, is_compared: true });
         }
         lines
     }

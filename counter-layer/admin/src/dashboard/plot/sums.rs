@@ -60,6 +60,12 @@ pub(super) async fn totals(period: &PeriodReader<'_>, view: &View) -> Result<Tot
     try_join(period.totals(counters), period.before(counters)).await
 }
 
+impl Instant {
+    pub(crate) fn of(at: Timestamp, zone: &Zone, style: Style) -> Self {
+        Self { iso: instants::iso(at), text: instants::instant(zone.local(at), style) }
+    }
+}
+
 impl Sums {
     /// Returns the sum of the line with this index.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "templates pass references")]
@@ -78,12 +84,8 @@ impl Sums {
         let (timeline, zone) = (&period.timeline, &view.site.zone);
         let range = timeline.buckets.range();
         let style = Style::of(timeline.display_precision(zone)).with_date();
-        let is_of_this_year = instants::year(zone.local(range.start)) == instants::year(zone.local(now));
-        let style = if is_of_this_year { style } else { style.with_year() };
-        let instant = |at: Timestamp| Instant {
-            iso: instants::iso(at),
-            text: instants::instant(zone.local(at), style),
-        };
+        let style = style.of_years([zone.local(range.start)], zone.local(now));
+        let instant = |at: Timestamp| Instant::of(at, zone, style);
         // When a day ends, another one starts, but it should not be shown here.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
         let last = |end: Timestamp| if is_day { timeline.calendar.day_before(end) } else { end };

@@ -63,7 +63,7 @@ impl View {
 
     /// Returns the URL of the alerts page, if it exists.
     pub(crate) fn alerts(&self) -> Option<String> {
-        let zone = if self.utc { "?zone=utc" } else { "" };
+        let zone = if self.is_local { "?zone=local" } else { "" };
         self.site.has_alerts.then(|| format!("{}{ALERTS}{zone}", self.site.mount))
     }
 
@@ -116,7 +116,7 @@ impl View {
         self.chart.write(&self.site.zone, &mut fields);
         self.table.write(&mut fields);
         fields.extend(self.of_site.clone().map(|name| (SITE, name)));
-        fields.extend(self.utc.then(|| ("zone", "utc".to_owned())));
+        fields.extend(self.is_local.then(|| ("zone", "local".to_owned())));
         fields.retain(|(name, _)| !without.contains(name));
         fields
     }
@@ -179,7 +179,7 @@ mod tests {
             "/admin/stats?period=12mo&by=week&compare=year&uniques=1",
             "/admin/stats?period=custom&from=2026-11-16&to=2026-11-20&by=300",
             "/admin/stats?period=custom&from=1795228740&to=1795228800&compare=none",
-            "/admin/stats?period=1h&q=a%26b&sort=name&page=3&zone=utc",
+            "/admin/stats?period=1h&q=a%26b&sort=name&page=3&zone=local",
             "/admin/stats?period=30d&uniques=1&forecast=1",
         ] {
             let query = address.split_once('?').map_or("", |(_, query)| query);

@@ -44,6 +44,10 @@ impl By {
         }
     }
 
+    pub(crate) const fn is_within_day(self) -> bool {
+        matches!(self, Self::Width(..86_400))
+    }
+
     /// Formats the interval as in `hits per …`.
     pub(crate) fn unit(self) -> String {
         match self {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use counter_core::Timestamp;
 
 use super::value::{WrongValue, instant};
-use crate::dashboard::format::instants;
+use crate::dashboard::format::instants::{self, Style};
 use crate::zone::Zone;
 
 /// Seconds per day.
@@ -143,8 +143,16 @@ impl Period {
         }
     }
 
+    /// Returns the ends of a custom period that is not made of whole days.
+    pub(crate) fn times(self, zone: &Zone) -> Option<(Timestamp, Timestamp)> {
+        match self {
+            Self::Custom(from, to) if self.dates(zone).is_none() => Some((from, to)),
+            _ => None,
+        }
+    }
+
     /// Formats the period for the menu.
-    pub(crate) fn title(self, zone: &Zone) -> String {
+    pub(crate) fn title(self, zone: &Zone, now: Timestamp) -> String {
         match self {
             Self::Last(3600) => "Last hour".to_owned(),
             Self::Last(seconds) if seconds.is_multiple_of(3600) => format!("Last {} h", seconds / 3600),
@@ -156,14 +164,14 @@ impl Period {
             Self::Months(1) => "1 month".to_owned(),
             Self::Months(months) => format!("{months} months"),
             Self::All => "All time".to_owned(),
-            Self::Custom(from, to) => match self.dates(zone) {
-                Some((first, last)) if first == last => first,
-                Some((first, last)) => format!("{first} to {last}"),
-                None => {
-                    let text = |at| instants::instant(zone.local(at), instants::Style::Full);
-                    format!("{} to {}", text(from), text(to))
-                }
-            },
+            Self::Custom(from, to) => {
+                let is_days = self.dates(zone).is_some();
+                let last = if is_days { to.minus(1) } else { to };
+                let style = if is_days { Style::Day } else { Style::Full };
+                let style = style.of_years([from, last].map(|at| zone.local(at)), zone.local(now));
+                let [first, last] = [from, last].map(|at| instants::instant(zone.local(at), style));
+                if first == last { first } else { format!("{first} to {last}") }
+            }
         }
     }
 

@@ -17,8 +17,8 @@ pub(crate) struct View {
     pub(crate) page: Page,
     pub(crate) chart: ChartView,
     pub(crate) table: TableView,
-    /// True to show times in the time zone of the site instead of the viewer.
-    pub(crate) utc: bool,
+    /// True to show times in the time zone of the viewer instead of the site.
+    pub(crate) is_local: bool,
     /// The site of a fleet, or `None` for all sites.
     pub(crate) of_site: Option<String>,
 }
@@ -41,6 +41,8 @@ pub(crate) struct Site {
     pub(crate) has_alerts: bool,
     /// True if a browser can be ignored.
     pub(crate) has_ignore_switch: bool,
+    /// The name of the site, or of all sites of a fleet.
+    pub(crate) name: Option<Arc<str>>,
     /// The names of the sites of a fleet.
     pub(crate) sites: Arc<[String]>,
 }
@@ -65,6 +67,7 @@ impl Site {
             first_hit: Timestamp::MIN,
             has_alerts: false,
             has_ignore_switch: false,
+            name: None,
             sites: Arc::default(),
         }
     }
@@ -85,12 +88,22 @@ impl View {
         }
         let value =
             |wanted: &str| pairs.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
-        let utc = value("zone") == Some("utc");
+        let is_local = value("zone") == Some("local");
         let of_site = value(SITE).map(str::to_owned);
         if let Some(name) = of_site.as_ref().filter(|name| !site.sites.contains(name)) {
             return Err(WrongValue::new(SITE, name, "the name of a site"));
         }
-        Ok(Self { site, client, page, chart, table, utc, of_site })
+        Ok(Self { site, client, page, chart, table, is_local, of_site })
+    }
+
+    /// Returns the configured name of the site.
+    pub(crate) fn configured_name(&self) -> Option<&str> {
+        self.of_site.as_deref().or(self.site.name.as_deref())
+    }
+
+    /// Returns the name of the site, or what the pages are about.
+    pub(crate) fn site_name(&self) -> &str {
+        self.configured_name().unwrap_or("Visits")
     }
 }
 
