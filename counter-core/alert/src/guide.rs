@@ -75,7 +75,7 @@
 //! # Expectations
 //!
 //! Rules on unusual values use one [`Detector`](crate::detector::Detector) for each counter, which lives in
-//! the process and takes ~12 KB. It predicts a bucket from the time of day, the time of the week (if the store
+//! the process and takes ~8 KB. It predicts a bucket from the time of day, the time of the week (if the store
 //! has enough history) and the latest buckets. The band excludes 1 in 250,000 ordinary buckets on either
 //! side, and you can change this via [`false_alarms`](AlertRule::false_alarms). It contains errors that
 //! repeat, i.e. that were exceeded in 1 of 1,000 buckets.

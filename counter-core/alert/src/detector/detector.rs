@@ -1,27 +1,25 @@
-use std::collections::VecDeque;
-
 use counter_core::{Precision, Timestamp};
 
 use super::evaluation::Evaluation;
 use super::models::{DetectedSeason, Models};
 use super::poisson;
-use super::rarity::{MAX_EVENT_ERRORS, Rarity};
+use super::rarity::Rarity;
 use super::scale::Scale;
 use super::shifts::Shifts;
 use super::silence::Silence;
-use super::sizes::Sizes;
+use super::sizes::{MAX_EVENT_ERRORS, Sizes};
 use super::tail::Tails;
 
 /// The minimum number of values that a detector needs to evaluate a bucket.
 const MIN_VALUES: u32 = 30;
-/// The number of errors used to estimate the tails: three weeks, within these bounds.
-const ERROR_WINDOW: std::ops::RangeInclusive<u64> = 128..=1024;
+/// The minimum number of errors to estimate the tails.
+const MIN_ERRORS: f32 = 25.0;
+/// The number of values in the averages for silences: three weeks, within these bounds.
+const SILENCE_WINDOW: std::ops::RangeInclusive<u64> = 128..=1024;
 /// A value is an outlier if it is less probable than this. Outliers are clamped to this limit for learning.
 const OUTLIER_PROBABILITY: f64 = 1e-3;
 /// A value is only unusual if less than this share of earlier errors were as large.
 const MIN_RANK: f64 = 1e-3;
-/// This number of errors repeats, because it can't be from a single event.
-const MIN_REPEATED: f64 = MAX_EVENT_ERRORS as f64 + 1.0;
 /// The number of buckets to skip if there is a gap.
 const GAP_COOLDOWN: u32 = 3;
 /// The maximum error for the comparison of models, in standard deviations.
@@ -40,7 +38,7 @@ const MAX_ERROR: f64 = 10.0;
 ///   level. A return to the old level within a day is not considered unusual.
 /// - Counts are assumed to vary by at least as much as independent hits: 0 instead of 2 is not unusual.
 ///
-/// A detector takes ~12 KB, and three microseconds per bucket (in release mode). It does not read a clock, and is
+/// A detector takes ~8 KB, and three microseconds per bucket (in release mode). It does not read a clock, and is
 /// deterministic.
 ///
 /// ```
@@ -64,12 +62,7 @@ pub struct Detector {
     scale: Scale,
     false_alarms: f64,
     models: Models,
-    errors: VecDeque<f32>,
-    /// The maximum number of errors.
-    max_errors: usize,
     tails: Option<Tails>,
-    /// The number of errors added since the tails were estimated.
-    new_errors: usize,
     /// The number of values so far.
     observed: u32,
     /// The end of the latest bucket.
@@ -109,13 +102,7 @@ impl Detector {
             scale,
             false_alarms: Self::FALSE_ALARMS,
             models: Models::new(precision),
-            errors: VecDeque::new(),
-            max_errors: usize::try_from(
-                (21 * 86_400 / width).clamp(*ERROR_WINDOW.start(), *ERROR_WINDOW.end()),
-            )
-            .unwrap_or(128),
             tails: None,
-            new_errors: 0,
             observed: 0,
             next: None,
             cooldown: 0,
@@ -168,7 +155,8 @@ impl Detector {
             self.silence.skip();
         }
         if self.scale == Scale::Counts {
-            let weight = 1.0 / (f64::from(self.observed) + 1.0).min(self.max_errors as f64);
+            let window = (21 * 86_400 / self.width).clamp(*SILENCE_WINDOW.start(), *SILENCE_WINDOW.end());
+            let weight = 1.0 / (f64::from(self.observed) + 1.0).min(window as f64);
             self.silence.observe(&self.models, start, value, weight);
         }
         let rarity = self.rarity.observe(start, value);
@@ -238,13 +226,12 @@ impl Detector {
                     below.add((-error).max(0.0));
                 }
             }
-            if self.shifts.outliers() < 2 {
-                self.push_error(bounded(error));
-            }
             // An event stays unusual until it is over.
-            if self.shifts.outliers() == 0 {
+            if self.shifts.outliers() == 0 && self.repeats[0].total() >= MIN_ERRORS {
+                let min_deviation = self.scale.min_deviation(self.models.latest_level());
+                self.tails = Some(Tails::of(&self.repeats, min_deviation));
                 let share = self.false_alarms.max(MIN_RANK);
-                self.repeated = self.repeats.each_ref().map(|sizes| sizes.size_at(share, MIN_REPEATED));
+                self.repeated = self.repeats.each_ref().map(|sizes| sizes.size_at(share));
             }
         }
         let max_square = self.tails.map_or(f64::INFINITY, |tails| (MAX_ERROR * tails.scale).powi(2));
@@ -262,21 +249,6 @@ impl Detector {
         self.shifts.shift(&mut self.models, start);
         self.cooldown = self.cooldown.saturating_sub(1);
         self.observed = self.observed.saturating_add(1);
-    }
-
-    /// Stores an error of the current model, and estimates the tails again if there are enough new errors.
-    fn push_error(&mut self, error: f64) {
-        if self.errors.len() >= self.max_errors {
-            self.errors.pop_front();
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough")]
-        self.errors.push_back(error as f32);
-        self.new_errors += 1;
-        if self.new_errors * 16 >= self.errors.len() {
-            self.new_errors = 0;
-            let min_deviation = self.scale.min_deviation(self.models.latest_level());
-            self.tails = Some(Tails::of(self.errors.iter().copied().map(f64::from), min_deviation));
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 use counter_core::{Precision, Timestamp};
 
 use super::profile::Profile;
-use super::sizes::Sizes;
+use super::sizes::{MAX_EVENT_ERRORS, Sizes};
 
 /// The weight of the latest day in the profile.
 const DAY_WEIGHT: f64 = 0.1;
@@ -14,8 +14,6 @@ const DAY_WEIGHT: f64 = 0.1;
 const DRIFT_WEIGHT: f64 = 0.05;
 /// A deviation is part of an event if its share is smaller than this.
 const EVENT_SHARE: f64 = 1e-3;
-/// The maximum number of deviations to learn from an event.
-pub(super) const MAX_EVENT_ERRORS: usize = 3;
 
 /// The ranks of the latest deviation and drift.
 #[derive(Clone, Debug)]

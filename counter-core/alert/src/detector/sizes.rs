@@ -13,6 +13,11 @@ const MAX_BINS: usize = 128;
 /// The number of sizes after which all bins are halved, so that old sizes will be forgotten.
 const MAX_TOTAL: f32 = 16_384.0;
 
+/// The maximum number of errors to learn from an event.
+pub(super) const MAX_EVENT_ERRORS: usize = 3;
+/// This number of sizes repeats, because it can't be from a single event.
+const MIN_REPEATED: f64 = MAX_EVENT_ERRORS as f64 + 1.0;
+
 /// A histogram of sizes, with logarithmic bins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sizes {
@@ -37,15 +42,22 @@ impl Sizes {
         (share * (-octaves.max(0.0)).exp2()).min(1.0)
     }
 
-    /// Returns the end of the bin that has this share of sizes, but at least this number, in this bin and
-    /// above.
-    pub(super) fn size_at(&self, share: f64, min_count: f64) -> f64 {
-        let (mut above, count_above) = (0.0, min_count.max(share * f64::from(self.total)));
-        let bin = self.bins.iter().rev().find(|(_, count)| {
-            above += f64::from(*count);
-            above >= count_above
-        });
-        bin.map_or(0.0, |(bin, _)| ((f64::from(*bin) + 1.0) / BINS_PER_OCTAVE).exp2())
+    /// Returns the size that is exceeded by this share of sizes, but at least by four.
+    pub(super) fn size_at(&self, share: f64) -> f64 {
+        let mut left = MIN_REPEATED.max(share * f64::from(self.total));
+        for (bin, count) in self.bins.iter().rev() {
+            if left <= f64::from(*count) {
+                let position = f64::from(*bin) + 1.0 - left / f64::from(*count);
+                return (position / BINS_PER_OCTAVE).exp2();
+            }
+            left -= f64::from(*count);
+        }
+        0.0
+    }
+
+    /// Returns the number of sizes. Old sizes count less.
+    pub(super) const fn total(&self) -> f32 {
+        self.total
     }
 
     /// Adds a size.
@@ -94,8 +106,8 @@ mod tests {
                 for (n, share) in [(5_000, 0.5), (9_000, 0.1), (9_900, 0.01)] {
                     let found = all.share_above(size(n));
                     assert!((share * 0.7..share * 1.4).contains(&found), "{scale} {power} {n}: {found}");
-                    let at = all.size_at(share, 1.0);
-                    assert!((size(n)..size(n) * 1.2).contains(&at), "{scale} {power} {n}: {at}");
+                    let at = all.size_at(share);
+                    assert!((size(n) * 0.9..size(n) * 1.1).contains(&at), "{scale} {power} {n}: {at}");
                 }
                 assert!(all.share_above(2.0 * size(10_000)) < 1e-4);
             }
@@ -109,12 +121,12 @@ mod tests {
         for _ in 0..20 {
             all.add(10.0);
         }
-        assert!(all.share_above(10.0) > 1e-3 && all.size_at(1e-3, 1.0) >= 10.0);
+        assert!(all.share_above(10.0) > 1e-3 && all.size_at(1e-3) > 8.0);
         // And it will be forgotten.
         for _ in 0..100_000 {
             all.add(1.0);
         }
-        assert!(all.share_above(10.0) < 1e-4 && all.size_at(1e-3, 1.0) < 2.0);
+        assert!(all.share_above(10.0) < 1e-4 && all.size_at(1e-3) < 2.0);
     }
 
     proptest! {

@@ -2,13 +2,17 @@
 //!
 //! We use peaks over threshold, as in Siffer et al. 2017, *Anomaly Detection in Streams with Extreme Value
 //! Theory*. The threshold is a quantile of the errors, and the excesses above the threshold are exponential,
-//! with the mean of the errors. A quantile and a mean of bounded errors are robust to a single outlier. If the
-//! errors have heavy tails, the band will be wide.
+//! with the mean given by a second quantile. Quantiles are robust to outliers. If the errors have heavy
+//! tails, the band will be wide.
+
+use super::sizes::Sizes;
 
 /// The share of errors above the threshold, on either side.
 const TAIL_SHARE: f64 = 0.05;
-/// The number of excesses to add from the normal distribution, as a prior.
-const PRIOR_EXCESSES: f64 = 8.0;
+/// The share of errors above the second quantile.
+const FAR_SHARE: f64 = 0.01;
+/// The share of normal errors above a standard deviation.
+const DEVIATION_SHARE: f64 = 0.1587;
 /// The threshold of the normal distribution and the mean excess, in standard deviations.
 const NORMAL: (f64, f64) = (1.645, 0.42);
 
@@ -17,7 +21,7 @@ const NORMAL: (f64, f64) = (1.645, 0.42);
 pub(super) struct Tails {
     pub(super) above: Tail,
     pub(super) below: Tail,
-    /// The standard deviation, estimated from the median error.
+    /// The standard deviation, estimated from a quantile.
     pub(super) scale: f64,
 }
 
@@ -30,23 +34,12 @@ pub(super) struct Tail {
 }
 
 impl Tails {
-    /// Estimates the tails from these errors. They will not be narrower than for normal errors with the given
-    /// deviation.
-    pub(super) fn of(errors: impl Iterator<Item = f64>, min_deviation: f64) -> Self {
-        let mut errors: Vec<f64> = errors.collect();
-        if errors.is_empty() {
-            errors.push(0.0);
-        }
-        let mut distances: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
-        let middle = distances.len() / 2;
-        let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // If most errors are 0, the median does not say anything about the remaining errors.
-        let mean = distances.iter().sum::<f64>() / distances.len() as f64;
-        let scale = (1.4826 * median).max(mean / 4.0).max(min_deviation);
-        let above = Tail::of(&mut errors, scale);
-        errors.iter_mut().for_each(|error| *error = -*error);
-        let below = Tail::of(&mut errors, scale);
-        Self { above, below, scale }
+    /// Estimates the tails from the errors above and below. They will not be narrower than for normal errors
+    /// with the given deviation.
+    pub(super) fn of([above, below]: &[Sizes; 2], min_deviation: f64) -> Self {
+        let [one, other] = [above, below].map(|sizes| sizes.size_at(DEVIATION_SHARE));
+        let scale = f64::midpoint(one, other).max(min_deviation);
+        Self { above: Tail::of(above, scale), below: Tail::of(below, scale), scale }
     }
 
     /// Returns the probability that an ordinary error is at least this large, on the same side.
@@ -61,17 +54,10 @@ impl Tails {
 }
 
 impl Tail {
-    fn of(errors: &mut [f64], scale: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
-        let index = (errors.len() as f64 * (1.0 - TAIL_SHARE)) as usize;
-        let index = index.min(errors.len() - 1);
-        let found = *errors.select_nth_unstable_by(index, f64::total_cmp).1;
-        let threshold = found.max(NORMAL.0 * scale);
-        let excesses = errors.iter().map(|error| error - threshold).filter(|excess| *excess > 0.0);
-        let (sum, count) = excesses.fold((0.0, 0.0), |(sum, count), excess| (sum + excess, count + 1.0));
-        let typical = NORMAL.1 * scale;
-        let excess = ((sum + PRIOR_EXCESSES * typical) / (count + PRIOR_EXCESSES)).max(typical);
-        Self { threshold, excess }
+    fn of(sizes: &Sizes, scale: f64) -> Self {
+        let [near, far] = [TAIL_SHARE, FAR_SHARE].map(|share| sizes.size_at(share));
+        let excess = (far - near) / (TAIL_SHARE / FAR_SHARE).ln();
+        Self { threshold: near.max(NORMAL.0 * scale), excess: excess.max(NORMAL.1 * scale) }
     }
 
     /// Returns the probability that an ordinary error is at least this large, on this side.
@@ -97,17 +83,25 @@ mod tests {
 
     use super::*;
 
+    fn tails(errors: impl Iterator<Item = f64>, min_deviation: f64) -> Tails {
+        let mut sizes = <[Sizes; 2]>::default();
+        for error in errors {
+            sizes[0].add(error.max(0.0));
+            sizes[1].add((-error).max(0.0));
+        }
+        Tails::of(&sizes, min_deviation)
+    }
+
     #[test]
     fn the_band_of_normal_errors_is_normal_or_slightly_wider() {
         // The quantiles of the normal distribution at 0.5 / 1000, 1.5 / 1000 etc., computed from the
         // distribution function.
-        let errors = (0..1000).map(|n| quantile((f64::from(n) + 0.5) / 1000.0));
-        let tails = Tails::of(errors, 0.0);
-        assert!((tails.scale - 1.0).abs() < 0.01, "{tails:?}");
+        let tails = tails((0..10_000).map(|n| quantile((f64::from(n) + 0.5) / 10_000.0)), 0.0);
+        assert!((tails.scale - 1.0).abs() < 0.05, "{tails:?}");
         for (probability, distance) in [(0.05, 1.645), (1e-3, 3.09), (1e-4, 3.72), (4e-6, 4.47)] {
             let found = tails.above.distance(probability);
-            assert!((distance - 0.01..distance * 1.3).contains(&found), "{probability}: {found}");
-            assert!((tails.below.distance(probability) - found).abs() < 0.05);
+            assert!((distance * 0.95..distance * 1.3).contains(&found), "{probability}: {found}");
+            assert!((tails.below.distance(probability) - found).abs() < 0.2);
         }
     }
 
@@ -131,7 +125,7 @@ mod tests {
 
     #[test]
     fn spikes_on_one_side_only_widen_this_side() {
-        let tails = Tails::of((0..400).map(|n| if n % 10 == 0 { 20.0 } else { f64::from(n % 3) - 1.0 }), 0.0);
+        let tails = tails((0..400).map(|n| if n % 10 == 0 { 20.0 } else { f64::from(n % 3) - 1.0 }), 0.0);
         assert!(tails.above.probability(22.0) > 1e-4 && tails.below.probability(22.0) < 1e-12, "{tails:?}");
     }
 
@@ -143,7 +137,7 @@ mod tests {
             more in 0.0..1e10_f64,
             p in 1e-12..0.05_f64,
         ) {
-            let tails = Tails::of(errors.into_iter(), 1e-3);
+            let tails = tails(errors.into_iter(), 1e-3);
             for tail in [tails.above, tails.below] {
                 let (near, far) = (tail.probability(some), tail.probability(some + more));
                 prop_assert!((0.0..=1.0).contains(&near) && far <= near);
