@@ -4,10 +4,10 @@ mod witness;
 mod fence;
 mod batch;
 mod reading;
+pub(crate) mod identity;
 mod site;
 mod read;
 mod write;
-pub(crate) mod identity;
 mod unions;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod remarks;

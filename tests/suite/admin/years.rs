@@ -228,7 +228,9 @@ async fn all_time_starts_with_the_first_hit_of_a_counter() {
     })
     .await;
     let page = site.page("?period=all").await;
-    assert!(page.contains("Hits per month") && !page.contains("past retention"), "{page}");
+    // Once a week, the first hit is at the start of a week, and weeks are even.
+    let is_by_week_or_month = page.contains("Hits per month") || page.contains("Hits per week");
+    assert!(is_by_week_or_month && !page.contains("past retention"), "{page}");
     assert!(page.contains(">All time</summary>") && !page.contains("id=\"earlier\""), "{page}");
     assert_eq!(
         (shown(&page, "sum-0"), link(&page, "period-all-time")),
@@ -297,7 +299,7 @@ async fn visitors_of_a_year_have_a_separate_line_and_number() {
     let site = Site::filled(|recorder| {
         let key = VisitorKey::new([7; 16]);
         let hits = recorder.counter("hits");
-        for ago in [2_u64, 30, 300, 500] {
+        for ago in [2_u64, 30, 300, 500, 729] {
             for person in 0..=ago {
                 let visitor = key.visitor(&[&person.to_le_bytes()]);
                 recorder.record_at(hits, Some(visitor), days_ago(ago), NonZeroU32::MIN);
@@ -312,7 +314,7 @@ async fn visitors_of_a_year_have_a_separate_line_and_number() {
     assert!(page.contains("<bdi>visitors</bdi>"), "{page}");
     let before = site.page(&link(&page, "earlier")).await;
     let visitors: u64 = card(&before, "visitors").replace("Visitors ", "").parse().expect("no change");
-    assert!(visitors.abs_diff(501) < 15, "{visitors}");
+    assert!(visitors.abs_diff(730) < 22, "{visitors}");
     // A day is one epoch, so there is nothing to explain.
     let words = site.page("?period=today").await;
     assert!(!html(&words, "card-visitors").contains("is counted once per day"), "{words}");

@@ -417,7 +417,7 @@ async fn many_rules_need_few_commands_and_an_unknown_state_is_an_error() {
     server.command(&["HSET", "access:document:alerts", "version", "7", "content", "no JSON"]);
     let error = watch.check_once(judged.plus(3600)).await.expect_err("it cannot be read");
     assert!(error.to_string().contains("alerts"), "{error}");
-    let newer = "{\"version\":2,\"rules\":{}}";
+    let newer = "{\"version\":3,\"rules\":{}}";
     server.command(&["HSET", "access:document:alerts", "version", "8", "content", newer]);
     let error = watch.check_once(judged.plus(3600)).await.expect_err("it cannot be read");
     assert!(format!("{error:?}").contains("the document is newer than this program"), "{error:?}");

@@ -4,10 +4,12 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use counter_core::fleet::{Fleet, Site};
+use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Coverage, Hint, LabelValues, Measure, PageView};
 use counter_core::{
-    CounterName, Counters, Error, ErrorKind, MemoryStore, Precisions, Recorder, Stats, Store, Timestamp,
+    CounterName, Counters, Error, ErrorKind, MemoryStore, Precisions, Recorder, RedisStore, Stats, Store,
+    Timestamp,
 };
 use tests::{FaultProxy, LIMIT, RedisServer};
 
@@ -227,7 +229,8 @@ async fn a_site_that_was_away_at_the_start_is_checked_when_it_appears() {
     let (server, hits) = (RedisServer::start(), [name("hits")]);
     let proxy = FaultProxy::start(server.address()).await;
     proxy.refuse(true);
-    let (us, eu) = (store(&proxy.url()).await, MemoryStore::new());
+    let us = RedisStore::connect(&proxy.url(), Namespace::default()).await.expect("an address");
+    let eu = MemoryStore::new();
     let fleet = Fleet::new("eu", eu).with("us", us).expect("two names").with_timeout(Duration::from_secs(1));
     let mut home = Instance::over(fleet);
     home.view("/", 1, None);

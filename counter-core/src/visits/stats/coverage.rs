@@ -1,4 +1,4 @@
-//! Whether a period was counted in full, so that it can be compared with another one.
+//! Periods that were counted in full, so that they can be compared with other periods.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const TOLERANCE: u64 = 10;
 /// The minimum number of buckets in a period, so that a bucket that is counted in part does not matter.
 const MIN_BUCKETS: u64 = 7;
 
-/// Whether a counter was counted in a whole period, so that a later period can be compared with it.
+/// The part of a period in which a counter was counted. A later period can only be compared with a whole one.
 ///
 /// A counter that began in the middle of the first period, e.g. a new page or a new site, would just seem to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
