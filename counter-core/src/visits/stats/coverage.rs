@@ -90,7 +90,7 @@ impl Stats {
                     Ok(starts) => coverage
                         .iter_mut()
                         .zip(starts)
-                        .for_each(|(coverage, start)| coverage.merge(Coverage::of(start, latest))),
+                        .for_each(|(coverage, start)| coverage.merge(Coverage::of(&start, latest))),
                     Err(_) => coverage.fill(Coverage::Unknown),
                 }
             }
@@ -162,9 +162,9 @@ fn first(reading: Reading) -> Result<Option<Timestamp>, Unreadable> {
 
 impl Coverage {
     /// Returns the coverage in a store, given the start of the first bucket, and the latest start in a whole period.
-    fn of(first: Result<Option<Timestamp>, Unreadable>, latest: Timestamp) -> Self {
+    fn of(first: &Result<Option<Timestamp>, Unreadable>, latest: Timestamp) -> Self {
         match first {
-            Ok(Some(start)) if start > latest => Self::Since(start),
+            Ok(Some(start)) if *start > latest => Self::Since(*start),
             Ok(_) => Self::Complete,
             Err(_) => Self::Unknown,
         }

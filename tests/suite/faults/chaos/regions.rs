@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::clients::Clients;
 use super::databases::File;
 use super::instance::{Instance, cleaner};
-use super::record::{Record, all_counters};
+use super::record::{Record, all_counters, precisions};
 use super::servers::{SentinelPair, Servers, SingleServer, store_at};
 use super::{LIMIT, Storm};
 use crate::random::Rounds;
@@ -66,8 +66,8 @@ async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
         Instance::start(asia.store().await, File::MAX_PENDING, asia_history, random),
     ];
     let [at_eu, at_us, at_asia] = instances.each_ref().map(Instance::recorder);
-    let (done, stats) =
-        (Arc::<AtomicBool>::default(), Counters::builder(fleet.clone()).build().expect("a grid").stats());
+    let all_regions = Counters::builder(fleet.clone()).precisions(precisions()).build().expect("a grid");
+    let (done, stats) = (Arc::<AtomicBool>::default(), all_regions.stats());
     let (durable, all) = (vec![at_eu.clone(), at_asia.clone()], vec![at_eu, at_us, at_asia]);
     let reader = tokio::spawn(Reader { stats: stats.clone(), durable, all, done: Arc::clone(&done) }.read());
 
