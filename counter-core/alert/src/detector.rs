@@ -5,12 +5,12 @@
 
 mod scale;
 mod poisson;
+mod sizes;
 mod tail;
 mod profile;
 mod models;
 mod shifts;
 mod silence;
-mod sizes;
 mod rarity;
 mod evaluation;
 #[allow(clippy::module_inception, reason = "the main type of this module")]

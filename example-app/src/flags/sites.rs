@@ -66,7 +66,7 @@ impl Settings {
         let (name, first) = sites.next().ok_or("--site: a site is missing")?;
         sites.try_fold(Fleet::reader(home, name, first), |fleet, (name, store)| {
             let named = fleet.with(name, store);
-            Ok(named.at(format!("--site {name}"))?)
+            named.at(format!("--site {name}"))
         })
     }
 }

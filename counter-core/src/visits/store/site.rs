@@ -40,7 +40,7 @@ struct Failure {
     at: Instant,
     /// Time of the first failure.
     since: Instant,
-    reason: String,
+    error: Error,
 }
 
 impl Site {
@@ -58,7 +58,7 @@ impl Site {
     /// Returns the reason why the last read of this site failed, or `None` if it succeeded.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        self.last_failure().map(|failure| failure.reason)
+        self.last_failure().map(|failure| reason(&failure.error))
     }
 
     /// Returns the time since the first of the latest failures, or `None` if the last read succeeded.
@@ -93,7 +93,7 @@ impl Site {
         let limit = self.state().timeout;
         let recent = self.last_failure().filter(|last| last.at.elapsed() < limit);
         if let Some(failure) = recent {
-            return Err(failure.error());
+            return Err(failure.error);
         }
         let known = match self.state().access {
             Access::Readable(id) => Some(id),
@@ -150,7 +150,7 @@ impl Site {
     fn fail(&self, error: &Error) {
         let now = Instant::now();
         let since = self.last_failure().map(|last| last.since);
-        let failure = Failure { at: now, since: since.unwrap_or(now), reason: reason(error) };
+        let failure = Failure { at: now, since: since.unwrap_or(now), error: error.clone() };
         self.state().access = Access::Failing(failure);
         if since.is_none() {
             tracing::warn!(site = self.name(), %error, "failed to read a site");
@@ -190,12 +190,6 @@ impl Site {
 /// Returns the cause of an error, e.g. a wrong password, or the error itself.
 pub(in crate::visits) fn reason(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
-}
-
-impl Failure {
-    fn error(&self) -> Error {
-        Error::new(ErrorKind::Unavailable).caused_by(self.reason.clone())
-    }
 }
 
 impl fmt::Debug for Site {
