@@ -32,7 +32,7 @@ pub(super) fn value<'a>(query: Option<&str>, names: &[&str], text: &'a mut Text)
         // In links that were escaped as HTML, parameters are separated by `&amp;`.
         let pairs = query.split('&').map(|pair| pair.strip_prefix("amp;").unwrap_or(pair));
         let mut values = pairs.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-        values.find(|value| !decoded(value).all(|byte| byte.is_ascii_whitespace()))
+        values.find(|value| Text::new().extend(decoded(value)).is_none_or(|text| !text.trim().is_empty()))
     };
     let Some(value) = names.iter().find_map(of) else { return Value::None };
     let mut buffer = Text::new();
@@ -179,6 +179,8 @@ mod tests {
             ("a=b&utm_source=news&utm_campaign=Spring+sale%202026", Some("Spring sale 2026")),
             ("utm_source=letter&utm_campaign=", Some("letter")),
             ("utm_campaign=+%20&ref=hn&utm_source", Some("hn")),
+            ("utm_campaign=%0b%C2%A0%E3%80%80&ref=hn", Some("hn")),
+            ("utm_campaign=\u{b}", None),
             ("source=letter&ref=hn", Some("hn")),
             ("source=letter", Some("letter")),
             ("a=1&amp;utm_campaign=spring", Some("spring")),
