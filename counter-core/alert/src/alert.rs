@@ -4,7 +4,7 @@ use counter_core::Timestamp;
 use counter_core::visits::WriterId;
 use serde::{Deserialize, Serialize};
 
-/// A message sent when an alert is raised or resolved, or a test message.
+/// A message sent when an alert is raised or resolved, when rules can't be evaluated, or as a test.
 ///
 /// `Display` writes a line of text for people. Via serde this is an object for programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Alert {
     pub id: String,
     /// The rule name, `test` for a test message, or `unknown` for a message about rules that can't be evaluated.
     pub rule: String,
-    /// The kind of message: whether the alert is raised or resolved, or this is a test.
+    /// The kind of message.
     pub kind: AlertKind,
     /// The severity of the rule.
     pub severity: Severity,
@@ -41,7 +41,7 @@ pub enum AlertKind {
     /// The condition is not met for [`resolve_after`](crate::AlertRule::resolve_after) buckets in a row.
     Resolved,
     /// Some rules can't be evaluated because the store, or a site of a [fleet](counter_core::fleet), can't be read. This is
-    /// sent once for all rules. When all of them can be evaluated again, it is resolved.
+    /// sent once for all rules, and again if something else can't be read. It is resolved when all rules can be evaluated.
     Unknown,
     /// A test message, to check if delivery works. See [`Alerts::test`](crate::Alerts::test).
     Test,

@@ -13,7 +13,7 @@ use crate::reports::report::Report;
 #[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Message {
-    /// An alert is raised or resolved, or this is a test.
+    /// An alert is raised or resolved, rules can't be evaluated, or this is a test.
     Alert(Alert),
     /// A report on a day or a week.
     Report(Report),

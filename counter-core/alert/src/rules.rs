@@ -2,7 +2,7 @@
 
 pub(crate) mod unit;
 pub(crate) mod verdict;
-pub(crate) mod period;
+pub(crate) mod run;
 mod local;
 pub(crate) mod condition;
 pub(crate) mod rule;

@@ -4,7 +4,7 @@ use counter_core::CounterName;
 use counter_core::visits::Measure;
 
 use super::local::LocalCondition;
-use super::period::Period;
+use super::run::Run;
 use super::unit::Unit;
 use super::verdict::{Expected, Side, Verdict};
 use crate::isolated::Isolated;
@@ -98,7 +98,7 @@ impl Condition {
     }
 
     /// Explains the verdict on a bucket in a sentence.
-    pub(crate) fn explain(&self, verdict: &Verdict, period: Period) -> String {
+    pub(crate) fn explain(&self, verdict: &Verdict, run: Run) -> String {
         let Verdict { is_met, value, bound, ref label, .. } = *verdict;
         let (above, below) = if is_met { ("above", "below") } else { ("no longer above", "no longer below") };
         let hits = Hits(value);
@@ -116,9 +116,7 @@ impl Condition {
                     "the {q} quantile of the {measure} of {counter} is {value:.3} {unit}, {above} {bound}"
                 )
             }
-            Self::Unusual { counter, side, .. } => {
-                explain_unusual(&Isolated(counter), *side, verdict, period)
-            }
+            Self::Unusual { counter, side, .. } => explain_unusual(&Isolated(counter), *side, verdict, run),
             Self::Dead { counter, .. } if is_met => format!("{} has no hits", Isolated(counter)),
             Self::Dead { counter, .. } => format!("{} has {hits}", Isolated(counter)),
             Self::NewLabel { label: of, places, .. } => match label {
@@ -133,9 +131,9 @@ impl Condition {
 }
 
 /// Explains a verdict on an unusual count.
-fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict, period: Period) -> String {
+fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict, run: Run) -> String {
     let Verdict { is_met, value, bound, expected, .. } = *verdict;
-    let (hits, since) = (Hits(value), period.since());
+    let (hits, since) = (Hits(value), run.since());
     match (side, expected) {
         (Side::Silent, _) if is_met => {
             format!("{counter}: no hits, although {} were expected by now", Grouped(bound.round()))
@@ -144,18 +142,18 @@ fn explain_unusual(counter: &Isolated<'_>, side: Side, verdict: &Verdict, period
         (_, Some(Expected { lower, upper, .. })) => {
             let usual = format!("usually {} to {}", Grouped(lower), Grouped(upper));
             match is_met {
-                true => format!("{counter}: {hits} {period}, {usual}"),
+                true => format!("{counter}: {hits} {run}, {usual}"),
                 false if lower <= value && value <= upper => {
-                    format!("{counter}: back to normal since {since}, with {hits} {period}, {usual}")
+                    format!("{counter}: back to normal since {since}, with {hits} {run}, {usual}")
                 }
                 // The rule does not watch this side.
                 false if value < lower => {
-                    format!("{counter}: no longer high since {since}, with {hits} {period}, {usual}")
+                    format!("{counter}: no longer high since {since}, with {hits} {run}, {usual}")
                 }
-                false => format!("{counter}: no longer low since {since}, with {hits} {period}, {usual}"),
+                false => format!("{counter}: no longer low since {since}, with {hits} {run}, {usual}"),
             }
         }
-        (_, None) => format!("{counter}: {hits} {period}"),
+        (_, None) => format!("{counter}: {hits} {run}"),
     }
 }
 
@@ -263,7 +261,7 @@ mod tests {
     fn an_unusual_count_is_explained_in_a_sentence() {
         let counter = CounterName::new("views").expect("a name");
         let start = counter_core::Timestamp::from_unix(1_585_526_400 + 9 * 3600);
-        let period = Period { start, width: 3600, since: start.minus(3600) };
+        let run = Run { start, width: 3600, since: start.minus(3600) };
         let expected = Expected { value: 1100.0, lower: 900.0, upper: 1400.0, error: 60.0, model: "day" };
         for (side, is_met, hits, sentence) in [
             (
@@ -290,7 +288,7 @@ mod tests {
         ] {
             let verdict = Verdict { expected: Some(expected), ..Verdict::new(is_met, hits, 1100.0) };
             let condition = Condition::Unusual { counter: counter.clone(), side, false_alarms: 1e-6 };
-            assert_eq!(condition.explain(&verdict, period), sentence);
+            assert_eq!(condition.explain(&verdict, run), sentence);
         }
     }
 }

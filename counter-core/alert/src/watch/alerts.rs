@@ -243,7 +243,7 @@ impl RuleStatus {
             unmet: state.unmet,
             silenced,
             judged: (state.judged > 0).then(|| Timestamp::from_unix(state.judged)),
-            unread: state.unread.map(Timestamp::from_unix),
+            unread: state.unread.map(|unread| Timestamp::from_unix(unread.since)),
             last: state.seen.last().cloned(),
             decision,
             buckets,

@@ -14,7 +14,7 @@ pub struct HistoryEntry {
     pub at: u64,
     /// The delivery state.
     pub arrival: Arrival,
-    /// The deciding buckets, oldest first, up to the latest 6. Empty for a test.
+    /// The deciding buckets, oldest first, up to the latest 6. Empty if the message is not about a rule.
     #[serde(default)]
     pub buckets: Vec<Explanation>,
 }

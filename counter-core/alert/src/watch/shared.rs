@@ -1,7 +1,7 @@
 //! The state shared by the watches of all processes: the rule states, the outbox, and the history.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::{Not, Range};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use counter_core::internal::emit;
 use counter_core::{Error, ErrorKind, Timestamp};
@@ -23,9 +23,9 @@ pub(crate) struct Shared {
     /// The end of the latest reported day or week, by report name.
     #[serde(default)]
     pub(crate) reports: BTreeMap<String, u64>,
-    /// True if the latest message about rules that can't be evaluated said that there are some.
-    #[serde(default, skip_serializing_if = "Not::not")]
-    is_told_unknown: bool,
+    /// The keys that can't be read, so that rules can't be evaluated, for which a message was sent.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    told_unread: BTreeSet<String>,
     /// The latest alerts and tests, oldest first.
     #[serde(default)]
     pub(crate) history: VecDeque<HistoryEntry>,
@@ -85,21 +85,28 @@ impl Shared {
         }
     }
 
-    /// Sends a message if rules can't be evaluated for this reason, or if all of them can be evaluated again.
+    /// Sends a message if rules can't be evaluated because of a key for which there was none, or if all rules can be evaluated
+    /// again. `reasons` contains the reason for each key that could not be read now.
     pub(crate) fn tell_unread(
         &mut self,
         is_known: impl Fn(&str) -> bool,
-        reason: Option<String>,
+        reasons: &BTreeMap<String, String>,
         now: Timestamp,
     ) {
-        let unread = self.rules.iter().filter(|(name, state)| state.unread.is_some() && is_known(name));
-        let number = unread.count();
-        let alert = match (self.is_told_unknown, reason) {
-            (false, Some(reason)) if number > 0 => Alert::unknown(number, &reason, now),
-            (true, _) if number == 0 => Alert::known(now),
-            _ => return,
+        let known = self.rules.iter().filter(|(name, _)| is_known(name));
+        let unread: Vec<_> =
+            known.filter_map(|(_, state)| Some(state.unread.as_ref()?.key.clone())).collect();
+        let keys: BTreeSet<_> = unread.iter().cloned().collect();
+        let mut new = keys.difference(&self.told_unread).filter_map(|key| reasons.get(key));
+        let alert = match new.next() {
+            Some(reason) => Alert::unknown(unread.len(), reason, now),
+            None if keys.is_empty() && !self.told_unread.is_empty() => Alert::known(now),
+            None => {
+                self.told_unread.retain(|key| keys.contains(key));
+                return;
+            }
         };
-        self.is_told_unknown = alert.kind == AlertKind::Unknown;
+        self.told_unread = keys;
         let (at, arrival, buckets) = (now.as_unix(), Arrival::Waiting, Vec::new());
         self.record(HistoryEntry { alert: alert.clone(), at, arrival, buckets });
         self.push(Message::Alert(alert));
@@ -225,6 +232,7 @@ mod tests {
 
     use super::*;
     use crate::rules::rule::AlertRule;
+    use crate::watch::state::Unread;
     use counter_core::Precision;
 
     #[derive(Clone, Debug)]
@@ -297,6 +305,36 @@ mod tests {
                 prop_assert_eq!(arrived.count(), ids.len());
             }
         }
+    }
+
+    #[test]
+    fn each_key_that_cannot_be_read_is_told_once() {
+        let (mut shared, now) = (Shared::default(), Timestamp::from_unix(6000));
+        let mut told = |unread: &[(&str, &str)]| {
+            shared.rules.clear();
+            for (rule, key) in unread {
+                let state = shared.rules.entry((*rule).to_owned()).or_default();
+                state.unread = Some(Unread { key: (*key).to_owned(), since: 0 });
+            }
+            let reasons =
+                unread.iter().map(|(_, key)| ((*key).to_owned(), format!("{key} is away"))).collect();
+            shared.tell_unread(|rule| rule != "of another version", &reasons, now);
+            let told = shared.outbox.drain(..).map(|outgoing| outgoing.message.to_string());
+            told.collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(told(&[]), "");
+        let one = "warning: unknown: 1 rule cannot be evaluated: a key is away";
+        assert_eq!(told(&[("busy", "a key")]), one);
+        let both = [("busy", "a key"), ("quiet", "site us")];
+        assert_eq!(told(&both), "warning: unknown: 2 rules cannot be evaluated: site us is away");
+        assert_eq!(told(&both), "");
+        // The site comes back, and goes away again.
+        assert_eq!(told(&both[..1]), "");
+        assert!(told(&both).ends_with("site us is away"));
+        assert_eq!(
+            told(&[("of another version", "a key")]),
+            "resolved: unknown: all rules are evaluated again"
+        );
     }
 
     #[test]

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::history::{Explanation, MAX_EXPLANATIONS};
 use crate::alert::{Alert, AlertKind};
-use crate::rules::period::Period;
 use crate::rules::rule::AlertRule;
+use crate::rules::run::Run;
 use crate::rules::verdict::Verdict;
 
 /// The state of a rule, stored in the alerts document.
@@ -19,9 +19,9 @@ use crate::rules::verdict::Verdict;
 pub(crate) struct RuleState {
     /// The end of the latest evaluated bucket, or 0 if there are none yet.
     pub(crate) judged: u64,
-    /// The start of the first of the latest buckets that could not be read, if the latest one could not.
+    /// What could not be read, if the latest bucket could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) unread: Option<u64>,
+    pub(crate) unread: Option<Unread>,
     /// The number of latest buckets in a row that meet the condition.
     met: u32,
     /// The number of latest buckets in a row that do not meet the condition. Either `met` or `unmet` is 0.
@@ -55,6 +55,14 @@ pub(crate) struct RuleState {
     /// True if the latest message sent was [`AlertKind::Raised`].
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(crate) is_told_raised: bool,
+}
+
+/// What can't be read, e.g. a site, so that buckets can't be evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Unread {
+    pub(crate) key: String,
+    /// The start of the first bucket.
+    pub(crate) since: u64,
 }
 
 /// A message that an alert is raised or resolved, with the deciding buckets.
@@ -125,10 +133,11 @@ impl RuleState {
         }
     }
 
-    /// Skips the bucket with this start, because it could not be read.
-    pub(crate) fn skip(&mut self, rule: &AlertRule, start: Timestamp) {
+    /// Skips the bucket with this start, because this key could not be read.
+    pub(crate) fn skip(&mut self, rule: &AlertRule, start: Timestamp, key: &str) {
         self.judged = start.plus(rule.precision.as_seconds().into()).as_unix();
-        self.unread.get_or_insert(start.as_unix());
+        let since = self.unread.as_ref().map_or(start.as_unix(), |unread| unread.since);
+        self.unread = Some(Unread { key: key.to_owned(), since });
     }
 
     /// Returns `true` if the rule was removed, i.e. was not evaluated for 7 days and is not silenced.
@@ -152,8 +161,8 @@ impl RuleState {
 
     fn message(&self, rule: &AlertRule, kind: AlertKind, start: Timestamp, verdict: &Verdict) -> Alert {
         let width = u64::from(rule.precision.as_seconds());
-        let run = u64::from(self.met.max(self.unmet).saturating_sub(1));
-        let period = Period { start, width, since: start.minus(run * width) };
+        let earlier = u64::from(self.met.max(self.unmet).saturating_sub(1));
+        let run = Run { start, width, since: start.minus(earlier * width) };
         let word = if kind == AlertKind::Raised { "raised" } else { "resolved" };
         Alert {
             // The time keeps ids unique even if the state was lost.
@@ -165,7 +174,7 @@ impl RuleState {
             start: start.as_unix(),
             value: verdict.value,
             bound: verdict.bound,
-            reason: rule.condition.explain(verdict, period),
+            reason: rule.condition.explain(verdict, run),
         }
     }
 

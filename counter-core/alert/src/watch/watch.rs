@@ -316,7 +316,7 @@ impl Watch {
         expectations.create_missing(&self.stats, &due).await?;
         due.retain(|due| expectations.is_ready(due.rule));
         let values = Values::read(&self.stats, &due, expectations).await?;
-        let (mut count, mut reason) = (0, None);
+        let (mut count, mut reasons) = (0, BTreeMap::new());
         for due in &due {
             let mut decisions: Vec<Decision> = Vec::new();
             let state = shared.rules.entry(due.rule.name.clone()).or_default();
@@ -327,8 +327,8 @@ impl Watch {
                 };
                 match values.unread(due.rule, start).filter(|_| verdict.is_none()) {
                     Some(unread) => {
-                        state.skip(due.rule, start);
-                        reason = Some(unread.to_string());
+                        state.skip(due.rule, start, &unread.key);
+                        reasons.insert(unread.key.clone(), unread.to_string());
                     }
                     None => decisions.extend(state.apply(due.rule, start, verdict)),
                 }
@@ -336,7 +336,7 @@ impl Watch {
             }
             decisions.into_iter().for_each(|decision| shared.decide(decision, now));
         }
-        shared.tell_unread(|name| rules.contains_key(name), reason, now);
+        shared.tell_unread(|name| rules.contains_key(name), &reasons, now);
         Ok(count)
     }
 

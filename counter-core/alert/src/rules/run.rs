@@ -2,19 +2,21 @@ use std::fmt;
 
 use counter_core::Timestamp;
 
-/// A bucket in words, in UTC: `between 09:00 and 10:00 UTC`, or `on 2026-11-29`.
+/// The bucket of a verdict, and the run of buckets with the same verdict up to it.
+///
+/// `Display` writes the bucket in words, in UTC: `between 09:00 and 10:00 UTC`, or `on 2026-11-29`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Period {
+pub(crate) struct Run {
     pub(crate) start: Timestamp,
     /// The width in seconds.
     pub(crate) width: u64,
-    /// The start of the run of buckets with the same verdict, up to this bucket.
+    /// The start of the run.
     pub(crate) since: Timestamp,
 }
 
 const DAY: u64 = 86_400;
 
-impl Period {
+impl Run {
     /// Writes the start of the run.
     pub(crate) fn since(self) -> String {
         match self.width {
@@ -24,7 +26,7 @@ impl Period {
     }
 }
 
-impl fmt::Display for Period {
+impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.start.plus(self.width);
         match self.width {
@@ -56,7 +58,7 @@ mod tests {
     #[test]
     fn buckets_are_written_in_words() {
         let start = Timestamp::from_unix(1_585_526_400 + 9 * 3600);
-        let words = |start: Timestamp, width| Period { start, width, since: start }.to_string();
+        let words = |start: Timestamp, width| Run { start, width, since: start }.to_string();
         assert_eq!(words(start, 3600), "between 09:00 and 10:00 UTC");
         assert_eq!(words(start.plus(30), 30), "between 09:00:30 and 09:01 UTC");
         assert_eq!(words(start.minus(9 * 3600), DAY), "on 2020-03-30");
