@@ -209,10 +209,11 @@ async fn without_any_site_a_read_fails() {
 async fn a_store_under_two_names_counts_once_and_is_named() {
     let (eu, hits) = (MemoryStore::new(), [name("hits")]);
     let mut home = Instance::over(eu.clone());
-    home.view("/", 1, None);
-    home.flush().await;
     let fleet = Fleet::reader(MemoryStore::new(), "eu", eu.clone()).with("copy", eu).expect("two names");
     let stats = Instance::over(fleet).counters.stats();
+    assert_eq!(stats.lifetimes(&hits).await.expect("an empty store has no id"), [0]);
+    home.view("/", 1, None);
+    home.flush().await;
     let (hour, now) = (precision(3600), Timestamp::now());
     for _ in 0..2 {
         let series = stats.series(&hits[0], hour, now.minus(3600)..now.plus(3600)).await.expect("partial");

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use futures_util::future::try_join;
 
-use super::Stats;
+use super::{Stats, buckets};
 use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
@@ -28,7 +28,7 @@ pub enum Coverage {
     Complete,
     /// The start of the first bucket with hits, which is later. In a [fleet](crate::fleet), it is that of the last site.
     Since(Timestamp),
-    /// The store or a site can't be read, or the precision is not retained.
+    /// A site can't be read, or the buckets of the period are not retained, or are more than 10,000 up to the end.
     Unknown,
 }
 
@@ -59,7 +59,7 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the range is empty, or if no store can be read.
+    /// Returns an error if the store can't be read. If this is a site, the coverage is unknown instead.
     pub async fn coverage(
         &self,
         counters: &[CounterName],
@@ -67,16 +67,17 @@ impl Stats {
         end: Timestamp,
     ) -> Result<Vec<Coverage>, Error> {
         let (length, now) = (period.end.as_unix().saturating_sub(period.start.as_unix()), Timestamp::now());
-        let Some(within) = self.retention_of(&period, length, now) else {
+        let range = period.start..end.max(period.end);
+        let Some(within) = self.retention_of(&range, length, now) else {
             return Ok(vec![Coverage::Unknown; counters.len()]);
         };
-        let within = (within, period.start..end.max(period.end));
+        let within = (within, range);
         let before = self.before(&period, length, now);
         let latest = period.start.plus(length / TOLERANCE);
         let sites = self.store.sites();
-        let buckets = [Some(&within), before.as_ref()].into_iter().flatten();
-        let buckets = buckets.map(|(read, range)| super::buckets(read.precision, range)).sum::<u64>();
-        let per_read = usize::try_from(Self::MAX_SAMPLES / buckets.max(1)).unwrap_or(usize::MAX).max(1);
+        let reads = [Some(&within), before.as_ref()].into_iter().flatten();
+        let samples = reads.map(|(read, range)| buckets(read.precision, range)).sum::<u64>();
+        let per_read = usize::try_from(Self::MAX_SAMPLES / samples.max(1)).unwrap_or(usize::MAX).max(1);
         let mut all = Vec::with_capacity(counters.len());
         for counters in counters.chunks(per_read) {
             let read = |store| first_buckets(store, counters, &within, before.as_ref());
@@ -114,12 +115,14 @@ impl Stats {
         all.filter(|(part, range)| part.oldest(now) <= range.start).last()
     }
 
-    /// Returns the coarsest precision with enough buckets in a period of this length. An archive is only read if the period is
-    /// not retained otherwise.
-    fn retention_of(&self, period: &Range<Timestamp>, length: u64, now: Timestamp) -> Option<Retention> {
+    /// Returns the coarsest precision with enough buckets in a period of this length at the start of a range. An archive is
+    /// only read if the range is not retained otherwise.
+    fn retention_of(&self, range: &Range<Timestamp>, length: u64, now: Timestamp) -> Option<Retention> {
         let fits = |precision: Precision| u64::from(precision.as_seconds()) * MIN_BUCKETS <= length;
         let find = |counts: &Precisions| {
-            let retained: Vec<_> = counts.iter().filter(|part| part.oldest(now) <= period.start).collect();
+            let retained = counts.iter().filter(|part| part.oldest(now) <= range.start);
+            let retained: Vec<_> =
+                retained.filter(|part| buckets(part.precision, range) <= Self::MAX_BUCKETS).collect();
             retained.iter().rfind(|part| fits(part.precision)).or(retained.first()).copied()
         };
         find(&self.tally.grid.counts).or_else(|| find(&self.reach.counts))

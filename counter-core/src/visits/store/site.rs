@@ -30,7 +30,7 @@ struct State {
 enum Access {
     /// It has not been read so far.
     Unknown,
-    /// It belongs to the fleet. Its id is unknown before its first process writes.
+    /// It belongs to the fleet. Its id is unknown before its first process writes, so it is checked again.
     Readable(Option<StoreId>),
     Failing(Failure),
 }
@@ -95,13 +95,10 @@ impl Site {
         if let Some(failure) = recent {
             return Err(failure.error);
         }
-        let known = match self.state().access {
-            Access::Readable(id) => Some(id),
-            Access::Unknown | Access::Failing(_) => None,
-        };
+        let known = self.id();
         let reply = timeout(limit, async {
             let id = match known {
-                Some(id) => id,
+                Some(id) => Some(id),
                 None => self.check(earlier).await.inspect_err(|error| self.fail(error))?,
             };
             Ok((id, read(&*self.store).await?))

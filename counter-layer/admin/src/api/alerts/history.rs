@@ -20,15 +20,15 @@ pub(crate) struct AlertHistory {
 pub(crate) struct AlertMessage {
     /// The message id, which receivers can use to detect duplicates.
     id: String,
-    /// The rule name; `test` for a test.
+    /// The rule name; `test` for a test, `unknown` if rules can't be evaluated.
     rule: String,
-    /// `raised`, `resolved` or `test`.
+    /// `raised`, `resolved`, `unknown` or `test`.
     #[schema(value_type = String)]
     kind: AlertKind,
     /// `info`, `warning` or `critical`.
     #[schema(value_type = String)]
     severity: Severity,
-    /// Bucket width in seconds; 0 for a test.
+    /// Bucket width in seconds; 0 if the message is not about a rule.
     precision: u32,
     /// Unix time of the start of the deciding bucket.
     start: u64,
