@@ -9,7 +9,7 @@ pub(crate) mod backoff;
 pub(crate) mod later;
 pub(crate) mod expiry_clock;
 
-pub use grid::{Grid, Precisions, PrecisionsError, Retention};
+pub use grid::{Grid, Kind, Precisions, PrecisionsError, Retention};
 pub use local_days::LocalDays;
 pub use precision::{Bucket, Precision, PrecisionError};
 pub use sample::Sample;

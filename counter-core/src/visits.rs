@@ -22,7 +22,7 @@ mod stats;
 mod counters;
 
 pub use counters::{BuildError, Builder, Cleaner, Counters, Upkeep};
-pub use distribution::{Bin, Distribution, Measure};
+pub use distribution::{Bin, Bins, Distribution, Measure};
 pub use flush::Flusher;
 pub use in_flight::{InFlight, InFlightRequest};
 pub use ledger::{
@@ -33,9 +33,9 @@ pub use stats::{
     CounterPage, Coverage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques,
 };
 pub use store::{
-    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Cleaned, CountedReading, Extent, Fence, FenceKind,
+    Adds, ApplyOutcome, Batch, BinReading, Cell, Cleaned, CountedReading, Extent, Fence, FenceKind,
     GridMismatch, Incarnation, KnownReading, Part, Read, Reading, Remark, Store, StoreId, StoreIdError,
-    StoredFence, Total, Unreadable, VisitorCell, Witness, Write,
+    StoredFence, Total, Unreadable, Value, Witness, Write,
 };
 pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageView, Recorder};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use counter_core::sketch::{Register, Sketch};
 use counter_core::stores::{Namespace, Shard, WriterId};
-use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Remark};
+use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Remark, Value};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
@@ -81,8 +81,12 @@ pub(crate) fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch 
 pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timestamp) {
     for shard in store.shards().iter() {
         let shard_counters = counters.iter().filter(|counter| store.shards().of(counter) == shard);
-        let cell =
-            |counter: &String| Cell { counter: name(counter), start: at, finest: precision(1), count: 1 };
+        let cell = |counter: &String| Cell {
+            counter: name(counter),
+            start: at,
+            finest: precision(1),
+            value: Value::Count(1),
+        };
         let batch = Batch { shard, ..batch(WriterId::random(), 1, shard_counters.map(cell).collect()) };
         store.apply(&batch).await.expect("the store is there");
     }

@@ -51,6 +51,17 @@ pub enum PrecisionsError {
     Number(usize),
 }
 
+/// Kinds of values in buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Counts of hits.
+    Counts,
+    /// Visitors, as sketches.
+    Visitors,
+    /// Distributions, as bins.
+    Distributions,
+}
+
 /// The buckets that counters retain: a set of precisions for counts, a set for visitors, and optionally a set
 /// for distributions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +109,16 @@ impl Retention {
 }
 
 impl Grid {
+    /// Returns the precisions for values of a kind, or `None` if they are not kept.
+    #[must_use]
+    pub const fn precisions(&self, kind: Kind) -> Option<&Precisions> {
+        match kind {
+            Kind::Counts => Some(&self.counts),
+            Kind::Visitors => Some(&self.visitors),
+            Kind::Distributions => self.distributions.as_ref(),
+        }
+    }
+
     /// Returns this grid, but with the longer retention if a width is also contained in the other grid.
     pub(crate) fn with_longest_retention(&self, other: &Self) -> Self {
         Self {

@@ -58,9 +58,9 @@ pub use copier::{Copied, Copier};
 
 use super::source::{FarPart, FarStore, Settling, Sources};
 use super::store::Store;
-pub use super::store::{ArchiveStore, Bins, Page, Progress, Values};
+pub use super::store::{ArchiveStore, Page, Progress};
 use crate::family::future::StoreFuture;
-use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
+use crate::time::{Grid, Kind, Precision, Precisions, Retention, Timestamp};
 
 /// A store that combines a near store for counting with a far store that keeps closed buckets for years.
 ///
@@ -102,9 +102,9 @@ struct State {
     /// Number of buckets past retention that need the final copy, for the count precision with the most.
     waiting: u32,
     /// Number of entries skipped by the most recent copy of a precision.
-    unreadable: HashMap<(Values, Precision), u64>,
+    unreadable: HashMap<(Kind, Precision), u64>,
     /// Values for which the most recent copy lacks counters, because a counter list can't be read.
-    incomplete: HashSet<(Values, Precision)>,
+    incomplete: HashSet<(Kind, Precision)>,
     /// True if the far store belongs to the near store, if known.
     binding: Option<Binding>,
 }
@@ -182,12 +182,8 @@ impl Archive {
     }
 
     /// Returns the retention of a precision in the far store, or `None` if the far store doesn't keep it.
-    fn far_retention(&self, values: Values, precision: Precision) -> Option<Retention> {
-        let set = match values {
-            Values::Counts => &self.far_grid.counts,
-            Values::Visitors => &self.far_grid.visitors,
-            Values::Distributions => self.far_grid.distributions.as_ref()?,
-        };
+    fn far_retention(&self, values: Kind, precision: Precision) -> Option<Retention> {
+        let set = self.far_grid.precisions(values)?;
         set.of_width(precision.as_seconds()).map(|retention| Retention { precision, ..retention })
     }
 
@@ -196,8 +192,8 @@ impl Archive {
         let part = |near: Retention| {
             let precision = near.precision;
             let set = |values| Precisions::new([self.far_retention(values, precision)?]).ok();
-            let counts = set(Values::Counts)?;
-            let (visitors, bins) = (set(Values::Visitors), set(Values::Distributions));
+            let counts = set(Kind::Counts)?;
+            let (visitors, bins) = (set(Kind::Visitors), set(Kind::Distributions));
             let near_bins = grid.distributions.as_ref().and_then(|set| set.retention(precision));
             Some(FarPart {
                 near,
@@ -226,7 +222,7 @@ impl Archive {
         let mut state = self.state();
         let mut max_waiting = 0;
         let near_retention = retained.with_samples(|retention| {
-            if self.far_retention(Values::Counts, retention.precision).is_none() {
+            if self.far_retention(Kind::Counts, retention.precision).is_none() {
                 return retention.samples;
             }
             let (width, oldest) = (u64::from(retention.precision.as_seconds()), retention.oldest(now));
@@ -245,8 +241,8 @@ impl Archive {
     }
 
     /// Records the end of the buckets for which the final copy is done.
-    fn record_settled(&self, values: Values, precision: Precision, settled: Timestamp) {
-        if values == Values::Counts {
+    fn record_settled(&self, values: Kind, precision: Precision, settled: Timestamp) {
+        if values == Kind::Counts {
             self.state().settled.insert(precision, settled);
         }
     }
@@ -266,11 +262,11 @@ impl Archive {
         }
         let copied = retained
             .iter()
-            .filter(|retention| self.far_retention(Values::Counts, retention.precision).is_some());
+            .filter(|retention| self.far_retention(Kind::Counts, retention.precision).is_some());
         for retained in copied {
-            match self.far.progress(Values::Counts, retained.precision).await {
+            match self.far.progress(Kind::Counts, retained.precision).await {
                 Ok(Some(progress)) => {
-                    self.record_settled(Values::Counts, retained.precision, progress.settled);
+                    self.record_settled(Kind::Counts, retained.precision, progress.settled);
                 }
                 Ok(None) => {}
                 Err(_) => break,
@@ -330,10 +326,10 @@ impl Settling for Archive {
             self.check().await?;
             let near = self.state().near.clone().unwrap_or_default();
             let distributions = near.distributions.iter().flat_map(Precisions::iter);
-            let distributions = distributions.map(|retention| (Values::Distributions, retention));
+            let distributions = distributions.map(|retention| (Kind::Distributions, retention));
             // It does not matter when visitors are merged.
             for (values, retention) in
-                near.counts.iter().map(|retention| (Values::Counts, retention)).chain(distributions)
+                near.counts.iter().map(|retention| (Kind::Counts, retention)).chain(distributions)
             {
                 if self.far_retention(values, retention.precision).is_none() {
                     continue;

@@ -10,6 +10,9 @@ use crate::time::{Precision, Precisions};
 pub use bin::Bin;
 pub use measure::Measure;
 
+/// Bins in ascending order with no duplicates, and the number of values in each.
+pub type Bins = Vec<(Bin, u64)>;
+
 /// The distribution of a [`Measure`], with the number of values per [`Bin`].
 ///
 /// Distributions across counters, buckets and instances can be merged by adding them up.

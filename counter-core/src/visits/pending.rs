@@ -19,10 +19,12 @@ use std::sync::Arc;
 
 pub(crate) use backlog::{Backlog, Queues, Waiting};
 use cells::{Cells, merge};
-use cutter::Cutter;
+pub(crate) use cutter::Chunk;
+#[cfg(feature = "redis")]
+pub(crate) use cutter::travels_dense;
+use cutter::{Cutter, sketch_work};
 #[cfg(feature = "dump")]
-pub(crate) use cutter::visitor_bytes;
-pub(crate) use cutter::{Chunk, sketch_work};
+pub(crate) use cutter::{bytes, work};
 pub(crate) use delivery::Account;
 use foldhash::{fast, quality};
 pub(crate) use group_commit::{CommitTicket, GroupCommit};
@@ -31,10 +33,12 @@ pub(crate) use journal::Journal;
 pub(crate) use journal::JournalEntry;
 use key::Key;
 
-use super::distribution::Bin;
+use super::distribution::{Bin, Bins};
 use crate::family::name::CounterName;
 use crate::sketch::{Register, Sketch};
 use crate::time::{Grid, Precisions, Timestamp};
+#[cfg(feature = "spool")]
+use crate::visits::store::Value;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
@@ -45,9 +49,6 @@ pub(crate) struct Pending {
     sketches: Map<Arc<Sketch>>,
     bins: Map<Bins>,
 }
-
-/// Unique bins in ascending order, with their counts.
-type Bins = Vec<(Bin, u64)>;
 
 /// A map with a cheap hash. This is safe because clients can't choose the keys: they consist of instants and
 /// numbers assigned by this process.
@@ -141,34 +142,17 @@ impl Pending {
         cells.chain(labels).sum::<usize>() + sketches.sum::<usize>() + bins.sum::<usize>()
     }
 
-    /// Adds hits from a spool file, with the start and the index of the finest precision in the file.
+    /// Adds a value from a spool file, with the start and the index of the finest precision in the file.
     #[cfg(feature = "spool")]
-    pub(crate) fn restore(&mut self, counter: u32, finest: usize, start: Timestamp, count: u64) {
-        self.cells.push(Key { counter, finest, start }, count);
-    }
-
-    /// Adds visitors from a spool file, with the start and the index of the finest precision in the file.
-    #[cfg(feature = "spool")]
-    pub(crate) fn restore_visitors(
-        &mut self,
-        counter: u32,
-        finest: usize,
-        start: Timestamp,
-        raised: &Sketch,
-    ) {
-        Arc::make_mut(self.sketches.entry(Key { counter, finest, start }).or_default()).merge(raised);
-    }
-
-    /// Adds bins from a spool file, with the start and the index of the finest precision in the file.
-    #[cfg(feature = "spool")]
-    pub(crate) fn restore_bins(
-        &mut self,
-        counter: u32,
-        finest: usize,
-        start: Timestamp,
-        bins: &[(Bin, u64)],
-    ) {
-        merge_bins(self.bins.entry(Key { counter, finest, start }).or_default(), bins);
+    pub(crate) fn restore(&mut self, counter: u32, finest: usize, start: Timestamp, value: Value) {
+        let key = Key { counter, finest, start };
+        match value {
+            Value::Count(count) => {
+                self.cells.push(key, count);
+            }
+            Value::Visitors(raised) => Arc::make_mut(self.sketches.entry(key).or_default()).merge(&raised),
+            Value::Distribution(bins) => merge_bins(self.bins.entry(key).or_default(), &bins),
+        }
     }
 
     /// Returns the number of cells, sketches and distribution buckets.
@@ -309,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::time::Precision;
-    use crate::visits::store::DEFAULT_BATCH_SAMPLES;
+    use crate::visits::store::{Cell, DEFAULT_BATCH_SAMPLES, hits};
 
     fn names() -> Vec<CounterName> {
         ["(other)", "a", "b"].map(|name| CounterName::new(name).expect("a name")).to_vec()
@@ -344,7 +328,10 @@ mod tests {
         let chunks = pending.take(&names(), &grid, DEFAULT_BATCH_SAMPLES);
         let expired = chunks.iter().flat_map(|chunk| &chunk.cells);
         let expired: Vec<_> = expired.filter(|cell| cell.finest == Precision::COARSEST).collect();
-        assert!(matches!(&expired[..], [one] if (30_000..33_000).contains(&one.count)), "{expired:?}");
+        assert!(
+            matches!(&expired[..], [one] if one.count().is_some_and(|count| (30_000..33_000).contains(&count))),
+            "{expired:?}"
+        );
     }
 
     #[test]
@@ -376,9 +363,9 @@ mod tests {
         assert!(chunks.len() > 5, "{}", chunks.len());
         assert!(chunks.iter().all(|chunk| chunk.cost.work <= DEFAULT_BATCH_SAMPLES
             && chunk.cost.bytes <= DEFAULT_BATCH_SAMPLES * BYTES_PER_SAMPLE));
-        let hits: u64 = chunks.iter().flat_map(|chunk| &chunk.cells).map(|cell| cell.count).sum();
-        assert_eq!((hits, pending.len()), (6000, 0));
-        let bins = || chunks.iter().flat_map(|chunk| &chunk.bins).map(|cell| &cell.bins);
+        let cells = || chunks.iter().flat_map(|chunk| &chunk.cells);
+        assert_eq!((hits(cells()), pending.len()), (6000, 0));
+        let bins = || cells().filter_map(Cell::bins);
         assert!(bins().all(|bins| bins.len() <= MAX_CELL_BINS && bins.is_sorted()));
         assert_eq!(bins().flatten().map(|(_, count)| count).sum::<u64>(), 3000);
     }
@@ -449,12 +436,13 @@ mod tests {
             pending.coarsen(now, &grid);
             let (mut sums, mut expired) = (std::collections::BTreeMap::new(), std::collections::BTreeMap::new());
             for cell in pending.take(&names, &grid, DEFAULT_BATCH_SAMPLES).iter().flat_map(|chunk| &chunk.cells) {
+                let count = cell.count().expect("a count");
                 if cell.finest == Precision::COARSEST {
-                    *expired.entry(cell.counter.clone()).or_insert(0) += cell.count;
+                    *expired.entry(cell.counter.clone()).or_insert(0) += count;
                 }
                 for retained in grid.counts.iter().filter(|retention| retention.precision >= cell.finest) {
                     let bucket = retained.precision.bucket(cell.start);
-                    *sums.entry((cell.counter.clone(), bucket)).or_insert(0) += cell.count;
+                    *sums.entry((cell.counter.clone(), bucket)).or_insert(0) += count;
                 }
             }
             prop_assert_eq!((sums, expired), (expected, unwanted));
@@ -480,10 +468,10 @@ mod tests {
             }
             pending.coarsen(now, &grid);
             let mut sums = std::collections::BTreeMap::new();
-            for cell in pending.take(&names, &grid, DEFAULT_BATCH_SAMPLES).iter().flat_map(|chunk| &chunk.bins) {
+            for cell in pending.take(&names, &grid, DEFAULT_BATCH_SAMPLES).iter().flat_map(|chunk| &chunk.cells) {
                 for retained in set.iter().filter(|retention| retention.precision >= cell.finest) {
                     let bucket = retained.precision.bucket(cell.start);
-                    for (bin, count) in &cell.bins {
+                    for (bin, count) in cell.bins().expect("bins") {
                         *sums.entry((cell.counter.clone(), bucket, *bin)).or_insert(0) += count;
                     }
                 }

@@ -24,9 +24,9 @@ pub(crate) mod sql;
 #[cfg(feature = "archive")]
 pub(crate) use archive_store::bin_count;
 #[cfg(feature = "archive")]
-pub use archive_store::{ArchiveStore, Bins, Page, Progress, Values};
-pub(crate) use batch::MAX_FUTURE_SECONDS;
-pub use batch::{Adds, ApplyOutcome, Batch, BinCell, Cell, Part, Remark, VisitorCell};
+pub use archive_store::{ArchiveStore, Page, Progress};
+pub use batch::{Adds, ApplyOutcome, Batch, Cell, Part, Remark, Value};
+pub(crate) use batch::{MAX_FUTURE_SECONDS, hits};
 pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use read::Read;

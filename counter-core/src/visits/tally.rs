@@ -224,7 +224,7 @@ impl Tally {
         if !recreated.is_empty() {
             self.forget_visitors(backlog, |number| recreated.contains(&number));
         }
-        for number in batch.sketches.iter().filter_map(|cell| number(&cell.counter)) {
+        for number in batch.visitors().filter_map(|(_, cell, _)| number(&cell.counter)) {
             let number = number as usize;
             if number >= backlog.folding.visited.len() {
                 backlog.folding.visited.resize(number + 1, false);

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Page, Progress, Values};
+use counter_core::archive::{Archive, ArchiveStore, Page, Progress};
 use counter_core::stores::{Shard, StoreFuture, WriterId};
-use counter_core::time::{Grid, Retention};
-use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Write};
+use counter_core::time::{Grid, Kind, Retention};
+use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Value, Write};
 use counter_core::{CounterName, Error, ErrorKind, MemoryStore, Precision, Precisions, Store, Timestamp};
 use models::{Choices, Faults, deeper, explore, poll_once};
 use tokio::task::yield_now;
@@ -73,7 +73,7 @@ pub(crate) fn archive(near: impl Store, far: impl Store + ArchiveStore) -> Archi
 pub(crate) async fn hit(store: &impl Store, grid: &Arc<Grid>, at: Timestamp) {
     let kind = FenceKind::Process { incarnation: Incarnation::default() };
     let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
-    let cells = vec![Cell { counter: page_counter(), start: at, finest: hour(), count: 1 }];
+    let cells = vec![Cell { counter: page_counter(), start: at, finest: hour(), value: Value::Count(1) }];
     let batch = Batch { cells, ..Batch::empty(Shard::default(), fence, grid) };
     store.apply(&batch).await.expect("memory accepts everything");
 }
@@ -202,11 +202,11 @@ impl ArchiveStore for Far {
         Box::pin(async { Ok(Timestamp::now()) })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         self.store().progress(values, precision)
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(self.write(Op::Advance(values, precision, progress)))
     }
 
@@ -334,7 +334,7 @@ impl Run {
     /// Returns everything that decides about the rest of a run.
     async fn state(&self) -> impl std::hash::Hash + use<> {
         let stores = (samples(&self.near).await, samples(self.far.store()).await);
-        let progress = self.far.progress(Values::Counts, hour()).await.expect("memory can be read");
+        let progress = self.far.progress(Kind::Counts, hour()).await.expect("memory can be read");
         let world = self.far.world();
         let log = world.log.iter().skip(world.needed).map(|op| match op {
             Op::Put(page) => format!("{:?}", page.counts),

@@ -123,7 +123,7 @@ impl Model {
             }
             data.hits += batch.hits();
             for cell in &batch.cells {
-                *data.by_counter.entry(cell.counter.clone()).or_default() += cell.count;
+                *data.by_counter.entry(cell.counter.clone()).or_default() += cell.count().unwrap_or(0);
             }
             data.fences.insert(writer, (batch.fence.applied_to(found), Instant::now()));
             ApplyOutcome::Applied(Vec::new())

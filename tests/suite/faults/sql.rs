@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use counter_core::entity::sqlx;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, Read};
+use counter_core::visits::{Cell, Read, Value};
 use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -44,7 +44,7 @@ async fn open_file(url: &str) -> sqlx::SqliteConnection {
 }
 
 fn cell(counter: &str, start: Timestamp, count: u64) -> Cell {
-    Cell { counter: name(counter), start, finest: precision(1), count }
+    Cell { counter: name(counter), start, finest: precision(1), value: Value::Count(count) }
 }
 
 /// Counts hits during lost replies, lost requests and restarts.

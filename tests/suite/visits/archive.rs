@@ -14,7 +14,7 @@ use std::sync::Arc;
 use counter_core::sketch::Sketch;
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::{Bucket, Grid, Retention};
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, VisitorCell};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation};
 use counter_core::{Precisions, Sample, Store, Timestamp};
 
 use crate::support::{always, name, precision, unix};
@@ -29,7 +29,7 @@ fn retained<const N: usize>(retained: [(u32, u32); N]) -> Precisions {
 }
 
 /// Sends hits like a process would, with a new fence.
-async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: Vec<VisitorCell>) {
+async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>) {
     for shard in store.shards().iter() {
         let of = |counter: &str| store.shards().of(counter) == shard;
         let batch = Batch {
@@ -41,8 +41,6 @@ async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>, sketches: 
                 after: 0,
             },
             cells: cells.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
-            sketches: sketches.iter().filter(|cell| of(&cell.counter)).cloned().collect(),
-            bins: Vec::new(),
             grid: Arc::clone(grid),
             adds: Adds::Hits,
             witness: None,

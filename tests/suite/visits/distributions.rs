@@ -6,7 +6,7 @@ use std::time::Duration;
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visits::{
-    ApplyOutcome, Batch, Bin, BinCell, Cell, Distribution, DropReason, Measure, Measured, Part, Read, Remark,
+    ApplyOutcome, Batch, Bin, Cell, Distribution, DropReason, Measure, Measured, Part, Read, Remark, Value,
 };
 use counter_core::{CounterName, Counters, MemoryStore, RedisStore, Store, Timestamp};
 use tests::RedisServer;
@@ -32,14 +32,14 @@ pub(super) fn grid() -> Arc<Grid> {
     Arc::new(Grid { distributions: Some(Distribution::precisions()), ..Grid::default() })
 }
 
-fn batch(writer: WriterId, sequence: u64, bins: Vec<BinCell>) -> Batch {
-    Batch { bins, grid: grid(), ..support::batch(writer, sequence, Vec::new()) }
+fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch {
+    Batch { grid: grid(), ..support::batch(writer, sequence, cells) }
 }
 
-fn cell(counter: &str, start: Timestamp, finest: u32, bins: &[(Bin, u64)]) -> BinCell {
+fn cell(counter: &str, start: Timestamp, finest: u32, bins: &[(Bin, u64)]) -> Cell {
     let mut bins = bins.to_vec();
     bins.sort_unstable();
-    BinCell { counter: name(counter), start, finest: precision(finest), bins }
+    Cell { counter: name(counter), start, finest: precision(finest), value: Value::Distribution(bins) }
 }
 
 fn ms(ms: u64) -> Bin {
@@ -53,8 +53,8 @@ async fn apply(store: &impl Store, batch: &Batch) -> Vec<Remark> {
     }
 }
 
-async fn send(store: &impl Store, bins: Vec<BinCell>) {
-    let remarks = apply(store, &batch(WriterId::random(), 1, bins)).await;
+async fn send(store: &impl Store, cells: Vec<Cell>) {
+    let remarks = apply(store, &batch(WriterId::random(), 1, cells)).await;
     assert_eq!(remarks, []);
 }
 
@@ -160,10 +160,11 @@ async fn an_out_of_range_bin_is_rejected_and_the_rest_is_applied(store: impl Sto
     let now = Timestamp::now();
     let most = i64::MAX.cast_unsigned();
     send(&store, vec![cell("a", now, 3600, &[(ms(20), most)])]).await;
-    let count = Cell { counter: name("a"), start: now, finest: precision(60), count: 7 };
-    let cells = vec![cell("a", now, 60, &[(ms(20), 1), (ms(900), 2)]), cell("b", now, 60, &[(ms(20), 5)])];
-    let batch = Batch { cells: vec![count], ..batch(WriterId::random(), 1, cells) };
-    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::OutOfRange, message: None };
+    let count = Cell { counter: name("a"), start: now, finest: precision(60), value: Value::Count(7) };
+    let bins_of_a = [(ms(20), 1), (ms(900), 2)];
+    let cells = vec![count, cell("a", now, 60, &bins_of_a), cell("b", now, 60, &[(ms(20), 5)])];
+    let batch = batch(WriterId::random(), 1, cells);
+    let rejected = Remark::Rejected { part: Part::Cell(1), reason: DropReason::OutOfRange, message: None };
     let mut remarks = apply(&store, &batch).await;
     remarks.retain(|remark| !matches!(remark, Remark::NewLifetime { .. }));
     assert_eq!(remarks, [rejected]);
@@ -176,7 +177,7 @@ async fn an_out_of_range_bin_is_rejected_and_the_rest_is_applied(store: impl Sto
 async fn bins_far_ahead_of_the_clock_are_rejected(store: impl Store + Clone) {
     let (now, ahead) = (Timestamp::now(), Timestamp::now().plus(100_000));
     let cells = vec![cell("a", ahead, 60, &[(ms(20), 1)]), cell("a", now, 60, &[(ms(20), 2)])];
-    let rejected = Remark::Rejected { part: Part::Bins(0), reason: DropReason::Ahead, message: None };
+    let rejected = Remark::Rejected { part: Part::Cell(0), reason: DropReason::Ahead, message: None };
     assert_eq!(apply(&store, &batch(WriterId::random(), 1, cells)).await, [rejected]);
     assert_eq!(bins(&store, "a", 60, ahead).await, [(bucket(60, now), vec![(ms(20), 2)])]);
 }
@@ -205,7 +206,7 @@ async fn check_wrong_types(store: &RedisStore, server: &RedisServer) {
     let bin = [(ms(250), 1)];
     let cells = vec![cell("a", now, 60, &bin), cell("b", now, 60, &bin), cell("c", now, 60, &bin)];
     let mut remarks = apply(store, &batch(WriterId::random(), 1, cells)).await;
-    let rejected = |part, reason| Remark::Rejected { part: Part::Bins(part), reason, message: None };
+    let rejected = |part, reason| Remark::Rejected { part: Part::Cell(part), reason, message: None };
     remarks.sort_by_key(|remark| format!("{remark:?}"));
     assert_eq!(remarks, [rejected(0, DropReason::WrongType), rejected(1, DropReason::NotANumber)]);
     let counters = ["a", "b", "c"].map(name);

@@ -12,10 +12,9 @@ use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Read, VisitorCell,
+    Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Read, Value,
 };
 use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
-use serde_json::Value;
 use tests::RedisServer;
 use tokio::task::JoinSet;
 
@@ -54,7 +53,7 @@ fn visitors(numbers: std::ops::Range<u32>) -> Sketch {
     sketch
 }
 
-async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
+async fn send(store: &impl Store, cells: &[Cell]) {
     for shard in store.shards().iter() {
         let is_here = |counter: &CounterName| store.shards().of(counter) == shard;
         let fence = Fence {
@@ -64,17 +63,7 @@ async fn send(store: &impl Store, cells: &[Cell], sketches: &[VisitorCell]) {
             after: 0,
         };
         let cells = cells.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
-        let sketches = sketches.iter().filter(|cell| is_here(&cell.counter)).cloned().collect();
-        let batch = Batch {
-            shard,
-            fence,
-            cells,
-            sketches,
-            bins: Vec::new(),
-            grid: Arc::new(grid()),
-            adds: Adds::Hits,
-            witness: None,
-        };
+        let batch = Batch { cells, ..Batch::empty(shard, fence, &Arc::new(grid())) };
         store.apply(&batch).await.expect("the store is available");
     }
 }
@@ -93,20 +82,22 @@ async fn fill(store: &impl Store, now: Timestamp) {
     for (n, counter) in (1..).zip(names()) {
         for ago in [0, 1, 7, 300, 7200, 100_000] {
             let (start, finest) = (now.minus(ago), finest(ago));
-            cells.push(Cell { counter: counter.clone(), start, finest, count: n * 1000 + ago % 7 + 1 });
+            let value = Value::Count(n * 1000 + ago % 7 + 1);
+            cells.push(Cell { counter: counter.clone(), start, finest, value });
         }
     }
     for ago in 0..600 {
-        cells.push(Cell { counter: name("/0"), start: now.minus(ago), finest: precision(1), count: 1 });
+        let (start, value) = (now.minus(ago), Value::Count(1));
+        cells.push(Cell { counter: name("/0"), start, finest: precision(1), value });
     }
     let of = |(counter, ago, numbers)| {
         let (counter, start) = (name(counter), now.minus(ago));
-        VisitorCell { counter, start, finest: precision(3600), raised: visitors(numbers) }
+        Cell { counter, start, finest: precision(3600), value: Value::Visitors(visitors(numbers)) }
     };
-    let sketches = [("/1", 0, 0..10), ("/1", 7200, 5..20), ("/2", 0, 0..5000), ("/3", 90_000, 1..2)].map(of);
-    send(store, &cells, &sketches).await;
-    let old = Cell { counter: name("old"), start: unix(1_000_000_000), finest: precision(86_400), count: 77 };
-    send(store, &[old], &[]).await;
+    cells.extend([("/1", 0, 0..10), ("/1", 7200, 5..20), ("/2", 0, 0..5000), ("/3", 90_000, 1..2)].map(of));
+    send(store, &cells).await;
+    let (start, value) = (unix(1_000_000_000), Value::Count(77));
+    send(store, &[Cell { counter: name("old"), start, finest: precision(86_400), value }]).await;
     for shard in store.shards().iter() {
         while store.clean(shard, now, &grid().counts).await.expect("the store is available").more {}
     }
@@ -168,7 +159,7 @@ async fn restore(store: impl Store, lines: &[String]) -> Result<Restored, Restor
 
 /// Returns the number of samples, sketches and lifetimes in the end line of a dump.
 fn entries(lines: &[String]) -> u64 {
-    let end: Value = serde_json::from_str(lines.last().expect("lines")).expect("JSON");
+    let end: serde_json::Value = serde_json::from_str(lines.last().expect("lines")).expect("JSON");
     let end = &end["entry"]["end"];
     ["samples", "sketches", "lifetimes"].iter().map(|name| end[name].as_u64().expect("a number")).sum()
 }
@@ -213,16 +204,19 @@ async fn assert_restores_into(
 
 async fn a_restore_adds_to_existing_data(store: impl Store + Clone) {
     let (now, old) = (Timestamp::now(), MemoryStore::new());
-    let cell = |counter, count| Cell { counter: name(counter), start: now, finest: precision(1), count };
-    let seen = |counter, numbers| {
-        let (counter, raised) = (name(counter), visitors(numbers));
-        VisitorCell { counter, start: now, finest: precision(3600), raised }
+    let cell = |counter, count| {
+        let value = Value::Count(count);
+        Cell { counter: name(counter), start: now, finest: precision(1), value }
     };
-    send(&old, &[cell("/0", 5), cell("/1", 7)], &[seen("/0", 0..20)]).await;
-    send(&store, &[cell("/0", 100), cell("new", 1)], &[seen("/0", 10..30)]).await;
+    let seen = |counter, numbers| {
+        let (counter, value) = (name(counter), Value::Visitors(visitors(numbers)));
+        Cell { counter, start: now, finest: precision(3600), value }
+    };
+    send(&old, &[cell("/0", 5), cell("/1", 7), seen("/0", 0..20)]).await;
+    send(&store, &[cell("/0", 100), cell("new", 1), seen("/0", 10..30)]).await;
     let dumps = [dump(old.clone()).await, dump(old.clone()).await];
     restore(store.clone(), &dumps[0]).await.expect("the store is available");
-    send(&store, &[cell("/0", 1000)], &[]).await;
+    send(&store, &[cell("/0", 1000)]).await;
     let content = content(&store, now).await;
     let sums = |counter| {
         let of = |retention: Retention| {
@@ -524,9 +518,15 @@ async fn a_store_that_lost_restored_data_is_restored_from_the_first_line() {
 async fn a_dump_of_an_archive_includes_data_only_in_the_far_store() {
     let (near, far, now) = (MemoryStore::new(), MemoryStore::new(), Timestamp::now());
     let long_ago = now.minus(200 * 86_400);
-    let cell = |counter, start| Cell { counter: name(counter), start, finest: precision(86_400), count: 77 };
-    send(&near, &[cell("new", now)], &[]).await;
-    send(&far, &[cell("old", long_ago)], &[]).await;
+    let value = Value::Count(77);
+    let cell = |counter, start| Cell {
+        counter: name(counter),
+        start,
+        finest: precision(86_400),
+        value: value.clone(),
+    };
+    send(&near, &[cell("new", now)]).await;
+    send(&far, &[cell("old", long_ago)]).await;
     let days = Retention { precision: precision(86_400), samples: NonZeroU32::new(400).expect("not 0") };
     let retained = Grid { counts: Precisions::new([days]).expect("a set"), ..Grid::default() };
     let lines = dump(Archive::new(near, far).keep(retained)).await;
@@ -601,11 +601,12 @@ async fn totals_are_exact_after_killed_and_concurrent_restores(store: impl Store
             let place = usize::try_from(random.among(0..names.len() as u64)).expect("a place");
             let (counter, start) = (names[place].clone(), now.minus(random.among(0..600)));
             let count = random.among(1..9);
-            let cell = Cell { counter: counter.clone(), start, finest: precision(1), count };
-            let raised = visitors(0..u32::try_from(random.among(1..100)).expect("few"));
-            let seen = VisitorCell { counter, start: now, finest: precision(3600), raised };
-            send(&store, std::slice::from_ref(&cell), std::slice::from_ref(&seen)).await;
-            send(&expected, &[cell], &[seen]).await;
+            let value = Value::Count(count);
+            let cell = Cell { counter: counter.clone(), start, finest: precision(1), value };
+            let value = Value::Visitors(visitors(0..u32::try_from(random.among(1..100)).expect("few")));
+            let cells = [cell, Cell { counter, start: now, finest: precision(3600), value }];
+            send(&store, &cells).await;
+            send(&expected, &cells).await;
             tokio::task::yield_now().await;
             while let Some(restored) = restores.try_join_next() {
                 restored.expect("it ends");

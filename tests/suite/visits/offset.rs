@@ -12,7 +12,7 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, Write};
+use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, Value, Write};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
 use http_body_util::BodyExt;
 use tests::{RedisServer, until};
@@ -138,7 +138,8 @@ async fn sites_with_different_offsets_share_a_store(store: impl Store + Clone) {
 async fn visit_every_noon(store: &impl Store, counts: Precisions) {
     let finest = counts.of_width(86_400).expect("days are kept").precision;
     let noon = |day| unix(MIDNIGHT_IN_INDIA + DAY * day + DAY / 2);
-    let cells = (0..130).map(|day| Cell { counter: name("a"), start: noon(day), finest, count: 1 });
+    let cells =
+        (0..130).map(|day| Cell { counter: name("a"), start: noon(day), finest, value: Value::Count(1) });
     let batch = Batch {
         shard: Shard::default(),
         fence: Fence {
@@ -148,8 +149,6 @@ async fn visit_every_noon(store: &impl Store, counts: Precisions) {
             after: 0,
         },
         cells: cells.collect(),
-        sketches: Vec::new(),
-        bins: Vec::new(),
         grid: Arc::new(Grid { counts, ..Grid::default() }),
         adds: Adds::Hits,
         witness: None,

@@ -11,7 +11,7 @@ use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Bin, Distribution, Fence, FenceKind, Measure, Measured, Skip,
+    ApplyOutcome, Batch, Bin, Distribution, Fence, FenceKind, Measure, Measured, Skip,
 };
 use counter_core::{CounterName, Counters, RedisStore, Store, Timestamp, VisitorId};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
@@ -237,16 +237,7 @@ fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<
     let kind = FenceKind::Source { life };
     let fence = Fence { writer, kind, sequence: range.end, after: range.start };
     let grid = Arc::new(Grid::default());
-    let batch = |shard| Batch {
-        shard,
-        fence,
-        cells: Vec::new(),
-        sketches: Vec::new(),
-        bins: Vec::new(),
-        grid: Arc::clone(&grid),
-        adds: Adds::Hits,
-        witness: None,
-    };
+    let batch = |shard| Batch::empty(shard, fence, &grid);
     store.shards().iter().map(batch).collect()
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use found::Found;
 use reading::Reading;
-use value::Value;
 
 use super::listed::Listed;
 use super::restore::restore;
@@ -18,8 +17,8 @@ use crate::family::future::BoxFuture;
 use crate::family::name::CounterName;
 use crate::family::passes::{Passes, until};
 use crate::log::unwind::emit;
-use crate::time::{Bucket, Grid, Precision, Retention, Timestamp};
-use crate::visits::store::{Adds, Page, Values};
+use crate::time::{Bucket, Grid, Kind, Precision, Retention, Timestamp};
+use crate::visits::store::{Adds, Page, Value};
 
 /// Compares the two stores of an [`Archive`] bucket by bucket, and optionally repairs one of the stores.
 ///
@@ -104,7 +103,7 @@ pub struct Audit {
 #[non_exhaustive]
 pub struct Difference {
     /// The kind of value: a count, visitors or a distribution.
-    pub values: Values,
+    pub values: Kind,
     /// The counter that the value belongs to.
     pub counter: CounterName,
     /// The bucket that the value belongs to.
@@ -210,7 +209,7 @@ impl Auditor {
 
     async fn compare(
         &self,
-        values: Values,
+        values: Kind,
         retention: Retention,
         source: Option<Side>,
         audit: &mut Audit,
@@ -248,7 +247,7 @@ impl Auditor {
     /// compared buckets.
     async fn compare_page(
         &self,
-        values: Values,
+        values: Kind,
         retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
@@ -304,7 +303,7 @@ impl Auditor {
     /// Adds the hits that only the far store has to the near store. Returns the number of rejected values.
     async fn repair_near(
         &self,
-        values: Values,
+        values: Kind,
         retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
@@ -315,9 +314,9 @@ impl Auditor {
         let mut rejected = 0;
         // Lifetimes are compared with the buckets of the coarsest precision. They come first: if the repair
         // is interrupted, the next audit only returns here if buckets still differ.
-        let counts = self.listed.retained.iter().filter(|(values, _)| *values == Values::Counts);
+        let counts = self.listed.retained.iter().filter(|(values, _)| *values == Kind::Counts);
         let coarsest = counts.map(|(_, retention)| retention.precision).max();
-        if values == Values::Counts && coarsest == Some(retention.precision) {
+        if values == Kind::Counts && coarsest == Some(retention.precision) {
             rejected += values_of(Adds::Lifetimes).await?;
         }
         rejected += values_of(Adds::Samples).await?;
@@ -329,7 +328,7 @@ impl Auditor {
     /// only grow in between.
     async fn read(
         &self,
-        values: Values,
+        values: Kind,
         retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
@@ -348,7 +347,7 @@ impl Auditor {
     /// values.
     async fn put(
         &self,
-        values: Values,
+        values: Kind,
         precision: Precision,
         counters: &[CounterName],
         some: BTreeMap<ValueKey, Value>,
@@ -367,10 +366,10 @@ impl Auditor {
             match value {
                 Value::Count(count) => page.counts.entry(start).or_default().push((index, count)),
                 Value::Visitors(sketch) => page.visitors.entry(start).or_default().push((index, sketch)),
-                Value::Bins(bins) => page.bins.entry(start).or_default().push((index, bins)),
+                Value::Distribution(bins) => page.bins.entry(start).or_default().push((index, bins)),
             }
         }
-        if values == Values::Counts && !replaces {
+        if values == Kind::Counts && !replaces {
             // Late hits also increase the lifetimes.
             let lifetimes = self.archive.near.lifetimes(&page.counters).await?;
             page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();

@@ -14,11 +14,11 @@ use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
+use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Sample, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
 use crate::visits::store::{
     ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unions,
-    Unreadable, Values, Witness, Write,
+    Unreadable, Witness, Write,
 };
 
 impl Write for Archive {
@@ -150,12 +150,12 @@ impl Read for Archive {
         retention: u32,
     ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
         let near = self.near.samples(counters, precision, range.clone(), retention);
-        let Some(retention) = self.far_retention(Values::Counts, precision) else { return near };
+        let Some(retention) = self.far_retention(Kind::Counts, precision) else { return near };
         Box::pin(async move {
             let far = self.far.samples(counters, precision, range.clone(), retention.samples.get());
             let (near, far) = self.both(near, far).await?;
             let far = far.unwrap_or_else(|unreadable| vec![Err(unreadable); counters.len()]);
-            let buckets = self.near_buckets(Values::Counts, precision);
+            let buckets = self.near_buckets(Kind::Counts, precision);
             let merge = |(near, far): (Result<Reading, _>, Result<Reading, _>)| match (near?, far) {
                 (near, Ok(far)) => Ok(merged(near, far)),
                 (near, Err(unreadable)) => Ok(buckets.known(near, &unreadable, &range)),
@@ -264,13 +264,13 @@ impl Read for Archive {
         range: Range<Timestamp>,
     ) -> StoreFuture<'a, Vec<BinReading>> {
         let near = self.near.bins(counters, precision, range.clone());
-        if self.far_retention(Values::Distributions, precision).is_none() {
+        if self.far_retention(Kind::Distributions, precision).is_none() {
             return near;
         }
         Box::pin(async move {
             let far = self.far.bins(counters, precision, range.clone());
             let (near, far) = self.both(near, far).await?;
-            let buckets = self.near_buckets(Values::Distributions, precision);
+            let buckets = self.near_buckets(Kind::Distributions, precision);
             Ok(match far {
                 Ok(far) => near.into_iter().zip(far).map(|(near, far)| merged_bins(near, far)).collect(),
                 Err(unreadable) => {
@@ -367,18 +367,18 @@ impl Read for Archive {
 
 impl Archive {
     fn keeps(&self, precision: Precision) -> bool {
-        self.far_retention(Values::Counts, precision).is_some()
+        self.far_retention(Kind::Counts, precision).is_some()
     }
 
     /// Returns the buckets for which the far store keeps visitors.
     fn far_buckets(&self, buckets: &[Bucket]) -> Vec<Bucket> {
-        let is_retained = |bucket: &Bucket| self.far_retention(Values::Visitors, bucket.precision).is_some();
+        let is_retained = |bucket: &Bucket| self.far_retention(Kind::Visitors, bucket.precision).is_some();
         buckets.iter().copied().filter(is_retained).collect()
     }
 
     fn are_near(&self, buckets: &[Bucket]) -> bool {
         let is_near =
-            |bucket: &Bucket| self.near_buckets(Values::Visitors, bucket.precision).contain(bucket.start);
+            |bucket: &Bucket| self.near_buckets(Kind::Visitors, bucket.precision).contain(bucket.start);
         buckets.iter().all(is_near)
     }
 }

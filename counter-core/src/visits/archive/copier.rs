@@ -12,9 +12,9 @@ use crate::family::name::CounterName;
 use crate::family::passes::{Passes, until};
 use crate::family::writer::WriterId;
 use crate::log::unwind::{catch_panic, emit};
-use crate::time::{Grid, Precision, Retention, Sample, Timestamp};
+use crate::time::{Grid, Kind, Precision, Retention, Sample, Timestamp};
 use crate::visits::source::LATENESS;
-use crate::visits::store::{Page, Progress, Reading, Values};
+use crate::visits::store::{Page, Progress, Reading};
 
 /// Copies closed buckets from the near store of an [`Archive`] to the far store.
 ///
@@ -202,7 +202,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Copies the closed values of a precision, and stores the progress.
-    async fn copy(&mut self, values: Values, retention: Retention, now: Timestamp) -> Result<(), Error> {
+    async fn copy(&mut self, values: Kind, retention: Retention, now: Timestamp) -> Result<(), Error> {
         let (precision, lateness) = (retention.precision, self.copier.lateness.as_secs());
         let width = u64::from(precision.as_seconds());
         let closed = precision.bucket(now.minus(lateness)).start;
@@ -259,7 +259,7 @@ impl Pass<'_> {
     }
 
     /// Returns `true` if the most recent copy lacks counters from a list that still can't be read.
-    async fn is_still_incomplete(&self, key: (Values, Precision)) -> Result<bool, Error> {
+    async fn is_still_incomplete(&self, key: (Kind, Precision)) -> Result<bool, Error> {
         let (archive, (values, precision)) = (&self.copier.archive, key);
         if !archive.state().incomplete.contains(&key) {
             return Ok(false);
@@ -271,7 +271,7 @@ impl Pass<'_> {
     /// Copies consecutive buckets of all counters.
     async fn copy_buckets(
         &mut self,
-        values: Values,
+        values: Kind,
         retention: Retention,
         starts: &[Timestamp],
     ) -> Result<(), Error> {
@@ -285,11 +285,11 @@ impl Pass<'_> {
             self.copied.unreadable += page.unreadable;
             self.is_incomplete |= page.is_incomplete;
             match values {
-                Values::Counts => self.copy_counts(&page.counters, retention, starts, read).await?,
-                Values::Visitors => {
+                Kind::Counts => self.copy_counts(&page.counters, retention, starts, read).await?,
+                Kind::Visitors => {
                     self.copy_visitors(&page.counters, retention.precision, starts, read).await?;
                 }
-                Values::Distributions => {
+                Kind::Distributions => {
                     self.copy_bins(&page.counters, retention.precision, starts, read).await?;
                 }
             }
@@ -309,7 +309,7 @@ impl Pass<'_> {
         let near = &self.copier.archive.near;
         let range = first..last.plus(1);
         let readings = near.samples(counters, retention.precision, range, retention.samples.get()).await?;
-        let mut page = self.page(Values::Counts, retention.precision, read);
+        let mut page = self.page(Kind::Counts, retention.precision, read);
         for (counter, reading) in counters.iter().zip(readings) {
             let reading = reading
                 .unwrap_or_else(|unreadable| Reading { unreadable: Some(unreadable), ..Reading::default() });
@@ -340,7 +340,7 @@ impl Pass<'_> {
             self.renew_lease().await?;
             let near = &*self.copier.archive.near;
             for (start, sketches) in sketches(near, counters, precision, &mut starts).await? {
-                let mut page = self.page(Values::Visitors, precision, read);
+                let mut page = self.page(Kind::Visitors, precision, read);
                 for (counter, sketch) in counters.iter().zip(sketches) {
                     match sketch {
                         Ok(sketch) if sketch.is_empty() => {}
@@ -376,7 +376,7 @@ impl Pass<'_> {
                     reading.unreadable.map_or(0, |unreadable| unreadable.extent.buckets().len().max(1));
                 self.copied.unreadable += unreadable as u64;
                 for (start, bins) in reading.buckets {
-                    let new = || self.page(Values::Distributions, precision, read);
+                    let new = || self.page(Kind::Distributions, precision, read);
                     let page = pages.entry(start).or_insert_with(new);
                     page.bins.entry(start).or_default().push((page.counters.len(), bins));
                     page.counters.push(counter.clone());
@@ -392,7 +392,7 @@ impl Pass<'_> {
     }
 
     /// Returns an empty page with the retention of the far store.
-    fn page(&self, values: Values, precision: Precision, read: Timestamp) -> Page {
+    fn page(&self, values: Kind, precision: Precision, read: Timestamp) -> Page {
         let retained = self.copier.archive.far_retention(values, precision).unwrap_or(precision.into());
         Page::new(read, retained)
     }

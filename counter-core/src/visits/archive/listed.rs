@@ -4,8 +4,8 @@ use super::Archive;
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
-use crate::visits::store::{Store, Unreadable, Values};
+use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Retention, Timestamp};
+use crate::visits::store::{Store, Unreadable};
 
 /// Number of counters on a page. The sketches of a bucket take up to 8 MB.
 pub(super) const PAGE_SIZE: usize = 500;
@@ -14,7 +14,7 @@ pub(super) const PAGE_SIZE: usize = 500;
 #[derive(Debug)]
 pub(super) struct Listed {
     /// Retention in the near store, for precisions that are also kept in the far store.
-    pub(super) retained: Vec<(Values, Retention)>,
+    pub(super) retained: Vec<(Kind, Retention)>,
     /// The precisions for which the near store lists counters.
     counts: Vec<Precision>,
 }
@@ -56,10 +56,10 @@ impl Listed {
         let of = |values, retained: Retention| {
             archive.far_retention(values, retained.precision).map(|_| (values, retained))
         };
-        let counts = grid.counts.iter().filter_map(|retention| of(Values::Counts, retention));
-        let visitors = grid.visitors.iter().filter_map(|retention| of(Values::Visitors, retention));
+        let counts = grid.counts.iter().filter_map(|retention| of(Kind::Counts, retention));
+        let visitors = grid.visitors.iter().filter_map(|retention| of(Kind::Visitors, retention));
         let distributions = grid.distributions.iter().flat_map(Precisions::iter);
-        let distributions = distributions.filter_map(|retention| of(Values::Distributions, retention));
+        let distributions = distributions.filter_map(|retention| of(Kind::Distributions, retention));
         Self {
             retained: counts.chain(visitors).chain(distributions).collect(),
             counts: grid.counts.iter().map(|retention| retention.precision).collect(),
@@ -71,15 +71,15 @@ impl Listed {
     pub(super) async fn counters(
         &self,
         store: &dyn Store,
-        values: Values,
+        values: Kind,
         precision: Precision,
         from: &str,
         since: Timestamp,
     ) -> Result<Counters, Error> {
         let precisions = match values {
-            Values::Counts => std::slice::from_ref(&precision),
+            Kind::Counts => std::slice::from_ref(&precision),
             // The counts of these counters may only have other precisions.
-            Values::Visitors | Values::Distributions => &self.counts,
+            Kind::Visitors | Kind::Distributions => &self.counts,
         };
         let known = store.known_since(precisions, from, PAGE_SIZE, since).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
@@ -87,7 +87,7 @@ impl Listed {
         let mut counters: Vec<_> = names.into_iter().take(PAGE_SIZE).collect();
         // Names can't contain this character, so this is the next possible text.
         let mut next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
-        if values == Values::Distributions {
+        if values == Kind::Distributions {
             // Values are measured for the site and for pages, but not for labels, which are most of the names.
             counters.retain(|name| name.label().is_none());
             next = next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });

@@ -12,12 +12,12 @@ use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::time::backoff::Backoff;
-use crate::time::{Grid, Precisions, Retention, Sample, Timestamp};
+use crate::time::{Grid, Kind, Precisions, Retention, Sample, Timestamp};
 use crate::visits::pending::MAX_CELL_BINS;
 use crate::visits::source::{Source, SourceName};
 use crate::visits::store::{
-    Adds, ApplyOutcome, Batch, BinCell, BinReading, Cell, Fence, FenceKind, MAX_FUTURE_SECONDS, Read,
-    Reading, Remark, Unreadable, Values, VisitorCell, bin_count,
+    Adds, ApplyOutcome, Batch, BinReading, Cell, Fence, FenceKind, MAX_FUTURE_SECONDS, Read, Reading, Remark,
+    Unreadable, Value, bin_count,
 };
 
 /// Time for which the near store keeps the position that is used to detect concurrent repairs.
@@ -39,7 +39,7 @@ const MAX_ATTEMPTS: u32 = 100;
 /// same.
 pub(super) async fn restore(
     archive: &Archive,
-    values: Values,
+    values: Kind,
     retention: Retention,
     adds: Adds,
     counters: &[CounterName],
@@ -85,7 +85,7 @@ async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u
 /// A repair of counters on a single shard.
 struct Repair<'a> {
     archive: &'a Archive,
-    values: Values,
+    values: Kind,
     retention: Retention,
     adds: Adds,
     counters: &'a [CounterName],
@@ -129,7 +129,7 @@ impl Repair<'_> {
     async fn missing(&self) -> Result<Vec<Batch>, Error> {
         let mut batches = Vec::new();
         match self.values {
-            Values::Counts => {
+            Kind::Counts => {
                 let cells = match self.adds {
                     Adds::Lifetimes => self.missing_lifetimes().await?,
                     Adds::Hits | Adds::Samples => self.missing_samples().await?,
@@ -138,15 +138,15 @@ impl Repair<'_> {
                     batches.push(Batch { cells: cells.to_vec(), ..self.batch() });
                 }
             }
-            Values::Distributions => {
+            Kind::Distributions => {
                 let max_cells = self.archive.near.batch_samples().div_ceil(MAX_CELL_BINS);
                 for bins in self.missing_bins().await?.chunks(max_cells.max(1)) {
-                    batches.push(Batch { bins: bins.to_vec(), ..self.batch() });
+                    batches.push(Batch { cells: bins.to_vec(), ..self.batch() });
                 }
             }
-            Values::Visitors => {
+            Kind::Visitors => {
                 for sketches in self.missing_visitors().await?.chunks(SKETCHES_PER_BATCH) {
-                    batches.push(Batch { sketches: sketches.to_vec(), ..self.batch() });
+                    batches.push(Batch { cells: sketches.to_vec(), ..self.batch() });
                 }
             }
         }
@@ -170,8 +170,8 @@ impl Repair<'_> {
                 let present = near.samples.binary_search_by_key(&start, |sample| sample.start);
                 let present = present.map_or(0, |place| near.samples[place].count);
                 if count > present && !is_unknown(start) {
-                    let count = count - present;
-                    cells.push(Cell { counter: counter.clone(), start, finest: precision, count });
+                    let value = Value::Count(count - present);
+                    cells.push(Cell { counter: counter.clone(), start, finest: precision, value });
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Repair<'_> {
                 let count = sum.max(greatest).saturating_sub(lifetime);
                 if count > 0 {
                     let (counter, finest) = (counter.clone(), self.retention.precision);
-                    cells.push(Cell { counter, start: Timestamp::MIN, finest, count });
+                    cells.push(Cell { counter, start: Timestamp::MIN, finest, value: Value::Count(count) });
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Repair<'_> {
         Ok(readings.into_iter().map(|reading| reading.map_or(0, sum)).collect())
     }
 
-    async fn missing_visitors(&self) -> Result<Vec<VisitorCell>, Error> {
+    async fn missing_visitors(&self) -> Result<Vec<Cell>, Error> {
         let precision = self.retention.precision;
         let mut cells = Vec::new();
         let mut starts = self.starts;
@@ -236,7 +236,12 @@ impl Repair<'_> {
                         && !raised.is_empty()
                     {
                         let counter = counter.clone();
-                        cells.push(VisitorCell { counter, start, finest: precision, raised });
+                        cells.push(Cell {
+                            counter,
+                            start,
+                            finest: precision,
+                            value: Value::Visitors(raised),
+                        });
                     }
                 }
             }
@@ -244,7 +249,7 @@ impl Repair<'_> {
         Ok(cells)
     }
 
-    async fn missing_bins(&self) -> Result<Vec<BinCell>, Error> {
+    async fn missing_bins(&self) -> Result<Vec<Cell>, Error> {
         let (precision, mut cells) = (self.retention.precision, Vec::new());
         for &start in self.starts {
             let range = start..start.plus(1);
@@ -261,8 +266,8 @@ impl Repair<'_> {
                     of(far).map(|(bin, count)| (bin, count.saturating_sub(bin_count(&present, bin))));
                 let missing: Vec<_> = missing.filter(|(_, count)| *count > 0).collect();
                 for bins in missing.chunks(MAX_CELL_BINS) {
-                    let (counter, bins) = (counter.clone(), bins.to_vec());
-                    cells.push(BinCell { counter, start, finest: precision, bins });
+                    let value = Value::Distribution(bins.to_vec());
+                    cells.push(Cell { counter: counter.clone(), start, finest: precision, value });
                 }
             }
         }

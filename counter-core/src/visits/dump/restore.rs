@@ -10,13 +10,11 @@ use crate::family::line::{MAX_LINE_BYTES, Position, Sealed};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
-use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Sample, Timestamp};
-use crate::visits::distribution::Bin;
+use crate::time::{Grid, Kind, Precision, Retention, Sample, Timestamp};
 use crate::visits::ledger::DropReason;
 use crate::visits::source::{SourceName, empty, positions};
 use crate::visits::store::identity::{StoreId, StoreRecord};
-use crate::visits::store::{Adds, ApplyOutcome, Batch, BinCell, Part, Remark, Store, VisitorCell, identity};
+use crate::visits::store::{Adds, ApplyOutcome, Batch, Cell, Part, Remark, Store, Value, identity};
 
 /// A restore in progress: see [the module](crate::dump).
 ///
@@ -181,16 +179,24 @@ impl Restore {
                 Record::Begin { .. } => return Err(malformed("no other dump".to_owned())),
                 _ if due == 1 => return Err(malformed("the first line of a dump".to_owned())),
                 Record::Samples { precision, counter, samples } => {
-                    self.take_samples(due, precision, &counter, samples).await?;
+                    let samples =
+                        samples.into_iter().map(|Sample { start, count }| (start, Value::Count(count)));
+                    self.take_values(due, precision, counter, Kind::Counts, samples.collect()).await?;
                 }
                 Record::Visitors { bucket, counter, sketch } => {
-                    self.take_visitors(due, bucket, counter, sketch).await?;
+                    let values = vec![(bucket.start, Value::Visitors(sketch))];
+                    self.take_values(due, bucket.precision, counter, Kind::Visitors, values).await?;
                 }
-                Record::Bins { bucket, counter, bins } => self.take_bins(due, bucket, counter, bins).await?,
+                Record::Bins { bucket, counter, bins } => {
+                    let values = vec![(bucket.start, Value::Distribution(bins))];
+                    self.take_values(due, bucket.precision, counter, Kind::Distributions, values).await?;
+                }
                 Record::Lifetime { counter, count } => {
                     let shard = self.store.shards().of(&counter);
                     if self.is_due(shard, 1, Section::Lifetimes).await? {
-                        self.lanes[shard.index()].push_lifetime(due, counter, count, &self.grid);
+                        let (finest, value) = (self.grid.counts.precision(0), Value::Count(count));
+                        let cell = Cell { counter, start: Timestamp::MIN, finest, value };
+                        self.lanes[shard.index()].push(due, Section::Lifetimes, cell);
                     }
                     self.read.lifetimes += 1;
                 }
@@ -202,64 +208,32 @@ impl Restore {
         })
     }
 
-    async fn take_samples(
+    /// Takes values of a counter in buckets with these starts.
+    async fn take_values(
         &mut self,
         line: u64,
         precision: Precision,
-        counter: &CounterName,
-        samples: Vec<Sample>,
-    ) -> Result<(), RestoreError> {
-        let entries = samples.len() as u64;
-        let found = self.find(counter, entries, precision, |grid| Some(&grid.counts), Section::Samples);
-        if let Some((shard, retention)) = found.await? {
-            let now = Timestamp::now();
-            let is_retained = |sample: &Sample| retention.expiry(sample.start) > now;
-            let retained: Vec<_> = samples.into_iter().filter(is_retained).collect();
-            self.restored.expired += entries - retained.len() as u64;
-            self.lanes[shard.index()].push_samples(line, retention, counter, &retained);
-        }
-        self.read.samples += entries;
-        Ok(())
-    }
-
-    async fn take_visitors(
-        &mut self,
-        line: u64,
-        bucket: Bucket,
         counter: CounterName,
-        raised: Sketch,
+        kind: Kind,
+        values: Vec<(Timestamp, Value)>,
     ) -> Result<(), RestoreError> {
-        let found = self.find(&counter, 1, bucket.precision, |grid| Some(&grid.visitors), Section::Visitors);
-        if let Some((shard, retention)) = found.await? {
-            if retention.expiry(bucket.start) > Timestamp::now() {
-                let cell = VisitorCell { counter, start: bucket.start, finest: retention.precision, raised };
-                self.lanes[shard.index()].push_visitors(line, retention, cell);
-            } else {
-                self.restored.expired += 1;
+        let (entries, now) = (values.len() as u64, Timestamp::now());
+        if let Some((shard, retention)) = self.find(&counter, entries, precision, kind).await? {
+            let lane = &mut self.lanes[shard.index()];
+            for (start, value) in values {
+                if retention.expiry(start) > now {
+                    let cell = Cell { counter: counter.clone(), start, finest: retention.precision, value };
+                    lane.push(line, Section::Values(kind, retention), cell);
+                } else {
+                    self.restored.expired += 1;
+                }
             }
         }
-        self.read.sketches += 1;
-        Ok(())
-    }
-
-    async fn take_bins(
-        &mut self,
-        line: u64,
-        bucket: Bucket,
-        counter: CounterName,
-        bins: Vec<(Bin, u64)>,
-    ) -> Result<(), RestoreError> {
-        let found =
-            self.find(&counter, 1, bucket.precision, |grid| grid.distributions.as_ref(), Section::Bins);
-        if let Some((shard, retention)) = found.await? {
-            if retention.expiry(bucket.start) > Timestamp::now() {
-                let cell = BinCell { counter, start: bucket.start, finest: retention.precision, bins };
-                self.lanes[shard.index()].push_bins(line, retention, cell);
-            } else {
-                self.restored.expired += 1;
-            }
-        }
-        self.read.distributions += 1;
+        *match kind {
+            Kind::Counts => &mut self.read.samples,
+            Kind::Visitors => &mut self.read.sketches,
+            Kind::Distributions => &mut self.read.distributions,
+        } += entries;
         Ok(())
     }
 
@@ -319,10 +293,9 @@ impl Restore {
         counter: &CounterName,
         entries: u64,
         precision: Precision,
-        precisions: impl Fn(&Grid) -> Option<&Precisions>,
-        section: impl Fn(Retention) -> Section,
+        kind: Kind,
     ) -> Result<Option<(Shard, Retention)>, RestoreError> {
-        let Some(retention) = precisions(&self.grid).and_then(|set| set.retention(precision)) else {
+        let Some(retention) = self.grid.precisions(kind).and_then(|set| set.retention(precision)) else {
             let named = &mut self.restored.unknown_precisions;
             if named.len() < MAX_UNKNOWN_PRECISIONS && !named.contains(&precision) {
                 named.push(precision);
@@ -331,7 +304,7 @@ impl Restore {
             return Ok(None);
         };
         let shard = self.store.shards().of(counter);
-        Ok(self.is_due(shard, entries, section(retention)).await?.then_some((shard, retention)))
+        Ok(self.is_due(shard, entries, Section::Values(kind, retention)).await?.then_some((shard, retention)))
     }
 
     /// Returns `true` if the next line is missing on the shard. If the batch is full, this sends it first.
@@ -429,16 +402,17 @@ impl Restored {
         };
         let is_ahead =
             |remark: &&Remark| matches!(remark, Remark::Rejected { reason: DropReason::Ahead, .. });
-        let parts = batch.len();
+        let parts = batch.cells.len();
         let rejected = remarks.iter().filter(is_refused).count().min(parts) as u64;
         let ahead = (remarks.iter().filter(is_ahead).count() as u64).min(rejected);
         self.ahead += ahead;
         self.rejected += rejected - ahead;
-        let added = match batch.adds {
-            Adds::Lifetimes => &mut self.lifetimes,
-            _ if !batch.bins.is_empty() => &mut self.distributions,
-            _ if batch.cells.is_empty() => &mut self.sketches,
-            _ => &mut self.samples,
+        // All values of a batch are of a kind.
+        let added = match batch.cells.first().map(|cell| cell.value.kind()) {
+            _ if batch.adds == Adds::Lifetimes => &mut self.lifetimes,
+            Some(Kind::Visitors) => &mut self.sketches,
+            Some(Kind::Distributions) => &mut self.distributions,
+            Some(Kind::Counts) | None => &mut self.samples,
         };
         *added += parts as u64 - rejected;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::visits::store::Batch;
+use crate::visits::store::{Batch, Cell, Value};
 
 /// Recently acknowledged batches, ordered by sequence.
 ///
@@ -109,9 +109,12 @@ impl BatchQueue {
 
 /// Estimates the memory use of a batch, in bytes.
 fn size(batch: &Batch) -> usize {
-    let raised = batch.sketches.iter().map(|cell| 128 + 4 * cell.raised.registers().count().min(4096));
-    let bins = batch.bins.iter().map(|cell| 64 + 16 * cell.bins.len());
-    256 + 64 * batch.cells.len() + raised.sum::<usize>() + bins.sum::<usize>()
+    let value = |cell: &Cell| match &cell.value {
+        Value::Count(_) => 0,
+        Value::Visitors(raised) => 4 * raised.len().min(4096),
+        Value::Distribution(bins) => 16 * bins.len(),
+    };
+    256 + batch.cells.iter().map(|cell| 96 + value(cell)).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -123,14 +126,14 @@ mod tests {
     use crate::family::shard::Shard;
     use crate::family::writer::WriterId;
     use crate::time::{Precision, Timestamp};
-    use crate::visits::store::{Cell, Fence, FenceKind, Incarnation};
+    use crate::visits::store::{Fence, FenceKind, Incarnation};
 
     fn batch(sequence: u64) -> Arc<Batch> {
         let cell = Cell {
             counter: CounterName::new("a").expect("a name"),
             start: Timestamp::MIN,
             finest: Precision::try_from(1).expect("not 0"),
-            count: sequence,
+            value: Value::Count(sequence),
         };
         let fence = Fence {
             writer: WriterId::random(),

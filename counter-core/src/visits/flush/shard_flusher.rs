@@ -18,7 +18,7 @@ use crate::time::backoff::Backoff;
 use crate::time::later::later;
 use crate::visits::ledger::Hint;
 use crate::visits::pending::{Account, Journal};
-use crate::visits::store::{ApplyOutcome, Batch, Fence, Remark, Store, VisitorCell, Witness};
+use crate::visits::store::{ApplyOutcome, Batch, Cell, Fence, Remark, Store, Witness};
 use crate::visits::tally::Tally;
 
 /// Sends batches to a single shard, one at a time.
@@ -99,7 +99,7 @@ impl ShardFlusher {
 
     /// Returns `true` if a non-empty batch is in flight.
     pub(super) fn has_unsent(&self) -> bool {
-        self.outgoing.iter().any(|one| one.batch.len() > 0)
+        self.outgoing.iter().any(|one| !one.batch.cells.is_empty())
     }
 
     /// Makes the next flush check whether the store has the batches in the replay buffer. An empty batch is
@@ -195,12 +195,7 @@ impl ShardFlusher {
             self.enqueue(self.empty_batch());
         }
         for chunk in chunks {
-            let batch = Batch {
-                cells: chunk.cells,
-                sketches: chunk.sketches,
-                bins: chunk.bins,
-                ..self.empty_batch()
-            };
+            let batch = Batch { cells: chunk.cells, ..self.empty_batch() };
             self.enqueue(batch);
         }
         if std::mem::take(&mut self.is_checking) && self.outgoing.is_empty() {
@@ -209,7 +204,8 @@ impl ShardFlusher {
         if self.writer.sequence > before {
             let next = self.writer.upcoming();
             let batches = self.outgoing.iter().map(|one| &one.batch);
-            let new = batches.filter(|batch| batch.fence.sequence > before && batch.len() > 0).cloned();
+            let new =
+                batches.filter(|batch| batch.fence.sequence > before && !batch.cells.is_empty()).cloned();
             self.tally.backlog.journal(self.shard, |journal| journal.cut(new, next));
         }
     }
@@ -275,7 +271,7 @@ impl ShardFlusher {
         self.replays.advance(now);
         self.tally.acknowledge(&batch, remarks, replay);
         self.warned.warn(&batch, remarks);
-        if batch.len() > 0 {
+        if !batch.cells.is_empty() {
             self.replays.retain(batch, now);
         }
         self.tally.backlog.account(self.shard, |account| account.retained = self.replays.bytes());
@@ -330,7 +326,7 @@ impl ShardFlusher {
         if self.writer.is_data_lost(now.as_ref()) {
             let (replayed, lost) = self.replay_after(0);
             // An empty batch only moves the fence.
-            while self.pop_front_if(|one| one.batch.len() == 0).is_some() {}
+            while self.pop_front_if(|one| one.batch.cells.is_empty()).is_some() {}
             let first = self.outgoing.front().map_or(self.writer.upcoming(), |one| one.batch.fence.sequence);
             self.open(first - 1, now);
             self.report_loss(replayed, lost);
@@ -364,17 +360,17 @@ impl ShardFlusher {
     /// will conclude from the fence that it does. The visitors of that batch are sent with a later batch,
     /// because visitors can't be double-counted.
     fn resolve_up_to(&mut self, sequence: u64, acknowledged: u64) {
-        let (mut hits, mut sketches) = (0, Vec::new());
+        let (mut hits, mut visitors) = (0, Vec::new());
         while let Some(one) = self.pop_front_if(|one| one.batch.fence.sequence <= sequence) {
             if one.batch.fence.sequence <= acknowledged {
                 self.replays.retain(one.batch, Instant::now());
             } else {
-                let (batch_hits, visitors) = self.mark_in_doubt(one);
+                let (batch_hits, some) = self.mark_in_doubt(one);
                 hits += batch_hits;
-                sketches.extend(visitors);
+                visitors.extend(some);
             }
         }
-        self.send_visitors(sketches);
+        self.send_visitors(visitors);
         if hits > 0 {
             self.tally.hints.raise(Hint::FENCE_LOST);
             let shard = self.shard;
@@ -428,20 +424,21 @@ impl ShardFlusher {
     }
 
     /// Resolves a batch as in doubt. Returns the hits and the visitors of the batch.
-    fn mark_in_doubt(&self, one: Outgoing) -> (u64, Vec<VisitorCell>) {
+    fn mark_in_doubt(&self, one: Outgoing) -> (u64, Vec<Cell>) {
         let Outgoing { batch, replay, .. } = one;
         self.tally.backlog.mark_in_doubt(&batch, replay);
-        (batch.hits(), Arc::unwrap_or_clone(batch).sketches)
+        let (hits, mut cells) = (batch.hits(), Arc::unwrap_or_clone(batch).cells);
+        cells.retain(|cell| cell.visitors().is_some());
+        (hits, cells)
     }
 
     /// Enqueues a batch of these visitors.
-    fn send_visitors(&mut self, sketches: Vec<VisitorCell>) {
-        if sketches.is_empty() {
+    fn send_visitors(&mut self, cells: Vec<Cell>) {
+        if cells.is_empty() {
             return;
         }
-        let cells = sketches.len();
-        self.tally.backlog.account(self.shard, |account| account.sent_cells += cells);
-        self.enqueue(Batch { sketches, ..self.empty_batch() });
+        self.tally.backlog.account(self.shard, |account| account.sent_cells += cells.len());
+        self.enqueue(Batch { cells, ..self.empty_batch() });
         let (batch, next) = (self.outgoing.back().map(|one| Arc::clone(&one.batch)), self.writer.upcoming());
         self.tally.backlog.journal(self.shard, |journal| {
             journal.cut(batch, next);
@@ -453,18 +450,18 @@ impl ShardFlusher {
     /// batches with the same sequences. These batches could contain any hits that are in flight here, so we
     /// count the hits as in doubt.
     fn restart_as_new_writer(&mut self) {
-        let (mut hits, mut sketches) = (0, Vec::new());
+        let (mut hits, mut visitors) = (0, Vec::new());
         for one in std::mem::take(&mut self.outgoing) {
-            let (batch_hits, visitors) = self.mark_in_doubt(one);
+            let (batch_hits, some) = self.mark_in_doubt(one);
             hits += batch_hits;
-            sketches.extend(visitors);
+            visitors.extend(some);
         }
         let writer = Writer::new();
         self.tally.backlog.journal(self.shard, |journal| {
             journal.begin(writer.id, writer.incarnation, writer.upcoming());
         });
         (self.writer, self.replays) = (writer, ReplayBuffer::default());
-        self.send_visitors(sketches);
+        self.send_visitors(visitors);
         self.tally.hints.raise(Hint::SPOOL_COPIED);
         tracing::error!(
             shard = %self.shard,
@@ -474,7 +471,7 @@ impl ShardFlusher {
     }
 
     fn enqueue(&mut self, mut batch: Batch) {
-        if batch.len() > 0 {
+        if !batch.cells.is_empty() {
             self.begin();
         }
         batch.fence = self.writer.next();

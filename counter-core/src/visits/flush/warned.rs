@@ -1,16 +1,14 @@
 //! Log lines for rejected parts of batches.
 
+use std::collections::HashSet;
+
 use crate::log::unwind::emit;
+use crate::time::Kind;
 use crate::visits::store::{Batch, Part, Remark};
 
-/// Kinds of batch parts for which a rejection was already logged, because each kind is only logged once.
+/// Kinds of values, and list entries (`None`), for which a rejection was already logged, because each is only logged once.
 #[derive(Debug, Default)]
-pub(super) struct Warned {
-    cell: bool,
-    visitors: bool,
-    bins: bool,
-    index: bool,
-}
+pub(super) struct Warned(HashSet<Option<Kind>>);
 
 impl Warned {
     pub(super) fn warn(&mut self, batch: &Batch, remarks: &[Remark]) {
@@ -23,19 +21,18 @@ impl Warned {
 
     fn warn_of(&mut self, batch: &Batch, remark: &Remark) {
         let Remark::Rejected { part, reason, message } = remark else { return };
-        let (warned, part_name, counter) = match *part {
-            Part::Cell(index) => {
-                (&mut self.cell, "a count", batch.cells.get(index).map(|cell| &cell.counter))
-            }
-            Part::Visitors(index) => {
-                (&mut self.visitors, "visitors", batch.sketches.get(index).map(|cell| &cell.counter))
-            }
-            Part::Bins(index) => {
-                (&mut self.bins, "distribution bins", batch.bins.get(index).map(|cell| &cell.counter))
-            }
-            Part::Index => (&mut self.index, "a list entry", None),
+        let cell = match *part {
+            Part::Cell(index) => batch.cells.get(index),
+            Part::Index => None,
         };
-        if !std::mem::replace(warned, true) {
+        let (counter, kind) = (cell.map(|cell| &cell.counter), cell.map(|cell| cell.value.kind()));
+        let part_name = match kind {
+            Some(Kind::Counts) => "a count",
+            Some(Kind::Visitors) => "visitors",
+            Some(Kind::Distributions) => "distribution bins",
+            None => "a list entry",
+        };
+        if self.0.insert(kind) {
             let counter = counter.map_or("", |name| name);
             // The batch must be retained even if a log subscriber panics.
             emit(|| {

@@ -6,14 +6,12 @@ use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::time::{Grid, Precisions, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::{BinCell, Cell, VisitorCell};
+use crate::visits::store::{Cell, Value};
 
-/// Cells, sketches and bins that fit into a batch.
+/// Cells that fit into a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) cells: Vec<Cell>,
-    pub(crate) sketches: Vec<VisitorCell>,
-    pub(crate) bins: Vec<BinCell>,
     pub(super) cost: Cost,
 }
 
@@ -29,11 +27,11 @@ pub(super) struct Cost {
 pub(super) struct Cutter<'a> {
     grid: &'a Grid,
     max: Cost,
-    /// Chunks so far. The cells of the current chunk are in `cells`.
+    /// Chunks so far. The counts of the current chunk are in `counts`.
     chunks: Vec<Chunk>,
-    /// Cells of the current chunk in ascending order of places, so that cells in the same bucket are
+    /// Counts of the current chunk in ascending order of places, so that counts in the same bucket are
     /// adjacent.
-    cells: Vec<(Place, Vec<Cell>)>,
+    counts: Vec<(Place, Vec<Cell>)>,
     /// Cache for `new_samples`: the keys of two consecutive cells, and the number of samples that only the
     /// second cell changes.
     last: Option<(Key<()>, Key<()>, usize)>,
@@ -41,6 +39,9 @@ pub(super) struct Cutter<'a> {
 
 /// The start of a cell, and the index of the finest precision.
 type Place = (Timestamp, usize);
+
+/// Estimated size of a cell in a batch in addition to its counter and its value, in bytes.
+const CELL_BYTES: usize = 96;
 
 /// Maximum number of places to keep for the next chunk, to reuse the allocations of their cells. If a chunk
 /// has more places, none are kept.
@@ -50,40 +51,32 @@ impl<'a> Cutter<'a> {
     /// Creates a cutter for chunks that change at most this number of samples.
     pub(super) fn new(grid: &'a Grid, samples: usize) -> Self {
         let max = Cost { work: samples, bytes: samples.saturating_mul(BYTES_PER_SAMPLE) };
-        Self { grid, max, chunks: Vec::new(), cells: Vec::new(), last: None }
+        Self { grid, max, chunks: Vec::new(), counts: Vec::new(), last: None }
     }
 
-    /// Adds the cells of a counter, ordered by time. They share a chunk if they fit.
-    pub(super) fn counts(&mut self, counter: &CounterName, cells: impl Iterator<Item = (Key<()>, u64)>) {
-        let bytes = counter.len() + 96;
+    /// Adds the counts of a counter, ordered by time. They share a chunk if they fit.
+    pub(super) fn counts(&mut self, counter: &CounterName, counts: impl Iterator<Item = (Key<()>, u64)>) {
+        let bytes = counter.len() + CELL_BYTES;
         let mut before = None;
-        for (key, count) in cells {
+        for (key, count) in counts {
             let all = key.precisions(&self.grid.counts);
             let more = before.map_or(all, |before| self.new_samples(before, key));
             before = Some(key);
             self.chunk_for(Cost { work: more, bytes }, Cost { work: all, bytes });
             let finest = self.grid.counts.precision(key.finest);
-            let cell = Cell { counter: counter.clone(), start: key.start, finest, count };
+            let cell =
+                Cell { counter: counter.clone(), start: key.start, finest, value: Value::Count(count) };
             let at = (key.start, key.finest);
-            match self.cells.binary_search_by_key(&at, |(place, _)| *place) {
-                Ok(place) => self.cells[place].1.push(cell),
-                Err(place) => self.cells.insert(place, (at, vec![cell])),
+            match self.counts.binary_search_by_key(&at, |(place, _)| *place) {
+                Ok(place) => self.counts[place].1.push(cell),
+                Err(place) => self.counts.insert(place, (at, vec![cell])),
             }
         }
     }
 
     /// Adds the visitors of a counter in a bucket, as registers that were raised.
     pub(super) fn visitors(&mut self, counter: &CounterName, key: Key<()>, raised: Sketch) {
-        let set = &self.grid.visitors;
-        let cell = VisitorCell {
-            counter: counter.clone(),
-            start: key.start,
-            finest: set.precision(key.finest),
-            raised,
-        };
-        let work = sketch_work(&cell.raised) * key.precisions(set);
-        let cost = Cost { work, bytes: visitor_bytes(&cell) };
-        self.chunk_for(cost, cost).sketches.push(cell);
+        self.push(counter, key, Value::Visitors(raised), &self.grid.visitors);
     }
 
     /// Adds the bins of a counter in a bucket, in cells of at most [`MAX_CELL_BINS`] bins.
@@ -95,12 +88,15 @@ impl<'a> Cutter<'a> {
         set: &Precisions,
     ) {
         for bins in bins.chunks(MAX_CELL_BINS) {
-            let (finest, bins) = (set.precision(key.finest), bins.to_vec());
-            let bytes = counter.len() + 96 + 16 * bins.len();
-            let cost = Cost { work: bins.len() * key.precisions(set), bytes };
-            let cell = BinCell { counter: counter.clone(), start: key.start, finest, bins };
-            self.chunk_for(cost, cost).bins.push(cell);
+            self.push(counter, key, Value::Distribution(bins.to_vec()), set);
         }
+    }
+
+    fn push(&mut self, counter: &CounterName, key: Key<()>, value: Value, set: &Precisions) {
+        let cell =
+            Cell { counter: counter.clone(), start: key.start, finest: set.precision(key.finest), value };
+        let cost = Cost { work: work(&cell.value) * key.precisions(set), bytes: bytes(&cell) };
+        self.chunk_for(cost, cost).cells.push(cell);
     }
 
     /// Returns all chunks, including the current chunk.
@@ -138,29 +134,22 @@ impl<'a> Cutter<'a> {
         chunk
     }
 
-    /// Moves the cells into the current chunk.
+    /// Moves the counts into the current chunk.
     fn close(&mut self) {
         let Some(chunk) = self.chunks.last_mut() else { return };
-        chunk.cells.reserve_exact(self.cells.iter().map(|(_, cells)| cells.len()).sum());
+        chunk.cells.reserve_exact(self.counts.iter().map(|(_, cells)| cells.len()).sum());
         // We keep the empty lists to reuse their allocations, because the next chunk will almost always have
         // the same places.
-        self.cells.iter_mut().for_each(|(_, cells)| chunk.cells.append(cells));
-        if self.cells.len() > PLACES {
-            self.cells.clear();
+        self.counts.iter_mut().for_each(|(_, cells)| chunk.cells.append(cells));
+        if self.counts.len() > PLACES {
+            self.counts.clear();
         }
-    }
-}
-
-impl VisitorCell {
-    /// Returns `true` if the registers should be sent as a single dense value.
-    pub(crate) fn travels_dense(&self) -> bool {
-        travels_dense(&self.raised)
     }
 }
 
 /// Returns `true` if the registers should be sent as a single dense value. A register costs 0.3 µs on a large
 /// target, but 4 µs on a small one. A dense value costs 0.3 ms on both.
-fn travels_dense(raised: &Sketch) -> bool {
+pub(crate) fn travels_dense(raised: &Sketch) -> bool {
     raised.len() > 300
 }
 
@@ -169,8 +158,22 @@ pub(crate) fn sketch_work(raised: &Sketch) -> usize {
     if travels_dense(raised) { 120 } else { 2 + raised.len() / 3 }
 }
 
-/// Estimates the size of a visitor cell in a batch, in bytes.
-pub(crate) fn visitor_bytes(cell: &VisitorCell) -> usize {
-    let name = cell.counter.len() + 96;
-    if cell.travels_dense() { name + 12_400 } else { name + 16 * cell.raised.len() }
+/// Estimates the work to add a value to a bucket, in units of about 3 µs of store time.
+pub(crate) fn work(value: &Value) -> usize {
+    match value {
+        Value::Count(_) => 1,
+        Value::Visitors(raised) => sketch_work(raised),
+        Value::Distribution(bins) => bins.len(),
+    }
+}
+
+/// Estimates the size of a cell in a batch, in bytes.
+pub(crate) fn bytes(cell: &Cell) -> usize {
+    let value = match &cell.value {
+        Value::Count(_) => 0,
+        Value::Visitors(raised) if travels_dense(raised) => 12_400,
+        Value::Visitors(raised) => 16 * raised.len(),
+        Value::Distribution(bins) => 16 * bins.len(),
+    };
+    cell.counter.len() + CELL_BYTES + value
 }

@@ -5,7 +5,7 @@ use super::cutter::Chunk;
 use crate::family::shard::{Shard, Shards};
 use crate::time::Timestamp;
 use crate::visits::ledger::Hits;
-use crate::visits::store::{Batch, Cell, Part, Remark};
+use crate::visits::store::{Batch, Cell, Part, Remark, hits};
 
 /// The account of the hits that have left the tally, which are either on the way to a store shard or final.
 ///
@@ -23,7 +23,7 @@ pub(crate) struct Delivery {
 pub(crate) struct Account {
     /// Number of hits in unacknowledged batches.
     pub(crate) sent: u64,
-    /// Number of cells, sketches and bin cells in unacknowledged batches.
+    /// Number of cells in unacknowledged batches.
     pub(crate) sent_cells: usize,
     /// Oldest start of the cells in unacknowledged batches; meaningless if `sent` is 0.
     oldest_sent: Timestamp,
@@ -49,10 +49,7 @@ impl Delivery {
     /// Records that chunks have been cut from the pending hits of a shard, to be sent.
     pub(crate) fn send(&mut self, shard: Shard, chunks: &[Chunk]) {
         let account = self.account(shard);
-        for Chunk { cells, sketches, bins, .. } in chunks {
-            account.send(cells);
-            account.sent_cells += cells.len() + sketches.len() + bins.len();
-        }
+        chunks.iter().for_each(|chunk| account.send(&chunk.cells));
     }
 
     /// Records that the store applied a batch, except for rejected parts. A replay is already accounted for
@@ -66,19 +63,20 @@ impl Delivery {
         let hits = batch.hits();
         // Counts from a file could be anything, so the sum may have been saturated.
         account.sent = account.sent.saturating_sub(hits);
-        account.sent_cells -= batch.len();
+        account.sent_cells -= batch.cells.len();
         let expired = batch.expired_hits();
         merge(&mut self.totals.applied, hits - expired);
         merge(&mut self.totals.expired, expired);
         for remark in remarks {
             if let Remark::Rejected { part: Part::Cell(index), reason, .. } = *remark {
                 let Some(cell) = batch.cells.get(index) else { continue };
+                let Some(count) = cell.count() else { continue };
                 *(if batch.is_expired(cell) {
                     &mut self.totals.expired
                 } else {
                     &mut self.totals.applied
-                }) -= cell.count;
-                *self.totals.dropped.of(reason) += cell.count;
+                }) -= count;
+                *self.totals.dropped.of(reason) += count;
             }
         }
     }
@@ -97,7 +95,7 @@ impl Delivery {
         } else {
             let account = self.account(batch.shard);
             account.sent = account.sent.saturating_sub(hits);
-            account.sent_cells -= batch.len();
+            account.sent_cells -= batch.cells.len();
         }
         merge(&mut self.totals.dropped.in_doubt, hits);
     }
@@ -110,7 +108,6 @@ impl Delivery {
         merge(&mut self.totals.recovered, hits);
         let account = self.account(batch.shard);
         account.send(&batch.cells);
-        account.sent_cells += batch.len();
     }
 
     /// Records hits of an exited process that another process may already have sent.
@@ -161,8 +158,10 @@ impl Account {
         if self.sent == 0 {
             self.oldest_sent = Timestamp::MAX;
         }
-        self.sent = cells.iter().fold(self.sent, |sum, cell| sum.saturating_add(cell.count));
-        self.oldest_sent = cells.iter().map(|cell| cell.start).fold(self.oldest_sent, Timestamp::min);
+        self.sent = self.sent.saturating_add(hits(cells));
+        let counts = cells.iter().filter(|cell| cell.count().is_some());
+        self.oldest_sent = counts.map(|cell| cell.start).fold(self.oldest_sent, Timestamp::min);
+        self.sent_cells += cells.len();
     }
 
     /// Returns the start of the oldest bucket with hits in unacknowledged batches.
@@ -212,7 +211,7 @@ mod tests {
     use crate::family::writer::WriterId;
     use crate::time::Precision;
     use crate::visits::ledger::DropReason;
-    use crate::visits::store::{Fence, FenceKind, Incarnation};
+    use crate::visits::store::{Fence, FenceKind, Incarnation, Value};
 
     #[tokio::test(start_paused = true)]
     async fn a_shard_that_acknowledges_batches_is_not_failing() {
@@ -246,7 +245,7 @@ mod tests {
             counter: CounterName::new("a").expect("a name"),
             start: Timestamp::MIN,
             finest: Precision::try_from(1).expect("not 0"),
-            count: 5,
+            value: Value::Count(5),
         };
         let kind = FenceKind::Process { incarnation: Incarnation::default() };
         let fence = Fence { writer: WriterId::random(), kind, sequence: 2, after: 1 };

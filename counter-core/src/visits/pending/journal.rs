@@ -209,7 +209,7 @@ mod tests {
     use crate::family::shard::Shards;
     use crate::time::Grid;
     use crate::time::{Precision, Timestamp};
-    use crate::visits::store::{Cell, Fence, FenceKind};
+    use crate::visits::store::{Cell, Fence, FenceKind, Value};
 
     fn batch(shard: Shard, sequence: u64, name: &str) -> Arc<Batch> {
         let kind = FenceKind::Process { incarnation: Incarnation::default() };
@@ -218,7 +218,7 @@ mod tests {
             counter: CounterName::new(name).expect("a name"),
             start: Timestamp::MIN,
             finest: Precision::try_from(1).expect("not 0"),
-            count: 1,
+            value: Value::Count(1),
         };
         let fence = Fence { writer, kind, sequence, after: sequence - 1 };
         Arc::new(Batch { cells: vec![cell], ..Batch::empty(shard, fence, &Arc::default()) })

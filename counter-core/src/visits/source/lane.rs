@@ -10,7 +10,7 @@ use crate::sketch::Register;
 use crate::time::{Grid, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::pending::Pending;
-use crate::visits::store::{Adds, ApplyOutcome, Batch, DEFAULT_BATCH_SAMPLES, Fence, FenceKind, Store};
+use crate::visits::store::{Adds, ApplyOutcome, Batch, DEFAULT_BATCH_SAMPLES, Fence, FenceKind, Store, hits};
 use crate::visits::tally::Tally;
 
 /// Records of a source that a shard has not counted yet, merged into cells.
@@ -149,10 +149,9 @@ impl Lane {
         }
         for chunk in self.pending.take(&tally.names(), &self.grid, DEFAULT_BATCH_SAMPLES) {
             batch.cells.extend(chunk.cells);
-            batch.sketches.extend(chunk.sketches);
-            batch.bins.extend(chunk.bins);
         }
-        batch.cells.sort_unstable_by_key(|cell| (cell.start, cell.finest));
+        // Chunks are ordered, but counts have to be grouped by bucket across them.
+        batch.cells.sort_by_key(|cell| cell.count().map(|_| (cell.start, cell.finest)));
         (self.work, self.touched, self.outgoing) = (0, false, Some(batch));
     }
 
@@ -189,8 +188,7 @@ fn bins_end(far: &FarPart, cutoff: Timestamp) -> Option<Timestamp> {
 
 /// Returns the number of hits of a batch in buckets that are retained.
 pub(super) fn hits_in_buckets(batch: &Batch) -> u64 {
-    let retained = batch.cells.iter().filter(|cell| batch.buckets(cell).next().is_some());
-    retained.map(|cell| cell.count).fold(0, u64::saturating_add)
+    hits(batch.cells.iter().filter(|cell| batch.buckets(cell).next().is_some()))
 }
 
 /// Records that all records up to a position were passed to the lanes.

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::family::writer::WriterId;
 use crate::time::Timestamp;
 use crate::visits::ledger::{Dropped, Skip};
-use crate::visits::store::{ApplyOutcome, FenceKind, Part, Remark, Store};
+use crate::visits::store::{ApplyOutcome, Cell, FenceKind, Part, Remark, Store};
 use crate::visits::tally::{Hit, Measured, Part as LabelPart, Tally};
 
 /// A reader of a [source](crate::source), which merges records and sends them in chunks.
@@ -379,7 +379,8 @@ impl Source {
                         if let Remark::Rejected { part: Part::Cell(index), reason, .. } = remark {
                             // The remarks may refer to a chunk of another reader that ends at the same
                             // position.
-                            let count = batch.cells.get(index).map_or(0, |cell| cell.count).min(applied);
+                            let count =
+                                batch.cells.get(index).and_then(Cell::count).unwrap_or(0).min(applied);
                             applied -= count;
                             *rejected.of(reason) += count;
                         }

@@ -1,4 +1,4 @@
-//! Encodes cells and visitors for the spool file.
+//! Encodes cells for the spool file.
 //!
 //! To save space, a row contains a counter name only once, start times relative to the earliest, and
 //! precisions as indices into the grid. The grid is also stored in the file, so that the hits will be sent
@@ -11,7 +11,7 @@ use crate::family::name::CounterName;
 use crate::sketch::{Register, Sketch, hash};
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::{BinCell, Cell, VisitorCell};
+use crate::visits::store::{Cell, Value};
 
 /// The encoded content of a row: names; the earliest start; cells as (name, start, finest precision, count);
 /// sketches as (name, start, finest precision, registers), with delta-encoded register indices.
@@ -21,95 +21,81 @@ type EncodedRow<'a> = (Vec<&'a str>, u64, Vec<(u32, u64, u8, u64)>, Vec<(u32, u6
 /// finest precision, bins with counts).
 type EncodedBins = Vec<(u32, u64, u8, Vec<(u16, u64)>)>;
 
-/// The decoded content of a row.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Content {
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) sketches: Vec<VisitorCell>,
-    pub(crate) bins: Vec<BinCell>,
-}
-
 /// An encoded retention: width, offset, and number of samples.
 type EncodedRetention = (u32, u32, u32);
 
 const INFALLIBLE_WRITE: &str = "writing to a vector cannot fail";
 
-/// Encodes cells, visitors and bins with precisions from the grid.
-pub(super) fn encode(cells: &[Cell], sketches: &[VisitorCell], bins: &[BinCell], grid: &Grid) -> Vec<u8> {
-    let starts = cells.iter().map(|cell| cell.start).chain(sketches.iter().map(|cell| cell.start));
-    let first = starts.chain(bins.iter().map(|cell| cell.start)).min().map_or(0, Timestamp::as_unix);
+/// Encodes cells with precisions from the grid.
+pub(super) fn encode(cells: &[Cell], grid: &Grid) -> Vec<u8> {
+    let first = cells.iter().map(|cell| cell.start).min().map_or(0, Timestamp::as_unix);
     let (mut names, mut known) = (Vec::new(), HashMap::new());
-    let counters = cells.iter().map(|cell| &cell.counter).chain(sketches.iter().map(|cell| &cell.counter));
-    for name in counters.chain(bins.iter().map(|cell| &cell.counter)) {
-        known.entry(&**name).or_insert_with(|| {
-            names.push(&**name);
+    let (mut counts, mut sketches, mut distributions) = (Vec::new(), Vec::new(), EncodedBins::new());
+    for cell in cells {
+        let name = *known.entry(&*cell.counter).or_insert_with(|| {
+            names.push(&*cell.counter);
             u32::try_from(names.len() - 1).expect("at most a million names per process")
         });
+        let after = cell.start.as_unix() - first;
+        let place = grid.precisions(cell.value.kind()).map_or(0, |set| place(set, cell.finest));
+        match &cell.value {
+            Value::Count(count) => counts.push((name, after, place, *count)),
+            Value::Visitors(raised) => {
+                let mut last = 0;
+                let step = |Register { index, rank }| (index - std::mem::replace(&mut last, index), rank);
+                sketches.push((name, after, place, raised.registers().map(step).collect()));
+            }
+            Value::Distribution(bins) => {
+                let bins = bins.iter().map(|(bin, count)| (bin.number(), *count)).collect();
+                distributions.push((name, after, place, bins));
+            }
+        }
     }
-    let number = |name: &CounterName| known[&**name];
-    let after = |start: Timestamp| start.as_unix() - first;
-    let cell = |cell: &Cell| {
-        (number(&cell.counter), after(cell.start), place(&grid.counts, cell.finest), cell.count)
-    };
-    let cells = cells.iter().map(cell).collect();
-    let sketch = |cell: &VisitorCell| {
-        let mut last = 0;
-        let registers = cell
-            .raised
-            .registers()
-            .map(|Register { index, rank }| (index - std::mem::replace(&mut last, index), rank));
-        let registers = registers.collect();
-        (number(&cell.counter), after(cell.start), place(&grid.visitors, cell.finest), registers)
-    };
-    let sketches = sketches.iter().map(sketch).collect();
-    let content: EncodedRow<'_> = (names, first, cells, sketches);
+    let content: EncodedRow<'_> = (names, first, counts, sketches);
     let bytes = postcard::to_allocvec(&content).expect(INFALLIBLE_WRITE);
-    let Some(set) = &grid.distributions else { return bytes };
-    let bins_of = |cell: &BinCell| {
-        let bins = cell.bins.iter().map(|(bin, count)| (bin.number(), *count)).collect();
-        (number(&cell.counter), after(cell.start), place(set, cell.finest), bins)
-    };
-    let bins: EncodedBins = bins.iter().map(bins_of).collect();
-    postcard::to_extend(&bins, bytes).expect(INFALLIBLE_WRITE)
+    match grid.distributions {
+        Some(_) => postcard::to_extend(&distributions, bytes).expect(INFALLIBLE_WRITE),
+        None => bytes,
+    }
 }
 
-/// Decodes the output of [`encode`]; `None` if the bytes are invalid.
-pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Content> {
+/// Decodes the output of [`encode`], ordered by kind; `None` if the bytes are invalid.
+pub(super) fn decode(bytes: &[u8], grid: &Grid) -> Option<Vec<Cell>> {
     let (content, rest) = postcard::take_from_bytes::<EncodedRow<'_>>(bytes).ok()?;
-    let (names, first, cells, sketches) = content;
-    let written: EncodedBins = match &grid.distributions {
+    let (names, first, counts, sketches) = content;
+    let distributions: EncodedBins = match &grid.distributions {
         Some(_) => postcard::from_bytes(rest).ok()?,
         None => Vec::new(),
     };
     let names: Vec<_> = names.into_iter().map(|name| CounterName::new(name).ok()).collect::<Option<_>>()?;
-    let name = |number: u32| names.get(number as usize).cloned();
-    let start = |after: u64| first.checked_add(after).map(Timestamp::from_unix);
-    let finest = |set: &Precisions, place: u8| Some(set.iter().nth(place.into())?.precision);
-    let cell = |(number, after, place, count)| {
-        let place = usize::from(place);
-        // The index just past the end means that the cell is expired.
-        let finest = (place <= grid.counts.iter().len()).then(|| grid.counts.precision(place))?;
-        Some(Cell { counter: name(number)?, start: start(after)?, finest, count })
+    let mut cells = Vec::with_capacity(counts.len() + sketches.len() + distributions.len());
+    let mut push = |(number, after, finest): (u32, u64, Precision), value| {
+        let counter = names.get(number as usize)?.clone();
+        let start = Timestamp::from_unix(first.checked_add(after)?);
+        cells.push(Cell { counter, start, finest, value });
+        Some(())
     };
-    let cells = cells.into_iter().map(cell).collect::<Option<_>>()?;
-    let sketch = |(number, after, place, registers): (u32, u64, u8, Vec<(u16, u8)>)| {
+    for (number, after, place, count) in counts {
+        let place = usize::from(place);
+        // The index just past the end means that the count is expired.
+        let finest = (place <= grid.counts.iter().len()).then(|| grid.counts.precision(place))?;
+        push((number, after, finest), Value::Count(count))?;
+    }
+    let finest = |set: &Precisions, place: u8| Some(set.iter().nth(place.into())?.precision);
+    for (number, after, place, registers) in sketches {
         let (mut raised, mut index) = (Sketch::new(), 0_u16);
         for (step, rank) in registers {
             index = index.checked_add(step)?;
             raised.raise(Register::new(index, rank)?);
         }
-        let finest = finest(&grid.visitors, place)?;
-        Some(VisitorCell { counter: name(number)?, start: start(after)?, finest, raised })
-    };
-    let sketches = sketches.into_iter().map(sketch).collect::<Option<_>>()?;
-    let mut bins = Vec::with_capacity(written.len());
-    for (number, after, place, of) in written {
-        let finest = finest(grid.distributions.as_ref()?, place)?;
-        let of = of.into_iter().map(|(bin, count)| Some((Bin::of_number(bin)?, count)));
-        let of = of.collect::<Option<_>>()?;
-        bins.push(BinCell { counter: name(number)?, start: start(after)?, finest, bins: of });
+        push((number, after, finest(&grid.visitors, place)?), Value::Visitors(raised))?;
     }
-    Some(Content { cells, sketches, bins })
+    for (number, after, place, bins) in distributions {
+        let bins = bins.into_iter().map(|(bin, count)| Some((Bin::of_number(bin)?, count)));
+        let value = Value::Distribution(bins.collect::<Option<_>>()?);
+        push((number, after, finest(grid.distributions.as_ref()?, place)?), value)?;
+    }
+    Some(cells)
 }
 
 /// Encodes a grid.
@@ -169,63 +155,69 @@ mod tests {
         Grid { counts: offset, distributions: Some(Precisions::default()), ..Grid::default() }
     }
 
-    fn cells() -> impl Strategy<Value = Vec<Cell>> {
+    fn counts() -> impl Strategy<Value = Vec<Cell>> {
         let cell = ("[a-z/{}]{1,12}", 0_u64..4_000_000_000, 0_usize..=7, any::<u64>());
         let cell = cell.prop_map(|(name, start, finest, count)| Cell {
             counter: CounterName::new(&name).expect("a name"),
             start: Timestamp::from_unix(start),
             finest: grid().counts.precision(finest),
-            count,
+            value: Value::Count(count),
         });
         prop::collection::vec(cell, 0..50)
     }
 
-    fn sketches() -> impl Strategy<Value = Vec<VisitorCell>> {
+    fn visitors() -> impl Strategy<Value = Vec<Cell>> {
         let visitors = prop::collection::vec(any::<u64>(), 0..400);
         let cell = ("[a-z]{1,3}", 0_u64..4_000_000_000, 0_usize..2, visitors);
-        let cell = cell.prop_map(|(name, start, finest, visitors)| VisitorCell {
+        let cell = cell.prop_map(|(name, start, finest, visitors)| Cell {
             counter: CounterName::new(&name).expect("a name"),
             start: Timestamp::from_unix(start),
             finest: grid().visitors.precision(finest),
-            raised: visitors.iter().map(|visitor| Register::of(&visitor.to_le_bytes())).collect(),
+            value: Value::Visitors(
+                visitors.iter().map(|visitor| Register::of(&visitor.to_le_bytes())).collect(),
+            ),
         });
         prop::collection::vec(cell, 0..5)
     }
 
-    fn bins() -> impl Strategy<Value = Vec<BinCell>> {
+    fn distributions() -> impl Strategy<Value = Vec<Cell>> {
         let bins = prop::collection::btree_map((0..1000_u16).prop_map(Bin::status), any::<u64>(), 0..20);
         let cell = ("[a-z]{1,3}", 0_u64..4_000_000_000, 0_usize..7, bins);
-        let cell = cell.prop_map(|(name, start, finest, bins)| BinCell {
+        let cell = cell.prop_map(|(name, start, finest, bins)| Cell {
             counter: CounterName::new(&name).expect("a name"),
             start: Timestamp::from_unix(start),
             finest: Precisions::default().precision(finest),
-            bins: bins.into_iter().collect(),
+            value: Value::Distribution(bins.into_iter().collect()),
         });
         prop::collection::vec(cell, 0..5)
     }
 
     proptest! {
         #[test]
-        fn decoding_reverses_encoding(cells in cells(), sketches in sketches(), bins in bins()) {
-            let bytes = encode(&cells, &sketches, &bins, &grid());
-            prop_assert_eq!(decode(&bytes, &grid()), Some(Content { cells, sketches, bins }));
+        fn decoding_reverses_encoding(
+            counts in counts(),
+            visitors in visitors(),
+            distributions in distributions(),
+        ) {
+            let cells = [counts, visitors, distributions].concat();
+            prop_assert_eq!(decode(&encode(&cells, &grid()), &grid()), Some(cells));
         }
 
         #[test]
-        fn rows_without_distributions_keep_the_old_format(cells in cells(), sketches in sketches()) {
-            let without = Grid { distributions: None, ..grid() };
-            let bytes = encode(&cells, &sketches, &[], &without);
-            prop_assert_eq!(&bytes[..], &encode(&cells, &sketches, &[], &grid())[..bytes.len()]);
-            prop_assert_eq!(decode(&bytes, &without), Some(Content { cells, sketches, bins: Vec::new() }));
+        fn rows_without_distributions_keep_the_old_format(counts in counts(), visitors in visitors()) {
+            let (cells, without) = ([counts, visitors].concat(), Grid { distributions: None, ..grid() });
+            let bytes = encode(&cells, &without);
+            prop_assert_eq!(&bytes[..], &encode(&cells, &grid())[..bytes.len()]);
+            prop_assert_eq!(decode(&bytes, &without), Some(cells));
             prop_assert_eq!(decode(&bytes, &grid()), None);
         }
 
         #[test]
         fn arbitrary_bytes_decode_to_valid_content_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             drop(decode_grid(&bytes));
-            if let Some(content) = decode(&bytes, &grid()) {
-                let again = encode(&content.cells, &content.sketches, &content.bins, &grid());
-                prop_assert_eq!(decode(&again, &grid()), Some(content));
+            if let Some(cells) = decode(&bytes, &grid()) {
+                let again = encode(&cells, &grid());
+                prop_assert_eq!(decode(&again, &grid()), Some(cells));
             }
         }
 

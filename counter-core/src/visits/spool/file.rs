@@ -243,7 +243,7 @@ mod tests {
     use crate::family::writer::WriterId;
     use crate::time::Precision;
     use crate::visits::pending::{JournalEntry, Pending};
-    use crate::visits::store::{Batch, Cell, Fence, FenceKind};
+    use crate::visits::store::{Batch, Cell, Fence, FenceKind, Value};
 
     fn new() -> PathBuf {
         std::env::temp_dir().join(format!("{}.spool", WriterId::random()))
@@ -260,7 +260,7 @@ mod tests {
             counter: CounterName::new("a").expect("a name"),
             start: Timestamp::now(),
             finest: Precision::try_from(1).expect("not 0"),
-            count: 1,
+            value: Value::Count(1),
         };
         let incarnation = Incarnation::random();
         let fence = Fence { writer, kind: FenceKind::Process { incarnation }, sequence: 2, after: 1 };

@@ -11,7 +11,6 @@ use futures_util::future::join_all;
 use sqlx::{Connection, SqliteConnection};
 use tokio::time::timeout;
 
-use super::content::Content;
 use super::file::read::{Found, FoundLane};
 use super::file::write::Rows;
 use super::file::{Failure, OpenError};
@@ -26,9 +25,9 @@ use crate::family::writer::WriterId;
 use crate::log::unwind::emit;
 use crate::time::Grid;
 use crate::visits::ledger::Hint;
-use crate::visits::pending::{Chunk, JournalEntry, Pending};
+use crate::visits::pending::{JournalEntry, Pending};
 use crate::visits::store::{
-    ApplyOutcome, Batch, Fence, FenceKind, IDLE_WRITER_TTL, Incarnation, Store, StoredFence, Witness,
+    ApplyOutcome, Batch, Cell, Fence, FenceKind, IDLE_WRITER_TTL, Incarnation, Store, StoredFence, Witness,
 };
 use crate::visits::tally::Tally;
 
@@ -214,17 +213,15 @@ impl Lane {
         // The original process, or a process with a copy of the file, would create different batches.
         let incarnation = Incarnation::random();
         for (sequence, chunk) in (sequence..).zip(chunks) {
-            let Chunk { cells, sketches, bins, .. } = chunk;
             // The original process might have sent the same hits while the disk failed.
-            self.push(sequence, incarnation, Content { cells, sketches, bins }, true);
+            self.push(sequence, incarnation, chunk.cells, true);
         }
         self.is_changed = true;
     }
 
-    fn push(&mut self, sequence: u64, incarnation: Incarnation, content: Content, may_be_sent: bool) {
-        let Content { cells, sketches, bins } = content;
+    fn push(&mut self, sequence: u64, incarnation: Incarnation, cells: Vec<Cell>, may_be_sent: bool) {
         let fence = self.fence(incarnation, sequence - 1, sequence);
-        let batch = Batch { cells, sketches, bins, ..Batch::empty(self.shard, fence, &self.grid) };
+        let batch = Batch { cells, ..Batch::empty(self.shard, fence, &self.grid) };
         self.items.push(Item {
             batch: Arc::new(batch),
             is_replay: self.has_counted,
@@ -238,7 +235,7 @@ impl Lane {
     }
 
     fn entry(&self) -> JournalEntry {
-        let batches = self.items.iter().map(|item| &item.batch).filter(|batch| batch.len() > 0);
+        let batches = self.items.iter().map(|item| &item.batch).filter(|batch| !batch.cells.is_empty());
         JournalEntry {
             shard: self.shard,
             writer: self.writer,
@@ -269,7 +266,7 @@ impl Lane {
     /// Compares the items with the store. Returns `false` if the items changed, so that the file needs to be
     /// written first.
     async fn find(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
-        self.items.retain(|item| item.batch.len() > 0);
+        self.items.retain(|item| !item.batch.cells.is_empty());
         if self.items.is_empty() && self.waiting.is_none() {
             self.next = Some(0);
             return Ok(true);
@@ -393,7 +390,7 @@ impl Lane {
     async fn send_rest(&mut self, tally: &Tally, store: &dyn Store) -> Result<bool, Error> {
         while let Some(item) = self.next.and_then(|next| self.items.get_mut(next)) {
             let could_be_sent = std::mem::replace(&mut item.may_be_sent, true);
-            self.has_sent |= item.batch.len() > 0;
+            self.has_sent |= !item.batch.cells.is_empty();
             match store.apply(&item.batch).await? {
                 ApplyOutcome::Applied(remarks) => {
                     tally.acknowledge(&item.batch, &remarks, item.is_replay);
@@ -433,12 +430,12 @@ impl Lane {
             return false;
         }
         let shard = self.shard;
-        let sketches: Vec<_> = doubtful.iter().flat_map(|item| item.batch.sketches.clone()).collect();
+        let cells = doubtful.iter().flat_map(|item| &item.batch.cells);
+        let visitors: Vec<_> = cells.filter(|cell| cell.visitors().is_some()).cloned().collect();
         let after = doubtful.iter().chain(&self.items).map(|item| item.batch.fence.sequence).max();
         let hits = doubtful.into_iter().map(|item| item.discard(false, tally)).sum::<u64>();
-        if !sketches.is_empty() {
-            let content = Content { sketches, ..Content::default() };
-            self.push(after.unwrap_or_default() + 1, Incarnation::random(), content, false);
+        if !visitors.is_empty() {
+            self.push(after.unwrap_or_default() + 1, Incarnation::random(), visitors, false);
         }
         self.is_changed = true;
         if hits > 0 {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::content::Content;
 use crate::family::name::CounterName;
 use crate::time::{Grid, Timestamp};
 use crate::visits::pending::{Chunk, Pending};
+use crate::visits::store::Cell;
 
 /// Hits and visitors that were not in a batch at the latest write to the file.
 #[derive(Debug, Default)]
@@ -28,20 +28,11 @@ impl Waiting {
         Self { sequence, ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, Content { cells, sketches, bins }: Content, grid: &Grid) {
+    pub(super) fn add(&mut self, cells: Vec<Cell>, grid: &Grid) {
         let Self { pending, names, .. } = self;
-        for cell in cells {
-            let finest = grid.counts.place(cell.finest).unwrap_or_default();
-            pending.restore(names.number(cell.counter), finest, cell.start, cell.count);
-        }
-        for cell in sketches {
-            let finest = grid.visitors.place(cell.finest).unwrap_or_default();
-            pending.restore_visitors(names.number(cell.counter), finest, cell.start, &cell.raised);
-        }
-        for cell in bins {
-            let finest = grid.distributions.as_ref().and_then(|set| set.place(cell.finest));
-            let finest = finest.unwrap_or_default();
-            pending.restore_bins(names.number(cell.counter), finest, cell.start, &cell.bins);
+        for Cell { counter, start, finest, value } in cells {
+            let finest = grid.precisions(value.kind()).and_then(|set| set.place(finest)).unwrap_or_default();
+            pending.restore(names.number(counter), finest, start, value);
         }
     }
 

@@ -7,8 +7,8 @@ use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
-use crate::time::{Precision, Retention, Timestamp};
-use crate::visits::distribution::Bin;
+use crate::time::{Kind, Precision, Retention, Timestamp};
+use crate::visits::distribution::{Bin, Bins};
 
 /// A store of visits that accepts absolute values from another store, and tracks copy progress.
 ///
@@ -45,7 +45,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>>;
+    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>>;
 
     /// Stores the copy progress of these values in a precision.
     ///
@@ -54,7 +54,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may have been applied.
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()>;
+    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()>;
 
     /// Stores a page. Keeps the greater of the stored and given counts, lifetimes and bins, and merges
     /// visitors. If the page [replaces](Page::replaces) values, the given values are stored instead. Counters
@@ -66,17 +66,6 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// A dropped call may have stored the page. It can be retried with the same page.
     fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()>;
-}
-
-/// Kinds of copied values. Progress is tracked by kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Values {
-    /// Samples of counters.
-    Counts,
-    /// Visitor sketches.
-    Visitors,
-    /// Bins of distributions.
-    Distributions,
 }
 
 /// Copy progress in a precision, by bucket start.
@@ -110,9 +99,6 @@ pub struct Page {
     pub bins: BTreeMap<Timestamp, Vec<(usize, Bins)>>,
 }
 
-/// Bins and counts of a bucket, in ascending order.
-pub type Bins = Vec<(Bin, u64)>;
-
 impl Page {
     /// Creates an empty page.
     #[must_use]
@@ -139,7 +125,7 @@ for_handles!(ArchiveStore {
     fn lease(holder: WriterId, time: Duration) -> StoreFuture<'a, bool>;
     fn release(holder: WriterId) -> StoreFuture<'a, ()>;
     fn time() -> StoreFuture<'a, Timestamp>;
-    fn progress(values: Values, precision: Precision) -> StoreFuture<'a, Option<Progress>>;
-    fn advance(values: Values, precision: Precision, progress: Progress) -> StoreFuture<'a, ()>;
+    fn progress(values: Kind, precision: Precision) -> StoreFuture<'a, Option<Progress>>;
+    fn advance(values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'a, ()>;
     fn put(page: &'a Page) -> StoreFuture<'a, ()>;
 });

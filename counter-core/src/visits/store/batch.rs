@@ -5,11 +5,11 @@ use super::witness::Witness;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Precision, Precisions, Retention, Timestamp};
-use crate::visits::distribution::Bin;
+use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Retention, Timestamp};
+use crate::visits::distribution::Bins;
 use crate::visits::ledger::DropReason;
 
-/// A batch of counts and visitors for a shard. The store will apply it exactly once, even if it is sent
+/// A batch of values for a shard. The store will apply it exactly once, even if it is sent
 /// multiple times.
 ///
 /// A writer must wait for the outcome of a batch before sending a new batch to the same shard, and must not
@@ -20,12 +20,8 @@ pub struct Batch {
     pub shard: Shard,
     /// The writer, and the position of the batch in its sequence.
     pub fence: Fence,
-    /// The counts, grouped by bucket.
+    /// The values to add. Counts are grouped by bucket; visitors and distributions are ordered by counter.
     pub cells: Vec<Cell>,
-    /// The visitors, ordered by counter.
-    pub sketches: Vec<VisitorCell>,
-    /// The bins of distributions, ordered by counter.
-    pub bins: Vec<BinCell>,
     /// The configured grid.
     pub grid: Arc<Grid>,
     /// The target of the counts.
@@ -53,44 +49,29 @@ pub enum Adds {
     Lifetimes,
 }
 
-/// A count to add to one bucket in each precision. This is the unit of folding.
+/// A value to add to one bucket in each precision. This is the unit of folding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The counter.
     pub counter: CounterName,
-    /// A time inside all buckets of this count.
+    /// A time inside all buckets of this value.
     pub start: Timestamp,
-    /// The finest precision still retaining this count, like all coarser precisions. If this is coarser than
-    /// all precisions of the batch, the count has expired, and will only be added to the lifetime.
+    /// The finest precision for this kind of value that still retains it, like all coarser precisions. If this
+    /// is coarser than all precisions of the batch, a count has expired, and will only be added to the lifetime.
     pub finest: Precision,
-    /// The amount to add.
-    pub count: u64,
+    /// The value to add.
+    pub value: Value,
 }
 
-/// Visitors to add to one bucket in each visitor precision.
+/// A value to add to a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VisitorCell {
-    /// The counter.
-    pub counter: CounterName,
-    /// A time inside all buckets of these visitors.
-    pub start: Timestamp,
-    /// The finest visitor precision still retaining them, like all coarser precisions.
-    pub finest: Precision,
+pub enum Value {
+    /// Hits.
+    Count(u64),
     /// The registers that were raised since the previous batch with visitors of this counter and bucket.
-    pub raised: Sketch,
-}
-
-/// Bins to add to one bucket in each precision of the distributions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BinCell {
-    /// The counter.
-    pub counter: CounterName,
-    /// A time inside all buckets of these bins.
-    pub start: Timestamp,
-    /// The finest distribution precision still retaining them, like all coarser precisions.
-    pub finest: Precision,
-    /// The amounts to add, sorted by bin with no duplicates. The maximum is 60 bins.
-    pub bins: Vec<(Bin, u64)>,
+    Visitors(Sketch),
+    /// The values to add to each bin, in at most 60 bins.
+    Distribution(Bins),
 }
 
 /// The response to a batch.
@@ -123,7 +104,7 @@ pub enum Remark {
         part: Part,
         /// The reason for the rejection.
         reason: DropReason,
-        /// The error of the server, e.g. `WRONGTYPE Operation against a key…`. If several parts of a kind are
+        /// The error of the server, e.g. `WRONGTYPE Operation against a key…`. If several values of a kind are
         /// rejected for the same reason, only one of them needs to have it.
         message: Option<String>,
     },
@@ -139,12 +120,8 @@ pub enum Remark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Part {
-    /// The cell with this index. At least one bucket rejected the count.
+    /// The cell with this index. At least one bucket rejected the value, or at least one of its bins.
     Cell(usize),
-    /// The visitors with this index. At least one bucket rejected them.
-    Visitors(usize),
-    /// The bins with this index. At least one bucket rejected at least one of them.
-    Bins(usize),
     /// The list of known counters, the cleaning schedule, or the lifetimes. The counts were still applied.
     Index,
 }
@@ -185,43 +162,44 @@ impl Batch {
     /// Creates an empty batch.
     #[must_use]
     pub fn empty(shard: Shard, fence: Fence, grid: &Arc<Grid>) -> Self {
-        Self {
-            shard,
-            fence,
-            cells: Vec::new(),
-            sketches: Vec::new(),
-            bins: Vec::new(),
-            grid: Arc::clone(grid),
-            adds: Adds::Hits,
-            witness: None,
-        }
+        Self { shard, fence, cells: Vec::new(), grid: Arc::clone(grid), adds: Adds::Hits, witness: None }
     }
 
-    /// Returns the number of hits, i.e. the sum of the counts of all cells, up to [`u64::MAX`].
+    /// Returns the number of hits, i.e. the sum of all counts, up to [`u64::MAX`].
     #[must_use]
     pub fn hits(&self) -> u64 {
-        sum(self.cells.iter())
+        hits(&self.cells)
     }
 
     /// Returns the number of hits in [expired](Self::is_expired) cells.
     #[must_use]
     pub fn expired_hits(&self) -> u64 {
-        sum(self.cells.iter().filter(|cell| self.is_expired(cell)))
+        hits(self.cells.iter().filter(|cell| self.is_expired(cell)))
     }
 
-    /// Returns whether a cell is past retention in all precisions, so that it will only be added to the
+    /// Returns whether a count is past retention in all precisions, so that it will only be added to the
     /// lifetime.
     #[must_use]
     pub fn is_expired(&self, cell: &Cell) -> bool {
-        self.adds == Adds::Hits && self.buckets(cell).next().is_none()
+        self.adds == Adds::Hits && cell.count().is_some() && self.buckets(cell).next().is_none()
     }
 
-    /// Returns the total number of cells, sketches and bin cells.
-    pub(crate) fn len(&self) -> usize {
-        self.cells.len() + self.sketches.len() + self.bins.len()
+    /// Returns the cells with a count, with the index in the batch.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, &Cell, u64)> + Clone {
+        self.cells.iter().enumerate().filter_map(|(index, cell)| Some((index, cell, cell.count()?)))
     }
 
-    /// Returns whether a cell should be added to the lifetime, given the number of `targets` and how many
+    /// Returns the cells with visitors, with the index in the batch.
+    pub fn visitors(&self) -> impl Iterator<Item = (usize, &Cell, &Sketch)> + Clone {
+        self.cells.iter().enumerate().filter_map(|(index, cell)| Some((index, cell, cell.visitors()?)))
+    }
+
+    /// Returns the cells with bins of a distribution, with the index in the batch.
+    pub fn distributions(&self) -> impl Iterator<Item = (usize, &Cell, &Bins)> + Clone {
+        self.cells.iter().enumerate().filter_map(|(index, cell)| Some((index, cell, cell.bins()?)))
+    }
+
+    /// Returns whether a count should be added to the lifetime, given the number of `targets` and how many
     /// buckets accepted it.
     pub(crate) const fn adds_to_lifetime(&self, buckets: usize, targets: usize) -> bool {
         match self.adds {
@@ -231,37 +209,63 @@ impl Batch {
         }
     }
 
-    /// Returns the buckets that a cell adds to, with the retention. This is empty if the batch only adds to
-    /// lifetimes.
+    /// Returns the buckets that a cell adds to, with the retention. For a count, this is empty if the batch only
+    /// adds to lifetimes.
     pub fn buckets(&self, cell: &Cell) -> impl Iterator<Item = (Bucket, Retention)> {
-        let has_buckets = self.adds != Adds::Lifetimes;
-        buckets(self.grid.counts.iter().filter(move |_| has_buckets), cell.finest, cell.start)
-    }
-
-    /// Returns the buckets that the visitors are added to, with the retention.
-    pub fn visitor_buckets(&self, cell: &VisitorCell) -> impl Iterator<Item = (Bucket, Retention)> {
-        buckets(self.grid.visitors.iter(), cell.finest, cell.start)
-    }
-
-    /// Returns the buckets that the bins are added to, with the retention.
-    pub fn bin_buckets(&self, cell: &BinCell) -> impl Iterator<Item = (Bucket, Retention)> {
-        let set = self.grid.distributions.iter().flat_map(Precisions::iter);
-        buckets(set, cell.finest, cell.start)
+        let (start, finest, kind) = (cell.start, cell.finest, cell.value.kind());
+        let has_buckets = kind != Kind::Counts || self.adds != Adds::Lifetimes;
+        let set = self.grid.precisions(kind).filter(|_| has_buckets);
+        let retained = set.into_iter().flat_map(Precisions::iter);
+        retained
+            .filter(move |retention| retention.precision >= finest)
+            .map(move |retention| (retention.precision.bucket(start), retention))
     }
 }
 
-fn buckets(
-    set: impl Iterator<Item = Retention>,
-    finest: Precision,
-    start: Timestamp,
-) -> impl Iterator<Item = (Bucket, Retention)> {
-    set.filter(move |retention| retention.precision >= finest)
-        .map(move |retention| (retention.precision.bucket(start), retention))
+impl Cell {
+    /// Returns the count, if the cell has one.
+    #[must_use]
+    pub const fn count(&self) -> Option<u64> {
+        match self.value {
+            Value::Count(count) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// Returns the visitors, if the cell has some.
+    #[must_use]
+    pub const fn visitors(&self) -> Option<&Sketch> {
+        match &self.value {
+            Value::Visitors(raised) => Some(raised),
+            _ => None,
+        }
+    }
+
+    /// Returns the bins, if the cell has some.
+    #[must_use]
+    pub const fn bins(&self) -> Option<&Bins> {
+        match &self.value {
+            Value::Distribution(bins) => Some(bins),
+            _ => None,
+        }
+    }
+}
+
+impl Value {
+    /// Returns the kind of the value.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Count(_) => Kind::Counts,
+            Self::Visitors(_) => Kind::Visitors,
+            Self::Distribution(_) => Kind::Distributions,
+        }
+    }
 }
 
 /// Adds up the counts of cells, up to [`u64::MAX`]. A restored dump can contain any counts.
-fn sum<'a>(cells: impl Iterator<Item = &'a Cell>) -> u64 {
-    cells.map(|cell| cell.count).fold(0, u64::saturating_add)
+pub(crate) fn hits<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> u64 {
+    cells.into_iter().filter_map(Cell::count).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -285,7 +289,7 @@ mod tests {
             counter: CounterName::new("a").expect("a name"),
             start,
             finest: Precision::try_from(86_400).expect("not 0"),
-            count: u64::MAX,
+            value: Value::Count(u64::MAX),
         };
         let grid = Arc::new(Grid::default());
         let batch =

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
 
-use super::batch::{ApplyOutcome, Batch, MAX_FUTURE_SECONDS, Part, Remark};
+use super::batch::{ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark, Value};
 use super::fence::{FenceKind, StoredFence};
 use super::read::{MAX_SKETCHES, Read};
 use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
@@ -264,81 +264,75 @@ impl State {
             _ => None,
         };
         let (max_start, mut remarks) = (now.plus(MAX_FUTURE_SECONDS), Vec::new());
-        self.add_counts(batch, max_start, &mut remarks);
-        self.add_visitors(batch, max_start, &mut remarks);
-        self.add_bins(batch, max_start, &mut remarks);
+        for (index, cell) in batch.cells.iter().enumerate() {
+            let rejected = match &cell.value {
+                _ if cell.start > max_start => Some(DropReason::Ahead),
+                Value::Count(count) => self.add_count(batch, index, *count, &mut remarks),
+                Value::Visitors(raised) => self.add_visitors(batch, cell, raised),
+                Value::Distribution(bins) => self.add_bins(batch, cell, bins),
+            };
+            let part = Part::Cell(index);
+            remarks.extend(rejected.map(|reason| Remark::Rejected { part, reason, message: None }));
+        }
         let outcome = ApplyOutcome::Applied(remarks.clone());
         self.fences.insert(fence.writer, Applied { fence: fence.applied_to(found), remarks, expiry });
         outcome
     }
 
-    fn add_counts(&mut self, batch: &Batch, max_start: Timestamp, remarks: &mut Vec<Remark>) {
-        for (index, cell) in batch.cells.iter().enumerate() {
-            if cell.start > max_start {
-                remarks.push(rejected(Part::Cell(index), DropReason::Ahead));
-                continue;
-            }
-            let (mut fit, mut targets) = (0, 0);
-            for (bucket, _) in batch.buckets(cell) {
-                let counter = (bucket.precision, cell.counter.clone());
-                let count = self.counts.entry(counter).or_default().entry(bucket.start).or_default();
-                targets += 1;
-                if let Some(sum) = count.checked_add(cell.count).filter(|sum| i64::try_from(*sum).is_ok()) {
-                    *count = sum;
-                    fit += 1;
-                }
-            }
-            if batch.adds_to_lifetime(fit, targets) {
-                let total = self.totals.entry(cell.counter.clone()).or_default();
-                if *total == 0 {
-                    remarks.push(Remark::NewLifetime { cell: index });
-                }
-                *total = total.saturating_add(cell.count);
-            }
-            if fit < targets {
-                remarks.push(rejected(Part::Cell(index), DropReason::OutOfRange));
+    /// Adds the count of the cell with this index. Returns the reason if a bucket rejects it.
+    fn add_count(
+        &mut self,
+        batch: &Batch,
+        index: usize,
+        more: u64,
+        remarks: &mut Vec<Remark>,
+    ) -> Option<DropReason> {
+        let cell = &batch.cells[index];
+        let (mut fit, mut targets) = (0, 0);
+        for (bucket, _) in batch.buckets(cell) {
+            let counter = (bucket.precision, cell.counter.clone());
+            let count = self.counts.entry(counter).or_default().entry(bucket.start).or_default();
+            targets += 1;
+            if let Some(sum) = sum(*count, more) {
+                *count = sum;
+                fit += 1;
             }
         }
+        if batch.adds_to_lifetime(fit, targets) {
+            let total = self.totals.entry(cell.counter.clone()).or_default();
+            if *total == 0 {
+                remarks.push(Remark::NewLifetime { cell: index });
+            }
+            *total = total.saturating_add(more);
+        }
+        (fit < targets).then_some(DropReason::OutOfRange)
     }
 
-    fn add_visitors(&mut self, batch: &Batch, max_start: Timestamp, remarks: &mut Vec<Remark>) {
-        for (index, cell) in batch.sketches.iter().enumerate() {
-            if cell.start > max_start {
-                remarks.push(rejected(Part::Visitors(index), DropReason::Ahead));
-                continue;
-            }
-            for (bucket, retention) in batch.visitor_buckets(cell) {
-                let expiry = retention.removal(bucket.start);
-                let visitors = self.visitors.entry((cell.counter.clone(), bucket));
-                let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
-                visitors.sketch.merge(&cell.raised);
-            }
+    fn add_visitors(&mut self, batch: &Batch, cell: &Cell, raised: &Sketch) -> Option<DropReason> {
+        for (bucket, retention) in batch.buckets(cell) {
+            let expiry = retention.removal(bucket.start);
+            let visitors = self.visitors.entry((cell.counter.clone(), bucket));
+            let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
+            visitors.sketch.merge(raised);
         }
+        None
     }
 
-    fn add_bins(&mut self, batch: &Batch, max_start: Timestamp, remarks: &mut Vec<Remark>) {
-        for (index, cell) in batch.bins.iter().enumerate() {
-            if cell.start > max_start {
-                remarks.push(rejected(Part::Bins(index), DropReason::Ahead));
-                continue;
-            }
-            let mut fits = true;
-            for (bucket, retention) in batch.bin_buckets(cell) {
-                let key = (cell.counter.clone(), bucket.precision, bucket.start);
-                let expiry = retention.removal(bucket.start);
-                let bins = self.bins.entry(key).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
-                for (bin, more) in &cell.bins {
-                    let count = bins.counts.entry(*bin).or_default();
-                    match count.checked_add(*more).filter(|sum| i64::try_from(*sum).is_ok()) {
-                        Some(sum) => *count = sum,
-                        None => fits = false,
-                    }
+    fn add_bins(&mut self, batch: &Batch, cell: &Cell, more: &[(Bin, u64)]) -> Option<DropReason> {
+        let mut rejected = None;
+        for (bucket, retention) in batch.buckets(cell) {
+            let key = (cell.counter.clone(), bucket.precision, bucket.start);
+            let expiry = retention.removal(bucket.start);
+            let bins = self.bins.entry(key).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
+            for (bin, more) in more {
+                let count = bins.counts.entry(*bin).or_default();
+                match sum(*count, *more) {
+                    Some(sum) => *count = sum,
+                    None => rejected = Some(DropReason::OutOfRange),
                 }
             }
-            if !fits {
-                remarks.push(rejected(Part::Bins(index), DropReason::OutOfRange));
-            }
         }
+        rejected
     }
 
     fn expiry(&mut self, now: Timestamp) -> Expiry {
@@ -373,8 +367,9 @@ impl State {
     }
 }
 
-const fn rejected(part: Part, reason: DropReason) -> Remark {
-    Remark::Rejected { part, reason, message: None }
+/// Adds to a count, unless the sum exceeds `i64::MAX`, which is the limit of other stores.
+fn sum(count: u64, more: u64) -> Option<u64> {
+    count.checked_add(more).filter(|sum| i64::try_from(*sum).is_ok())
 }
 
 #[cfg(test)]
@@ -382,7 +377,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::visits::store::batch::Cell;
     use crate::visits::store::fence::{Fence, Incarnation};
 
     #[test]
@@ -409,7 +403,7 @@ mod tests {
             counter: CounterName::new("a").expect("a name"),
             start,
             finest: Precision::try_from(1).expect("not 0"),
-            count: 1,
+            value: Value::Count(1),
         };
         let kind = FenceKind::Process { incarnation: Incarnation::default() };
         let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };

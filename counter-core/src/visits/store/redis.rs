@@ -76,8 +76,8 @@ impl RedisVisits {
 fn is_needed(command: &str, batch: &Batch) -> bool {
     match command {
         "HINCRBY" | "HSETNX" | "ZADD LT" | "SET" => true,
-        "PFADD" | "PFMERGE" | "DEL" => !batch.sketches.is_empty(),
-        "EXPIREAT" => !batch.sketches.is_empty() || !batch.bins.is_empty(),
+        "PFADD" | "PFMERGE" | "DEL" => batch.visitors().next().is_some(),
+        "EXPIREAT" => batch.cells.iter().any(|cell| cell.count().is_none()),
         _ => false,
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::sketch::Sketch;
 use crate::visitor::VisitorKey;
 use crate::visits::ledger::Agent;
+use crate::visits::store::{Cell, hits};
 
 #[test]
 fn a_page_visitor_is_sent_again_after_forgetting_the_page_or_the_total() {
@@ -20,8 +21,8 @@ fn a_page_visitor_is_sent_again_after_forgetting_the_page_or_the_total() {
             tally.view(PageView { page: Some(tally.counter("/")), ..PageView::new(hit, Agent::Human) }, at);
         }
         let chunks = tally.take(shard, at, 1000);
-        let sketches = chunks.iter().flat_map(|chunk| &chunk.sketches);
-        sketches.map(|cell| cell.counter.to_string()).collect::<BTreeSet<_>>()
+        let cells = chunks.iter().flat_map(|chunk| &chunk.cells).filter(|cell| cell.visitors().is_some());
+        cells.map(|cell| cell.counter.to_string()).collect::<BTreeSet<_>>()
     };
     let sent = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!([visit(), visit()], [sent(&["hits", "/"]), sent(&[])]);
@@ -62,10 +63,8 @@ fn views_and_separate_hits_give_the_same_counts() {
         if n % 500 == 499 {
             let sent = |tally: &Tally| {
                 let chunks = tally.take(shard, at, 100_000);
-                let cells =
-                    chunks.iter().flat_map(|chunk| chunk.cells.iter().map(|cell| format!("{cell:?}")));
-                let sketches = chunks.iter().flat_map(|chunk| &chunk.sketches);
-                cells.chain(sketches.map(|cell| format!("{cell:?}"))).collect::<BTreeSet<_>>()
+                let cells = chunks.iter().flat_map(|chunk| &chunk.cells);
+                cells.map(|cell| format!("{cell:?}")).collect::<BTreeSet<_>>()
             };
             let [one, by_hits] = [&one, &by_hits].map(sent);
             assert_eq!(one, by_hits);
@@ -82,7 +81,7 @@ fn a_visitor_is_sent_once_and_resent_after_forgetting_the_counter() {
     let visit = |name: &str| {
         tally.add(&[tally.counter(name).hit().visitor(visitor)], Timestamp::now(), None);
         let chunks = tally.take(shard, Timestamp::now(), 1000);
-        chunks.iter().map(|chunk| chunk.sketches.len()).sum::<usize>()
+        chunks.iter().flat_map(|chunk| &chunk.cells).filter_map(Cell::visitors).count()
     };
     let before = Timestamp::now();
     let sent = [visit("a"), visit("a"), visit("b"), visit("b")];
@@ -110,14 +109,14 @@ fn visitors_are_never_sent_before_their_hits() {
                 tally.view(PageView { page, ..PageView::new(hit, Agent::Human) }, Timestamp::now());
             }
         });
-        let (mut hits, mut visitors) = (0, 0);
+        let (mut views, mut visitors) = (0, 0);
         while !writer.is_finished() {
             for chunk in tally.take(shard, Timestamp::now(), 1000) {
-                hits += chunk.cells.iter().map(|cell| cell.count).sum::<u64>();
+                views += hits(&chunk.cells);
                 visitors +=
-                    chunk.sketches.iter().map(|cell| cell.raised.registers().count() as u64).sum::<u64>();
+                    chunk.cells.iter().filter_map(Cell::visitors).map(Sketch::len).sum::<usize>() as u64;
             }
-            assert!(visitors <= hits, "{visitors} visitors of {hits} hits");
+            assert!(visitors <= views, "{visitors} visitors of {views} hits");
         }
         assert!(visitors > 0);
     });
@@ -131,11 +130,13 @@ fn visitors_of_a_busy_counter_are_sent_once_and_resent_after_a_loss() {
     let (counter, name) = (tally.counter("a"), CounterName::new("a").expect("a name"));
     let sent = || {
         let chunks = tally.take(shard, Timestamp::now(), 100_000);
-        let sketches = chunks.into_iter().flat_map(|chunk| chunk.sketches);
-        sketches.fold(Sketch::new(), |mut all, cell| {
-            all.merge(&cell.raised);
-            all
-        })
+        let mut all = Sketch::new();
+        chunks
+            .iter()
+            .flat_map(|chunk| &chunk.cells)
+            .filter_map(Cell::visitors)
+            .for_each(|some| all.merge(some));
+        all
     };
     let visits = |visitors: std::ops::Range<u32>| {
         let (now, mut raised) = (Timestamp::now(), Sketch::new());

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use axum::Json;
-use counter_core::archive::{self, Archive, Auditor, Side, Values};
+use counter_core::archive::{self, Archive, Auditor, Side};
+use counter_core::time::Kind;
 use counter_core::{Stats, Timestamp};
 use serde::Serialize;
 use tokio::sync::Mutex;
@@ -129,9 +130,9 @@ impl From<&archive::Difference> for AuditDifference {
     fn from(difference: &archive::Difference) -> Self {
         Self {
             kind: match difference.values {
-                Values::Counts => "counts",
-                Values::Visitors => "visitors",
-                Values::Distributions => "distributions",
+                Kind::Counts => "counts",
+                Kind::Visitors => "visitors",
+                Kind::Distributions => "distributions",
             },
             counter: difference.counter.to_string(),
             precision: difference.bucket.precision.as_seconds(),

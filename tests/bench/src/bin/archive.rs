@@ -9,14 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench::{past, processor, table};
-use counter_core::archive::{Archive, ArchiveStore, Page, Progress, Values};
+use counter_core::archive::{Archive, ArchiveStore, Page, Progress};
 use counter_core::sketch::Sketch;
 use counter_core::stores::{Namespace, WriterId};
-use counter_core::time::{Grid, Retention};
+use counter_core::time::{Grid, Kind, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{
-    Adds, Batch, Cell, Fence, FenceKind, Incarnation, Read as _, VisitorCell, Write as _,
-};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Read as _, Value, Write as _};
 use counter_core::{CounterName, Counters, Precision, RedisStore, SqlStore, Timestamp};
 use tests::{Postgres, RedisServer};
 
@@ -140,8 +138,8 @@ async fn fill(
         }
     }
     let progress = Progress { copied: last, settled: last.minus(118 * u64::from(precision.as_seconds())) };
-    far.advance(Values::Counts, precision, progress).await?;
-    far.advance(Values::Visitors, precision, progress).await?;
+    far.advance(Kind::Counts, precision, progress).await?;
+    far.advance(Kind::Visitors, precision, progress).await?;
     Ok(())
 }
 
@@ -155,13 +153,18 @@ async fn count_hour(
     let (grid, key) = (Arc::new(Grid::default()), VisitorKey::new([7; 16]));
     let shard = near.shards().iter().next().ok_or("a store has a shard")?;
     for names in names.chunks(500) {
-        let cell = |counter: &CounterName| Cell { counter: counter.clone(), start, finest, count: 6000 };
+        let cell = |counter: &CounterName| Cell {
+            counter: counter.clone(),
+            start,
+            finest,
+            value: Value::Count(6000),
+        };
         let visit = |counter: &CounterName| {
             let mut raised = Sketch::new();
             for visitor in 0..VISITORS {
                 raised.insert(key.visitor(&[counter.as_bytes(), &visitor.to_le_bytes()]));
             }
-            VisitorCell { counter: counter.clone(), start, finest, raised }
+            Cell { counter: counter.clone(), start, finest, value: Value::Visitors(raised) }
         };
         let fence = Fence {
             writer: WriterId::random(),
@@ -169,18 +172,9 @@ async fn count_hour(
             sequence: 1,
             after: 0,
         };
-        let (cells, sketches) = (names.iter().map(cell).collect(), names.iter().map(visit).collect());
-        near.apply(&Batch {
-            shard,
-            fence,
-            cells,
-            sketches,
-            bins: Vec::new(),
-            grid: Arc::clone(&grid),
-            adds: Adds::Hits,
-            witness: None,
-        })
-        .await?;
+        let cells = names.iter().map(cell).chain(names.iter().map(visit)).collect();
+        near.apply(&Batch { shard, fence, cells, grid: Arc::clone(&grid), adds: Adds::Hits, witness: None })
+            .await?;
     }
     Ok(())
 }

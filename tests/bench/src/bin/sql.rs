@@ -14,7 +14,7 @@ use bench::{past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Write as _};
+use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Value, Write as _};
 use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Timestamp};
 use tests::{MariaDb, Postgres};
 
@@ -142,8 +142,12 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
                 let start = finest.bucket(now).start.minus(back * u64::from(finest.as_seconds()));
                 (start, 1 + back % 5000)
             });
-            let cell =
-                |name: &CounterName, start, count| Cell { counter: name.clone(), start, finest, count };
+            let cell = |name: &CounterName, start, count| Cell {
+                counter: name.clone(),
+                start,
+                finest,
+                value: Value::Count(count),
+            };
             let cells =
                 starts.flat_map(|(start, count)| names.iter().map(move |name| cell(name, start, count)));
             let fence = Fence {
@@ -154,16 +158,8 @@ async fn fill(store: &SqlStore, names: &[String], now: Timestamp) -> Result<u64,
             };
             sequence += 1;
             let (cells, grid) = (cells.collect(), Arc::clone(&grid));
-            let batch = Batch {
-                shard: Shard::default(),
-                fence,
-                cells,
-                sketches: Vec::new(),
-                bins: Vec::new(),
-                grid,
-                adds: Adds::Hits,
-                witness: None,
-            };
+            let batch =
+                Batch { shard: Shard::default(), fence, cells, grid, adds: Adds::Hits, witness: None };
             store.apply(&batch).await?;
         }
     }

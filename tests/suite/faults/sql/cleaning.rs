@@ -5,7 +5,7 @@ use counter_core::source::{Commit, SourceName};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, Read, Write};
+use counter_core::visits::{Cell, Read, Value, Write};
 use counter_core::{Counters, SqlStore, Timestamp};
 use tests::{LIMIT, until};
 
@@ -100,7 +100,7 @@ async fn cleaning_uses_the_database_clock_and_terminates() {
 async fn bucket_of_many_counters(store: SqlStore) {
     let now = Timestamp::now();
     let (old, day, retained) = (now.minus(365 * 86_400), precision(86_400), Grid::default().counts);
-    let cell = |n| Cell { counter: name(&format!("{n}")), start: old, finest: day, count: 1 };
+    let cell = |n| Cell { counter: name(&format!("{n}")), start: old, finest: day, value: Value::Count(1) };
     let cells = (0..10_500).map(cell).collect();
     store.apply(&batch(WriterId::random(), 1, cells)).await.expect("it exists");
     let clean = async || store.clean(Shard::default(), now, &retained).await.expect("it exists");

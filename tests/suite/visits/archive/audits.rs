@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side, Values};
+use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side};
 use counter_core::stores::{StoreFuture, WriterId};
-use counter_core::time::Grid;
+use counter_core::time::{Grid, Kind};
 use counter_core::visits::{
-    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Write,
+    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Value, Write,
 };
 use counter_core::{Counters, MemoryStore, Precision, Store, Timestamp};
 
@@ -34,8 +34,8 @@ async fn audit(archive: &Archive, grid: &Grid, right: Option<Side>) -> Audit {
 /// Sends thirty hours of two counters and copies them.
 async fn copied(archive: &Archive, grid: &Arc<Grid>, now: Timestamp) {
     let hits = (0..30).flat_map(|ago| ["/", "/about"].map(|name| hit(name, now.minus(3600 * ago), 3600)));
-    let visits = (0..30).map(|ago| visit("/", now.minus(3600 * ago), ago / 3)).collect();
-    send(archive, grid, hits.collect(), visits).await;
+    let visits = (0..30).map(|ago| visit("/", now.minus(3600 * ago), ago / 3));
+    send(archive, grid, hits.chain(visits).collect()).await;
     archive.copier(grid).copy_once(Timestamp::now()).await.expect("both stores are available");
 }
 
@@ -54,7 +54,7 @@ async fn a_repair_restores_near_store_losses_from_the_far_store(
     }
     let archive = Archive::new(near.clone(), far.clone());
     let some: Vec<_> = (5..8).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect();
-    send(&near, &grid, [some.clone(), some.clone(), some].concat(), Vec::new()).await;
+    send(&near, &grid, [some.clone(), some.clone(), some].concat()).await;
 
     let found = audit(&archive, &grid, None).await;
     // The differing hours of both counters, except for hours of "/" with more hits now, plus days, plus
@@ -62,7 +62,7 @@ async fn a_repair_restores_near_store_losses_from_the_far_store(
     assert!(found.differing > 2 * 24 - 3 + 24 && found.late >= 3, "{found:?}");
     assert_eq!(found.unreadable, 0);
     let first = &found.differences[0];
-    assert_eq!((first.values, &*first.counter, first.near, first.far), (Values::Counts, "/", 0, 1));
+    assert_eq!((first.values, &*first.counter, first.near, first.far), (Kind::Counts, "/", 0, 1));
     assert_eq!(audit(&archive, &grid, None).await.late, 0, "late values are copied by the audit");
 
     // Concurrent repairs should be safe.
@@ -111,7 +111,7 @@ async fn a_repair_does_not_double_an_intact_lifetime(
     near.forget(&name("/"), &grid, Timestamp::now()).await.expect("the store is available");
     let kind = FenceKind::Process { incarnation: Incarnation::default() };
     let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
-    let cells = vec![Cell { count: 5, ..hit("/", now, 1) }];
+    let cells = vec![Cell { value: Value::Count(5), ..hit("/", now, 1) }];
     let empty = Batch::empty(near.shards().of("/"), fence, &Arc::new(grid.clone()));
     let five = Batch { cells, adds: Adds::Lifetimes, ..empty };
     near.apply(&five).await.expect("the store is available");
@@ -174,7 +174,7 @@ async fn a_repair_restores_lost_distributions_from_the_far_store(
     measure(&mut counters, 0..30, now).await;
     archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
     let of_bins = |found: &Audit| {
-        let of_bins = found.differences.iter().filter(|one| one.values == Values::Distributions);
+        let of_bins = found.differences.iter().filter(|one| one.values == Kind::Distributions);
         of_bins.map(|one| (one.near, one.far)).collect::<Vec<_>>()
     };
     let found = audit(&archive, &grid, None).await;
@@ -261,7 +261,7 @@ async fn late_hits_are_copied_with_the_counter_lifetime() {
     let (near, far) = (MemoryStore::new(), MemoryStore::new());
     let (archive, grid, now) = (Archive::new(near.clone(), far.clone()), grid(), Timestamp::now());
     copied(&archive, &grid, now).await;
-    send(&near, &grid, vec![hit("/late", now.minus(36_000), 3600)], Vec::new()).await;
+    send(&near, &grid, vec![hit("/late", now.minus(36_000), 3600)]).await;
     assert!(audit(&archive, &grid, None).await.late >= 1);
     assert_eq!(lifetime(&far, "/late").await, 1);
 }
@@ -280,7 +280,7 @@ async fn hits_recorded_during_a_repair_are_kept_and_counted_once() {
     let counting = async {
         for _ in 0..200 {
             let at = random.one_of(&hours);
-            send(&near, &grid, vec![hit("/", at, 3600)], Vec::new()).await;
+            send(&near, &grid, vec![hit("/", at, 3600)]).await;
             counted += 1;
             tokio::time::sleep(random.millis(0..4)).await;
         }
@@ -326,11 +326,11 @@ impl ArchiveStore for SlowClock {
         Box::pin(async { Ok(self.0.time().await?.minus(self.1)) })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         self.0.progress(values, precision)
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         self.0.advance(values, precision, progress)
     }
 

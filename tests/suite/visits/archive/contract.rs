@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use counter_core::archive::{ArchiveStore, Page, Progress, Values};
+use counter_core::archive::{ArchiveStore, Page, Progress};
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
-use counter_core::time::Grid;
+use counter_core::time::{Grid, Kind};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Bin;
 use counter_core::{Store, Timestamp};
@@ -129,18 +129,15 @@ async fn a_counter_forgotten_after_it_was_read_stays_forgotten(store: impl Store
 async fn progress_is_stored_per_precision_and_kind_of_values(store: impl Store + ArchiveStore) {
     let (hours, days) = (precision(3600), precision(86_400).utc_offset(3600));
     let progress = |copied, settled| Progress { copied: unix(copied), settled: unix(settled) };
-    assert_eq!(store.progress(Values::Counts, hours).await.expect("readable"), None);
+    assert_eq!(store.progress(Kind::Counts, hours).await.expect("readable"), None);
     for (copied, settled) in [(7200, 3600), (3600, 3600), (3600, 7200)] {
-        store
-            .advance(Values::Counts, hours, progress(copied, settled))
-            .await
-            .expect("the store is available");
+        store.advance(Kind::Counts, hours, progress(copied, settled)).await.expect("the store is available");
     }
-    assert_eq!(store.progress(Values::Counts, hours).await.expect("readable"), Some(progress(3600, 7200)));
-    store.advance(Values::Visitors, days, progress(1, 0)).await.expect("the store is available");
-    assert_eq!(store.progress(Values::Visitors, days).await.expect("readable"), Some(progress(1, 0)));
-    assert_eq!(store.progress(Values::Visitors, hours).await.expect("readable"), None);
-    assert_eq!(store.progress(Values::Counts, days).await.expect("readable"), None);
+    assert_eq!(store.progress(Kind::Counts, hours).await.expect("readable"), Some(progress(3600, 7200)));
+    store.advance(Kind::Visitors, days, progress(1, 0)).await.expect("the store is available");
+    assert_eq!(store.progress(Kind::Visitors, days).await.expect("readable"), Some(progress(1, 0)));
+    assert_eq!(store.progress(Kind::Visitors, hours).await.expect("readable"), None);
+    assert_eq!(store.progress(Kind::Counts, days).await.expect("readable"), None);
 }
 
 async fn a_lease_has_one_holder_until_it_ends(store: impl Store + ArchiveStore) {

@@ -4,15 +4,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Copied, Progress, Values};
+use counter_core::archive::{Archive, ArchiveStore, Copied, Progress};
 use counter_core::entity::sqlx::{self, SqlitePool};
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
-use counter_core::time::Grid;
+use counter_core::time::{Grid, Kind};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{
-    Batch, Bin, BinCell, Cell, Distribution, Measure, Measured, Read, VisitorCell, Write,
-};
+use counter_core::visits::{Batch, Bin, Cell, Distribution, Measure, Measured, Read, Value, Write};
 use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
 use tests::Postgres;
 
@@ -51,13 +49,13 @@ pub(super) fn grid() -> Arc<Grid> {
 }
 
 pub(super) fn hit(counter: &str, at: Timestamp, finest: u32) -> Cell {
-    Cell { counter: name(counter), start: at, finest: precision(finest), count: 1 }
+    Cell { counter: name(counter), start: at, finest: precision(finest), value: Value::Count(1) }
 }
 
-pub(super) fn visit(counter: &str, at: Timestamp, who: u64) -> VisitorCell {
+pub(super) fn visit(counter: &str, at: Timestamp, who: u64) -> Cell {
     let mut raised = Sketch::new();
     raised.insert(VisitorKey::new([3; 16]).visitor(&[&who.to_le_bytes()]));
-    VisitorCell { counter: name(counter), start: at, finest: precision(3600), raised }
+    Cell { counter: name(counter), start: at, finest: precision(3600), value: Value::Visitors(raised) }
 }
 
 /// The near store still serves open buckets, and buckets that wait for their final copy.
@@ -67,17 +65,17 @@ async fn data_past_near_store_retention_is_read_from_the_far_store(
 ) {
     let (grid, now) = (grid(), Timestamp::now());
     let archive = Archive::new(near.clone(), far.clone());
-    let (mut cells, mut sketches) = (Vec::new(), Vec::new());
+    let mut cells = Vec::new();
     for ago in 0..90 {
         for counter in ["/", "/about"] {
             cells.push(hit(counter, now.minus(3600 * ago), 3600));
         }
     }
     for ago in 0..40 {
-        sketches.push(visit("/", now.minus(3600 * ago), ago));
+        cells.push(visit("/", now.minus(3600 * ago), ago));
     }
     cells.push(hit("/", now.minus(15 * 86_400), 86_400));
-    send(&archive, &grid, cells, sketches).await;
+    send(&archive, &grid, cells).await;
     let before = samples(&archive, "/", 3600).await;
     let days = samples(&archive, "/", 86_400).await;
     let visitors = sketch(&archive, "/", 3600, now.minus(36_000).as_unix() / 3600 * 3600).await;
@@ -186,12 +184,11 @@ async fn values_of_a_bucket_that_has_expired_are_copied(
     copier().copy_once(now.minus(3600)).await.expect("available");
 
     let bins = vec![(Bin::status(200), 3)];
-    let of = BinCell { counter: name("/"), start, finest: precision(3600), bins: bins.clone() };
+    let value = Value::Distribution(bins.clone());
+    let of = Cell { counter: name("/"), start, finest: precision(3600), value };
     let late = Batch {
         shard: near.shards().of("/"),
-        cells: vec![hit("/", start, 3600)],
-        sketches: vec![visit("/", start, 7)],
-        bins: vec![of],
+        cells: vec![hit("/", start, 3600), visit("/", start, 7), of],
         grid: Arc::clone(&grid),
         ..batch(WriterId::random(), 1, Vec::new())
     };
@@ -202,7 +199,10 @@ async fn values_of_a_bucket_that_has_expired_are_copied(
     let copied = far.bins(&[name("/")], precision(3600), range.clone()).await.expect("available");
     assert_eq!(copied[0].buckets, [(start, bins)]);
     assert_eq!(samples(&far, "/", 3600).await, [(start.as_unix(), 1)]);
-    assert_eq!(sketch(&far, "/", 3600, start.as_unix()).await, visit("/", start, 7).raised);
+    assert_eq!(
+        sketch(&far, "/", 3600, start.as_unix()).await,
+        *visit("/", start, 7).visitors().expect("visitors")
+    );
 
     // If the counter is forgotten, they must not be copied again.
     near.forget(&name("/"), &grid, now).await.expect("available");
@@ -220,7 +220,7 @@ async fn the_final_copy_is_made_a_minute_after_retention_at_the_earliest() {
     let retention = grid.counts.retention(hour).expect("it is retained");
     for (after, settled) in [(59, start.minus(1)), (60, start)] {
         copier.copy_once(start.plus(after)).await.expect("available");
-        let progress = far.progress(Values::Counts, hour).await.expect("readable").expect("it was copied");
+        let progress = far.progress(Kind::Counts, hour).await.expect("readable").expect("it was copied");
         assert_eq!((progress.copied, progress.settled), (start, retention.oldest(settled)), "{after} s");
     }
 }
@@ -292,9 +292,9 @@ async fn without_the_archive_visitors_come_from_the_near_store_or_are_unknown() 
     let (folder, far) = stores::sqlite().await;
     let (archive, grid, now) = (Archive::new(MemoryStore::new(), far), grid(), Timestamp::now());
     let visits = ["/a", "/b"].into_iter().flat_map(|name| (0..40).map(move |ago| (name, ago)));
-    let visits = visits.map(|(name, ago)| visit(name, now.minus(3600 * ago), ago)).collect();
+    let visits = visits.map(|(name, ago)| visit(name, now.minus(3600 * ago), ago));
     let hits = ["/a", "/b"].map(|name| hit(name, now.minus(3600), 3600));
-    send(&archive, &grid, hits.into(), visits).await;
+    send(&archive, &grid, visits.chain(hits).collect()).await;
     archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
     let url = format!("sqlite:{}", folder.path().join("counts.db").display());
     let file = SqlitePool::connect(&url).await.expect("it exists");
@@ -328,7 +328,7 @@ async fn an_unreadable_list_delays_only_the_copies_of_its_counters() {
     let (grid, now) = (grid(), Timestamp::now());
     let hours: Vec<_> = (0..60).map(|ago| now.minus(3600 * ago)).collect();
     let hits = ["/a", "/b"].into_iter().flat_map(|name| hours.iter().map(move |at| hit(name, *at, 3600)));
-    send(&archive, &grid, hits.collect(), Vec::new()).await;
+    send(&archive, &grid, hits.collect()).await;
     let shard = near.shards().of("/a");
     assert_ne!(near.shards().of("/b"), shard);
     let list = format!("{{access:{}}}known:", shard.index());
@@ -345,7 +345,7 @@ async fn an_unreadable_list_delays_only_the_copies_of_its_counters() {
     // As long as the list can't be read, its counters must not be removed.
     assert_eq!(copier.copy_once(now.minus(3600)).await.expect("the rest can be read"), Copied::default());
     let settled =
-        far.progress(Values::Counts, precision(3600)).await.expect("readable").expect("it was copied");
+        far.progress(Kind::Counts, precision(3600)).await.expect("readable").expect("it was copied");
     assert!(settled.settled < now.minus(60 * 3600), "{settled:?}");
 
     server.command(&["RENAME", "aside", &list]);
@@ -355,7 +355,7 @@ async fn an_unreadable_list_delays_only_the_copies_of_its_counters() {
     assert!(copied.len() >= 12 && copied[0].0 < now.minus(58 * 3600).as_unix(), "{copied:?}");
     assert!(hints().is_empty(), "{:?}", hints());
     let settled =
-        far.progress(Values::Counts, precision(3600)).await.expect("readable").expect("it was copied");
+        far.progress(Kind::Counts, precision(3600)).await.expect("readable").expect("it was copied");
     assert!(settled.settled > now.minus(50 * 3600), "{settled:?}");
 }
 
@@ -366,7 +366,7 @@ async fn the_near_store_keeps_uncopied_samples_for_at_most_twice_retention() {
     let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
     let (grid, now) = (grid(), unix(1_700_000_000));
     let hours = (0..200).map(|ago| hit("/", now.minus(3600 * ago), 60)).collect();
-    send(&archive, &grid, hours, Vec::new()).await;
+    send(&archive, &grid, hours).await;
 
     let waiting = || stats.health().hints.iter().map(|hint| hint.name).collect::<Vec<_>>();
     assert!(waiting().is_empty());
@@ -388,16 +388,15 @@ async fn copying_continues_after_a_clock_was_far_ahead() {
     let archive = Archive::new(near.clone(), far.clone());
     let (grid, now, hour) = (grid(), Timestamp::now(), precision(3600));
     let month = now.plus(30 * 86_400);
-    far.advance(Values::Counts, hour, Progress { copied: month, settled: month })
+    far.advance(Kind::Counts, hour, Progress { copied: month, settled: month })
         .await
         .expect("memory accepts everything");
-    send(&archive, &grid, (0..60).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect(), Vec::new())
-        .await;
+    send(&archive, &grid, (0..60).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect()).await;
     clean(&archive, now, &grid.counts).await;
     assert_eq!(samples(&near, "/", 3600).await.len(), 60, "the transaction is still open");
     archive.copier(&grid).copy_once(now).await.expect("both stores are available");
     assert!(samples(&far, "/", 3600).await.len() >= 58);
-    let progress = far.progress(Values::Counts, hour).await.expect("readable").expect("it was copied");
+    let progress = far.progress(Kind::Counts, hour).await.expect("readable").expect("it was copied");
     assert!(progress.copied <= now && progress.settled < now, "{progress:?}");
 }
 
@@ -408,7 +407,7 @@ async fn a_copier_with_a_fast_clock_does_not_copy_open_buckets() {
     let (grid, now) = (grid(), Timestamp::now());
     let this_hour = precision(3600).bucket(now).start.as_unix();
     let ask = async |at| archive.copier(&grid).copy_once(at).await.expect("both stores are available");
-    send(&archive, &grid, vec![hit("/", now, 3600), hit("/", now.minus(7200), 3600)], Vec::new()).await;
+    send(&archive, &grid, vec![hit("/", now, 3600), hit("/", now.minus(7200), 3600)]).await;
     assert!(ask(now.plus(400 * 86_400)).await.samples > 0);
     let copied = samples(&far, "/", 3600).await;
     assert!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use counter_core::archive::Archive;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
-use counter_core::visits::{Batch, Bin, BinCell, Distribution, Write};
+use counter_core::visits::{Batch, Bin, Cell, Distribution, Value, Write};
 use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
 use tests::{FaultProxy, RedisServer};
 
@@ -25,16 +25,16 @@ async fn fill(store: &RedisStore, pages: usize, labels: usize, measured: usize) 
     let names: Vec<_> = (0..pages).map(page).chain((0..labels).map(label)).collect();
     for some in names.chunks(500) {
         let hits = some.iter().flat_map(|name| HOURS.map(|ago| hit(name, now.minus(3600 * ago), 3600)));
-        send(store, &grid, hits.collect(), Vec::new()).await;
+        send(store, &grid, hits.collect()).await;
     }
-    let cell = |number, ago: u64| BinCell {
+    let cell = |number, ago: u64| Cell {
         counter: name(&page(number)),
         start: now.minus(3600 * ago),
         finest: precision(3600),
-        bins: vec![(Bin::status(200), 1)],
+        value: Value::Distribution(vec![(Bin::status(200), 1)]),
     };
-    let bins = (0..measured).flat_map(|number| HOURS.map(|ago| cell(number, ago))).collect();
-    let batch = Batch { bins, grid: Arc::clone(&grid), ..support::batch(WriterId::random(), 1, Vec::new()) };
+    let cells = (0..measured).flat_map(|number| HOURS.map(|ago| cell(number, ago))).collect();
+    let batch = Batch { grid: Arc::clone(&grid), ..support::batch(WriterId::random(), 1, cells) };
     store.apply(&batch).await.expect("the store is available");
     grid
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Copier, Page, Progress, Values};
+use counter_core::archive::{Archive, ArchiveStore, Copier, Page, Progress};
 use counter_core::sketch::Sketch;
 use counter_core::stores::{StoreFuture, WriterId};
-use counter_core::time::Grid;
+use counter_core::time::{Grid, Kind};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, VisitorCell, Write};
+use counter_core::visits::{Cell, Value, Write};
 use counter_core::{Error, ErrorKind, MemoryStore, Precision, Store, Timestamp};
 
 use super::{clean, lifetime, retained, samples, send, sketch};
@@ -53,14 +53,14 @@ impl ArchiveStore for Far {
         Box::pin(async { Ok(Timestamp::now().plus(2)) })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         Box::pin(async move {
             self.pass()?;
             self.inner.progress(values, precision).await
         })
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.pass()?;
             self.inner.advance(values, precision, progress).await
@@ -159,8 +159,9 @@ impl World {
             *counted.counts.entry(place).or_default() += count;
         }
         counted.lifetime += count;
-        let cell = Cell { counter: name(counter), start: at, finest: precision(finest), count };
-        let mut sketches = Vec::new();
+        let (start, finest) = (at, precision(finest));
+        let cell = |value| Cell { counter: name(counter), start, finest, value };
+        let mut cells = vec![cell(Value::Count(count))];
         // Sketches expire without waiting for a copy, so a sketch may be too late if the bucket will not be
         // copied soon.
         if late < 2 * 3600 {
@@ -169,14 +170,9 @@ impl World {
             for place in starts(3600) {
                 counted.visitors.entry(place).or_default().merge(&raised);
             }
-            sketches.push(VisitorCell {
-                counter: name(counter),
-                start: at,
-                finest: precision(finest),
-                raised,
-            });
+            cells.push(cell(Value::Visitors(raised)));
         }
-        send(&self.archive, &self.grid, vec![cell], sketches).await;
+        send(&self.archive, &self.grid, cells).await;
         self.check(counter).await;
     }
 

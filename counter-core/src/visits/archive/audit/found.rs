@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use super::reading::CounterReading;
-use super::value::Value;
 use crate::time::Timestamp;
+use crate::visits::store::Value;
 
 /// The result of comparing the values of a counter in the near store and the far store.
 #[derive(Debug)]

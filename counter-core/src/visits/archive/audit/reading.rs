@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use super::value::Value;
 use crate::error::Error;
 use crate::family::name::CounterName;
-use crate::time::{Precision, Timestamp};
+use crate::time::{Kind, Precision, Timestamp};
 use crate::visits;
 use crate::visits::archive::listed::sketches;
-use crate::visits::store::{BinReading, Store, Unreadable, Values};
+use crate::visits::store::{BinReading, Store, Unreadable, Value};
 
 /// The values of a page in a store, by counter.
 #[derive(Debug)]
@@ -33,15 +32,15 @@ const BIN_BUCKETS: usize = 4;
 impl Reading {
     pub(super) async fn of(
         store: &dyn Store,
-        values: Values,
+        values: Kind,
         precision: Precision,
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<Self, Error> {
         match values {
-            Values::Counts => Self::counts(store, precision, counters, starts).await,
-            Values::Visitors => Self::visitors(store, precision, counters, starts).await,
-            Values::Distributions => Self::bins(store, precision, counters, starts).await,
+            Kind::Counts => Self::counts(store, precision, counters, starts).await,
+            Kind::Visitors => Self::visitors(store, precision, counters, starts).await,
+            Kind::Distributions => Self::bins(store, precision, counters, starts).await,
         }
     }
 
@@ -101,7 +100,7 @@ impl Reading {
             values: buckets
                 .into_iter()
                 .filter(|(_, bins)| !bins.is_empty())
-                .map(|(start, bins)| (start, Value::Bins(bins)))
+                .map(|(start, bins)| (start, Value::Distribution(bins)))
                 .collect(),
             unreadable: u64::from(unreadable.is_some()),
             unknown: unknown(unreadable.as_ref(), starts),

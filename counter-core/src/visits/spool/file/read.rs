@@ -15,12 +15,12 @@ use super::{
 use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
 use crate::time::Grid;
-use crate::visits::spool::content::{Content, checksum, decode, decode_grid};
+use crate::visits::spool::content::{checksum, decode, decode_grid};
 use crate::visits::spool::file_id::FileId;
 use crate::visits::spool::origin;
 use crate::visits::spool::origin::Origin;
 use crate::visits::spool::waiting::Waiting;
-use crate::visits::store::{Incarnation, Witness};
+use crate::visits::store::{Cell, Incarnation, Witness};
 
 /// Number of rows to read at a time, of up to 1 MiB each.
 const ROWS_PER_READ: i64 = 16;
@@ -45,7 +45,7 @@ pub(crate) struct FoundLane {
     pub(crate) incarnation: Incarnation,
     pub(crate) witness: Option<Witness>,
     /// Sequence, incarnation and content of the batches, ordered by sequence.
-    pub(crate) batches: Vec<(u64, Incarnation, Content)>,
+    pub(crate) batches: Vec<(u64, Incarnation, Vec<Cell>)>,
     /// Hits that are not in a batch yet.
     pub(crate) waiting: Option<Waiting>,
 }
@@ -155,7 +155,7 @@ async fn read_rows(
     connection: &mut SqliteConnection,
     shard: i64,
     grid: &Grid,
-) -> Result<(Vec<(u64, Incarnation, Content)>, Option<Waiting>), OpenError> {
+) -> Result<(Vec<(u64, Incarnation, Vec<Cell>)>, Option<Waiting>), OpenError> {
     let (mut batches, mut waiting, mut at) = (Vec::new(), None::<Waiting>, (i64::MIN, i64::MIN));
     loop {
         let rows = "SELECT sequence, is_waiting, checksum, content, rowid, incarnation FROM part \

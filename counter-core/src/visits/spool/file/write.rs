@@ -9,7 +9,7 @@ use crate::family::name::CounterName;
 use crate::time::Grid;
 use crate::visits::pending::JournalEntry;
 use crate::visits::spool::content::{checksum, encode};
-use crate::visits::store::Incarnation;
+use crate::visits::store::{Incarnation, hits};
 
 /// Maximum number of samples in a row of pending hits. Large rows are faster than many small rows.
 const MAX_ROW_SAMPLES: usize = 16_000;
@@ -41,7 +41,7 @@ impl Rows {
         Box::pin(async move {
             let mut parts = Vec::new();
             for batch in &entry.batches {
-                let content = encode(&batch.cells, &batch.sketches, &batch.bins, grid);
+                let content = encode(&batch.cells, grid);
                 let (sequence, hits) = (batch.fence.sequence, batch.hits());
                 let incarnation = batch.fence.incarnation();
                 parts.push(Part { sequence, incarnation, is_waiting: false, hits, content });
@@ -49,8 +49,8 @@ impl Rows {
             }
             let chunks = std::mem::take(&mut entry.waiting).take(names, grid, MAX_ROW_SAMPLES);
             for chunk in chunks {
-                let hits = chunk.cells.iter().map(|cell| cell.count).fold(0, u64::saturating_add);
-                let content = encode(&chunk.cells, &chunk.sketches, &chunk.bins, grid);
+                let hits = hits(&chunk.cells);
+                let content = encode(&chunk.cells, grid);
                 let (sequence, incarnation) = (entry.next, entry.incarnation);
                 parts.push(Part { sequence, incarnation, is_waiting: true, hits, content });
                 yield_now().await;

@@ -6,14 +6,14 @@ use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
 use crate::sketch::Sketch;
-use crate::time::{Bucket, Precision, Timestamp};
-use crate::visits::store::archive_store::{ArchiveStore, Page, Progress, Values};
+use crate::time::{Bucket, Kind, Precision, Timestamp};
+use crate::visits::store::archive_store::{ArchiveStore, Page, Progress};
 
 /// The lease, the copy progress and the forgotten counters of a store that is used as an archive.
 #[derive(Debug, Default)]
 pub(crate) struct Archived {
     holder: Option<(WriterId, Timestamp)>,
-    progress: HashMap<(Values, Precision), Progress>,
+    progress: HashMap<(Kind, Precision), Progress>,
     forgotten: HashMap<CounterName, Timestamp>,
 }
 
@@ -53,11 +53,11 @@ impl ArchiveStore for MemoryVisits {
         Box::pin(async { Ok(Timestamp::now()) })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         Box::pin(async move { Ok(self.state().archived.progress.get(&(values, precision)).copied()) })
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.state().archived.progress.insert((values, precision), progress);
             Ok(())

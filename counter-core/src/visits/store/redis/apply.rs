@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::family::writer::WriterId;
 use crate::redis::Call;
 use crate::time::{Precision, Precisions, Timestamp};
+use crate::visits::pending::travels_dense;
 use crate::visits::store::batch::{Adds, ApplyOutcome, Batch};
 use crate::visits::store::fence::FenceKind;
 use crate::visits::store::remarks::decode;
@@ -22,7 +23,7 @@ pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOut
     let outcome = match &*status {
         "gap" => found().map(|found| ApplyOutcome::SequenceGap { found }),
         "conflict" => found().map(|found| ApplyOutcome::Conflict { found }),
-        "applied" => decode(&rest).map(ApplyOutcome::Applied),
+        "applied" => decode(&rest, batch).map(ApplyOutcome::Applied),
         _ => None,
     };
     outcome.ok_or_else(|| Error::new(ErrorKind::Malformed { key: fence }))
@@ -63,36 +64,38 @@ fn encode(keys: &Keys, batch: &Batch, fence: &str) -> Call {
     call.push(keys.uniques());
     precisions(&mut call, &batch.grid.counts);
     precisions(&mut call, &batch.grid.visitors);
-    cells(&mut call, batch);
+    counts(&mut call, batch);
     visitors(&mut call, batch);
-    bins(&mut call, keys, batch);
+    distributions(&mut call, keys, batch);
     call
 }
 
-fn cells(call: &mut Call, batch: &Batch) {
-    // The cells of a batch are mostly from the same second.
-    let groups = || batch.cells.chunk_by(|a, b| (a.start, a.finest) == (b.start, b.finest));
+fn counts(call: &mut Call, batch: &Batch) {
+    // The counts of a batch are mostly from the same second.
+    let counts: Vec<_> = batch.counts().map(|(_, cell, count)| (cell, count)).collect();
+    let groups = || counts.chunk_by(|(a, _), (b, _)| (a.start, a.finest) == (b.start, b.finest));
     call.number(groups().count());
-    for cells in groups() {
-        call.number(cells[0].start);
-        call.number(lua_index(&batch.grid.counts, cells[0].finest));
-        for cell in cells {
+    for counts in groups() {
+        let first = counts[0].0;
+        call.number(first.start);
+        call.number(lua_index(&batch.grid.counts, first.finest));
+        for (cell, count) in counts {
             call.line(&cell.counter);
-            call.digits_line(cell.count);
+            call.digits_line(*count);
         }
         call.end();
     }
 }
 
 fn visitors(call: &mut Call, batch: &Batch) {
-    let mut values = Vec::with_capacity(8 * batch.sketches.len());
-    for cell in &batch.sketches {
+    let mut values = Vec::with_capacity(8 * batch.visitors().count());
+    for (_, cell, raised) in batch.visitors() {
         let before = values.len();
-        let kind = if cell.travels_dense() {
-            values.extend_from_slice(&cell.raised.to_redis());
+        let kind = if travels_dense(raised) {
+            values.extend_from_slice(&raised.to_redis());
             b"d"
         } else {
-            cell.raised.registers().for_each(|register| values.extend_from_slice(&register.element()));
+            raised.registers().for_each(|register| values.extend_from_slice(&register.element()));
             b"e"
         };
         call.line(&cell.counter);
@@ -105,15 +108,16 @@ fn visitors(call: &mut Call, batch: &Batch) {
     call.push(values);
 }
 
-fn bins(call: &mut Call, keys: &Keys, batch: &Batch) {
-    if let Some(set) = batch.grid.distributions.as_ref().filter(|_| !batch.bins.is_empty()) {
+fn distributions(call: &mut Call, keys: &Keys, batch: &Batch) {
+    let has_some = batch.distributions().next().is_some();
+    if let Some(set) = batch.grid.distributions.as_ref().filter(|_| has_some) {
         call.push(keys.distributions());
         precisions(call, set);
-        for cell in &batch.bins {
+        for (_, cell, bins) in batch.distributions() {
             call.line(&cell.counter);
             call.digits_line(cell.start.as_unix());
             call.digits_line(lua_index(set, cell.finest));
-            for (bin, count) in &cell.bins {
+            for (bin, count) in bins {
                 call.digits_part(bin.number().into());
                 call.part(b" ");
                 call.digits_part(*count);

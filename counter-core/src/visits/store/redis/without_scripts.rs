@@ -20,9 +20,12 @@ use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::redis::{Command, Connection, Transaction, args, has_code, unavailable};
+use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
+use crate::visits::distribution::Bin;
 use crate::visits::ledger::DropReason;
-use crate::visits::store::batch::{Adds, ApplyOutcome, Batch, MAX_FUTURE_SECONDS, Part, Remark};
+use crate::visits::pending::travels_dense;
+use crate::visits::store::batch::{self, Adds, ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark};
 use crate::visits::store::fence::{FenceKind, StoredFence};
 use crate::visits::store::remarks::decode;
 use crate::visits::store::witness::Witness;
@@ -64,7 +67,12 @@ async fn apply_at(
         let copy = copy.and_then(|copy| copy.parse().ok());
         found.sequence = found.sequence.max(copy.unwrap_or(0));
     }
-    let remarks = || Some(remarks).filter(|_| found == retained).and_then(decode).unwrap_or_default();
+    let remarks = || {
+        Some(remarks)
+            .filter(|_| found == retained)
+            .and_then(|remarks| decode(remarks, batch))
+            .unwrap_or_default()
+    };
     if let Some(outcome) = batch.fence.outcome(found, remarks) {
         transaction.abandon().await?;
         return Ok(outcome);
@@ -81,9 +89,14 @@ async fn apply_at(
     let mut commands = vec![(Target::Index, ("SET", args([fence, &next])))];
     marks(keys, batch, &next, time, &mut commands);
     let max_start = time.plus(MAX_FUTURE_SECONDS);
-    counts(keys, batch, max_start, &mut commands);
-    visitors(keys, batch, max_start, &mut commands);
-    bins(keys, batch, max_start, &mut commands);
+    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
+        let mut push = |target: fn(usize) -> Target, name, args| commands.push((target(index), (name, args)));
+        match &cell.value {
+            batch::Value::Count(count) => add_count(keys, batch, cell, *count, &mut push),
+            batch::Value::Visitors(raised) => add_visitors(keys, batch, cell, raised, &mut push),
+            batch::Value::Distribution(bins) => add_bins(keys, batch, cell, bins, &mut push),
+        }
+    }
     let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
     let replies = transaction.execute_for_integers(commands).await?;
     let replies = replies.ok_or_else(|| unavailable("another attempt to send this batch was in progress"))?;
@@ -134,24 +147,20 @@ fn remarks_of(
     let mut remarks = Vec::new();
     for (target, reply) in replies {
         let (part, message) = match (target, reply) {
-            (Target::Lifetime(cell), Ok(Some(sum))) if u64::try_from(sum) == Ok(batch.cells[cell].count) => {
+            (Target::Lifetime(cell), Ok(Some(sum)))
+                if u64::try_from(sum).ok() == batch.cells[cell].count() =>
+            {
                 remarks.push(Remark::NewLifetime { cell });
                 continue;
             }
             (_, Ok(_)) => continue,
             (Target::Cell(cell), Err(message)) => (Part::Cell(cell), message),
-            (Target::Visitors(cell), Err(message)) => (Part::Visitors(cell), message),
-            (Target::Bins(cell), Err(message)) => (Part::Bins(cell), message),
             (Target::Index | Target::Lifetime(_), Err(message)) => (Part::Index, message),
         };
         rejected.insert(part, (reason(&message), Some(message)));
     }
     let cells = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
     rejected.extend(cells.map(|(index, _)| (Part::Cell(index), (DropReason::Ahead, None))));
-    let sketches = batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
-    rejected.extend(sketches.map(|(index, _)| (Part::Visitors(index), (DropReason::Ahead, None))));
-    let bins = batch.bins.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
-    rejected.extend(bins.map(|(index, _)| (Part::Bins(index), (DropReason::Ahead, None))));
     remarks.extend(rejected.into_iter().map(|(part, (reason, message))| Remark::Rejected {
         part,
         reason,
@@ -177,64 +186,53 @@ async fn read_witness(transaction: &Transaction<'_>, keys: &Keys, writer: &str) 
 #[derive(Clone, Copy)]
 enum Target {
     Cell(usize),
-    Visitors(usize),
-    Bins(usize),
     Lifetime(usize),
     Index,
 }
 
-fn counts(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec<(Target, Command)>) {
-    for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
-        for (bucket, retention) in batch.buckets(cell) {
-            let Bucket { precision, start } = bucket;
-            let (key, member) =
-                (keys.count(precision, &cell.counter), format!("{precision}:{}", cell.counter));
-            let (start, count) = (start.to_string(), cell.count.to_string());
-            let expiry = retention.expiry(bucket.start).to_string();
-            commands.push((Target::Cell(index), ("HINCRBY", args([&key, &start, &count]))));
-            commands.push((Target::Index, ("ZADD", args([&keys.known, "0", &member]))));
-            commands.push((Target::Index, ("ZADD", args([&keys.due, "LT", &expiry, &member]))));
-        }
-        // The lifetime of a label value is removed with its last sample, so it must not be created with no
-        // sample.
-        let is_value = cell.counter.label().is_some();
-        if batch.adds != Adds::Samples && !(is_value && batch.is_expired(cell)) {
-            let total = args([&keys.total, &cell.counter, &cell.count.to_string()]);
-            commands.push((Target::Lifetime(index), ("HINCRBY", total)));
-        }
+/// Adds a command for a target, given the index of the cell.
+type Push<'a> = &'a mut dyn FnMut(fn(usize) -> Target, &'static str, Vec<Value>);
+
+fn add_count(keys: &Keys, batch: &Batch, cell: &Cell, count: u64, push: Push<'_>) {
+    let (counter, count) = (&cell.counter, count.to_string());
+    for (Bucket { precision, start }, retention) in batch.buckets(cell) {
+        let (key, member) = (keys.count(precision, counter), format!("{precision}:{counter}"));
+        let expiry = retention.expiry(start).to_string();
+        push(Target::Cell, "HINCRBY", args([&key, &start.to_string(), &count]));
+        push(|_| Target::Index, "ZADD", args([&keys.known, "0", &member]));
+        push(|_| Target::Index, "ZADD", args([&keys.due, "LT", &expiry, &member]));
+    }
+    // The lifetime of a label value is removed with its last sample, so it must not be created with no sample.
+    let is_value = counter.label().is_some();
+    if batch.adds != Adds::Samples && !(is_value && batch.is_expired(cell)) {
+        push(Target::Lifetime, "HINCRBY", args([&keys.total, counter, &count]));
     }
 }
 
-fn visitors(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec<(Target, Command)>) {
-    for (index, cell) in batch.sketches.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
-        let mut push = |name, args| commands.push((Target::Visitors(index), (name, args)));
-        for (bucket, retention) in batch.visitor_buckets(cell) {
-            let key = keys.unique(&cell.counter, bucket);
-            if cell.travels_dense() {
-                push("SET", vec![(&keys.scratch).into(), Bytes::from(cell.raised.to_redis()).into()]);
-                push("PFMERGE", args([&key, &keys.scratch]));
-                push("DEL", args([&keys.scratch]));
-            } else {
-                let elements = cell.raised.registers().map(|register| register.element());
-                let elements = elements.map(|element| Bytes::copy_from_slice(&element).into());
-                push("PFADD", [Value::from(&key)].into_iter().chain(elements).collect());
-            }
-            push("EXPIREAT", args([&key, &retention.removal(bucket.start).to_string()]));
+fn add_visitors(keys: &Keys, batch: &Batch, cell: &Cell, raised: &Sketch, push: Push<'_>) {
+    for (bucket, retention) in batch.buckets(cell) {
+        let key = keys.unique(&cell.counter, bucket);
+        if travels_dense(raised) {
+            let dense = Bytes::from(raised.to_redis()).into();
+            push(Target::Cell, "SET", vec![(&keys.scratch).into(), dense]);
+            push(Target::Cell, "PFMERGE", args([&key, &keys.scratch]));
+            push(Target::Cell, "DEL", args([&keys.scratch]));
+        } else {
+            let elements = raised.registers().map(|register| register.element());
+            let elements = elements.map(|element| Bytes::copy_from_slice(&element).into());
+            push(Target::Cell, "PFADD", [Value::from(&key)].into_iter().chain(elements).collect());
         }
+        push(Target::Cell, "EXPIREAT", args([&key, &retention.removal(bucket.start).to_string()]));
     }
 }
 
-fn bins(keys: &Keys, batch: &Batch, max_start: Timestamp, commands: &mut Vec<(Target, Command)>) {
-    for (index, cell) in batch.bins.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
-        for (bucket, retention) in batch.bin_buckets(cell) {
-            let key = keys.bins(&cell.counter, bucket);
-            for (bin, count) in &cell.bins {
-                let args = args([&*key, &bin.number().to_string(), &count.to_string()]);
-                commands.push((Target::Bins(index), ("HINCRBY", args)));
-            }
-            let removal = retention.removal(bucket.start).to_string();
-            commands.push((Target::Bins(index), ("EXPIREAT", args([&key, &removal]))));
+fn add_bins(keys: &Keys, batch: &Batch, cell: &Cell, bins: &[(Bin, u64)], push: Push<'_>) {
+    for (bucket, retention) in batch.buckets(cell) {
+        let key = keys.bins(&cell.counter, bucket);
+        for (bin, count) in bins {
+            push(Target::Cell, "HINCRBY", args([&*key, &bin.number().to_string(), &count.to_string()]));
         }
+        push(Target::Cell, "EXPIREAT", args([&key, &retention.removal(bucket.start).to_string()]));
     }
 }
 

@@ -12,6 +12,9 @@ use crate::visits::store::batch::{Adds, Batch, Cell, Part, Remark};
 /// Encoded precision (see `width`) and start of a stored bucket, in Unix seconds.
 pub(crate) type BucketKey = (i64, i64);
 
+/// A cell with a count, and the index in the batch.
+pub(crate) type Counted<'a> = (usize, &'a Cell, u64);
+
 /// Counter ids with the amounts to add, in ascending order with no duplicates.
 pub(crate) type Pairs = Vec<(i64, i64)>;
 
@@ -24,16 +27,16 @@ pub(crate) struct Additions {
 }
 
 impl Additions {
-    /// Sums the cells of a batch. Returns `None` on overflow.
+    /// Sums the counts of a batch. Returns `None` on overflow.
     pub(crate) fn fold(
         batch: &Batch,
-        cells: &[(usize, &Cell)],
+        counts: &[Counted<'_>],
         known: &HashMap<&str, LockedCounter>,
     ) -> Option<Self> {
         let mut additions = Self::default();
-        for group in cells.chunk_by(|(_, a), (_, b)| (a.start, a.finest) == (b.start, b.finest)) {
-            let pair = |(_, cell): &(usize, &Cell)| {
-                Some((known[&*cell.counter].id, i64::try_from(cell.count).ok()?))
+        for group in counts.chunk_by(|(_, a, _), (_, b, _)| (a.start, a.finest) == (b.start, b.finest)) {
+            let pair = |(_, cell, count): &Counted<'_>| {
+                Some((known[&*cell.counter].id, i64::try_from(*count).ok()?))
             };
             let pairs = group.iter().map(pair).collect::<Option<Pairs>>()?;
             for (bucket, _) in batch.buckets(group[0].1) {
@@ -54,13 +57,13 @@ impl Additions {
     /// current counts of the buckets.
     pub(crate) fn fit(
         batch: &Batch,
-        cells: &[(usize, &Cell)],
+        counts: &[Counted<'_>],
         known: &HashMap<&str, LockedCounter>,
         mut stored: HashMap<(BucketKey, i64), i64>,
         remarks: &mut Vec<Remark>,
     ) -> Self {
         let (mut buckets, mut totals) = (BTreeMap::<BucketKey, BTreeMap<i64, i64>>::new(), BTreeMap::new());
-        for (index, cell) in cells {
+        for (index, cell, more) in counts {
             let (mut fit, mut targets) = (0, 0);
             let id = known[&*cell.counter].id;
             for (bucket, _) in batch.buckets(cell) {
@@ -68,7 +71,7 @@ impl Additions {
                 let count = stored.entry((bucket_key, id)).or_default();
                 targets += 1;
                 if let Some((more, sum)) =
-                    i64::try_from(cell.count).ok().and_then(|more| Some((more, count.checked_add(more)?)))
+                    i64::try_from(*more).ok().and_then(|more| Some((more, count.checked_add(more)?)))
                 {
                     *count = sum;
                     *buckets.entry(bucket_key).or_default().entry(id).or_default() += more;
@@ -77,7 +80,7 @@ impl Additions {
             }
             if batch.adds_to_lifetime(fit, targets) {
                 let total: &mut i64 = totals.entry(id).or_default();
-                *total = total.saturating_add_unsigned(cell.count);
+                *total = total.saturating_add_unsigned(*more);
             }
             if fit < targets {
                 remarks.push(Remark::Rejected {
@@ -179,11 +182,11 @@ pub(crate) async fn stored(
     session: &mut Session,
     dialect: &Dialect,
     batch: &Batch,
-    cells: &[(usize, &Cell)],
+    counts: &[Counted<'_>],
     known: &HashMap<&str, LockedCounter>,
 ) -> Result<HashMap<(BucketKey, i64), i64>, Failure> {
     let mut counters = BTreeMap::<BucketKey, Vec<i64>>::new();
-    for (_, cell) in cells {
+    for (_, cell, _) in counts {
         for (bucket, _) in batch.buckets(cell) {
             let bucket_key = (width(bucket.precision), unix(bucket.start));
             counters.entry(bucket_key).or_default().push(known[&*cell.counter].id);

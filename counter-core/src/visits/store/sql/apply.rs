@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::additions::{Additions, stored};
+use super::additions::{Additions, Counted, stored};
 use super::names::LockedCounter;
 use super::{SqlVisits, bins, fence, names, raised, unix};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::sql::dialect::Dialect;
 use crate::sql::{Class, Failure, Session, Value};
 use crate::time::Timestamp;
 use crate::visits::ledger::DropReason;
-use crate::visits::store::batch::{ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark};
+use crate::visits::store::batch::{ApplyOutcome, Batch, MAX_FUTURE_SECONDS, Part, Remark};
 use crate::visits::store::fence::StoredFence;
 
 /// How long writers will be notified about a forgotten counter, in seconds. 40 days is longer than a visitor
@@ -33,7 +33,7 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, cell_by_cell: bool) -> Res
     let dialect = store.database.dialect();
     let mut session = store.database.begin().await?;
     let sent = Timestamp::now();
-    let found = fence::lock(&mut session, dialect, batch.fence).await?;
+    let found = fence::lock(&mut session, dialect, batch).await?;
     store.skew.measure(sent, found.time, Timestamp::now());
     if let Some(outcome) = batch.fence.outcome(found.fence, || found.remarks) {
         if found.fence.sequence > 0 {
@@ -55,7 +55,7 @@ async fn apply_once(store: &SqlVisits, batch: &Batch, cell_by_cell: bool) -> Res
     }
     let mut remarks = Vec::new();
     write(&mut session, dialect, batch, found.time, cell_by_cell, &mut remarks).await?;
-    fence::advance(&mut session, batch.fence, found.fence, &remarks).await?;
+    fence::advance(&mut session, batch, found.fence, &remarks).await?;
     session.commit().await?;
     Ok(ApplyOutcome::Applied(remarks))
 }
@@ -69,48 +69,35 @@ async fn write(
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
     let max_start = time.plus(MAX_FUTURE_SECONDS);
-    let reject = |part| Remark::Rejected { part, reason: DropReason::Ahead, message: None };
-    let (mut cells, mut sketches, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, cell) in batch.cells.iter().enumerate() {
-        match cell.start > max_start {
-            true => remarks.push(reject(Part::Cell(index))),
-            false => cells.push((index, cell)),
-        }
-    }
-    for (index, cell) in batch.sketches.iter().enumerate() {
-        match cell.start > max_start {
-            true => remarks.push(reject(Part::Visitors(index))),
-            false => sketches.push((index, cell)),
-        }
-    }
-    for (index, cell) in batch.bins.iter().enumerate() {
-        match cell.start > max_start {
-            true => remarks.push(reject(Part::Bins(index))),
-            false => parts.push((index, cell)),
-        }
-    }
-    let counted = cells.iter().map(|(_, cell)| &*cell.counter);
-    let visited = sketches.iter().map(|(_, cell)| &*cell.counter);
-    let mut all: Vec<_> =
-        counted.chain(visited).chain(parts.iter().map(|(_, cell)| &*cell.counter)).collect();
+    let ahead = batch.cells.iter().enumerate().filter(|(_, cell)| cell.start > max_start);
+    remarks.extend(ahead.map(|(index, _)| Remark::Rejected {
+        part: Part::Cell(index),
+        reason: DropReason::Ahead,
+        message: None,
+    }));
+    let counts: Vec<_> = batch.counts().filter(|(_, cell, _)| cell.start <= max_start).collect();
+    let visitors = batch.visitors().filter(|(_, cell, _)| cell.start <= max_start);
+    let distributions = batch.distributions().filter(|(_, cell, _)| cell.start <= max_start);
+    let accepted = batch.cells.iter().filter(|cell| cell.start <= max_start);
+    let mut all: Vec<_> = accepted.map(|cell| &*cell.counter).collect();
     if all.is_empty() {
         return Ok(());
     }
     all.sort_unstable();
     all.dedup();
     let known = names::lock(session, dialect, &all).await?;
-    let folded = if cell_by_cell { None } else { Additions::fold(batch, &cells, &known) };
+    let folded = if cell_by_cell { None } else { Additions::fold(batch, &counts, &known) };
     let additions = match folded {
         Some(additions) => additions,
         None => {
-            let stored = stored(session, dialect, batch, &cells, &known).await?;
-            Additions::fit(batch, &cells, &known, stored, remarks)
+            let stored = stored(session, dialect, batch, &counts, &known).await?;
+            Additions::fit(batch, &counts, &known, stored, remarks)
         }
     };
-    add_new_lifetimes(session, dialect, batch, (&cells, &known), unix(time), &additions, remarks).await?;
+    add_new_lifetimes(session, dialect, batch, (&counts, &known), unix(time), &additions, remarks).await?;
     additions.write(session, dialect, batch.adds).await?;
-    raised::write(session, dialect, batch, &sketches, &known, remarks).await?;
-    bins::write(session, dialect, batch, (&parts, &known), cell_by_cell, remarks).await
+    raised::write(session, dialect, batch, visitors, &known, remarks).await?;
+    bins::write(session, dialect, batch, (distributions, &known), cell_by_cell, remarks).await
 }
 
 /// Adds remarks for counters that are new, or that were forgotten after this writer sent visitors.
@@ -118,7 +105,7 @@ async fn add_new_lifetimes(
     session: &mut Session,
     dialect: &Dialect,
     batch: &Batch,
-    (cells, known): (&[(usize, &Cell)], &HashMap<&str, LockedCounter>),
+    (counts, known): (&[Counted<'_>], &HashMap<&str, LockedCounter>),
     time: i64,
     additions: &Additions,
     remarks: &mut Vec<Remark>,
@@ -141,7 +128,7 @@ async fn add_new_lifetimes(
         session.execute(&text, &[Value::Int(id), Value::Text(&writer)]).await?;
     }
     let mut remarked = HashSet::new();
-    for (index, cell) in cells {
+    for (index, cell, _) in counts {
         let counter = known[&*cell.counter];
         let is_new = counter.total == 0 || unnotified.contains(&counter.id);
         if is_new && counted.contains(&counter.id) && remarked.insert(counter.id) {

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::family::writer::WriterId;
 use crate::sql::{Failure, Session, Value};
-use crate::time::{Precision, Timestamp};
+use crate::time::{Kind, Precision, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::archive_store::{ArchiveStore, Page, Progress, Values};
+use crate::visits::store::archive_store::{ArchiveStore, Page, Progress};
 
 impl ArchiveStore for SqlVisits {
     fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool> {
@@ -29,11 +29,11 @@ impl ArchiveStore for SqlVisits {
         })
     }
 
-    fn progress(&self, values: Values, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         Box::pin(progress(self, values, precision))
     }
 
-    fn advance(&self, values: Values, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.database.attempt(|| advance(self, values, precision, progress)).await })
     }
 
@@ -75,11 +75,7 @@ async fn release(store: &SqlVisits, holder: WriterId) -> Result<(), Failure> {
     session.commit().await
 }
 
-async fn progress(
-    store: &SqlVisits,
-    values: Values,
-    precision: Precision,
-) -> Result<Option<Progress>, Error> {
+async fn progress(store: &SqlVisits, values: Kind, precision: Precision) -> Result<Option<Progress>, Error> {
     let text = "SELECT copied, settled FROM access_archive WHERE kind = ? AND width = ?";
     let place = [Value::Int(kind(values)), Value::Int(width(precision))];
     let rows = store.database.fetch(text, &place).await?;
@@ -89,7 +85,7 @@ async fn progress(
 
 async fn advance(
     store: &SqlVisits,
-    values: Values,
+    values: Kind,
     precision: Precision,
     progress: Progress,
 ) -> Result<(), Failure> {
@@ -247,10 +243,10 @@ async fn put_visitors(
     Ok(())
 }
 
-const fn kind(values: Values) -> i64 {
+const fn kind(values: Kind) -> i64 {
     match values {
-        Values::Counts => 0,
-        Values::Visitors => 1,
-        Values::Distributions => 2,
+        Kind::Counts => 0,
+        Kind::Visitors => 1,
+        Kind::Distributions => 2,
     }
 }

@@ -11,9 +11,9 @@ use crate::family::name::CounterName;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Failure, Session, Value};
 use crate::time::{Precision, Retention, Timestamp};
-use crate::visits::distribution::{Bin, Measure};
+use crate::visits::distribution::{Bin, Bins, Measure};
 use crate::visits::ledger::DropReason;
-use crate::visits::store::batch::{Batch, BinCell, Part, Remark};
+use crate::visits::store::batch::{Batch, Cell, Part, Remark};
 use crate::visits::store::reading::{BinReading, Extent, Unreadable};
 
 /// Maximum number of rows to write in a statement.
@@ -39,11 +39,14 @@ type Stored = HashMap<(BucketKey, i64, Bin), i64>;
 
 /// Adds the bins of a batch. With `cell_by_cell`, this reads the current counts first, to add remarks for
 /// cells which would overflow.
-pub(crate) async fn write(
+pub(crate) async fn write<'a>(
     session: &mut Session,
     dialect: &Dialect,
     batch: &Batch,
-    (cells, known): (&[(usize, &BinCell)], &HashMap<&str, LockedCounter>),
+    (cells, known): (
+        impl Iterator<Item = (usize, &'a Cell, &'a Bins)> + Clone,
+        &HashMap<&str, LockedCounter>,
+    ),
     cell_by_cell: bool,
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
@@ -52,8 +55,8 @@ pub(crate) async fn write(
     let mut stored = Stored::new();
     if cell_by_cell {
         let mut counters = BTreeMap::<BucketKey, Vec<i64>>::new();
-        for (_, cell) in cells {
-            for bucket in batch.bin_buckets(cell) {
+        for (_, cell, _) in cells.clone() {
+            for bucket in batch.buckets(cell) {
                 counters.entry(bucket_key(&bucket)).or_default().push(known[&*cell.counter].id);
             }
         }
@@ -65,13 +68,13 @@ pub(crate) async fn write(
     }
     // In the order in which we write buckets, to avoid deadlocks between batches.
     let mut buckets = BTreeMap::<BucketKey, Sums>::new();
-    for (index, cell) in cells {
+    for (index, cell, bins) in cells {
         let (id, mut is_refused) = (known[&*cell.counter].id, false);
-        for bucket in batch.bin_buckets(cell) {
+        for bucket in batch.buckets(cell) {
             let bucket_key = bucket_key(&bucket);
             let sums = buckets.entry(bucket_key).or_default();
             sums.expiry = sums.expiry.max(unix(bucket.1.removal(bucket.0.start)));
-            for (bin, more) in &cell.bins {
+            for (bin, more) in bins {
                 let sum = stored.entry((bucket_key, id, *bin)).or_default();
                 let more = i64::try_from(*more).ok();
                 match more.and_then(|more| Some((more, sum.checked_add(more)?))) {
@@ -85,7 +88,7 @@ pub(crate) async fn write(
         }
         if is_refused {
             remarks.push(Remark::Rejected {
-                part: Part::Bins(*index),
+                part: Part::Cell(index),
                 reason: DropReason::OutOfRange,
                 message: None,
             });

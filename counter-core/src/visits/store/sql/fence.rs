@@ -5,8 +5,8 @@ use crate::sql::dialect::Dialect;
 use crate::sql::driver::Row;
 use crate::sql::{Failure, Session, Value};
 use crate::time::Timestamp;
-use crate::visits::store::batch::Remark;
-use crate::visits::store::fence::{Fence, FenceKind, Incarnation, StoredFence};
+use crate::visits::store::batch::{Batch, Remark};
+use crate::visits::store::fence::{FenceKind, Incarnation, StoredFence};
 use crate::visits::store::remarks::{decode, encode};
 use crate::visits::store::witness::Witness;
 use crate::visits::store::write::IDLE_WRITER_TTL;
@@ -32,9 +32,9 @@ pub(crate) struct Found {
 
 /// Reads a fence, and locks it until the transaction ends, so that other attempts to send this batch will
 /// block here.
-pub(crate) async fn lock(session: &mut Session, dialect: &Dialect, fence: Fence) -> Result<Found, Failure> {
-    let writer = fence.writer.to_string();
-    let kind = i64::from(fence.is_source());
+pub(crate) async fn lock(session: &mut Session, dialect: &Dialect, batch: &Batch) -> Result<Found, Failure> {
+    let writer = batch.fence.writer.to_string();
+    let kind = i64::from(batch.fence.is_source());
     let text = dialect.upsert(
         "access_fence",
         "writer, kind, sequence, remarks, written",
@@ -49,7 +49,7 @@ pub(crate) async fn lock(session: &mut Session, dialect: &Dialect, fence: Fence)
     let number = |column| u64::try_from(row.int(column)?).map_err(|_| broken());
     let incarnation = Incarnation::from_bits(row.int(3)?.cast_unsigned());
     let fence = StoredFence { sequence: number(0)?, incarnation, since: number(4)? };
-    let remarks = decode(&row.text(1)?).ok_or_else(broken)?;
+    let remarks = decode(&row.text(1)?, batch).ok_or_else(broken)?;
     Ok(Found { fence, remarks, time: at(row.int(2)?) })
 }
 
@@ -60,13 +60,14 @@ pub(crate) async fn mark(session: &mut Session, dialect: &Dialect) -> Result<(),
     session.execute(&text, &[Value::Text(&mark), Value::Text(&mark)]).await.map(drop)
 }
 
-/// Replaces the stored fence `found`.
+/// Replaces the stored fence `found` after a batch.
 pub(crate) async fn advance(
     session: &mut Session,
-    fence: Fence,
+    batch: &Batch,
     found: StoredFence,
     remarks: &[Remark],
 ) -> Result<(), Failure> {
+    let fence = batch.fence;
     let life = match fence.kind {
         FenceKind::Source { life: Some(life) } => i64::try_from(life.as_secs()).ok(),
         _ => None,
@@ -79,7 +80,7 @@ pub(crate) async fn advance(
     );
     let StoredFence { sequence, incarnation, since } = fence.applied_to(found);
     let number = |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
-    let (remarks, writer) = (encode(remarks), fence.writer.to_string());
+    let (remarks, writer) = (encode(remarks, batch), fence.writer.to_string());
     let incarnation = Value::Int(incarnation.to_bits().cast_signed());
     let values = [number(sequence), incarnation, number(since), Value::Text(&remarks), Value::Text(&writer)];
     session.execute(&text, &values).await.map(drop)

@@ -8,7 +8,7 @@ use crate::sketch::Sketch;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Failure, Session, Value};
 use crate::visits::ledger::DropReason;
-use crate::visits::store::batch::{Batch, Part, Remark, VisitorCell};
+use crate::visits::store::batch::{Batch, Cell, Part, Remark};
 
 /// Number of sketches in a statement, up to 800 KB.
 pub(crate) const MAX_SKETCHES: usize = 64;
@@ -19,22 +19,22 @@ struct Raised<'a> {
     counters: BTreeMap<i64, Vec<(usize, &'a Sketch)>>,
 }
 
-pub(crate) async fn write(
+pub(crate) async fn write<'a>(
     session: &mut Session,
     dialect: &Dialect,
     batch: &Batch,
-    cells: &[(usize, &VisitorCell)],
+    cells: impl Iterator<Item = (usize, &'a Cell, &'a Sketch)>,
     known: &HashMap<&str, LockedCounter>,
     remarks: &mut Vec<Remark>,
 ) -> Result<(), Failure> {
     let mut buckets = BTreeMap::<(i64, i64), Raised<'_>>::new();
-    for (index, cell) in cells {
-        for (bucket, retention) in batch.visitor_buckets(cell) {
+    for (index, cell, sketch) in cells {
+        for (bucket, retention) in batch.buckets(cell) {
             let expiry = unix(retention.removal(bucket.start));
             let bucket_key = (width(bucket.precision), unix(bucket.start));
             let raised = buckets.entry(bucket_key).or_insert(Raised { expiry, counters: BTreeMap::new() });
             raised.expiry = raised.expiry.max(expiry);
-            raised.counters.entry(known[&*cell.counter].id).or_default().push((*index, &cell.raised));
+            raised.counters.entry(known[&*cell.counter].id).or_default().push((index, sketch));
         }
     }
     for (bucket_key, Raised { expiry, counters }) in buckets {
@@ -70,7 +70,7 @@ pub(crate) async fn merge(
             Some(Err(_)) => {
                 // We keep an unreadable sketch, and continue with the other sketches.
                 let rejected = |(index, _): &(usize, &Sketch)| Remark::Rejected {
-                    part: Part::Visitors(*index),
+                    part: Part::Cell(*index),
                     reason: DropReason::WrongType,
                     message: None,
                 };
