@@ -17,7 +17,7 @@
 //! }
 //! counters.flush().await?; // `run` does this once a second
 //!
-//! let (name, day) = ("/articles/{id}".parse()?, Precision::try_from(86_400)?);
+//! let (name, day) = ("/articles/{id}".parse()?, Precision::DAY);
 //! let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
 //! assert_eq!(stats.total(&name, day, range).await?, 1000);
 //! # Ok(())

@@ -29,7 +29,7 @@ use tokio::signal::ctrl_c;
 /// Returns the hits and the visitors of the day.
 async fn today(stats: &Stats) -> Result<String, Box<dyn Error>> {
     let (hits, now) = ("hits".parse::<CounterName>()?, Timestamp::now());
-    let day = Precision::try_from(86_400)?.bucket(now);
+    let day = Precision::DAY.bucket(now);
     let count = stats.total(&hits, day.precision, day.start..day.end()).await?;
     let uniques = stats.uniques(&[hits], day.precision, day.start..day.end()).await?;
     Ok(format!("hits: {count}, visitors: {}\n", uniques.visitors))

@@ -310,7 +310,7 @@ impl Label {
     /// // A visitor follows a link from https://news.example.com to the home page.
     /// counters.flush().await?;
     ///
-    /// let (hour, now, home) = (Precision::try_from(3600)?, Timestamp::now(), CounterName::new("/")?);
+    /// let (hour, now, home) = (Precision::HOUR, Timestamp::now(), CounterName::new("/")?);
     /// let range = now.minus(3600)..now.plus(1);
     /// let top = counters.stats().label_of_page("referrer", &home, hour, range, 10).await?;
     /// assert_eq!(top.values, [("news.example.com".to_owned(), 1)]);

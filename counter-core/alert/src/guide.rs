@@ -10,7 +10,7 @@
 //! use counter_core::{Counters, MemoryStore, Precision};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+//! let (store, minute) = (MemoryStore::new(), Precision::MINUTE);
 //! let counters = Counters::builder(store.clone()).build()?;
 //! let errors = ["status:5xx".parse()?, "status:failed".parse()?];
 //! let watch = Watch::builder(counters.stats(), store)

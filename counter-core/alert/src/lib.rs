@@ -9,7 +9,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+//! let (store, minute) = (MemoryStore::new(), Precision::MINUTE);
 //! let mut counters = Counters::builder(store.clone()).build()?;
 //! let (errors, hits) = ("status:5xx".parse()?, "hits".parse()?);
 //! let rule = AlertRule::share_above("errors", [errors], hits, minute, 0.05);

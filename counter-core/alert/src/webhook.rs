@@ -9,7 +9,7 @@
 //! use counter_alert::webhook::{Webhook, WebhookBody};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+//! let (store, minute) = (MemoryStore::new(), Precision::MINUTE);
 //! let counters = Counters::builder(store.clone()).build()?;
 //! let errors = AlertRule::share_above("errors", ["status:5xx".parse()?], "hits".parse()?, minute, 0.05);
 //! let chat = Webhook::new("https://chat.example.com/hooks/x1y2z3")?.body(WebhookBody::Slack);

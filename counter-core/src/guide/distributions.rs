@@ -22,7 +22,7 @@
 //! }
 //! counters.flush().await?;
 //!
-//! let (hour, range) = (Precision::try_from(3600)?, Timestamp::now().minus(7200)..Timestamp::now().plus(1));
+//! let (hour, range) = (Precision::HOUR, Timestamp::now().minus(7200)..Timestamp::now().plus(1));
 //! let times = stats.distribution(&["/".parse()?], hour, range, Measure::Time).await?.merged();
 //! assert!((times.quantile(0.5).unwrap() / 0.021 - 1.0).abs() <= Measure::RELATIVE_ERROR);
 //! assert!((times.quantile(0.99).unwrap() / 4.0 - 1.0).abs() <= Measure::RELATIVE_ERROR);

@@ -101,7 +101,7 @@
 //! }
 //! assert_eq!(source.commit().await?, Commit::Done);
 //!
-//! let hour = Precision::try_from(3600)?.bucket(at);
+//! let hour = Precision::HOUR.bucket(at);
 //! for (name, count, addresses) in
 //!     [("device=phone", 2, 1), ("device=other,app=shop", 1, 1), ("app=shop", 3, 2)]
 //! {

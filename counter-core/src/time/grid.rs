@@ -148,7 +148,7 @@ impl Precisions {
     /// use counter_core::time::Retention;
     /// use counter_core::{Precision, Precisions};
     ///
-    /// let (hour, day) = (Precision::try_from(3600)?, Precision::try_from(86_400)?);
+    /// let (hour, day) = (Precision::HOUR, Precision::DAY);
     /// let days = Retention { precision: day, samples: NonZeroU32::new(400).unwrap() };
     /// let set = Precisions::new([hour.into(), days])?;
     /// assert_eq!(set.retention(hour).unwrap().samples.get(), 120);

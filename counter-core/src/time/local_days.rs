@@ -31,7 +31,7 @@ impl LocalDays {
     /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
     ///
     /// // India is 19,800 s ahead of UTC.
-    /// let india = Precision::try_from(86_400)?.utc_offset(19_800);
+    /// let india = Precision::DAY.utc_offset(19_800);
     /// let days = LocalDays::new(move |at| india.bucket(at).start..india.bucket(at).end());
     /// let counters = Counters::builder(MemoryStore::new()).local_days(days)?.build()?;
     /// let precisions = counters.stats().grid().visitors.to_string();

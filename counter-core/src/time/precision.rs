@@ -15,11 +15,10 @@ use super::timestamp::Timestamp;
 /// ```
 /// use counter_core::{Precision, Timestamp};
 ///
-/// let minute = Precision::try_from(60)?;
+/// let minute = Precision::MINUTE;
 /// let bucket = minute.bucket(Timestamp::from_unix(1_585_908_999));
 /// assert_eq!(bucket.start.as_unix(), 1_585_908_960);
 /// assert_eq!(bucket.end().as_unix(), 1_585_909_020);
-/// # Ok::<(), counter_core::time::PrecisionError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Precision {
@@ -47,6 +46,13 @@ impl Precision {
     /// Coarser than all other precisions. It has no buckets. The offset is larger than any valid offset.
     pub(crate) const COARSEST: Self = Self { width: NonZeroU32::MAX, offset: u32::MAX };
 
+    /// A minute.
+    pub const MINUTE: Self = Self::new(NonZeroU32::new(60).expect("not 0"));
+    /// An hour, in UTC.
+    pub const HOUR: Self = Self::new(NonZeroU32::new(3600).expect("not 0"));
+    /// A day, in UTC.
+    pub const DAY: Self = Self::new(NonZeroU32::new(86_400).expect("not 0"));
+
     /// Creates a precision with this number of seconds. Buckets start at multiples of the width.
     #[must_use]
     pub const fn new(seconds: NonZeroU32) -> Self {
@@ -63,17 +69,16 @@ impl Precision {
     /// use counter_core::{Precision, Timestamp};
     ///
     /// // UTC+01:00: a day starts at 23:00 UTC.
-    /// let day = Precision::try_from(86_400)?.utc_offset(3600);
+    /// let day = Precision::DAY.utc_offset(3600);
     /// assert_eq!(day.to_string(), "86400@82800");
     /// let midnight = Timestamp::from_unix(1_585_954_800);
     /// assert_eq!(day.bucket(midnight.minus(1)).end(), midnight);
     /// assert_eq!(day.bucket(midnight).start, midnight);
     ///
     /// // Hours start at the same time as in UTC, but not at UTC+05:30.
-    /// let hour = Precision::try_from(3600)?;
+    /// let hour = Precision::HOUR;
     /// assert_eq!(hour.utc_offset(3600), hour);
     /// assert_eq!(hour.utc_offset(19_800).offset(), 1800);
-    /// # Ok::<(), counter_core::time::PrecisionError>(())
     /// ```
     #[must_use]
     pub const fn utc_offset(mut self, seconds: i32) -> Self {
@@ -132,11 +137,10 @@ impl Precision {
     /// ```
     /// use counter_core::{Precision, Timestamp};
     ///
-    /// let minute = Precision::try_from(60)?;
+    /// let minute = Precision::MINUTE;
     /// let range = Timestamp::from_unix(1_585_908_900)..Timestamp::from_unix(1_585_909_020);
     /// let starts: Vec<_> = minute.starts(range).map(Timestamp::as_unix).collect();
     /// assert_eq!(starts, [1_585_908_900, 1_585_908_960]);
-    /// # Ok::<(), counter_core::time::PrecisionError>(())
     /// ```
     pub fn starts(self, range: Range<Timestamp>) -> impl Iterator<Item = Timestamp> {
         let first = self.bucket(range.start);
@@ -150,10 +154,9 @@ impl Precision {
     /// ```
     /// use counter_core::Precision;
     ///
-    /// let (hour, day) = (Precision::try_from(3600)?, Precision::try_from(86_400)?);
+    /// let (hour, day) = (Precision::HOUR, Precision::DAY);
     /// assert!(hour.divides(day) && hour.divides(day.utc_offset(7200)));
     /// assert!(!hour.divides(day.utc_offset(19_800)) && !day.divides(hour));
-    /// # Ok::<(), counter_core::time::PrecisionError>(())
     /// ```
     #[must_use]
     pub const fn divides(self, coarser: Self) -> bool {

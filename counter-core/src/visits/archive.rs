@@ -28,7 +28,7 @@
 //! let copied = archive.copier(stats.grid()).copy_once(Timestamp::now()).await?;
 //! assert_eq!(copied.samples, 2); // an hour and a day
 //!
-//! let day = Precision::try_from(86_400)?;
+//! let day = Precision::DAY;
 //! let years = Timestamp::now().minus(5 * 365 * 86_400)..Timestamp::now();
 //! assert_eq!(stats.series(&"/".parse()?, day, years).await?.total(), 1);
 //! # Ok(())
@@ -148,7 +148,7 @@ impl Archive {
     /// use counter_core::time::{Grid, Retention};
     /// use counter_core::{Counters, MemoryStore, Precision, Precisions};
     ///
-    /// let precision = Precision::try_from(86_400)?;
+    /// let precision = Precision::DAY;
     /// let days = Precisions::new([Retention { precision, samples: NonZeroU32::new(7300).unwrap() }])?;
     /// let archive = Archive::new(MemoryStore::new(), MemoryStore::new())
     ///     .keep(Grid { counts: days.clone(), visitors: days, ..Grid::default() });
@@ -307,7 +307,7 @@ impl Sources {
     /// log.close().await?;
     /// assert_eq!((log.hits().expired, log.hits().archived), (1, 1));
     ///
-    /// let (day, page) = (Precision::try_from(86_400)?, "/".parse()?);
+    /// let (day, page) = (Precision::DAY, "/".parse()?);
     /// let range = two_years_ago.minus(86_400)..two_years_ago.plus(86_400);
     /// assert_eq!(stats.series(&page, day, range).await?.total(), 1);
     /// # Ok(())

@@ -43,7 +43,7 @@ use crate::visits::ledger::metrics;
 /// recorder.record(recorder.counter("hits"), None);
 /// counters.flush().await?;
 ///
-/// let (hits, minute) = ("hits".parse()?, Precision::try_from(60)?);
+/// let (hits, minute) = ("hits".parse()?, Precision::MINUTE);
 /// let last_two_hours = Timestamp::now().minus(7200)..Timestamp::now().plus(60);
 /// let series = counters.stats().series(&hits, minute, last_two_hours).await?;
 /// assert_eq!(series.total(), 1);

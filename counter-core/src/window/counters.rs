@@ -55,6 +55,7 @@ pub struct WindowCounters {
 
 /// The result of a limit check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the call is only limited if the caller checks `allowed`"]
 #[non_exhaustive]
 pub struct LimitDecision {
     /// True if the call is within the limit. Rejected calls are not counted.

@@ -20,7 +20,7 @@ use crate::time::{Precision, Timestamp};
 /// // Days that start at 22:00 UTC, which is midnight in UTC+2.
 /// let day = Window::DAY.starting_at(22 * 3600)?;
 /// assert_eq!(day.span(noon).start.as_unix(), 1_585_864_800);
-/// assert_eq!(day, Precision::try_from(86_400).unwrap().utc_offset(2 * 3600).into());
+/// assert_eq!(day, Precision::DAY.utc_offset(2 * 3600).into());
 /// # Ok::<(), counter_core::window::WindowError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -180,7 +180,7 @@ impl Options {
     /// use counter_core::{Counters, MemoryStore, Precision};
     /// use counter_admin::{Access, Options};
     ///
-    /// let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+    /// let (store, minute) = (MemoryStore::new(), Precision::MINUTE);
     /// let counters = Counters::builder(store.clone()).build()?;
     /// let busy = AlertRule::above("busy", "hits".parse()?, minute, 10_000);
     /// let watch = Watch::builder(counters.stats(), store).rule(busy).build()?;

@@ -39,7 +39,7 @@ impl AccessCounterLayer {
     /// # response.into_body().collect().await?;
     /// # counters.flush().await?;
     /// # let day = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
-    /// # let hour = Precision::try_from(3600)?;
+    /// # let hour = Precision::HOUR;
     /// let sizes = counters.stats().distribution(&["/".parse()?], hour, day, Measure::Size).await?.merged();
     /// assert!((sizes.quantile(0.5).unwrap() / 5.0 - 1.0).abs() <= Measure::RELATIVE_ERROR);
     /// # Ok(())

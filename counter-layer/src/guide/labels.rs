@@ -83,7 +83,7 @@
 //! // GPTBot reads `/` and `/about`, and curl reads `/about`.
 //! counters.flush().await?;
 //!
-//! let (stats, hour, now) = (counters.stats(), Precision::try_from(3600)?, Timestamp::now());
+//! let (stats, hour, now) = (counters.stats(), Precision::HOUR, Timestamp::now());
 //! let range = now.minus(3600)..now.plus(1);
 //! let bots = stats.label_of_page("bot", &CounterName::new("/about")?, hour, range.clone(), 10).await?;
 //! assert_eq!(bots.values, [("GPTBot".to_owned(), 1), ("curl".to_owned(), 1)]);

@@ -42,7 +42,7 @@
 //! #         service.oneshot(request).await.expect("infallible");
 //! #     }
 //! #     counters.flush().await.expect("a store in memory");
-//! #     let (hits, day) = ("hits".parse().expect("a name"), Precision::try_from(86_400).expect("a day"));
+//! #     let (hits, day) = ("hits".parse().expect("a name"), Precision::DAY);
 //! #     let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
 //! #     counters.stats().uniques(&[hits], day, range).await.expect("a store in memory").visitors
 //! # }
@@ -139,7 +139,7 @@
 //!     }
 //!     counters.flush().await?;
 //!     let requests = counters.stats().ledger().requests;
-//! #     let (hits, day) = (["hits".parse()?], Precision::try_from(86_400)?);
+//! #     let (hits, day) = (["hits".parse()?], Precision::DAY);
 //! #     let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
 //!     let uniques = counters.stats().uniques(&hits, day, range).await?.visitors;
 //!     Ok::<_, Box<dyn std::error::Error>>((requests.recorded, requests.bots, uniques))
@@ -213,7 +213,7 @@
 //! #         service.oneshot(request).await.expect("infallible");
 //! #     }
 //! #     counters.flush().await.expect("a store in memory");
-//! #     let (hits, day) = ("hits".parse().expect("a name"), Precision::try_from(86_400).expect("a day"));
+//! #     let (hits, day) = ("hits".parse().expect("a name"), Precision::DAY);
 //! #     let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
 //! #     counters.stats().uniques(&[hits], day, range).await.expect("a store in memory").visitors
 //! # }
@@ -486,7 +486,7 @@
 //! # }
 //! # counters.flush().await?;
 //! # let stats = counters.stats();
-//! # let day = Precision::try_from(86_400)?;
+//! # let day = Precision::DAY;
 //! # let range = Timestamp::now().minus(86_400)..Timestamp::now().plus(1);
 //! # let uniques = async |name: &str| {
 //! #     let counter = name.parse().expect("a name");

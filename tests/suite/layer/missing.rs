@@ -27,7 +27,7 @@ async fn count(labels: [Label; 2], requests: &[(&str, &str, u16)], label: &str) 
         service.oneshot(request).await.expect("infallible");
     }
     counters.flush().await.expect("memory takes all");
-    let (hour, now) = (Precision::try_from(3600).expect("not 0"), Timestamp::now());
+    let (hour, now) = (Precision::HOUR, Timestamp::now());
     let top = counters.stats().label(label, hour, now.minus(7200)..now.plus(3600), 100).await;
     let top = top.expect("memory can be read");
     (top.values, top.other + top.none)

@@ -30,14 +30,14 @@ async fn an_expiry_is_set_once_to_the_end_of_the_retention() {
         // A client with a longer retention must not move the expiry.
         let longer = hours.clone().keep(9);
         longer.increment_at(&app("a"), n(1), now).await.expect("counted");
-        longer.try_acquire_at(&app("a"), 9, n(1), now).await.expect("decided");
+        assert!(longer.try_acquire_at(&app("a"), 9, n(1), now).await.expect("decided").allowed);
         longer.increment_once_at(&app("a"), token(1), now).await.expect("counted");
         assert_eq!((server.int(&["GET", &key("a")]), expiry(&server, &key("a"))), (4, end + 3600));
         assert_eq!(expiry(&server, &format!("{}:tokens", key("a"))), end + 9 * 3600);
         hours.increment_once_at(&app("a"), token(2), now).await.expect("counted");
         assert_eq!(expiry(&server, &format!("{}:tokens", key("a"))), end + 9 * 3600);
         let exactly = hours.clone().keep(0);
-        exactly.try_acquire_at(&app("b"), 9, n(1), now).await.expect("decided");
+        assert!(exactly.try_acquire_at(&app("b"), 9, n(1), now).await.expect("decided").allowed);
         exactly.increment_once_at(&app("c"), token(1), now).await.expect("counted");
         assert_eq!([key("b"), key("c")].map(|key| expiry(&server, &key)), [end, end]);
     }
@@ -169,7 +169,7 @@ async fn no_personal_identifier_is_stored() {
     let dimensions = app("shop").visitor("address", key_of_address);
     hours.increment_at(&dimensions, n(1), now).await.expect("counted");
     hours.increment_once_at(&dimensions, key.visitor(&[b"ann@example.org"]), now).await.expect("counted");
-    hours.try_acquire_sliding(&dimensions, 1, n(1)).await.expect("counted");
+    assert!(hours.try_acquire_sliding(&dimensions, 1, n(1)).await.expect("counted").allowed);
     let keys = server.strings(&["KEYS", "*"]);
     assert_eq!(keys.len(), 3);
     for key in &keys {

@@ -29,7 +29,7 @@ impl Setup {
         let hours = WindowCounters::new(store(&proxy.url()).await, direct.window());
         let setup = Self { server, proxy, hours, direct, now };
         // Loads the scripts into the server.
-        setup.hours.try_acquire_at(&app("warm"), 1, n(1), now).await.expect("decided");
+        assert!(setup.hours.try_acquire_at(&app("warm"), 1, n(1), now).await.expect("decided").allowed);
         setup.hours.increment_once_at(&app("warm"), token(1), now).await.expect("counted");
         setup.hours.increment_at(&app("warm"), n(1), now).await.expect("counted");
         setup

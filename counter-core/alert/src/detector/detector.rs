@@ -45,7 +45,7 @@ const MAX_ERROR: f64 = 10.0;
 /// use counter_alert::detector::Detector;
 /// use counter_core::{Precision, Timestamp};
 ///
-/// let minute = Precision::try_from(60)?;
+/// let minute = Precision::MINUTE;
 /// let start = |n: u64| Timestamp::from_unix(1_585_872_000 + n * 60);
 /// let mut detector = Detector::of_counts(minute);
 /// for n in 0..120 {

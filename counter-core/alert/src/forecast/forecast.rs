@@ -31,7 +31,7 @@ const MAX_BUCKETS: usize = 1000;
 /// use counter_core::{Precision, Sample, Series, Timestamp};
 ///
 /// // 40 in every hour, and 100 at noon, for five days.
-/// let hour = Precision::try_from(3600)?;
+/// let hour = Precision::HOUR;
 /// let start = |n: u64| Timestamp::from_unix(1_585_872_000 + n * 3600);
 /// let count = |n| if n % 24 == 12 { 100 } else { 40 };
 /// let samples = (0..120).map(|n| Sample { start: start(n), count: count(n) }).collect();
@@ -144,7 +144,7 @@ impl Forecast {
     /// use counter_core::{Precision, Sample, Series, Timestamp};
     ///
     /// // Five weeks of days, of which one was a holiday.
-    /// let day = Precision::try_from(86_400)?;
+    /// let day = Precision::DAY;
     /// let start = |n: u64| Timestamp::from_unix(1_585_872_000 + n * 86_400);
     /// let count = |n| if n == 30 { 3 } else { 100 + n % 7 };
     /// let samples = (0..35).map(|n| Sample { start: start(n), count: count(n) }).collect();
@@ -402,7 +402,7 @@ mod reading {
 
     #[tokio::test]
     async fn read_uses_the_retained_history_and_yields_between_slices() {
-        let minute = Precision::try_from(60).expect("a width");
+        let minute = Precision::MINUTE;
         // We need to retry if a minute ends in the meantime, because the oldest bucket would leave retention
         // before it is flushed.
         let (counters, now) = loop {

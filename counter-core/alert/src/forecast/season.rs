@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_week_is_the_season_if_it_predicts_better_than_a_day() {
-        let hour = Precision::try_from(3600).expect("a width");
+        let hour = Precision::HOUR;
         let noise = |n: usize| (n * 7919 % 13) as f64;
         let daily = |n: usize| 100.0 + (n % 24) as f64 * 10.0 + noise(n);
         let weekly = |n: usize| if n / 24 % 7 < 5 { daily(n) } else { 50.0 + noise(n) };

@@ -160,7 +160,7 @@ impl AlertRule {
     /// use counter_alert::AlertRule;
     ///
     /// // Three minutes in a row outside of the band, and no second alert within an hour.
-    /// let minute = Precision::try_from(60)?;
+    /// let minute = Precision::MINUTE;
     /// let rule = AlertRule::unusual("traffic", "hits".parse()?, minute);
     /// let rule = rule.raise_after(3).pause(Duration::from_secs(3600));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -28,7 +28,7 @@ use crate::rules::unit::Unit;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+/// let (store, minute) = (MemoryStore::new(), Precision::MINUTE);
 /// let counters = Counters::builder(store.clone()).build()?;
 /// let busy = AlertRule::above("busy", "hits".parse()?, minute, 1000);
 /// let mut watch = Watch::builder(counters.stats(), store).rule(busy).build()?;

@@ -23,7 +23,7 @@ use crate::rules::rule::{AlertRule, MAX_RULES, RuleError};
 /// use counter_core::{Counters, MemoryStore, Precision};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (store, minute) = (MemoryStore::new(), Precision::try_from(60)?);
+/// let (store, minute) = (MemoryStore::new(), Precision::MINUTE);
 /// let counters = Counters::builder(store.clone()).build()?;
 /// let busy = || Ok::<_, Box<dyn std::error::Error>>(AlertRule::above("busy", "hits".parse()?, minute, 1000));
 ///

@@ -258,7 +258,7 @@ mod tests {
             steps in prop::collection::vec(step(), 0..200),
             raise_after in 1..3_u32,
         ) {
-            let minute = Precision::try_from(60).expect("not 0");
+            let minute = Precision::MINUTE;
             let rule = AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10).raise_after(raise_after);
             let (mut shared, mut now, mut until) = (Shared::default(), Timestamp::from_unix(6000), 0);
             let (mut ids, mut is_known_raised) = (Vec::new(), false);

@@ -205,7 +205,7 @@ mod tests {
     use counter_core::Precision;
 
     fn rule() -> AlertRule {
-        let minute = Precision::try_from(60).expect("not 0");
+        let minute = Precision::MINUTE;
         AlertRule::above("busy", "hits".parse().expect("a name"), minute, 10)
     }
 

@@ -144,7 +144,7 @@ fn a_precision_coarser_than_the_epoch_is_rejected() {
 fn a_precision_not_aligned_with_the_epoch_is_rejected() {
     let day = DAY.utc_offset(3600);
     let set = |precisions: &[Precision]| Precisions::new(precisions.iter().copied()).expect("a set");
-    let hour = Precision::try_from(3600).expect("not 0");
+    let hour = Precision::HOUR;
     let error = Salting::new(DAY, None, None).check(&set(&[hour, day])).expect_err("it has two epochs");
     assert_eq!(error, SaltError { precision: day, epoch: DAY });
     let message = error.to_string();

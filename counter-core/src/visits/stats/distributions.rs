@@ -102,7 +102,7 @@ impl Stats {
     /// }
     /// counters.flush().await?;
     ///
-    /// let (minute, range) = (Precision::try_from(60)?, now.minus(3600)..now.plus(1));
+    /// let (minute, range) = (Precision::MINUTE, now.minus(3600)..now.plus(1));
     /// let times = counters.stats().distribution(&["/".parse()?], minute, range, Measure::Time).await?;
     /// let p90 = times.merged().quantile(0.9).unwrap();
     /// assert!((p90 / 0.090 - 1.0).abs() <= Measure::RELATIVE_ERROR);

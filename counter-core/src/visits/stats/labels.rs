@@ -197,7 +197,7 @@ impl Stats {
     /// }
     /// counters.flush().await?;
     ///
-    /// let (hour, range) = (Precision::try_from(3600)?, now.minus(3600)..now.plus(1));
+    /// let (hour, range) = (Precision::HOUR, now.minus(3600)..now.plus(1));
     /// let top = counters.stats().label("language", hour, range, 10).await?;
     /// assert_eq!(top.values, [("en".to_owned(), 2), ("de".to_owned(), 1)]);
     /// assert_eq!((top.total, top.none, top.other, top.missed), (4, 1, 0, 0));

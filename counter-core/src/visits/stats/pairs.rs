@@ -48,7 +48,7 @@ impl Stats {
     /// }
     /// counters.flush().await?;
     ///
-    /// let (hour, range) = (Precision::try_from(3600)?, now.minus(3600)..now.plus(1));
+    /// let (hour, range) = (Precision::HOUR, now.minus(3600)..now.plus(1));
     /// let (stats, page) = (counters.stats(), CounterName::new("/a")?);
     /// let top = stats.label_of_page("referrer", &page, hour, range.clone(), 10).await?;
     /// assert_eq!(top.values, [("blog.example".to_owned(), 1), ("news.example".to_owned(), 1)]);

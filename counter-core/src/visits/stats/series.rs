@@ -15,7 +15,7 @@ use crate::visits::store::{Reading, Total, Unreadable, sum};
 ///
 /// let [first, second, third] = [0, 60, 120].map(Timestamp::from_unix);
 /// let samples = vec![Sample { start: second, count: 7 }];
-/// let series = Series::new(Precision::try_from(60)?, first..third, samples);
+/// let series = Series::new(Precision::MINUTE, first..third, samples);
 /// assert_eq!(series.total(), 7);
 /// let counts: Vec<_> = series.zero_filled().map(|sample| sample.count).collect();
 /// assert_eq!(counts, [0, 7]);
@@ -103,7 +103,7 @@ impl Stats {
     /// recorder.record(recorder.counter("signups"), None);
     /// counters.flush().await?;
     ///
-    /// let (day, now) = (Precision::try_from(86_400)?, Timestamp::now());
+    /// let (day, now) = (Precision::DAY, Timestamp::now());
     /// let week = now.minus(7 * 86_400)..now.plus(1);
     /// let names = ["signups", "logins"].map(|name| name.parse().expect("a name"));
     /// let totals = counters.stats().totals(&names, day, week).await?;

@@ -62,7 +62,7 @@ impl Stats {
     /// recorder.record(about, None);
     /// counters.flush().await?;
     ///
-    /// let (hour, now) = (Precision::try_from(3600)?, Timestamp::now());
+    /// let (hour, now) = (Precision::HOUR, Timestamp::now());
     /// let names = ["/".parse()?, "/about".parse()?];
     /// let uniques = counters.stats().uniques_by_counter(&names, hour, now.minus(3600)..now.plus(3600)).await?;
     /// let visitors: Vec<_> = uniques.into_iter().flatten().map(|uniques| uniques.visitors).collect();
@@ -97,7 +97,7 @@ impl Stats {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
-    /// let (recorder, hour) = (counters.recorder(), Precision::try_from(3600)?);
+    /// let (recorder, hour) = (counters.recorder(), Precision::HOUR);
     /// let this = hour.bucket(Timestamp::now()).start;
     /// let visitor = |person: &[u8]| VisitorKey::new([7; 16]).visitor(&[person]);
     /// # let at = |person, at| recorder.record_at(recorder.counter("/"), visitor(person), at, std::num::NonZeroU32::MIN);

@@ -288,7 +288,7 @@ mod tests {
         let cell = Cell {
             counter: CounterName::new("a").expect("a name"),
             start,
-            finest: Precision::try_from(86_400).expect("not 0"),
+            finest: Precision::DAY,
             value: Value::Count(u64::MAX),
         };
         let grid = Arc::new(Grid::default());

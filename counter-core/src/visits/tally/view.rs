@@ -13,7 +13,7 @@ use crate::visits::ledger::Agent;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let hour = Precision::try_from(3600)?;
+/// let hour = Precision::HOUR;
 /// let mut counters = Counters::builder(MemoryStore::new()).distributions(Precisions::new([hour])?).build()?;
 /// let recorder = counters.recorder();
 /// recorder.page_view(PageView {

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn closed_ranges_are_cacheable_for_a_tenth_of_the_time_since() {
-        let minute = Precision::try_from(60).expect("not 0");
+        let minute = Precision::MINUTE;
         let table = [
             // The range can end with the last bucket, or inside of it; an open bucket can't be cached.
             (600, 600, Some(0)),

@@ -191,7 +191,7 @@ mod tests {
     use crate::time::Precision;
 
     fn limits(keys: usize, first_hits: usize, has_other: bool) -> Limits {
-        Limits { keys, min_hits: 1, first_hits, has_other, hours: Precision::try_from(3600).expect("not 0") }
+        Limits { keys, min_hits: 1, first_hits, has_other, hours: Precision::HOUR }
     }
 
     fn values() -> Values {

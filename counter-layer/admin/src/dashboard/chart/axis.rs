@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn days(offset: i32, first: u64, days: u64) -> Vec<(String, String)> {
-        let day = Precision::try_from(86_400).expect("not 0").utc_offset(offset);
+        let day = Precision::DAY.utc_offset(offset);
         let first = day.bucket(Timestamp::from_unix(first)).start;
         let starts: Vec<_> = (0..days).map(|place| first.plus(86_400 * place)).collect();
         let marks = draw(&starts, day, &[], None, &Zone::default(), now()).times;

@@ -163,7 +163,7 @@ pub(super) mod tests {
     use super::*;
 
     pub(in crate::dashboard) fn minute() -> Precision {
-        Precision::try_from(60).expect("not 0")
+        Precision::MINUTE
     }
 
     pub(crate) fn starts(buckets: u64) -> Vec<Timestamp> {
