@@ -20,8 +20,6 @@ use std::sync::Arc;
 pub(crate) use backlog::{Backlog, Queues, Waiting};
 use cells::{Cells, merge};
 pub(crate) use cutter::Chunk;
-#[cfg(feature = "redis")]
-pub(crate) use cutter::travels_dense;
 use cutter::{Cutter, sketch_work};
 #[cfg(feature = "dump")]
 pub(crate) use cutter::{bytes, work};

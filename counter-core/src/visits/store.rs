@@ -26,7 +26,7 @@ pub(crate) use archive_store::bin_count;
 #[cfg(feature = "archive")]
 pub use archive_store::{ArchiveStore, Page, Progress};
 pub use batch::{Adds, ApplyOutcome, Batch, Cell, Part, Remark, Value};
-pub(crate) use batch::{MAX_FUTURE_SECONDS, hits};
+pub(crate) use batch::{MAX_FUTURE_SECONDS, hits, travels_dense};
 pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use read::Read;

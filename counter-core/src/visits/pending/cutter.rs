@@ -6,7 +6,7 @@ use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::time::{Grid, Precisions, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::{Cell, Value};
+use crate::visits::store::{Cell, Value, travels_dense};
 
 /// Cells that fit into a batch.
 #[derive(Debug, Default)]
@@ -145,12 +145,6 @@ impl<'a> Cutter<'a> {
             self.counts.clear();
         }
     }
-}
-
-/// Returns `true` if the registers should be sent as a single dense value. A register costs 0.3 µs on a large
-/// target, but 4 µs on a small one. A dense value costs 0.3 ms on both.
-pub(crate) fn travels_dense(raised: &Sketch) -> bool {
-    raised.len() > 300
 }
 
 /// Estimates the work to send the registers of a sketch, in units of about 3 µs of store time.

@@ -24,8 +24,9 @@ use crate::sketch::Sketch;
 use crate::time::{Bucket, Precision, Precisions, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::DropReason;
-use crate::visits::pending::travels_dense;
-use crate::visits::store::batch::{self, Adds, ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark};
+use crate::visits::store::batch::{
+    self, Adds, ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark, travels_dense,
+};
 use crate::visits::store::fence::{FenceKind, StoredFence};
 use crate::visits::store::remarks::decode;
 use crate::visits::store::witness::Witness;
