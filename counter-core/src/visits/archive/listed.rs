@@ -56,12 +56,15 @@ impl Listed {
         let of = |values, retained: Retention| {
             archive.far_retention(values, retained.precision).map(|_| (values, retained))
         };
-        let counts = grid.counts.iter().filter_map(|retention| of(Kind::Counts, retention));
-        let visitors = grid.visitors.iter().filter_map(|retention| of(Kind::Visitors, retention));
-        let distributions = grid.distributions.iter().flat_map(Precisions::iter);
-        let distributions = distributions.filter_map(|retention| of(Kind::Distributions, retention));
+        let of_kind = |kind| {
+            let retained = grid.precisions(kind).into_iter().flat_map(Precisions::iter);
+            retained.filter_map(move |retention| of(kind, retention))
+        };
         Self {
-            retained: counts.chain(visitors).chain(distributions).collect(),
+            retained: [Kind::Counts, Kind::Visitors, Kind::Distributions]
+                .into_iter()
+                .flat_map(of_kind)
+                .collect(),
             counts: grid.counts.iter().map(|retention| retention.precision).collect(),
         }
     }

@@ -20,7 +20,7 @@ pub struct Batch {
     pub shard: Shard,
     /// The writer, and the position of the batch in its sequence.
     pub fence: Fence,
-    /// The values to add. Counts are grouped by bucket; visitors and distributions are ordered by counter.
+    /// The values to add, with the kinds in any order. Counts are grouped by bucket.
     pub cells: Vec<Cell>,
     /// The configured grid.
     pub grid: Arc<Grid>,

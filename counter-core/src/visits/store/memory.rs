@@ -268,7 +268,10 @@ impl State {
             let rejected = match &cell.value {
                 _ if cell.start > max_start => Some(DropReason::Ahead),
                 Value::Count(count) => self.add_count(batch, index, *count, &mut remarks),
-                Value::Visitors(raised) => self.add_visitors(batch, cell, raised),
+                Value::Visitors(raised) => {
+                    self.add_visitors(batch, cell, raised);
+                    None
+                }
                 Value::Distribution(bins) => self.add_bins(batch, cell, bins),
             };
             let part = Part::Cell(index);
@@ -308,16 +311,16 @@ impl State {
         (fit < targets).then_some(DropReason::OutOfRange)
     }
 
-    fn add_visitors(&mut self, batch: &Batch, cell: &Cell, raised: &Sketch) -> Option<DropReason> {
+    fn add_visitors(&mut self, batch: &Batch, cell: &Cell, raised: &Sketch) {
         for (bucket, retention) in batch.buckets(cell) {
             let expiry = retention.removal(bucket.start);
             let visitors = self.visitors.entry((cell.counter.clone(), bucket));
             let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
             visitors.sketch.merge(raised);
         }
-        None
     }
 
+    /// Adds bins. Returns the reason if a bucket rejects one of them.
     fn add_bins(&mut self, batch: &Batch, cell: &Cell, more: &[(Bin, u64)]) -> Option<DropReason> {
         let mut rejected = None;
         for (bucket, retention) in batch.buckets(cell) {
