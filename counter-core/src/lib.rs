@@ -32,7 +32,7 @@
 //!
 //! If you increment a key in Redis during the request, the request has to wait for the network, and a retried
 //! increment might count the request a second time. Instead, a [`Recorder`] folds the hits by counter and
-//! second, and a [`Flusher`] sends them to the store as a [`Batch`](visits::Batch). This carries a fence, from
+//! second, and a [`Flusher`] sends them to the store as a [`Batch`](visits::store::Batch). This carries a fence, from
 //! which the store can tell whether it has already applied the batch. Use [`Stats`] to read series and unique
 //! visitors, and a [`Cleaner`] to remove samples that have left retention. [`Counters`] combines all of this.
 //!

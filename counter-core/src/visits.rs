@@ -6,7 +6,7 @@
 mod in_flight;
 mod ledger;
 mod distribution;
-pub(crate) mod store;
+pub mod store;
 mod pending;
 mod tally;
 pub mod source;
@@ -32,11 +32,7 @@ pub use ledger::{
 pub use stats::{
     CounterPage, Coverage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques,
 };
-pub use store::{
-    Adds, ApplyOutcome, Batch, BinReading, Cell, Cleaned, CountedReading, Extent, Fence, FenceKind,
-    GridMismatch, Incarnation, KnownReading, Part, Read, Reading, Remark, Store, StoreId, StoreIdError,
-    StoredFence, Total, Unreadable, Value, Witness, Write,
-};
+pub use store::{Cleaned, Extent, GridMismatch, Store, StoreId, StoreIdError, Total, Unreadable};
 pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageView, Recorder};
 
 pub use crate::family::name::CounterNameError;

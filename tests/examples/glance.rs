@@ -11,7 +11,7 @@ use counter_admin::Access;
 use counter_core::stores::Namespace;
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::Read;
+use counter_core::visits::store::{KnownQuery, Read};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, RedisStore, SqlStore, Store, Timestamp};
 use http::Request;
 use http_body_util::BodyExt;
@@ -55,7 +55,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = RedisServer::start();
     let store = RedisStore::connect(&redis.url(), Namespace::default()).await?;
     let hour = Precision::try_from(3600)?;
-    until("Redis is connected", CONNECT_TIMEOUT, async || store.known(&[hour], "", 1).await.is_ok()).await;
+    let first = KnownQuery { precisions: &[hour], from: "", limit: 1, since: Timestamp::MIN };
+    until("Redis is connected", CONNECT_TIMEOUT, async || store.known(first).await.is_ok()).await;
     measure("Redis", store).await?;
     measure_years().await
 }

@@ -17,7 +17,8 @@ use counter_admin::{Access, Options};
 use counter_alert::note::{Note, Notes};
 use counter_alert::{AlertRule, Watch};
 use counter_core::stores::Namespace;
-use counter_core::visits::{Distribution, Read};
+use counter_core::visits::Distribution;
+use counter_core::visits::store::{KnownQuery, Read};
 use counter_core::{
     CounterName, Counters, MemoryStore, Precision, Precisions, Recorder, RedisStore, Stats, Store, Timestamp,
 };
@@ -75,7 +76,8 @@ async fn main() -> Result<()> {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes"]);
     let store = RedisStore::connect(&redis.url(), Namespace::default()).await?;
     let day = Precision::try_from(86_400)?;
-    until("Redis is connected", tests::LIMIT, async || store.known(&[day], "", 1).await.is_ok()).await;
+    let first = KnownQuery { precisions: &[day], from: "", limit: 1, since: Timestamp::MIN };
+    until("Redis is connected", tests::LIMIT, async || store.known(first).await.is_ok()).await;
     let busy = record(MemoryStore::new(), |recorder| {
         record_totals(recorder, DETAILED_DAYS..DAYS)?;
         record_visits(recorder, 0..DETAILED_DAYS)

@@ -3,14 +3,14 @@
 use std::future::ready;
 use std::ops::Range;
 
-use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::stores::{Shard, Shards, StoreFuture};
-use counter_core::time::{Bucket, Grid};
-use counter_core::visits::{
-    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unreadable,
-    Witness, Write,
+use counter_core::time::{Bucket, Grid, Kind};
+use counter_core::visits::store::{
+    ApplyOutcome, Batch, CountedReading, KnownQuery, KnownReading, Query, Read, Readings, StoreInfo, Witness,
+    Write,
 };
+use counter_core::visits::{Cleaned, Unreadable};
 use counter_core::{CounterName, Error, MemoryStore, Precision, Precisions, Timestamp};
 
 /// Hooks for the calls of an [`InterceptedStore`].
@@ -59,10 +59,6 @@ impl<H: Hooks> InterceptedStore<H> {
 }
 
 impl<H: Hooks> Write for InterceptedStore<H> {
-    fn batch_samples(&self) -> usize {
-        self.hooks.batch_samples()
-    }
-
     fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(async move {
             self.hooks.before_write()?;
@@ -116,24 +112,20 @@ impl<H: Hooks> Write for InterceptedStore<H> {
 }
 
 impl<H: Hooks> Read for InterceptedStore<H> {
-    fn shards(&self) -> Shards {
-        self.hooks.shards()
+    fn info(&self) -> StoreInfo<'_> {
+        let mut info = StoreInfo::default();
+        info.shards = self.hooks.shards();
+        info.batch_samples = self.hooks.batch_samples();
+        info.reach = self.hooks.reach();
+        info
     }
 
-    fn reach(&self) -> Option<&Grid> {
-        self.hooks.reach()
-    }
-
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        retained: u32,
-    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
+    fn values<'a>(&'a self, kind: Kind, query: Query<'a>) -> StoreFuture<'a, Readings> {
         Box::pin(async move {
-            self.hooks.read(precision, &range).await;
-            self.inner.samples(counters, precision, range, retained).await
+            if kind == Kind::Counts {
+                self.hooks.read(query.precision, &query.range).await;
+            }
+            self.inner.values(kind, query).await
         })
     }
 
@@ -141,26 +133,8 @@ impl<H: Hooks> Read for InterceptedStore<H> {
         self.inner.lifetimes(counters)
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
-        self.inner.visitors(counters, buckets)
-    }
-
-    fn bins<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> StoreFuture<'a, Vec<BinReading>> {
-        self.inner.bins(counters, precision, range)
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, KnownReading> {
-        self.inner.known(precisions, from, limit)
+    fn known<'a>(&'a self, query: KnownQuery<'a>) -> StoreFuture<'a, KnownReading> {
+        self.inner.known(query)
     }
 
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {

@@ -10,7 +10,11 @@ use std::time::Duration;
 
 use counter_core::sketch::{Register, Sketch};
 use counter_core::stores::{Namespace, Shard, WriterId};
-use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Remark, Value};
+use counter_core::time::{Bucket, Kind};
+use counter_core::visits::Bins;
+use counter_core::visits::store::{
+    Batch, Cell, Fence, FenceKind, Incarnation, KnownQuery, Query, Read, Reading, Remark, Value,
+};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Sample, Store, Timestamp};
 use http::Request;
 use tests::{RedisServer, until};
@@ -79,8 +83,8 @@ pub(crate) fn batch(writer: WriterId, sequence: u64, cells: Vec<Cell>) -> Batch 
 
 /// Counts a hit on each counter at any time in the past. A recorder would drop hits that are past retention.
 pub(crate) async fn count_at(store: &impl Store, counters: &[String], at: Timestamp) {
-    for shard in store.shards().iter() {
-        let shard_counters = counters.iter().filter(|counter| store.shards().of(counter) == shard);
+    for shard in store.info().shards.iter() {
+        let shard_counters = counters.iter().filter(|counter| store.info().shards.of(counter) == shard);
         let cell = |counter: &String| Cell {
             counter: name(counter),
             start: at,
@@ -104,7 +108,7 @@ pub(crate) async fn store(url: &str) -> RedisStore {
 
 pub(crate) async fn store_in(url: &str, namespace: Namespace) -> RedisStore {
     let store = RedisStore::connect(url, namespace).await.expect("an address");
-    let is_connected = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    let is_connected = async || store.known(listed(&[precision(1)], "", 1)).await.is_ok();
     until("the store is connected", tests::LIMIT, is_connected).await;
     store
 }
@@ -147,8 +151,34 @@ pub(crate) async fn samples_of(
     precision: Precision,
     range: Range<Timestamp>,
 ) -> Vec<Vec<Sample>> {
-    let readings = store.samples(counters, precision, range, 120).await.expect("readable");
-    readings.into_iter().map(|reading| reading.expect("a counter").samples).collect()
+    let readings = store.values(Kind::Counts, query(counters, precision, range)).await.expect("readable");
+    let samples = |reading: Reading| reading.readable().expect("a counter").samples().collect();
+    readings.counters.into_iter().map(samples).collect()
+}
+
+/// Returns a query for values with the default retention.
+pub(crate) fn query(counters: &[CounterName], precision: Precision, range: Range<Timestamp>) -> Query<'_> {
+    Query { counters, precision, range, retained: 120 }
+}
+
+/// Returns a query for the first counters from this name.
+pub(crate) const fn listed<'a>(precisions: &'a [Precision], from: &'a str, limit: usize) -> KnownQuery<'a> {
+    KnownQuery { precisions, from, limit, since: Timestamp::MIN }
+}
+
+/// Reads the visitors of a counter, in a bucket that must be readable.
+pub(crate) async fn sketch_of(store: &impl Store, counter: &str, bucket: Bucket) -> Sketch {
+    let (counters, range) = ([name(counter)], bucket.start..bucket.start.plus(1));
+    let read = store.values(Kind::Visitors, query(&counters, bucket.precision, range)).await;
+    let reading = read.expect("the store is available").counters.remove(0);
+    assert_eq!(reading.unreadable, None);
+    reading.values.into_iter().filter_map(|(_, value)| value.visitors().cloned()).next().unwrap_or_default()
+}
+
+/// Returns the distributions of a reading.
+pub(crate) fn bins_of(reading: &Reading) -> Vec<(Timestamp, Bins)> {
+    let bins = |(start, value): &(Timestamp, Value)| Some((*start, value.bins()?.clone()));
+    reading.values.iter().filter_map(bins).collect()
 }
 
 /// Formats a time in the common log format, in a time zone other than UTC.

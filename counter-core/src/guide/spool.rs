@@ -37,7 +37,7 @@
 //! process reads the last sequence of the old process from the store, sends the remaining rows in order and
 //! with the same sequences, and removes the file. If this process is killed too, the next one will continue.
 //!
-//! The fence also contains the [incarnation](crate::visits::Incarnation), which identifies the process that
+//! The fence also contains the [incarnation](crate::visits::store::Incarnation), which identifies the process that
 //! created the batch. If the directory is copied while its process is running, the store will receive
 //! different hits for the same sequence. The second process detects this, skips hits that might already be
 //! counted ([`in_doubt`](crate::visits::Dropped::in_doubt)), and the hint `spool_copied` is shown.
@@ -104,6 +104,6 @@
 //! log, and is reported as such.
 //!
 //! The stores of this crate can detect whether they have lost data or just a fence. If your own store can't
-//! do this, i.e. if [`witness`](crate::visits::Write::witness) returns `None`, then the time since the last
+//! do this, i.e. if [`witness`](crate::visits::store::Write::witness) returns `None`, then the time since the last
 //! write to the file is used to decide. This depends on the clock of the machine, which should not be set
 //! back by days.

@@ -62,6 +62,11 @@ pub enum Kind {
     Distributions,
 }
 
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Counts, Self::Visitors, Self::Distributions];
+}
+
 /// The buckets that counters retain: a set of precisions for counts, a set for visitors, and optionally a set
 /// for distributions.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -57,8 +57,7 @@ use binding::Binding;
 pub use copier::{Copied, Copier};
 
 use super::source::{FarPart, FarStore, Settling, Sources};
-use super::store::Store;
-pub use super::store::{ArchiveStore, Page, Progress};
+use super::store::{ArchiveStore, Store};
 use crate::family::future::StoreFuture;
 use crate::time::{Grid, Kind, Precision, Precisions, Retention, Timestamp};
 

@@ -260,7 +260,7 @@ impl Builder {
     /// # Errors
     /// Fails when the store is unavailable.
     pub async fn grid_of_store(mut self) -> Result<Self, Error> {
-        let sites: Vec<_> = self.store.sites().iter().map(|site| Arc::clone(&site.store)).collect();
+        let sites: Vec<_> = self.store.info().sites.iter().map(|site| Arc::clone(&site.store)).collect();
         let mut failed = None;
         for store in std::iter::once(Arc::clone(&self.store)).chain(sites) {
             match identity::read(&*store).await.map(|record| record.and_then(|(record, _)| record.grid)) {
@@ -448,7 +448,7 @@ impl Builder {
         let secret = self.secret.unwrap_or_else(Secret::process_local);
         let counts = grid.counts.clone();
         let names = NameLimits { counters: self.counters, labels: self.labels };
-        let tally = Arc::new(Tally::new(grid, names, self.store.shards(), self.flush_interval));
+        let tally = Arc::new(Tally::new(grid, names, self.store.info().shards, self.flush_interval));
         let sources = Sources::new(Arc::clone(&tally), Arc::clone(&self.store), salting.clone());
         #[cfg(feature = "spool")]
         let durability = match self.spool {

@@ -86,7 +86,7 @@ impl Flusher {
     ) -> Self {
         let flusher =
             |shard| ShardFlusher::new(Arc::clone(&tally), Arc::clone(&store), shard, durability.of(shard));
-        let shards = store.shards().iter().map(flusher).collect();
+        let shards = store.info().shards.iter().map(flusher).collect();
         #[cfg(feature = "metrics")]
         ledger::describe();
         let (sharing, skew) = (Sharing::new(salting), SkewWatch::default());
@@ -218,7 +218,7 @@ async fn share_salts_and_check_skew(
     store: &dyn Store,
 ) -> Result<(), Error> {
     sharing.share(store, Timestamp::now()).await;
-    skew.observe(store.clock_skew());
+    skew.observe(store.info().clock_skew);
     Ok(())
 }
 
@@ -226,7 +226,8 @@ async fn share_salts_and_check_skew(
 fn publish(tally: &Tally, store: &dyn Store) {
     #[cfg(feature = "metrics")]
     emit(|| {
-        let health = tally.health(store.connections(), store.clock_skew());
+        let info = store.info();
+        let health = tally.health(info.connections, info.clock_skew);
         ledger::publish(&tally.ledger(), &health, tally.in_flight.get().map(|gauge| &**gauge));
     });
     #[cfg(not(feature = "metrics"))]

@@ -75,7 +75,8 @@ impl Stats {
     ) -> Self {
         store.attach(&tally.grid);
         let reach = store
-            .reach()
+            .info()
+            .reach
             .map_or_else(|| Arc::clone(&tally.grid), |more| tally.grid.with_longest_retention(more).into());
         Self { store, tally, salt_epoch, sources, reach }
     }
@@ -153,7 +154,7 @@ impl Stats {
     /// Returns the sites, if the store is a [fleet](crate::fleet).
     #[must_use]
     pub fn sites(&self) -> &[Site] {
-        self.store.sites()
+        self.store.info().sites
     }
 
     /// Returns a handle to read a single site of a [fleet](crate::fleet). Returns `None` if the name is unknown.
@@ -232,8 +233,9 @@ impl Stats {
     /// Returns the health of the connection to the store.
     #[must_use]
     pub fn health(&self) -> Health {
-        let mut health = self.tally.health(self.store.connections(), self.store.clock_skew());
-        health.archive = self.store.archive_health();
+        let info = self.store.info();
+        let mut health = self.tally.health(info.connections, info.clock_skew);
+        health.archive = info.archive;
         if let Some(archive) = health.archive {
             let hints = [
                 (archive.is_foreign, Hint::ARCHIVE_OF_ANOTHER_STORE),
@@ -243,7 +245,7 @@ impl Stats {
             ];
             health.hints.extend(hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint));
         }
-        health.hints.extend(self.store.hints());
+        health.hints.extend(info.hints);
         let sources = self.sources();
         if sources.iter().any(SourceStatus::is_stalled) {
             health.hints.push(Hint::SOURCE_STANDS_STILL);

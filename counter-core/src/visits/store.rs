@@ -1,13 +1,19 @@
-//! The traits for stores of visits, and the stores of this crate.
+//! The interface for authors of stores: what a store of visits receives, applies exactly once, and returns.
+//!
+//! [`Counters`](crate::Counters) send a [`Batch`] for a shard, which contains a [`Cell`] for each value. A [`Fence`]
+//! identifies the batch, so that a store can decide if it was already applied. [`Stats`](crate::Stats) send a [`Query`], and
+//! receive a [`Reading`] for each counter.
 
 mod witness;
 mod fence;
+mod value;
 mod batch;
 mod reading;
 pub(crate) mod identity;
 mod site;
-mod read;
 mod write;
+mod info;
+mod read;
 mod unions;
 #[cfg(any(feature = "redis", feature = "sql"))]
 mod remarks;
@@ -22,19 +28,21 @@ pub(crate) mod redis;
 pub(crate) mod sql;
 
 #[cfg(feature = "archive")]
-pub(crate) use archive_store::bin_count;
-#[cfg(feature = "archive")]
 pub use archive_store::{ArchiveStore, Page, Progress};
-pub use batch::{Adds, ApplyOutcome, Batch, Cell, Part, Remark, Value};
+pub use batch::{Adds, ApplyOutcome, Batch, Cell, Part, Remark};
 pub(crate) use batch::{MAX_FUTURE_SECONDS, hits, travels_dense};
 pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
+pub use info::StoreInfo;
 pub use read::Read;
 pub(crate) use reading::sum;
-pub use reading::{BinReading, CountedReading, Extent, KnownReading, Reading, Total, Unreadable};
+pub use reading::{
+    CountedReading, Extent, KnownQuery, KnownReading, Query, Reading, Readings, Total, Unreadable,
+};
 pub use site::Site;
 pub(in crate::visits) use site::reason;
 pub(crate) use unions::Unions;
+pub use value::Value;
 pub use witness::Witness;
 pub use write::{Cleaned, Write};
 pub(crate) use write::{DEFAULT_BATCH_SAMPLES, IDLE_WRITER_TTL};

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Page, Progress};
+use counter_core::archive::Archive;
 use counter_core::stores::{Shard, StoreFuture, WriterId};
 use counter_core::time::{Grid, Kind, Retention};
-use counter_core::visits::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Value, Write};
+use counter_core::visits::store::{
+    ArchiveStore, Batch, Cell, Fence, FenceKind, Incarnation, Page, Progress, Query, Read, Value, Write,
+};
 use counter_core::{CounterName, Error, ErrorKind, MemoryStore, Precision, Precisions, Store, Timestamp};
 use models::{Choices, Faults, deeper, explore, poll_once};
 use tokio::task::yield_now;
@@ -81,16 +83,17 @@ pub(crate) async fn hit(store: &impl Store, grid: &Arc<Grid>, at: Timestamp) {
 /// Returns the hits by hour.
 pub(crate) async fn samples(store: &impl Read) -> Vec<(u64, u64)> {
     let always = Timestamp::MIN..Timestamp::from_unix(4_000_000_000);
-    let read = store.samples(&[page_counter()], hour(), always, 1000).await.expect("memory can be read");
-    let reading = read.into_iter().next().expect("one counter").expect("readable");
-    reading.samples.iter().map(|sample| (sample.start.as_unix(), sample.count)).collect()
+    let counters = [page_counter()];
+    let query = Query { counters: &counters, precision: hour(), range: always, retained: 1000 };
+    let read = store.values(Kind::Counts, query).await.expect("memory can be read");
+    read.counters[0].samples().map(|sample| (sample.start.as_unix(), sample.count)).collect()
 }
 
 /// A write of the far store.
 #[derive(Clone, Debug)]
 enum Op {
     Put(Page),
-    Advance(Values, Precision, Progress),
+    Advance(Kind, Precision, Progress),
 }
 
 #[derive(Debug)]
@@ -337,7 +340,7 @@ impl Run {
         let progress = self.far.progress(Kind::Counts, hour()).await.expect("memory can be read");
         let world = self.far.world();
         let log = world.log.iter().skip(world.needed).map(|op| match op {
-            Op::Put(page) => format!("{:?}", page.counts),
+            Op::Put(page) => format!("{:?}", page.values),
             Op::Advance(_, _, progress) => format!("{progress:?}"),
         });
         let log: Vec<_> = log.collect();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use counter_core::archive::{Archive, Audit, Side};
 use counter_core::stores::StoreFuture;
 use counter_core::time::Grid;
-use counter_core::visits::{ApplyOutcome, Batch, Read, Write};
+use counter_core::visits::store::{ApplyOutcome, Batch, Read, Write};
 use counter_core::{Error, ErrorKind, MemoryStore, Store, Timestamp};
 use models::{Faults, Task, deeper, explore, interleave, poll_once};
 use tokio::task::yield_now;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use counter_core::stores::WriterId;
-use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
+use counter_core::visits::store::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
 
 /// Whether and how a server shows a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Server {
         }
         self.writers.insert(writer);
         for cell in &batch.cells {
-            *self.counts.entry(cell.counter.to_string()).or_default() += cell.count;
+            *self.counts.entry(cell.counter.to_string()).or_default() += cell.count().expect("a count");
         }
         self.fences.insert(writer, batch.fence.applied_to(found));
         ApplyOutcome::Applied(Vec::new())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use counter_core::stores::{StoreFuture, WriterId};
-use counter_core::visits::{ApplyOutcome, Batch, Witness};
+use counter_core::visits::store::{ApplyOutcome, Batch, Witness};
 use counter_core::{Error, ErrorKind, MemoryStore};
 use models::{Choices, Faults, deeper, explore};
 use tokio::time::advance;

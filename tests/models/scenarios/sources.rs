@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Shards, StoreFuture};
-use counter_core::visits::{ApplyOutcome, Batch};
+use counter_core::visits::store::{ApplyOutcome, Batch};
 use counter_core::{Counter, Counters, Error, ErrorKind, MemoryStore, Timestamp};
 use models::{Choices, Faults, deeper, explore, poll_once};
 use tokio::task::yield_now;

@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use counter_admin::{Access, Options};
 use counter_core::stores::Shards;
-use counter_core::visits::{Read, Write};
+use counter_core::visits::store::{Read, Write};
 use counter_core::{Counters, MemoryStore, RedisStore, Store, Timestamp};
 use counter_layer::{AccessCounterLayer, Forwarded, Identity, Outcome, Rule, Rules};
 use counter_log::LogCounter;
@@ -437,7 +437,7 @@ async fn a_producer_that_returns_after_expiry_is_reset_without_double_counts() {
     // Simulates the expiry.
     redis.command(&["ZADD", "access:sources-due", "1", &due[0]]);
     let store = store(&redis.url()).await;
-    for shard in store.shards().iter() {
+    for shard in store.info().shards.iter() {
         store
             .clean(shard, Timestamp::now(), &site.counters.stats().grid().counts)
             .await

@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use counter_core::archive::ArchiveStore;
 use counter_core::stores::WriterId;
-use counter_core::visits::Read;
+use counter_core::time::Kind;
+use counter_core::visits::store::{ArchiveStore, Read};
 use counter_core::{Sample, SqlStore, Store, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ use tests::{Postgres, Process, RedisServer, until};
 
 use super::program::{LIMIT, Site};
 use super::store::{start_in, total, until_counted, visit};
-use crate::support::{count_at, name, precision, store};
+use crate::support::{count_at, name, precision, query, store};
 
 const AUTHORIZATION: (&str, &str) = ("Authorization", "Bearer a-token-for-tests");
 
@@ -135,8 +135,8 @@ async fn closed(store: &impl Store, now: Timestamp) -> Vec<Vec<Sample>> {
     let mut samples = Vec::new();
     for width in [3600, 86_400].map(precision) {
         let over = now.minus(8 * 86_400)..width.bucket(now.minus(600)).start;
-        let mut readings = store.samples(&[name("old")], width, over, 200).await.expect("readable");
-        samples.push(readings.remove(0).expect("readable").samples);
+        let read = store.values(Kind::Counts, query(&[name("old")], width, over)).await.expect("readable");
+        samples.push(read.counters[0].samples().collect());
     }
     samples
 }

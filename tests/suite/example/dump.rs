@@ -7,14 +7,14 @@ use std::process::Command;
 use counter_core::unique::{
     AdaptiveUniqueCounter, Distinct, HllUniqueCounter, SetUniqueCounter, UniqueCounter, UniqueStore,
 };
-use counter_core::visits::Read;
+use counter_core::visits::store::Read;
 use counter_core::{SqlStore, Store, Timestamp};
 use serde_json::Value;
 use tests::{LIMIT, Process, RedisServer, process, until};
 
 use crate::random::Random;
 use crate::stores;
-use crate::support::{always, count_at, name, precision, store, storm_seconds};
+use crate::support::{always, count_at, name, precision, samples_of, store, storm_seconds};
 
 async fn run(command: &str, store: &str, file: &Path) -> Process {
     let mut program = Command::new(process::example().await);
@@ -194,8 +194,8 @@ async fn restores_killed_again_and_again_add_all_lines_once() {
     assert_eq!(new.lifetimes(&names).await.expect("readable"), expected);
     assert!(expected.iter().all(|total| *total == Ok(1)));
     let day = precision(86_400);
-    let samples = new.samples(&names, day, always(), 120).await.expect("readable");
-    assert_eq!(samples, old.samples(&names, day, always(), 120).await.expect("readable"));
+    let samples = samples_of(&new, &names, day, always()).await;
+    assert_eq!(samples, samples_of(&old, &names, day, always()).await);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Read, Write};
+use counter_core::visits::store::{Read, Write};
 use counter_core::{Counters, RedisStore, Stats, Timestamp, VisitorId};
 use tests::{FaultProxy, RedisServer, until};
 
@@ -239,8 +239,9 @@ async fn writers_idle_for_a_month_are_forgotten_and_can_return() {
     for counters in &mut counters {
         record(counters, 10).await;
     }
-    let scan =
-        async || redis.adopt(redis.shards().iter().next().expect("one"), None, &Default::default()).await;
+    let scan = async || {
+        redis.adopt(redis.info().shards.iter().next().expect("one"), None, &Default::default()).await
+    };
     scan().await.expect("walks");
     let seen = |writer: &str| server.strings(&["HMGET", "access:writers", writer]).remove(0);
     let writer = fences(&server)[0].trim_start_matches("access:fence:").to_owned();

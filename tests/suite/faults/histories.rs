@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use counter_core::stores::StoreFuture;
 use counter_core::stores::WriterId;
-use counter_core::visits::{
-    Agent, ApplyOutcome, Batch, Fence, Hits, LabelValues, PageView, StoredFence, Witness,
-};
+use counter_core::visits::store::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
+use counter_core::visits::{Agent, Hits, LabelValues, PageView};
 use counter_core::{Counter, CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};

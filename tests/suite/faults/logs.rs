@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::{Shard, Shards, StoreFuture};
-use counter_core::visits::{ApplyOutcome, Batch, Read, Skip, Write};
+use counter_core::visits::Skip;
+use counter_core::visits::store::{ApplyOutcome, Batch, Read, Write};
 use counter_core::{Counter, CounterName, Counters, Error, ErrorKind, MemoryStore, Timestamp};
 use tokio::task::yield_now;
 use tokio::time::advance;

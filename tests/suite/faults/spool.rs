@@ -14,14 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counter_core::stores::Shards;
+use counter_core::time::Kind;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Distribution, Hits, PageView, Read, SpoolHealth};
+use counter_core::visits::store::Read;
+use counter_core::visits::{Agent, Bin, Distribution, Hits, PageView, SpoolHealth};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tempfile::TempDir;
 use tests::until;
 
 use crate::intercepted_store::{Hooks, InterceptedStore};
-use crate::support::{name, precision};
+use crate::support::{bins_of, name, precision, query};
 
 const LIMIT: Duration = tests::LIMIT;
 
@@ -192,9 +194,10 @@ async fn distributions_are_recovered_once_even_if_they_are_disabled() {
         counters.flush().await.expect("the store is back");
         assert_eq!(total(&counters.stats()).await, 60);
         let (now, day) = (Timestamp::now(), precision(86_400));
+        let (names, range) = ([name("a")], now.minus(2 * 86_400)..now.plus(1));
         let found =
-            store.bins(&[name("a")], day, now.minus(2 * 86_400)..now.plus(1)).await.expect("readable");
-        let bins: Vec<_> = found[0].buckets.iter().flat_map(|(_, bins)| bins.clone()).collect();
+            store.inner.values(Kind::Distributions, query(&names, day, range)).await.expect("readable");
+        let bins: Vec<_> = bins_of(&found.counters[0]).iter().flat_map(|(_, bins)| bins.clone()).collect();
         assert!(bins.iter().all(|(of, _)| *of == bin));
         assert_eq!(bins.iter().map(|(_, count)| count).sum::<u64>(), 60);
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use counter_core::entity::sqlx;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, Read, Value};
+use counter_core::visits::store::{Cell, Read, Value};
 use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -21,7 +21,7 @@ use tests::{FaultProxy, LIMIT, MariaDb, Postgres, RedisServer, until, within};
 use tokio::task::block_in_place;
 
 use crate::stores::{self, databases, sql};
-use crate::support::{batch, name, precision};
+use crate::support::{batch, listed, name, precision};
 
 fn over(store: SqlStore) -> Counters {
     Counters::builder(store).build().expect("good settings")
@@ -93,10 +93,10 @@ async fn calls_time_out_after_five_seconds_if_the_database_hangs() {
     let (_, database) = direct.rsplit_once('/').expect("an address");
     let store = sql(&format!("postgres://postgres@{}/{database}", proxy.address())).await;
     proxy.black_hole(true);
-    let known = within(LIMIT, store.known(&[precision(60)], "", 1)).await.expect("it ends");
+    let known = within(LIMIT, store.known(listed(&[precision(60)], "", 1))).await.expect("it ends");
     assert_eq!(*known.expect_err("no reply").kind(), ErrorKind::Unavailable);
     proxy.black_hole(false);
-    let there = async || store.known(&[precision(60)], "", 1).await.is_ok();
+    let there = async || store.known(listed(&[precision(60)], "", 1)).await.is_ok();
     until("the database is back", LIMIT, there).await;
 }
 
@@ -134,7 +134,7 @@ async fn a_database_clock_on_the_same_machine_is_not_ahead() {
         for _ in 0..15 {
             recorder.record(recorder.counter("a"), None);
             flush_until_ok(&mut counters).await;
-            ahead += u32::from(store.clock_skew().is_some_and(|skew| skew < 0));
+            ahead += u32::from(store.info().clock_skew.is_some_and(|skew| skew < 0));
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         assert!(ahead <= 2, "{url}: {ahead} of 15");

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use counter_core::stores::Shards;
-use counter_core::visits::Read;
+use counter_core::visits::store::Read;
 use counter_core::{Counters, Flusher, Ledger, MemoryStore, Recorder, RedisStore};
 use counter_layer::{AccessCounterLayer, Delivery, Rule, Rules};
 use http::{Request, Response, StatusCode};
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::support::{precision, store};
+use crate::support::{listed, precision, store};
 
 /// Timeout of all steps.
 const LIMIT: Duration = tests::LIMIT;
@@ -186,7 +186,7 @@ async fn a_response_waits_for_all_shards_of_the_request() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let store = RedisStore::builder().shards(shards).connect(&proxy.url()).await.expect("an address");
-    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    let there = async || store.known(listed(&[precision(1)], "", 1)).await.is_ok();
     until("the store is connected", LIMIT, there).await;
     let fixture = Fixture::over(server, proxy, store);
     // The page is in a later shard than `hits`, and this shard needs more than a single call to drain.

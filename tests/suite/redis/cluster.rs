@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::Read;
+use counter_core::visits::store::Read;
 use counter_core::{CounterName, Counters, Precision, Recorder, RedisStore, Stats, Timestamp, Upkeep};
 use tests::cluster::RedisCluster;
 use tests::until;
 use tokio::task::JoinSet;
 
-use crate::support::{count_at, name, precision};
+use crate::support::{count_at, listed, name, precision};
 
 const LIMIT: Duration = tests::LIMIT;
 
@@ -23,7 +23,7 @@ const PAGES: usize = 40;
 
 async fn store(cluster: &RedisCluster) -> RedisStore {
     let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
-    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    let there = async || store.known(listed(&[precision(1)], "", 1)).await.is_ok();
     until("the store is connected", LIMIT, there).await;
     store
 }

@@ -11,14 +11,15 @@ use counter_core::stores::fred::rustls::pki_types::pem::PemObject;
 use counter_core::stores::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore, crypto::ring};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Read};
+use counter_core::visits::Agent;
+use counter_core::visits::store::Read;
 use counter_core::{Counters, RedisStore, Timestamp};
 use tests::cluster::RedisCluster;
 use tests::process::example_command;
 use tests::tls::{Certificates, TlsRedis};
 use tests::{RedisServer, until};
 
-use crate::support::{count_at, name, precision};
+use crate::support::{count_at, listed, name, precision};
 
 const LIMIT: Duration = tests::LIMIT;
 
@@ -27,7 +28,7 @@ pub(crate) const PAGE: &str = include_str!("../../../counter-core/src/guide/redi
 
 /// Counts, cleans and reads via this store, and checks that nothing is rejected.
 async fn assert_it_counts(store: RedisStore) {
-    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    let there = async || store.known(listed(&[precision(1)], "", 1)).await.is_ok();
     until("the store is connected", LIMIT, there).await;
     let counters = Counters::builder(store.clone()).build().expect("good settings");
     let (recorder, stats, key) = (counters.recorder(), counters.stats(), VisitorKey::new([7; 16]));

@@ -6,7 +6,7 @@ use std::time::Instant;
 use counter_core::stores::Namespace;
 use counter_core::unique::dump::{UniqueDump, UniqueRestore, UniqueRestoreError, UniqueRestored};
 use counter_core::unique::{Contents, Distinct, UniqueCounter, UniqueKey, UniqueStore};
-use counter_core::visits::Read;
+use counter_core::visits::store::Read;
 use counter_core::window::WindowStore;
 use counter_core::{Counters, ErrorKind, MemoryStore, RedisStore, Store};
 use tests::cluster::RedisCluster;
@@ -14,7 +14,7 @@ use tests::{LIMIT, RedisServer, until};
 
 use super::contract::{adaptive, count, hll, include, set, sketch_of, visitors};
 use crate::stores;
-use crate::support::{name, precision, store};
+use crate::support::{listed, name, precision, store};
 
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite sqlite_in_memory postgres mariadb]
@@ -278,13 +278,13 @@ async fn a_dump_is_complete_after_a_server_restart() {
 async fn a_dump_includes_a_shard_that_moves_during_the_dump() {
     let cluster = RedisCluster::start();
     let store = store(&cluster.url()).await;
-    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    let there = async || store.known(listed(&[precision(1)], "", 1)).await.is_ok();
     until("the store is connected", LIMIT, there).await;
     let names: Vec<_> = (0..64).map(|n| format!("site {n}")).collect();
     for name in &names {
         include(&set(&store, name), 0..5).await;
     }
-    let shards = Read::shards(&store);
+    let shards = store.info().shards;
     let slot = |counter: &str| cluster.slot_of(format!("{{access:{}}}", shards.of(counter)));
     let moved = |counter: &str| {
         let slot = slot(counter);

@@ -2,19 +2,19 @@
 
 use counter_core::stores::Shards;
 use counter_core::unique::{Distinct, HllUniqueCounter, SetUniqueCounter, UniqueCounter};
-use counter_core::visits::Read;
+use counter_core::visits::store::Read;
 use counter_core::{CounterName, RedisStore};
 use tests::cluster::RedisCluster;
 use tests::until;
 
 use super::contract::{adaptive, count, include, sketch_of};
-use crate::support::{name, precision};
+use crate::support::{listed, name, precision};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_on_different_cluster_nodes_form_one_union() {
     let cluster = RedisCluster::start();
     let store = RedisStore::builder().connect(&cluster.url()).await.expect("an address");
-    let there = async || store.known(&[precision(1)], "", 1).await.is_ok();
+    let there = async || store.known(listed(&[precision(1)], "", 1)).await.is_ok();
     until("the store is connected", tests::LIMIT, there).await;
     let names: Vec<CounterName> = (0..10).map(|n| name(&format!("site {n}"))).collect();
     let sets: Vec<_> = names.iter().map(|name| SetUniqueCounter::new(store.clone(), name.clone())).collect();

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use counter_core::sketch::Sketch;
 use counter_core::stores::{Shard, WriterId};
-use counter_core::time::{Bucket, Grid, Retention};
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation};
+use counter_core::time::{Bucket, Grid, Kind, Retention};
+use counter_core::visits::store::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation};
 use counter_core::{Precisions, Sample, Store, Timestamp};
 
-use crate::support::{always, name, precision, unix};
+use crate::support::{always, name, precision, query, sketch_of, unix};
 
 /// Builds precisions from pairs of a width and a number of retained samples.
 fn retained<const N: usize>(retained: [(u32, u32); N]) -> Precisions {
@@ -30,8 +30,8 @@ fn retained<const N: usize>(retained: [(u32, u32); N]) -> Precisions {
 
 /// Sends hits like a process would, with a new fence.
 async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>) {
-    for shard in store.shards().iter() {
-        let of = |counter: &str| store.shards().of(counter) == shard;
+    for shard in store.info().shards.iter() {
+        let of = |counter: &str| store.info().shards.of(counter) == shard;
         let batch = Batch {
             shard,
             fence: Fence {
@@ -52,17 +52,14 @@ async fn send(store: &impl Store, grid: &Arc<Grid>, cells: Vec<Cell>) {
 
 async fn samples(store: &impl Store, counter: &str, width: u32) -> Vec<(u64, u64)> {
     let counter = [name(counter)];
-    let mut readings =
-        store.samples(&counter, precision(width), always(), 120).await.expect("the store is available");
-    let reading = readings.remove(0).expect("readable");
+    let read = store.values(Kind::Counts, query(&counter, precision(width), always())).await;
+    let reading = read.expect("the store is available").counters.remove(0);
     assert_eq!(reading.unreadable, None);
-    reading.samples.into_iter().map(|Sample { start, count }| (start.as_unix(), count)).collect()
+    reading.samples().map(|Sample { start, count }| (start.as_unix(), count)).collect()
 }
 
 async fn sketch(store: &impl Store, counter: &str, width: u32, start: u64) -> Sketch {
-    let bucket = Bucket { precision: precision(width), start: unix(start) };
-    let mut sketches = store.sketches(&[name(counter)], &[bucket]).await.expect("the store is available");
-    sketches.remove(0).remove(0).expect("readable")
+    sketch_of(store, counter, Bucket { precision: precision(width), start: unix(start) }).await
 }
 
 async fn lifetime(store: &impl Store, counter: &str) -> u64 {
@@ -71,7 +68,7 @@ async fn lifetime(store: &impl Store, counter: &str) -> u64 {
 
 /// Cleans each shard.
 async fn clean(store: &impl Store, now: Timestamp, retained: &Precisions) {
-    for shard in store.shards().iter() {
+    for shard in store.info().shards.iter() {
         while store.clean(shard, now, retained).await.expect("the store is available").more {}
     }
     store.adopt(Shard::default(), None, retained).await.expect("the store is available");

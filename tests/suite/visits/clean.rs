@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counter_core::stores::Shard;
 use counter_core::time::{Grid, Retention};
-use counter_core::visits::Write;
+use counter_core::visits::store::Write;
 use counter_core::{Cleaner, Counters, Precisions, Timestamp};
 use tests::{FaultProxy, RedisServer, until};
 

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use counter_core::sketch::Sketch;
 use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
-use counter_core::time::{Bucket, Grid};
+use counter_core::time::{Bucket, Grid, Kind};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{
-    Adds, ApplyOutcome, Batch, Cell, DropReason, Fence, FenceKind, Incarnation, Part, Remark, StoredFence,
-    Unreadable, Value, Witness,
+use counter_core::visits::DropReason;
+use counter_core::visits::store::{
+    Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, Part, Remark, StoredFence, Value, Witness,
 };
 use counter_core::{CounterName, Precisions, Sample, Store, Timestamp};
 use tests::until;
 
 use crate::stores;
-use crate::support::{always, batch, name, precision, samples_of, unix, without_messages};
+use crate::support::{
+    always, batch, listed, name, precision, query, samples_of, sketch_of, unix, without_messages,
+};
 
 stores::on! {
     [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
@@ -36,7 +38,7 @@ stores::on! {
         visitors_are_a_union_over_counters_and_buckets
         visitors_count_in_every_visitor_precision
         visitor_counts_of_many_counters_come_in_request_order
-        sketches_of_many_counters_come_in_request_order
+        visitors_of_many_counters_come_in_request_order
         a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket
         a_read_returns_the_buckets_in_range_in_ascending_order
         totals_are_the_sums_of_the_samples_in_a_range
@@ -99,12 +101,17 @@ async fn uniques(store: &impl Store, counters: &[&str], buckets: &[(u32, u64)]) 
         .iter()
         .map(|(width, start)| Bucket { precision: precision(*width), start: unix(*start) })
         .collect();
-    store.visitors(&counters, &buckets).await.expect("readable").estimate()
+    let mut union = Sketch::new();
+    for (counter, bucket) in counters.iter().flat_map(|counter| buckets.iter().map(move |one| (counter, one)))
+    {
+        union.merge(&sketch_of(store, counter, *bucket).await);
+    }
+    union.estimate()
 }
 
 async fn known(store: &impl Store) -> BTreeSet<String> {
     let all: Vec<_> = Grid::default().counts.iter().map(|retention| retention.precision).collect();
-    let known = store.known(&all, "", 1000).await.expect("readable").counters;
+    let known = store.known(listed(&all, "", 1000)).await.expect("readable").counters;
     known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect()
 }
 
@@ -323,7 +330,10 @@ async fn visitor_counts_of_many_counters_come_in_request_order(store: impl Store
     for (name, counts) in names.iter().zip(&counts) {
         let mut expected = Vec::new();
         for buckets in &unions {
-            let union = store.visitors(std::slice::from_ref(name), buckets).await.expect("readable");
+            let mut union = Sketch::new();
+            for bucket in buckets {
+                union.merge(&sketch_of(&store, name, *bucket).await);
+            }
             expected.push(Ok(union.estimate()));
         }
         assert_eq!(counts, &expected, "{name}");
@@ -335,33 +345,31 @@ async fn visitor_counts_of_many_counters_come_in_request_order(store: impl Store
     assert_eq!(none, [const { Vec::new() }; 4]);
 }
 
-async fn sketches_of_many_counters_come_in_request_order(store: impl Store + Clone) {
+async fn visitors_of_many_counters_come_in_request_order(store: impl Store + Clone) {
     // Visitors of buckets that are past retention are not stored.
     let hour = unix_now() / 3600 * 3600;
     let of = |n: u32, at: u64| seen(&format!("c{n}"), at, n..2 * n);
     // Every counter has visitors in this hour, but only half of them also had visitors two hours ago.
     let sketches = (1..=100).map(|n| of(n, hour)).chain((1..=50).map(|n| of(n, hour - 7200)));
     send(&store, &batch(WriterId::random(), 1, sketches.collect())).await;
-    let counters: Vec<_> = (0..=100).rev().chain([7]).map(|n| name(&format!("c{n}"))).collect();
-    let hours = [hour, hour - 3600, hour - 7200];
-    let buckets = hours.map(|start| Bucket { precision: precision(3600), start: unix(start) });
-    for read in [&buckets[..], &buckets[1..], &buckets[..1]] {
-        let sketches = sketches_of(&store, &counters, read).await;
-        assert_eq!(sketches.len(), read.len());
-        for (bucket, sketches) in read.iter().zip(sketches) {
-            assert_eq!(sketches.len(), counters.len());
-            let most = [100, 0, 50][buckets.iter().position(|one| one == bucket).expect("one of them")];
-            for (n, sketch) in (0..=100).rev().chain([7]).zip(sketches) {
-                let expected = of(n, hour).visitors().filter(|_| n <= most).cloned().unwrap_or_default();
-                assert_eq!(sketch, Ok(expected), "c{n}");
-            }
+    let order: Vec<_> = (0..=100).rev().chain([7]).collect();
+    let counters: Vec<_> = order.iter().map(|n| name(&format!("c{n}"))).collect();
+    let hours = [hour - 7200, hour - 3600, hour];
+    for read in [&hours[..], &hours[..2], &hours[2..]] {
+        let values = visitors_of(&store, &counters, read).await;
+        assert_eq!(values.len(), counters.len());
+        for (n, values) in order.iter().zip(values) {
+            let has_visitors = |start: u64| *n > 0 && (start == hour || start == hour - 7200 && *n <= 50);
+            let starts = read.iter().copied().filter(|start| has_visitors(*start));
+            let expected: Vec<_> = starts.map(|start| (unix(start), of(*n, hour).value)).collect();
+            assert_eq!(values, expected, "c{n}");
         }
     }
 }
 
 async fn a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket(store: impl Store + Clone) {
     let hour = unix_now() / 3600 * 3600;
-    let hours: Vec<_> = (0..4).map(|ago| hour - 3600 * ago).collect();
+    let hours: Vec<_> = (0..4).rev().map(|ago| hour - 3600 * ago).collect();
     let names: Vec<_> = (0..300).map(|n| format!("c{n}")).collect();
     for &at in &hours {
         let sketches = names.iter().map(|counter| seen(counter, at, 0..3)).collect();
@@ -369,30 +377,43 @@ async fn a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket(store:
     }
     let counters: Vec<_> = names.iter().map(|counter| name(counter)).collect();
     let twice = [&counters[..], &counters[..]].concat();
-    let buckets: Vec<_> =
-        hours.iter().map(|start| Bucket { precision: precision(3600), start: unix(*start) }).collect();
-    for (counters, buckets) in [(&counters, &buckets), (&twice, &buckets), (&counters, &Vec::new())] {
-        let answer = store.sketches(counters, buckets).await.expect("readable");
-        assert_eq!(answer.len(), buckets.len().min(1));
-        let all = sketches_of(&store, counters, buckets).await;
-        assert_eq!(all.len(), buckets.len());
-        assert!(all.concat().iter().all(|sketch| sketch.as_ref().is_ok_and(|sketch| sketch.estimate() == 3)));
+    for counters in [&counters, &twice] {
+        let range = unix(hours[0])..unix(hour + 1);
+        let reply =
+            store.values(Kind::Visitors, query(counters, precision(3600), range)).await.expect("readable");
+        assert_eq!(reply.end, unix(hours[1]));
+        for (start, value) in reply.counters.iter().flat_map(|reading| &reading.values) {
+            assert_eq!((*start, value.visitors().map(Sketch::estimate)), (unix(hours[0]), Some(3)));
+        }
+        for values in visitors_of(&store, counters, &hours).await {
+            assert_eq!(values.iter().map(|(start, _)| start.as_unix()).collect::<Vec<_>>(), hours);
+        }
     }
+    let empty = unix(hour)..unix(hour);
+    let reply =
+        store.values(Kind::Visitors, query(&counters, precision(3600), empty)).await.expect("readable");
+    assert!(reply.end == unix(hour) && reply.counters.iter().all(|reading| reading.values.is_empty()));
 }
 
-/// Reads sketches until all buckets are covered.
-async fn sketches_of(
+/// Reads visitors in consecutive hours until all of them are covered.
+async fn visitors_of(
     store: &impl Store,
     counters: &[CounterName],
-    mut buckets: &[Bucket],
-) -> Vec<Vec<Result<Sketch, Unreadable>>> {
-    let mut sketches = Vec::new();
-    while !buckets.is_empty() {
-        let read = store.sketches(counters, buckets).await.expect("readable");
-        buckets = &buckets[read.len()..];
-        sketches.extend(read);
+    hours: &[u64],
+) -> Vec<Vec<(Timestamp, Value)>> {
+    let mut range = unix(hours[0])..unix(hours[hours.len() - 1] + 1);
+    let mut values = vec![Vec::new(); counters.len()];
+    while range.start < range.end {
+        let read = query(counters, precision(3600), range.clone());
+        let read = store.values(Kind::Visitors, read).await.expect("readable");
+        assert!(range.start < read.end, "{range:?}");
+        range.start = read.end;
+        for (values, reading) in values.iter_mut().zip(read.counters) {
+            assert_eq!(reading.unreadable, None);
+            values.extend(reading.values);
+        }
     }
-    sketches
+    values
 }
 
 async fn a_read_returns_the_buckets_in_range_in_ascending_order(store: impl Store + Clone) {
@@ -427,8 +448,11 @@ async fn known_counters_are_paged_by_name(store: impl Store + Clone) {
     send(&store, &batch(WriterId::random(), 1, cells)).await;
     send(&store, &batch(WriterId::random(), 1, vec![cell("seconds only", T, 1, 1)])).await;
     let page = async |from: &str, limit| {
-        let known =
-            store.known(&[precision(60), precision(1)], from, limit).await.expect("readable").counters;
+        let known = store
+            .known(listed(&[precision(60), precision(1)], from, limit))
+            .await
+            .expect("readable")
+            .counters;
         known.into_iter().map(|(name, precision)| format!("{precision}:{name}")).collect::<Vec<_>>()
     };
     assert_eq!(page("", 2).await, ["60:/articles/{id}", "60:a", "1:seconds only"]);
@@ -620,7 +644,7 @@ async fn names_that_differ_in_one_byte_are_different_counters(store: impl Store 
     for (count, counter) in (1..).zip(names) {
         assert_eq!(samples(&store, counter, 60).await, [(1_585_908_960, count)], "{counter}");
     }
-    let known = store.known(&[precision(60)], "", 100).await.expect("readable").counters;
+    let known = store.known(listed(&[precision(60)], "", 100)).await.expect("readable").counters;
     let mut sorted = names;
     sorted.sort_unstable();
     assert_eq!(known.iter().map(|(counter, _)| &**counter).collect::<Vec<_>>(), sorted);
@@ -638,7 +662,7 @@ async fn totals_are_the_sums_of_the_samples_in_a_range(store: impl Store + Clone
         ["a", "missing", "most"].into_iter().chain(others.iter().map(|name| &**name)).map(name).collect();
     for (seconds, a, other) in [(1, 5, 0), (2, 12, 0), (60, 12, 1), (650, 12, 1), (651, 112, 1)] {
         let range = unix(T)..unix(T + seconds);
-        let totals = store.totals(&names, precision(1), range, 1000).await.expect("readable");
+        let totals = store.totals(query(&names, precision(1), range)).await.expect("readable");
         let totals: Vec<_> =
             totals.into_iter().map(|total| total.expect("a counter").known().expect("known")).collect();
         let many = if seconds > 2 { u64::MAX } else { seconds * most };
@@ -709,8 +733,8 @@ async fn visitors_are_added_to_one_precision(store: impl Store + Clone) {
         add(&store, &batch).await;
         assert_eq!(uniques(&store, &["few"], &[(86_400, day)]).await, 10);
         let bucket = Bucket { precision: precision(86_400), start: unix(day) };
-        let many = store.sketches(&[name("many")], &[bucket]).await.expect("readable");
-        assert_eq!(many[0][0].as_ref().ok(), seen("many", day, 0..5000).visitors());
+        let many = sketch_of(&store, "many", bucket).await;
+        assert_eq!(Some(&many), seen("many", day, 0..5000).visitors());
         assert_eq!(uniques(&store, &["few", "many"], &[(3600, hour), (3600, day)]).await, 0);
     }
 }

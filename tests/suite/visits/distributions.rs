@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::stores::{Shard, WriterId};
-use counter_core::time::Grid;
-use counter_core::visits::{
-    ApplyOutcome, Batch, Bin, Cell, Distribution, DropReason, Measure, Measured, Part, Read, Remark, Value,
-};
+use counter_core::time::{Grid, Kind};
+use counter_core::visits::store::{ApplyOutcome, Batch, Cell, Part, Read, Remark, Value};
+use counter_core::visits::{Bin, Distribution, DropReason, Measure, Measured};
 use counter_core::{CounterName, Counters, MemoryStore, RedisStore, Store, Timestamp};
 use tests::RedisServer;
 
 use crate::stores;
-use crate::support::{self, expiry, name, precision, store};
+use crate::support::{self, bins_of, expiry, name, precision, query, store};
 
 stores::on! {
     [memory redis redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
@@ -67,10 +66,14 @@ async fn bins(
 ) -> Vec<(Timestamp, Vec<(Bin, u64)>)> {
     // If the bucket is from more than a day ago, it may start on the day before that.
     let range = at.minus(2 * 86_400)..at.plus(90_000);
-    let mut readings = store.bins(&[name(counter)], precision(width), range).await.expect("readable");
+    let mut readings = store
+        .values(Kind::Distributions, query(&[name(counter)], precision(width), range))
+        .await
+        .expect("readable")
+        .counters;
     let reading = readings.remove(0);
     assert_eq!(reading.unreadable, None);
-    reading.buckets
+    bins_of(&reading)
 }
 
 fn bucket(width: u32, at: Timestamp) -> Timestamp {
@@ -123,11 +126,19 @@ async fn bins_are_read_by_counter_and_bucket_ascending(store: impl Store + Clone
             .await;
     }
     let counters = [name("nobody"), name(odd)];
-    let read = store.bins(&counters, precision(3600), starts[0]..starts[2]).await.expect("readable");
-    assert_eq!(read[0].buckets, []);
-    assert_eq!(read[1].buckets, [(starts[0], vec![(ms(20), 1)]), (starts[1], vec![(ms(20), 2)])]);
-    let read = store.bins(&counters, precision(3600), starts[2]..starts[2]).await.expect("readable");
-    assert!(read.iter().all(|reading| reading.buckets.is_empty()) && read.len() == 2);
+    let read = store
+        .values(Kind::Distributions, query(&counters, precision(3600), starts[0]..starts[2]))
+        .await
+        .expect("readable")
+        .counters;
+    assert_eq!(bins_of(&read[0]), []);
+    assert_eq!(bins_of(&read[1]), [(starts[0], vec![(ms(20), 1)]), (starts[1], vec![(ms(20), 2)])]);
+    let read = store
+        .values(Kind::Distributions, query(&counters, precision(3600), starts[2]..starts[2]))
+        .await
+        .expect("readable")
+        .counters;
+    assert!(read.iter().all(|reading| reading.values.is_empty()) && read.len() == 2);
 }
 
 async fn only_bins_past_retention_are_removed(store: impl Store + Clone) {
@@ -211,16 +222,25 @@ async fn check_wrong_types(store: &RedisStore, server: &RedisServer) {
     assert_eq!(remarks, [rejected(0, DropReason::WrongType), rejected(1, DropReason::NotANumber)]);
     let counters = ["a", "b", "c"].map(name);
     let range = now.minus(3600)..now.plus(3600);
-    let read = store.bins(&counters, precision(3600), range.clone()).await.expect("readable");
+    let read = store
+        .values(Kind::Distributions, query(&counters, precision(3600), range.clone()))
+        .await
+        .expect("readable")
+        .counters;
     for (reading, key) in read.iter().zip([key("a"), key("b")]) {
         let unreadable = reading.unreadable.as_ref().expect("it is reported");
         assert_eq!((&unreadable.key, unreadable.extent.buckets()), (&key, &[bucket(3600, now)][..]));
     }
-    assert_eq!((&read[0].buckets[..], &read[1].buckets[0].1[..]), (&[][..], &[(Bin::status(200), 7)][..]));
-    assert_eq!((&read[2].buckets[0].1[..], &read[2].unreadable), (&bin[..], &None));
+    assert_eq!(bins_of(&read[0]), []);
+    assert_eq!(bins_of(&read[1])[0].1, [(Bin::status(200), 7)]);
+    assert_eq!((&bins_of(&read[2])[0].1[..], &read[2].unreadable), (&bin[..], &None));
     // The other precisions of these counters should not be affected.
-    let read = store.bins(&counters, precision(60), range).await.expect("readable");
-    assert!(read.iter().all(|reading| reading.unreadable.is_none() && reading.buckets[0].1 == bin));
+    let read = store
+        .values(Kind::Distributions, query(&counters, precision(60), range))
+        .await
+        .expect("readable")
+        .counters;
+    assert!(read.iter().all(|reading| reading.unreadable.is_none() && bins_of(reading)[0].1 == bin));
 }
 
 #[tokio::test]

@@ -9,18 +9,17 @@ use counter_core::archive::Archive;
 use counter_core::dump::{RestoreError, Restored};
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
-use counter_core::time::{Bucket, Grid, Retention};
+use counter_core::time::{Bucket, Grid, Kind, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{
-    Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Read, Value,
-};
+use counter_core::visits::store::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Value};
+use counter_core::visits::{Bin, Distribution, Measured};
 use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
 use tests::RedisServer;
 use tokio::task::JoinSet;
 
 use crate::random::Random;
 use crate::stores;
-use crate::support::{always, name, precision, store, storm_seconds, unix};
+use crate::support::{always, listed, name, precision, query, sketch_of, store, storm_seconds, unix};
 
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
@@ -54,8 +53,8 @@ fn visitors(numbers: std::ops::Range<u32>) -> Sketch {
 }
 
 async fn send(store: &impl Store, cells: &[Cell]) {
-    for shard in store.shards().iter() {
-        let is_here = |counter: &CounterName| store.shards().of(counter) == shard;
+    for shard in store.info().shards.iter() {
+        let is_here = |counter: &CounterName| store.info().shards.of(counter) == shard;
         let fence = Fence {
             writer: WriterId::random(),
             kind: FenceKind::Process { incarnation: Incarnation::default() },
@@ -98,7 +97,7 @@ async fn fill(store: &impl Store, now: Timestamp) {
     send(store, &cells).await;
     let (start, value) = (unix(1_000_000_000), Value::Count(77));
     send(store, &[Cell { counter: name("old"), start, finest: precision(86_400), value }]).await;
-    for shard in store.shards().iter() {
+    for shard in store.info().shards.iter() {
         while store.clean(shard, now, &grid().counts).await.expect("the store is available").more {}
     }
 }
@@ -114,20 +113,20 @@ struct Content {
 async fn content(store: &impl Store, now: Timestamp) -> Content {
     let names: Vec<_> = names().into_iter().chain(["old", "new"].map(name)).collect();
     let mut content = Content::default();
-    for Retention { precision, samples } in grid().counts.iter() {
-        let read = store.samples(&names, precision, always(), samples.get()).await.expect("readable");
-        for (name, reading) in names.iter().zip(read) {
-            content.samples.insert((precision, name.clone()), reading.expect("a counter").samples);
+    for Retention { precision, .. } in grid().counts.iter() {
+        let read = store.values(Kind::Counts, query(&names, precision, always())).await.expect("readable");
+        for (name, reading) in names.iter().zip(read.counters) {
+            let reading = reading.readable().expect("a counter");
+            content.samples.insert((precision, name.clone()), reading.samples().collect());
         }
     }
     for retention in grid().visitors.iter() {
         for start in retention.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
             let bucket = Bucket { precision: retention.precision, start };
-            let sketches = store.sketches(&names, &[bucket]).await.expect("readable").remove(0);
-            for (name, sketch) in names.iter().zip(sketches) {
-                let registers = sketch.expect("a sketch");
+            for name in &names {
+                let sketch = sketch_of(store, name, bucket).await;
                 let registers =
-                    registers.registers().map(|register| (register.index(), register.rank())).collect();
+                    sketch.registers().map(|register| (register.index(), register.rank())).collect();
                 content.visitors.insert((name.clone(), bucket), registers);
             }
         }
@@ -229,7 +228,7 @@ async fn a_restore_adds_to_existing_data(store: impl Store + Clone) {
     };
     assert_eq!([sums("/0"), sums("/1"), sums("new")], [[1105], [7], [1]]);
     for retained in grid().visitors.iter() {
-        let union = store.visitors(&[name("/0")], &[retained.precision.bucket(now)]).await.expect("readable");
+        let union = sketch_of(&store, "/0", retained.precision.bucket(now)).await;
         assert_eq!(union, visitors(0..30));
     }
     // Another dump of the same store must be rejected because its counts are already present.
@@ -282,8 +281,19 @@ async fn distributions_are_dumped_and_restored_once(store: impl Store + Clone) {
             let (names, range) = (["/0", "/1", "/2"].map(name), now.minus(2 * 86_400)..now.plus(1));
             let range =
                 if retention.precision == precision(60) { now.minus(7000)..now.plus(1) } else { range };
-            let expected = old.bins(&names, retention.precision, range.clone()).await.expect("readable");
-            assert_eq!(store.bins(&names, retention.precision, range).await.expect("readable"), expected);
+            let expected = old
+                .values(Kind::Distributions, query(&names, retention.precision, range.clone()))
+                .await
+                .expect("readable")
+                .counters;
+            assert_eq!(
+                store
+                    .values(Kind::Distributions, query(&names, retention.precision, range))
+                    .await
+                    .expect("readable")
+                    .counters,
+                expected
+            );
         }
     }
     // If a process does not keep distributions, the rest should still be restored.
@@ -428,13 +438,21 @@ async fn expired_entries_and_unknown_precisions_are_reported_by_a_restore() {
     assert_eq!(sum, entries(&lines));
     for width in unknown {
         assert_eq!(
-            store.samples(&names(), width, always(), 120).await.expect("readable").len(),
+            store
+                .values(Kind::Counts, query(&names(), width, always()))
+                .await
+                .expect("readable")
+                .counters
+                .len(),
             names().len()
         );
-        assert_eq!(store.known(&[width], "", 9).await.expect("readable").counters, []);
+        assert_eq!(store.known(listed(&[width], "", 9)).await.expect("readable").counters, []);
     }
-    let today = store.samples(&[name("/0")], precision(86_400), always(), 1).await.expect("readable");
-    let today = today[0].as_ref().expect("a counter").samples.len();
+    let today = store
+        .values(Kind::Counts, query(&[name("/0")], precision(86_400), always()))
+        .await
+        .expect("readable");
+    let today = today.counters[0].values.len();
     assert!(today <= 1 || precision(86_400).bucket(now) != precision(86_400).bucket(Timestamp::now()));
 }
 
@@ -459,7 +477,9 @@ async fn unreadable_keys_are_reported_in_the_dump_and_do_not_stop_it() {
     let lifetimes = target.lifetimes(&["/7", "/8", "/9"].map(name)).await.expect("readable");
     let has_some: Vec<_> = lifetimes.into_iter().map(|total| total.expect("a total") > 0).collect();
     assert_eq!(has_some, [true, false, true]);
-    assert!(target.known(&[precision(60)], "/7", 1).await.expect("readable").counters[0].0 != name("/7"));
+    assert!(
+        target.known(listed(&[precision(60)], "/7", 1)).await.expect("readable").counters[0].0 != name("/7")
+    );
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! Tests for the id and grid of a store, and the operations rejected because of a mismatch.
 
-use counter_core::archive::{Archive, ArchiveStore};
+use counter_core::archive::Archive;
 use counter_core::document::DocumentStore;
 use counter_core::dump::{RestoreError, Restored};
 use counter_core::stores::Namespace;
-use counter_core::visits::{Hint, Write};
+use counter_core::visits::Hint;
+use counter_core::visits::store::{ArchiveStore, Write};
 use counter_core::{Counters, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tests::RedisServer;
 

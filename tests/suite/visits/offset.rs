@@ -12,14 +12,16 @@ use counter_core::stores::Shard;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, Value, Write};
+use counter_core::visits::store::{
+    Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, Incarnation, Value, Write,
+};
 use counter_core::{Counters, MemoryStore, Precision, Precisions, Stats, Store, Timestamp, VisitorId};
 use http_body_util::BodyExt;
 use tests::{RedisServer, until};
 use tower::ServiceExt;
 
 use crate::stores;
-use crate::support::{always, name, precision, samples_of, store, unix};
+use crate::support::{always, listed, name, precision, samples_of, store, unix};
 
 stores::on! {
     [memory redis redis_without_scripts sqlite postgres mariadb]
@@ -189,7 +191,7 @@ async fn cleaning_removes_expired_days_at_local_midnight(store: impl Store + Clo
     assert_eq!(clean(&store, midnight + 119 * DAY, &retained).await, 118);
     assert_eq!(days_left(&store, days).await, BTreeSet::from([129]));
     assert_eq!(clean(&store, midnight + 120 * DAY, &retained).await, 1);
-    assert!(store.known(&[days], "", 10).await.expect("readable").counters.is_empty());
+    assert!(store.known(listed(&[days], "", 10)).await.expect("readable").counters.is_empty());
 }
 
 async fn a_cleaner_keeps_samples_retained_by_a_site_with_another_offset(store: impl Store + Clone) {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use counter_core::archive::{Archive, ArchiveStore, Page, Side};
+use counter_core::archive::{Archive, Side};
 use counter_core::source::{Commit, Source};
+use counter_core::time::Kind;
+use counter_core::visits::store::{ArchiveStore, Page, Value};
 use counter_core::visits::{Agent, LabelRanking, LabelValues, PageView};
 use counter_core::{
     AnyStore, Counter, CounterName, Counters, MemoryStore, Recorder, Stats, Store, Timestamp,
@@ -12,7 +14,7 @@ use counter_core::{
 
 use crate::random::Random;
 use crate::stores;
-use crate::support::{fewest, name, precision};
+use crate::support::{fewest, listed, name, precision};
 
 stores::on! {
     [memory redis redis_in_shards redis_without_scripts sqlite sqlite_in_memory postgres mariadb]
@@ -330,9 +332,9 @@ async fn pairs_of_old_days_are_archived_audited_and_repaired(near: impl Store + 
 
     let (day, pair) = (precision(86_400), name("label:referrer@:/a = x"));
     let days = grid.counts.iter().find(|retention| retention.precision == day).expect("days");
-    let mut page = Page::new(Timestamp::now(), days);
+    let mut page = Page::new(Kind::Counts, Timestamp::now(), days);
     page.counters = vec![pair.clone()];
-    page.counts.insert(day.bucket(now.minus(5 * 86_400)).start, vec![(0, 900)]);
+    page.values.insert(day.bucket(now.minus(5 * 86_400)).start, vec![(0, Value::Count(900))]);
     far.put(&page).await.expect("the store is available");
     assert_eq!(audit(None).await, (true, vec![pair.to_string()]));
     audit(Some(Side::Near)).await;
@@ -346,7 +348,7 @@ async fn pairs_of_old_days_are_archived_audited_and_repaired(near: impl Store + 
     assert_eq!(answers(&near_stats, now).await, expected);
 
     // Simulates days past retention.
-    for (counter, _) in near.known(&[day], "", 1000).await.expect("readable").counters {
+    for (counter, _) in near.known(listed(&[day], "", 1000)).await.expect("readable").counters {
         near.forget(&counter, &grid, Timestamp::now()).await.expect("the store is available");
     }
     assert!(answers(&near_stats, now).await.iter().all(|answer| answer.values.is_empty()));
@@ -379,7 +381,8 @@ async fn forgetting_a_page_or_a_value_removes_its_pairs(store: impl Store + Clon
         assert!(rest > 0);
         assert_eq!((after.total, &after.values, after.other), (before.total, &left, rest), "{n}");
     }
-    let known = store.known(&[precision(86_400)], "label:referrer@:", 1000).await.expect("readable").counters;
+    let known =
+        store.known(listed(&[precision(86_400)], "label:referrer@:", 1000)).await.expect("readable").counters;
     let is_gone =
         |name: &CounterName| name.pair().is_some_and(|(_, page, value)| page == "/a" || value == "x");
     assert!(known.iter().all(|(name, _)| !is_gone(name)), "{known:?}");

@@ -10,9 +10,8 @@ use counter_core::source::{Commit, Source, SourceName};
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{
-    ApplyOutcome, Batch, Bin, Distribution, Fence, FenceKind, Measure, Measured, Skip,
-};
+use counter_core::visits::store::{ApplyOutcome, Batch, Fence, FenceKind};
+use counter_core::visits::{Bin, Distribution, Measure, Measured, Skip};
 use counter_core::{CounterName, Counters, RedisStore, Store, Timestamp, VisitorId};
 use tests::{FaultProxy, LIMIT, RedisServer, until};
 use tokio::task::JoinSet;
@@ -238,7 +237,7 @@ fn commit(store: &impl Store, writer: WriterId, range: Range<u64>, life: Option<
     let fence = Fence { writer, kind, sequence: range.end, after: range.start };
     let grid = Arc::new(Grid::default());
     let batch = |shard| Batch::empty(shard, fence, &grid);
-    store.shards().iter().map(batch).collect()
+    store.info().shards.iter().map(batch).collect()
 }
 
 async fn apply(store: &impl Store, batches: &[Batch]) {
@@ -265,7 +264,7 @@ async fn position(store: &impl Store, writer: WriterId) -> Vec<u64> {
 /// Cleans each shard. `now` should be passed explicitly because `Timestamp::now` can be slightly behind the
 /// store clock.
 async fn clean(store: &impl Store, now: Timestamp) {
-    for shard in store.shards().iter() {
+    for shard in store.info().shards.iter() {
         while store.clean(shard, now, &Grid::default().counts).await.expect("the store is available").more {}
     }
 }

@@ -1,5 +1,3 @@
-mod value;
-mod reading;
 mod found;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use found::Found;
-use reading::Reading;
 
-use super::listed::Listed;
+use super::listed::{self, Listed};
 use super::restore::restore;
 use super::{Archive, LOCK_POISONED};
 use crate::error::Error;
@@ -333,14 +330,14 @@ impl Auditor {
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<(Vec<Found>, usize), Error> {
-        let far = Reading::of(&*self.archive.far, values, retention.precision, counters, starts).await?;
-        let starts = &starts[..far.buckets];
-        let near = Reading::of(&*self.archive.near, values, retention.precision, counters, starts).await?;
+        let far = listed::values(&*self.archive.far, values, retention, counters, starts).await?;
+        let read = starts.partition_point(|start| *start < far.end);
+        let near = listed::values(&*self.archive.near, values, retention, counters, &starts[..read]).await?;
         // It is not a difference if a bucket is just about to leave the near store.
-        let first = self.first(retention);
-        let end = starts[..near.buckets].last().copied().unwrap_or(Timestamp::MIN);
+        let compared = self.first(retention)..near.end;
         let pairs = near.counters.into_iter().zip(far.counters);
-        Ok((pairs.map(|(near, far)| Found::of(near, far, first..=end)).collect(), near.buckets))
+        let buckets = starts.partition_point(|start| *start < near.end);
+        Ok((pairs.map(|(near, far)| Found::of(near, far, &compared)).collect(), buckets))
     }
 
     /// Writes values of the near store to the far store. If `replaces` is set, this also overwrites greater
@@ -356,18 +353,13 @@ impl Auditor {
         let (Some(retained), false) = (self.archive.far_retention(values, precision), some.is_empty()) else {
             return Ok(());
         };
-        let mut page = Page::new(self.started_at, retained);
+        let mut page = Page::new(values, self.started_at, retained);
         page.replaces = replaces;
         for ((index, start), value) in some {
             if page.counters.last() != Some(&counters[index]) {
                 page.counters.push(counters[index].clone());
             }
-            let index = page.counters.len() - 1;
-            match value {
-                Value::Count(count) => page.counts.entry(start).or_default().push((index, count)),
-                Value::Visitors(sketch) => page.visitors.entry(start).or_default().push((index, sketch)),
-                Value::Distribution(bins) => page.bins.entry(start).or_default().push((index, bins)),
-            }
+            page.values.entry(start).or_default().push((page.counters.len() - 1, value));
         }
         if values == Kind::Counts && !replaces {
             // Late hits also increase the lifetimes.

@@ -13,7 +13,7 @@ use crate::family::future::StoreFuture;
 use crate::log::unwind::emit;
 use crate::time::{Kind, Precision, Timestamp};
 use crate::visits::source::LATENESS;
-use crate::visits::store::{BinReading, Extent, Reading, Unreadable};
+use crate::visits::store::{Extent, Reading, Unreadable};
 
 /// A failure of the far store.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Archive {
         let all =
             NearBuckets { precision, first: Timestamp::MIN, oldest: Timestamp::MIN, settled: Timestamp::MIN };
         let Some(far) = self.far_retention(values, precision) else { return all };
-        let behind = self.near.clock_skew().map_or(0, |skew| skew.min(0).unsigned_abs());
+        let behind = self.near.info().clock_skew.map_or(0, |skew| skew.min(0).unsigned_abs());
         let (now, state) = (Timestamp::now().plus(behind), self.state());
         let retained = state.near.as_ref().and_then(|near| match values {
             Kind::Counts => near.counts.retention(precision),
@@ -157,25 +157,30 @@ impl NearBuckets {
         self.oldest <= start
     }
 
-    /// Returns the samples that are known without the far store. Other buckets of the range are unknown.
-    pub(super) fn known(self, near: Reading, far: &Unreadable, range: &Range<Timestamp>) -> Reading {
-        let samples: Vec<_> =
-            near.samples.into_iter().filter(|sample| self.settled <= sample.start).collect();
-        let known: HashSet<_> = samples.iter().map(|sample| sample.start).collect();
-        let unknown = self.missing(range).filter(|start| !known.contains(start)).collect();
-        Reading { samples, unreadable: with_unknown(near.unreadable, far, unknown) }
+    /// Only retains values that are known without the far store. Other buckets of the range become unknown.
+    pub(super) fn retain_known(self, near: &mut Reading, far: &Unreadable, range: &Range<Timestamp>) {
+        near.values.retain(|(start, _)| self.settled <= *start);
+        let known: HashSet<_> = near.values.iter().map(|(start, _)| *start).collect();
+        let unknown: Vec<_> = self.missing(range).filter(|start| !known.contains(start)).collect();
+        if !unknown.is_empty() {
+            let unknown = far.clone().with_extent(Extent::Buckets(unknown));
+            near.unreadable = Unreadable::merge(near.unreadable.take(), Some(unknown));
+        }
     }
 
-    /// Returns the bins that are known without the far store. Other buckets of the range are unknown.
-    pub(super) fn known_bins(
-        self,
-        near: BinReading,
-        far: &Unreadable,
-        range: &Range<Timestamp>,
-    ) -> BinReading {
-        let buckets = near.buckets.into_iter().filter(|(start, _)| self.contain(*start)).collect();
-        let unreadable = with_unknown(near.unreadable, far, self.missing(range).collect());
-        BinReading { buckets, unreadable }
+    /// Decides what is unknown because of unreadable entries in the far store: nothing that the near store has.
+    pub(super) fn resolve(self, near: &mut Reading, far: &mut Reading, range: &Range<Timestamp>) {
+        match far.unreadable.take() {
+            Some(unreadable) if unreadable.extent == Extent::All => {
+                self.retain_known(near, &unreadable, range)
+            }
+            Some(Unreadable { key, reason, extent: Extent::Buckets(mut starts) }) => {
+                starts.retain(|start| !self.contain(*start));
+                let extent = Extent::Buckets(starts);
+                far.unreadable = extent.is_unknown().then_some(Unreadable { key, reason, extent });
+            }
+            unreadable => far.unreadable = unreadable,
+        }
     }
 
     /// Returns the buckets of a range that the near store might not have.
@@ -186,13 +191,4 @@ impl NearBuckets {
 
 fn unavailable(error: &Error) -> Unreadable {
     Unreadable::new(KEY, error.to_string())
-}
-
-fn with_unknown(near: Option<Unreadable>, far: &Unreadable, unknown: Vec<Timestamp>) -> Option<Unreadable> {
-    if unknown.is_empty() {
-        return near;
-    }
-    let mut unreadable = near.unwrap_or_else(|| far.clone().with_extent(Extent::Nothing));
-    unreadable.extent.merge(Extent::Buckets(unknown));
-    Some(unreadable)
 }

@@ -36,7 +36,7 @@ impl Archive {
     /// errors if one of the two stores is unavailable.
     pub async fn check(&self) -> Result<(), Error> {
         let Some((near, at)) = identity::read(&*self.near).await? else { return Ok(()) };
-        let (kind, mut rejected) = (self.near.kind(), None);
+        let (kind, mut rejected) = (self.near.info().kind, None);
         let note = |far: &mut StoreRecord, _| {
             rejected = far.copy_rejection(&near, &kind);
             if rejected.is_none() {

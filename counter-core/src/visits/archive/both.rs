@@ -1,31 +1,23 @@
 //! Implements the store traits for an archive: decides whether a call goes to the near store, the far store,
 //! or both.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::collections::BTreeSet;
 
 use super::audit::Audit;
 use super::binding::Binding;
 use super::{Archive, restore};
-use crate::document::DocumentStore;
-use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
-use crate::family::shard::{Shard, Shards};
+use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
-use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Sample, Timestamp};
+use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
 use crate::visits::store::{
-    ApplyOutcome, Batch, BinReading, Cleaned, CountedReading, KnownReading, Read, Reading, Unions,
-    Unreadable, Witness, Write,
+    ApplyOutcome, Batch, Cleaned, CountedReading, KnownQuery, KnownReading, Query, Read, Readings, StoreInfo,
+    Unions, Unreadable, Witness, Write,
 };
 
 impl Write for Archive {
-    fn batch_samples(&self) -> usize {
-        self.near.batch_samples()
-    }
-
     fn attach(&self, grid: &Grid) {
         self.state().near = Some(grid.clone());
         self.near.attach(grid);
@@ -86,7 +78,7 @@ impl Write for Archive {
             self.far.forget(counter, &grid.with_longest_retention(&self.far_grid), now).await?;
             // A repair may have read the far store before this. We need to invalidate the batches, and remove
             // the hits that it already added.
-            restore::reject_concurrent_repairs(self, self.shards().of(counter)).await?;
+            restore::reject_concurrent_repairs(self, self.info().shards.of(counter)).await?;
             self.near.forget(counter, grid, now).await
         })
     }
@@ -102,65 +94,46 @@ impl Write for Archive {
 }
 
 impl Read for Archive {
-    fn shards(&self) -> Shards {
-        self.near.shards()
-    }
-
-    fn connections(&self) -> u64 {
-        self.near.connections()
-    }
-
-    fn kind(&self) -> String {
-        self.near.kind()
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        self.near.documents()
-    }
-
-    fn reach(&self) -> Option<&Grid> {
-        Some(&self.far_grid)
-    }
-
-    fn archive_health(&self) -> Option<ArchiveHealth> {
+    fn info(&self) -> StoreInfo<'_> {
         let left = |audit: &Audit| if audit.repaired_from.is_some() { 0 } else { audit.differing };
         let differing = self.last_audit().map(|audit| left(&audit));
-        let state = self.state();
-        let unreadable = state.unreadable.values().sum();
-        let is_foreign = matches!(state.binding, Some(Binding::Foreign(..)));
-        Some(ArchiveHealth { waiting_buckets: state.waiting, unreadable, differing, is_foreign })
+        let (mut info, far, state) = (self.near.info(), self.far.info(), self.state());
+        info.reach = Some(&self.far_grid);
+        info.archive = Some(ArchiveHealth {
+            waiting_buckets: state.waiting,
+            unreadable: state.unreadable.values().sum(),
+            differing,
+            is_foreign: matches!(state.binding, Some(Binding::Foreign(..))),
+        });
+        let far_only: Vec<_> = far.hints.into_iter().filter(|hint| !info.hints.contains(hint)).collect();
+        info.hints.extend(far_only);
+        info.hints.extend(state.far_failure.is_some().then_some(Hint::ARCHIVE_UNREADABLE));
+        info
     }
 
-    fn hints(&self) -> Vec<Hint> {
-        let mut hints = self.near.hints();
-        hints.extend(self.far.hints().into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
-        hints.extend(self.state().far_failure.is_some().then_some(Hint::ARCHIVE_UNREADABLE));
-        hints
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.near.clock_skew()
-    }
-
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        retention: u32,
-    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
-        let near = self.near.samples(counters, precision, range.clone(), retention);
-        let Some(retention) = self.far_retention(Kind::Counts, precision) else { return near };
+    fn values<'a>(&'a self, kind: Kind, query: Query<'a>) -> StoreFuture<'a, Readings> {
+        let near = self.near.values(kind, query.clone());
+        let Some(retention) = self.far_retention(kind, query.precision) else { return near };
         Box::pin(async move {
-            let far = self.far.samples(counters, precision, range.clone(), retention.samples.get());
-            let (near, far) = self.both(near, far).await?;
-            let far = far.unwrap_or_else(|unreadable| vec![Err(unreadable); counters.len()]);
-            let buckets = self.near_buckets(Kind::Counts, precision);
-            let merge = |(near, far): (Result<Reading, _>, Result<Reading, _>)| match (near?, far) {
-                (near, Ok(far)) => Ok(merged(near, far)),
-                (near, Err(unreadable)) => Ok(buckets.known(near, &unreadable, &range)),
-            };
-            Ok(near.into_iter().zip(far).map(merge).collect())
+            let far = self.far.values(kind, Query { retained: retention.samples.get(), ..query.clone() });
+            let (mut readings, far) = self.both(near, far).await?;
+            let buckets = self.near_buckets(kind, query.precision);
+            let end = far.as_ref().map_or(readings.end, |far| readings.end.min(far.end));
+            let range = query.range.start..end;
+            match far {
+                Ok(mut far) => {
+                    for (near, far) in readings.counters.iter_mut().zip(&mut far.counters) {
+                        buckets.resolve(near, far, &range);
+                    }
+                    readings.merge(far, u64::max);
+                }
+                Err(unreadable) => {
+                    for near in &mut readings.counters {
+                        buckets.retain_known(near, &unreadable, &range);
+                    }
+                }
+            }
+            Ok(readings)
         })
     }
 
@@ -176,53 +149,6 @@ impl Read for Archive {
                 (near, _) => near,
             };
             Ok(near.into_iter().zip(far).map(greater).collect())
-        })
-    }
-
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
-        Box::pin(async move {
-            let retained = self.far_buckets(buckets);
-            let near = self.near.visitors(counters, buckets);
-            if retained.is_empty() {
-                return near.await;
-            }
-            let (mut union, far) = self.both(near, self.far.visitors(counters, &retained)).await?;
-            match far {
-                Ok(far) => union.merge(&far),
-                Err(_) if self.are_near(buckets) => {}
-                Err(unreadable) => return Err(Error::new(ErrorKind::Unavailable).caused_by(unreadable)),
-            }
-            Ok(union)
-        })
-    }
-
-    fn sketches<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
-        let near = self.near.sketches(counters, buckets);
-        if self.far_buckets(buckets).is_empty() {
-            return near;
-        }
-        Box::pin(async move {
-            let (near, far) = self.both(near, self.far.sketches(counters, buckets)).await?;
-            let far =
-                far.unwrap_or_else(|unreadable| vec![vec![Err(unreadable); counters.len()]; near.len()]);
-            let unions = |((near, far), bucket): ((Vec<_>, Vec<_>), &Bucket)| {
-                let is_near = self.are_near(std::slice::from_ref(bucket));
-                let union = |(near, far): (Result<Sketch, _>, Result<Sketch, _>)| match (near?, far) {
-                    (mut near, Ok(far)) => {
-                        near.merge(&far);
-                        Ok(near)
-                    }
-                    (near, Err(_)) if is_near => Ok(near),
-                    (_, Err(unreadable)) => Err(unreadable),
-                };
-                near.into_iter().zip(far).map(union).collect()
-            };
-            // Truncates the result to the buckets that both stores returned.
-            Ok(near.into_iter().zip(far).zip(buckets).map(unions).collect())
         })
     }
 
@@ -257,54 +183,16 @@ impl Read for Archive {
         })
     }
 
-    fn bins<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> StoreFuture<'a, Vec<BinReading>> {
-        let near = self.near.bins(counters, precision, range.clone());
-        if self.far_retention(Kind::Distributions, precision).is_none() {
-            return near;
-        }
+    fn known<'a>(&'a self, query: KnownQuery<'a>) -> StoreFuture<'a, KnownReading> {
         Box::pin(async move {
-            let far = self.far.bins(counters, precision, range.clone());
-            let (near, far) = self.both(near, far).await?;
-            let buckets = self.near_buckets(Kind::Distributions, precision);
-            Ok(match far {
-                Ok(far) => near.into_iter().zip(far).map(|(near, far)| merged_bins(near, far)).collect(),
-                Err(unreadable) => {
-                    near.into_iter().map(|near| buckets.known_bins(near, &unreadable, &range)).collect()
-                }
-            })
-        })
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, KnownReading> {
-        self.known_since(precisions, from, limit, Timestamp::MIN)
-    }
-
-    fn known_since<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-        since: Timestamp,
-    ) -> StoreFuture<'a, KnownReading> {
-        Box::pin(async move {
-            let near = self.near.known_since(precisions, from, limit, since);
+            let near = self.near.known(query);
             // Only include precisions kept in the far store, so that a list of minutes doesn't contain names
             // from past years.
-            let retained: Vec<_> = precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
+            let retained: Vec<_> = query.precisions.iter().copied().filter(|one| self.keeps(*one)).collect();
             if retained.is_empty() {
                 return near.await;
             }
-            let far = self.far.known_since(&retained, from, limit, since);
+            let far = self.far.known(KnownQuery { precisions: &retained, ..query });
             let (mut all, far) = self.both(near, far).await?;
             match far {
                 Ok(far) => {
@@ -370,52 +258,9 @@ impl Archive {
         self.far_retention(Kind::Counts, precision).is_some()
     }
 
-    /// Returns the buckets for which the far store keeps visitors.
-    fn far_buckets(&self, buckets: &[Bucket]) -> Vec<Bucket> {
-        let is_retained = |bucket: &Bucket| self.far_retention(Kind::Visitors, bucket.precision).is_some();
-        buckets.iter().copied().filter(is_retained).collect()
-    }
-
     fn are_near(&self, buckets: &[Bucket]) -> bool {
         let is_near =
             |bucket: &Bucket| self.near_buckets(Kind::Visitors, bucket.precision).contain(bucket.start);
         buckets.iter().all(is_near)
-    }
-}
-
-/// Merges two readings, using the greater count for each bucket.
-fn merged(near: Reading, far: Reading) -> Reading {
-    let mut all: BTreeMap<_, _> =
-        far.samples.into_iter().map(|sample| (sample.start, sample.count)).collect();
-    for Sample { start, count } in near.samples {
-        let greater = all.entry(start).or_insert(count);
-        *greater = count.max(*greater);
-    }
-    Reading {
-        samples: all.into_iter().map(|(start, count)| Sample { start, count }).collect(),
-        unreadable: match (near.unreadable, far.unreadable) {
-            (Some(mut near), Some(far)) => {
-                near.extent.merge(far.extent);
-                Some(near)
-            }
-            (near, far) => near.or(far),
-        },
-    }
-}
-
-/// Merges two readings, using the greater count for each bin.
-fn merged_bins(near: BinReading, far: BinReading) -> BinReading {
-    let mut all: BTreeMap<_, BTreeMap<_, _>> =
-        far.buckets.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect();
-    for (start, bins) in near.buckets {
-        let bucket = all.entry(start).or_default();
-        for (bin, count) in bins {
-            let greater = bucket.entry(bin).or_insert(count);
-            *greater = count.max(*greater);
-        }
-    }
-    BinReading {
-        buckets: all.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect(),
-        unreadable: near.unreadable.or(far.unreadable),
     }
 }

@@ -1,20 +1,21 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
 use super::Archive;
-use super::listed::{Listed, sketches};
+use super::listed::{self, Listed};
 use crate::error::Error;
 use crate::family::future::BoxFuture;
 use crate::family::name::CounterName;
 use crate::family::passes::{Passes, until};
 use crate::family::writer::WriterId;
 use crate::log::unwind::{catch_panic, emit};
-use crate::time::{Grid, Kind, Precision, Retention, Sample, Timestamp};
+use crate::time::{Grid, Kind, Precision, Retention, Timestamp};
 use crate::visits::source::LATENESS;
-use crate::visits::store::{Page, Progress, Reading};
+use crate::visits::store::{Page, Progress};
 
 /// Copies closed buckets from the near store of an [`Archive`] to the far store.
 ///
@@ -64,8 +65,6 @@ pub struct Copied {
 
 /// Maximum number of buckets to copy before the progress is stored.
 const BUCKETS_PER_PAGE: usize = 24;
-/// Maximum number of distributions to read at a time. They are usually a few hundred bytes each.
-const DISTRIBUTIONS_PER_READ: usize = 10_000;
 /// Number of closed buckets to copy again with later buckets, in order to include late hits.
 const RECOPIED_BUCKETS: u64 = 2;
 /// Number of buckets that are copied before the end of the retention, in case no copier is active when visitors and
@@ -75,6 +74,16 @@ const EXPIRING_BUCKETS: u64 = 2;
 const LEASE_TTL: Duration = Duration::from_secs(120);
 /// Time to wait on shutdown until the lease is released.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Copied {
+    fn values(&mut self, kind: Kind) -> &mut u64 {
+        match kind {
+            Kind::Counts => &mut self.samples,
+            Kind::Visitors => &mut self.sketches,
+            Kind::Distributions => &mut self.distributions,
+        }
+    }
+}
 
 impl Copier {
     pub(super) fn new(archive: Archive, grid: &Grid) -> Self {
@@ -284,108 +293,48 @@ impl Pass<'_> {
             // Unreadable entries are skipped.
             self.copied.unreadable += page.unreadable;
             self.is_incomplete |= page.is_incomplete;
-            match values {
-                Kind::Counts => self.copy_counts(&page.counters, retention, starts, read).await?,
-                Kind::Visitors => {
-                    self.copy_visitors(&page.counters, retention.precision, starts, read).await?;
-                }
-                Kind::Distributions => {
-                    self.copy_bins(&page.counters, retention.precision, starts, read).await?;
-                }
-            }
+            self.copy_values(values, retention, &page.counters, starts, read).await?;
             next = page.next;
         }
         Ok(())
     }
 
-    async fn copy_counts(
+    async fn copy_values(
         &mut self,
-        counters: &[CounterName],
+        kind: Kind,
         retention: Retention,
-        starts: &[Timestamp],
-        read: Timestamp,
-    ) -> Result<(), Error> {
-        let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
-        let near = &self.copier.archive.near;
-        let range = first..last.plus(1);
-        let readings = near.samples(counters, retention.precision, range, retention.samples.get()).await?;
-        let mut page = self.page(Kind::Counts, retention.precision, read);
-        for (counter, reading) in counters.iter().zip(readings) {
-            let reading = reading
-                .unwrap_or_else(|unreadable| Reading { unreadable: Some(unreadable), ..Reading::default() });
-            self.copied.unreadable += u64::from(reading.unreadable.is_some());
-            if reading.samples.is_empty() {
-                continue;
-            }
-            for Sample { start, count } in reading.samples {
-                page.counts.entry(start).or_default().push((page.counters.len(), count));
-                self.copied.samples += 1;
-            }
-            page.counters.push(counter.clone());
-        }
-        let lifetimes = near.lifetimes(&page.counters).await?;
-        page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();
-        self.put(page).await
-    }
-
-    async fn copy_visitors(
-        &mut self,
         counters: &[CounterName],
-        precision: Precision,
         starts: &[Timestamp],
         read: Timestamp,
     ) -> Result<(), Error> {
         let mut starts = starts;
         while !starts.is_empty() {
             self.renew_lease().await?;
-            let near = &*self.copier.archive.near;
-            for (start, sketches) in sketches(near, counters, precision, &mut starts).await? {
-                let mut page = self.page(Kind::Visitors, precision, read);
-                for (counter, sketch) in counters.iter().zip(sketches) {
-                    match sketch {
-                        Ok(sketch) if sketch.is_empty() => {}
-                        Ok(sketch) => {
-                            page.visitors.entry(start).or_default().push((page.counters.len(), sketch));
-                            page.counters.push(counter.clone());
-                            self.copied.sketches += 1;
-                        }
-                        Err(_) => self.copied.unreadable += 1,
-                    }
-                }
-                self.put(page).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn copy_bins(
-        &mut self,
-        counters: &[CounterName],
-        precision: Precision,
-        starts: &[Timestamp],
-        read: Timestamp,
-    ) -> Result<(), Error> {
-        let (Some(&first), Some(last)) = (starts.first(), starts.last()) else { return Ok(()) };
-        for counters in counters.chunks((DISTRIBUTIONS_PER_READ / starts.len()).max(1)) {
-            self.renew_lease().await?;
-            let near = &self.copier.archive.near;
-            let readings = near.bins(counters, precision, first..last.plus(1)).await?;
+            let near = Arc::clone(&self.copier.archive.near);
+            let readings = listed::values(&*near, kind, retention, counters, starts).await?;
+            starts = &starts[starts.partition_point(|start| *start < readings.end).max(1)..];
+            // Sketches and distributions are large, so each bucket has its own page.
             let mut pages = BTreeMap::new();
-            for (counter, reading) in counters.iter().zip(readings) {
-                let unreadable =
-                    reading.unreadable.map_or(0, |unreadable| unreadable.extent.buckets().len().max(1));
-                self.copied.unreadable += unreadable as u64;
-                for (start, bins) in reading.buckets {
-                    let new = || self.page(Kind::Distributions, precision, read);
-                    let page = pages.entry(start).or_insert_with(new);
-                    page.bins.entry(start).or_default().push((page.counters.len(), bins));
-                    page.counters.push(counter.clone());
-                    self.copied.distributions += 1;
+            for (counter, reading) in counters.iter().zip(readings.counters) {
+                self.copied.unreadable +=
+                    reading.unreadable.map_or(0, |unreadable| unreadable.extent.entries());
+                *self.copied.values(kind) += reading.values.len() as u64;
+                for (start, value) in reading.values {
+                    let key = if kind == Kind::Counts { Timestamp::MIN } else { start };
+                    let page = pages.entry(key).or_insert_with(|| self.page(kind, retention.precision, read));
+                    if page.counters.last() != Some(counter) {
+                        page.counters.push(counter.clone());
+                    }
+                    page.values.entry(start).or_default().push((page.counters.len() - 1, value));
                 }
             }
-            for page in pages.into_values() {
+            for mut page in pages.into_values() {
+                if kind == Kind::Counts {
+                    let lifetimes = near.lifetimes(&page.counters).await?;
+                    page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();
+                }
                 self.renew_lease().await?;
-                self.put(page).await?;
+                self.copier.archive.far.put(&page).await?;
             }
         }
         Ok(())
@@ -394,14 +343,7 @@ impl Pass<'_> {
     /// Returns an empty page with the retention of the far store.
     fn page(&self, values: Kind, precision: Precision, read: Timestamp) -> Page {
         let retained = self.copier.archive.far_retention(values, precision).unwrap_or(precision.into());
-        Page::new(read, retained)
-    }
-
-    async fn put(&self, page: Page) -> Result<(), Error> {
-        if page.counters.is_empty() {
-            return Ok(());
-        }
-        self.copier.archive.far.put(&page).await
+        Page::new(values, read, retained)
     }
 
     /// Renews the lease at half of the duration. It is not an error to lose the lease.

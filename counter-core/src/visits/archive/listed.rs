@@ -3,12 +3,14 @@ use std::collections::BTreeSet;
 use super::Archive;
 use crate::error::Error;
 use crate::family::name::CounterName;
-use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Retention, Timestamp};
-use crate::visits::store::{Store, Unreadable};
+use crate::time::{Grid, Kind, Precision, Precisions, Retention, Timestamp};
+use crate::visits::store::{KnownQuery, Query, Readings, Store};
 
 /// Number of counters on a page. The sketches of a bucket take up to 8 MB.
 pub(super) const PAGE_SIZE: usize = 500;
+
+/// Maximum number of distributions to read at a time. They are usually a few hundred bytes each.
+const DISTRIBUTIONS_PER_READ: usize = 10_000;
 
 /// The precisions to copy and compare.
 #[derive(Debug)]
@@ -31,19 +33,26 @@ pub(super) struct Counters {
     pub(super) is_incomplete: bool,
 }
 
-/// Reads the visitors of counters for the first buckets of `starts`, and advances `starts` to the remaining
-/// buckets. The store decides how many buckets it returns.
-pub(super) async fn sketches(
+/// Reads the values of a page of counters in the first of these buckets, which must be consecutive. Further buckets start at
+/// the [end](Readings::end) of the response.
+pub(super) async fn values(
     store: &dyn Store,
+    kind: Kind,
+    retention: Retention,
     counters: &[CounterName],
-    precision: Precision,
-    starts: &mut &[Timestamp],
-) -> Result<Vec<(Timestamp, Vec<Result<Sketch, Unreadable>>)>, Error> {
-    let buckets: Vec<_> = starts.iter().map(|&start| Bucket { precision, start }).collect();
-    let sketches = store.sketches(counters, &buckets).await?;
-    let (read, left) = starts.split_at(sketches.len().max(1).min(starts.len()));
-    *starts = left;
-    Ok(read.iter().copied().zip(sketches).collect())
+    starts: &[Timestamp],
+) -> Result<Readings, Error> {
+    let starts = match kind {
+        Kind::Distributions => {
+            let buckets = (DISTRIBUTIONS_PER_READ / counters.len().max(1)).max(1);
+            &starts[..starts.len().min(buckets)]
+        }
+        Kind::Counts | Kind::Visitors => starts,
+    };
+    let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
+    let range = range.unwrap_or(Timestamp::MIN..Timestamp::MIN);
+    let query = Query { counters, precision: retention.precision, range, retained: retention.samples.get() };
+    store.values(kind, query).await
 }
 
 /// Returns an upper bound for the names of label values.
@@ -61,10 +70,7 @@ impl Listed {
             retained.filter_map(move |retention| of(kind, retention))
         };
         Self {
-            retained: [Kind::Counts, Kind::Visitors, Kind::Distributions]
-                .into_iter()
-                .flat_map(of_kind)
-                .collect(),
+            retained: Kind::ALL.into_iter().flat_map(of_kind).collect(),
             counts: grid.counts.iter().map(|retention| retention.precision).collect(),
         }
     }
@@ -84,7 +90,7 @@ impl Listed {
             // The counts of these counters may only have other precisions.
             Kind::Visitors | Kind::Distributions => &self.counts,
         };
-        let known = store.known_since(precisions, from, PAGE_SIZE, since).await?;
+        let known = store.known(KnownQuery { precisions, from, limit: PAGE_SIZE, since }).await?;
         let names: BTreeSet<_> = known.counters.into_iter().map(|(name, _)| name).collect();
         let is_last = names.len() < PAGE_SIZE;
         let mut counters: Vec<_> = names.into_iter().take(PAGE_SIZE).collect();

@@ -1,23 +1,24 @@
 //! Repairs the near store by adding lost values from the far store.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::Archive;
-use super::listed::sketches;
+use super::listed::values;
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::time::backoff::Backoff;
-use crate::time::{Grid, Kind, Precisions, Retention, Sample, Timestamp};
+use crate::time::{Grid, Kind, Precisions, Retention, Timestamp};
 use crate::visits::pending::MAX_CELL_BINS;
 use crate::visits::source::{Source, SourceName};
 use crate::visits::store::{
-    Adds, ApplyOutcome, Batch, BinReading, Cell, Fence, FenceKind, MAX_FUTURE_SECONDS, Read, Reading, Remark,
-    Unreadable, Value, bin_count,
+    Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, MAX_FUTURE_SECONDS, Query, Read, Reading, Remark,
+    Value, sum,
 };
 
 /// Time for which the near store keeps the position that is used to detect concurrent repairs.
@@ -46,7 +47,7 @@ pub(super) async fn restore(
     starts: &[Timestamp],
 ) -> Result<u64, Error> {
     let (shards, set) =
-        (archive.near.shards(), Precisions::new([retention]).expect("one precision is a set"));
+        (archive.near.info().shards, Precisions::new([retention]).expect("one precision is a set"));
     let grid = Arc::new(Grid { counts: set.clone(), visitors: set.clone(), distributions: Some(set) });
     let mut rejected = 0;
     for shard in shards.iter() {
@@ -127,56 +128,69 @@ impl Repair<'_> {
 
     /// Returns batches with the amounts that are missing in the near store, compared to the far store.
     async fn missing(&self) -> Result<Vec<Batch>, Error> {
-        let mut batches = Vec::new();
-        match self.values {
-            Kind::Counts => {
-                let cells = match self.adds {
-                    Adds::Lifetimes => self.missing_lifetimes().await?,
-                    Adds::Hits | Adds::Samples => self.missing_samples().await?,
-                };
-                for cells in cells.chunks(self.archive.near.batch_samples().max(1)) {
-                    batches.push(Batch { cells: cells.to_vec(), ..self.batch() });
-                }
-            }
-            Kind::Distributions => {
-                let max_cells = self.archive.near.batch_samples().div_ceil(MAX_CELL_BINS);
-                for bins in self.missing_bins().await?.chunks(max_cells.max(1)) {
-                    batches.push(Batch { cells: bins.to_vec(), ..self.batch() });
-                }
-            }
-            Kind::Visitors => {
-                for sketches in self.missing_visitors().await?.chunks(SKETCHES_PER_BATCH) {
-                    batches.push(Batch { cells: sketches.to_vec(), ..self.batch() });
-                }
-            }
-        }
-        Ok(batches)
+        let cells = match self.adds {
+            Adds::Lifetimes => self.missing_lifetimes().await?,
+            Adds::Hits | Adds::Samples => self.missing_values().await?,
+        };
+        let max_samples = self.archive.near.info().batch_samples.max(1);
+        let max_cells = match self.values {
+            Kind::Counts => max_samples,
+            Kind::Visitors => SKETCHES_PER_BATCH,
+            Kind::Distributions => max_samples.div_ceil(MAX_CELL_BINS),
+        };
+        let batch = |cells: &[Cell]| Batch { cells: cells.to_vec(), ..self.batch() };
+        Ok(cells.chunks(max_cells).map(batch).collect())
     }
 
-    async fn missing_samples(&self) -> Result<Vec<Cell>, Error> {
-        let (Some(&first), Some(last)) = (self.starts.first(), self.starts.last()) else {
-            return Ok(Vec::new());
-        };
-        let (precision, range) = (self.retention.precision, first..last.plus(1));
-        let far = self.archive.far.samples(self.counters, precision, range.clone(), u32::MAX).await?;
-        let near = self.archive.near.samples(self.counters, precision, range, u32::MAX).await?;
-        let mut cells = Vec::new();
-        for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
-            // Unreadable values can't be repaired.
-            let (Ok(near), Ok(far)) = (near, far) else { continue };
-            let is_unknown =
-                |start| near.unreadable.as_ref().is_some_and(|one: &Unreadable| one.extent.includes(start));
-            for Sample { start, count } in far.samples {
-                let present = near.samples.binary_search_by_key(&start, |sample| sample.start);
-                let present = present.map_or(0, |place| near.samples[place].count);
-                if count > present && !is_unknown(start) {
-                    let value = Value::Count(count - present);
-                    cells.push(Cell { counter: counter.clone(), start, finest: precision, value });
+    async fn missing_values(&self) -> Result<Vec<Cell>, Error> {
+        let (Archive { near, far, .. }, kind) = (self.archive, self.values);
+        let (mut cells, mut starts) = (Vec::new(), self.starts);
+        while !starts.is_empty() {
+            let far = values(&**far, kind, self.retention, self.counters, starts).await?;
+            let (read, left) = starts.split_at(starts.partition_point(|start| *start < far.end).max(1));
+            starts = left;
+            let near = match kind {
+                // The store merges sketches, so visitors that are already in the near store can't be double-counted.
+                Kind::Visitors => vec![Reading::default(); self.counters.len()],
+                Kind::Counts | Kind::Distributions => {
+                    values(&**near, kind, self.retention, self.counters, read).await?.counters
                 }
+            };
+            for ((counter, near), far) in self.counters.iter().zip(near).zip(far.counters) {
+                cells.extend(self.missing_cells(counter, near, far));
             }
         }
+        // Counts are grouped by bucket.
         cells.sort_by_key(|cell| cell.start);
         Ok(cells)
+    }
+
+    /// Returns the amounts of a counter that are missing in the near store. Unreadable values can't be repaired.
+    fn missing_cells(&self, counter: &CounterName, near: Reading, far: Reading) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        let present: HashMap<_, _> = near.values.iter().map(|(start, value)| (*start, value)).collect();
+        let none = Value::empty(self.values);
+        for (start, value) in &far.values {
+            let missing = present.get(start).map_or(&none, |value| *value).missing(value);
+            let Some(missing) = missing.filter(|_| !near.is_unknown(*start) && !far.is_unknown(*start))
+            else {
+                continue;
+            };
+            let cell = |value| Cell {
+                counter: counter.clone(),
+                start: *start,
+                finest: self.retention.precision,
+                value,
+            };
+            match missing {
+                Value::Distribution(bins) => {
+                    let some = bins.chunks(MAX_CELL_BINS).map(|bins| Value::Distribution(bins.to_vec()));
+                    cells.extend(some.map(cell));
+                }
+                missing => cells.push(cell(missing)),
+            }
+        }
+        cells
     }
 
     /// Returns the amounts by which lifetimes in the near store are lower than in the far store, or lower
@@ -215,63 +229,9 @@ impl Repair<'_> {
         let retention = self.archive.far_retention(self.values, precision).unwrap_or(self.retention);
         let now = Timestamp::now();
         let range = retention.oldest(now)..now.plus(MAX_FUTURE_SECONDS);
-        let readings = self.archive.samples(counters, precision, range, retention.samples.get()).await?;
-        let sum = |reading: Reading| {
-            reading.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.count))
-        };
-        Ok(readings.into_iter().map(|reading| reading.map_or(0, sum)).collect())
-    }
-
-    async fn missing_visitors(&self) -> Result<Vec<Cell>, Error> {
-        let precision = self.retention.precision;
-        let mut cells = Vec::new();
-        let mut starts = self.starts;
-        while !starts.is_empty() {
-            let read = sketches(&*self.archive.far, self.counters, precision, &mut starts).await?;
-            for (start, sketches) in read {
-                for (counter, sketch) in self.counters.iter().zip(sketches) {
-                    // The store merges sketches, so visitors that are already in the near store can't be
-                    // double-counted.
-                    if let Ok(raised) = sketch
-                        && !raised.is_empty()
-                    {
-                        let counter = counter.clone();
-                        cells.push(Cell {
-                            counter,
-                            start,
-                            finest: precision,
-                            value: Value::Visitors(raised),
-                        });
-                    }
-                }
-            }
-        }
-        Ok(cells)
-    }
-
-    async fn missing_bins(&self) -> Result<Vec<Cell>, Error> {
-        let (precision, mut cells) = (self.retention.precision, Vec::new());
-        for &start in self.starts {
-            let range = start..start.plus(1);
-            let far = self.archive.far.bins(self.counters, precision, range.clone()).await?;
-            let near = self.archive.near.bins(self.counters, precision, range).await?;
-            for ((counter, near), far) in self.counters.iter().zip(near).zip(far) {
-                // Unreadable values can't be repaired.
-                if near.unreadable.is_some() || far.unreadable.is_some() {
-                    continue;
-                }
-                let of = |reading: BinReading| reading.buckets.into_iter().flat_map(|(_, bins)| bins);
-                let present: Vec<_> = of(near).collect();
-                let missing =
-                    of(far).map(|(bin, count)| (bin, count.saturating_sub(bin_count(&present, bin))));
-                let missing: Vec<_> = missing.filter(|(_, count)| *count > 0).collect();
-                for bins in missing.chunks(MAX_CELL_BINS) {
-                    let value = Value::Distribution(bins.to_vec());
-                    cells.push(Cell { counter: counter.clone(), start, finest: precision, value });
-                }
-            }
-        }
-        Ok(cells)
+        let query = Query { counters, precision, range, retained: retention.samples.get() };
+        let readings = self.archive.values(Kind::Counts, query).await?.counters;
+        Ok(readings.into_iter().map(|reading| sum(reading.samples())).collect())
     }
 
     fn batch(&self) -> Batch {

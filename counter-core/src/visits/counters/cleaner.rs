@@ -30,7 +30,7 @@ const SCAN_INTERVAL_SECONDS: u64 = 3600;
 
 impl Cleaner {
     pub(crate) fn new(store: Arc<dyn Store>, retained: Precisions, interval: Duration) -> Self {
-        let next_scan = vec![Timestamp::MIN; store.shards().count()];
+        let next_scan = vec![Timestamp::MIN; store.info().shards.count()];
         Self { store, retained, interval, next_scan }
     }
 
@@ -46,7 +46,7 @@ impl Cleaner {
     pub async fn clean_once(&mut self, now: Timestamp) -> Result<Cleaned, Error> {
         let mut all = Cleaned::default();
         let mut failed = None;
-        for shard in self.store.shards().iter() {
+        for shard in self.store.info().shards.iter() {
             if let Err(error) = self.clean_shard(shard, now, &mut all).await {
                 failed.get_or_insert(error);
             }

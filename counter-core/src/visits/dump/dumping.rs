@@ -12,7 +12,7 @@ use crate::family::writer::WriterId;
 use crate::time::{Bucket, Grid, Precision, Sample, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::store::identity::StoreRecord;
-use crate::visits::store::{Extent, Reading, Store, Unreadable, identity};
+use crate::visits::store::{Extent, KnownQuery, Query, Reading, Store, Unreadable, Value, identity};
 
 /// Number of counter names to list in a call, for a precision.
 const COUNTERS_PER_PAGE: usize = 1000;
@@ -120,43 +120,20 @@ impl Dump {
         })
     }
 
-    /// Creates the lines of a part, and advances to the next part.
+    /// Creates the lines of a part, and advances to the rest of it, or to the next part.
     async fn read(&mut self, part: &Part) -> Result<(), Error> {
-        let names = Arc::clone(&self.names);
+        let (names, mut end) = (Arc::clone(&self.names), None);
         match part {
-            Part::Samples { retention, range, counters } => {
-                let (names, samples) = (&names[counters.clone()], retention.samples.get());
-                let read = self.store.samples(names, retention.precision, range.clone(), samples).await?;
-                for (name, reading) in names.iter().zip(read) {
-                    let reading = reading.unwrap_or_else(Reading::from);
+            Part::Values { kind, retention, range, counters } => {
+                let (names, precision) = (&names[counters.clone()], retention.precision);
+                let (range, retained) = (range.clone(), retention.samples.get());
+                let query = Query { counters: names, precision, range, retained };
+                let read = self.store.values(*kind, query).await?;
+                for (name, reading) in names.iter().zip(read.counters) {
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
-                    self.push_samples(retention.precision, name, &reading.samples);
+                    self.push_values(precision, name, reading);
                 }
-            }
-            Part::Visitors { bucket, counters } => {
-                let names = &names[counters.clone()];
-                let read = self.store.sketches(names, std::slice::from_ref(bucket)).await?;
-                for (name, sketch) in names.iter().zip(read.into_iter().flatten()) {
-                    match sketch {
-                        Ok(sketch) if sketch.is_empty() => {}
-                        Ok(sketch) => {
-                            self.dumped.sketches += 1;
-                            self.push(Entry::visitors(*bucket, name, &sketch));
-                        }
-                        Err(unreadable) => self.report(&unreadable),
-                    }
-                }
-            }
-            Part::Bins { retention, range, counters } => {
-                let names = &names[counters.clone()];
-                let read = self.store.bins(names, retention.precision, range.clone()).await?;
-                for (name, reading) in names.iter().zip(read) {
-                    reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
-                    for (start, bins) in reading.buckets {
-                        let bucket = Bucket { precision: retention.precision, start };
-                        self.push_bins(bucket, name, &bins);
-                    }
-                }
+                end = Some(read.end);
             }
             Part::Lifetimes { counters } => {
                 let names = &names[counters.clone()];
@@ -173,15 +150,32 @@ impl Dump {
                 }
             }
         }
-        if let State::Reading(part, _) = &mut self.state {
-            *part = None;
+        if let State::Reading(current, _) = &mut self.state {
+            match (current, end) {
+                (Some(Part::Values { range, .. }), Some(end)) if end < range.end => range.start = end,
+                (current, _) => *current = None,
+            }
         }
         Ok(())
     }
 
+    fn push_values(&mut self, precision: Precision, counter: &CounterName, reading: Reading) {
+        let samples = reading.samples().filter(|sample| (1..=MAX_COUNT).contains(&sample.count));
+        self.push_samples(precision, counter, &samples.collect::<Vec<_>>());
+        for (start, value) in reading.values {
+            let bucket = Bucket { precision, start };
+            match value {
+                Value::Count(_) => {}
+                Value::Visitors(sketch) => {
+                    self.dumped.sketches += 1;
+                    self.push(Entry::visitors(bucket, counter, &sketch));
+                }
+                Value::Distribution(bins) => self.push_bins(bucket, counter, &bins),
+            }
+        }
+    }
+
     fn push_samples(&mut self, precision: Precision, counter: &CounterName, samples: &[Sample]) {
-        let samples: Vec<_> =
-            samples.iter().copied().filter(|sample| (1..=MAX_COUNT).contains(&sample.count)).collect();
         self.dumped.samples += samples.len() as u64;
         for samples in samples.chunks(MAX_LINE_SAMPLES) {
             self.push(Entry::samples(precision, counter, samples));
@@ -219,7 +213,10 @@ async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>,
     for retention in reach.counts.iter() {
         let mut from = String::new();
         loop {
-            let mut page = store.known(&[retention.precision], &from, COUNTERS_PER_PAGE).await?;
+            let precisions = &[retention.precision];
+            let query =
+                KnownQuery { precisions, from: &from, limit: COUNTERS_PER_PAGE, since: Timestamp::MIN };
+            let mut page = store.known(query).await?;
             unreadable.append(&mut page.unreadable);
             page.counters.sort_unstable();
             // If there are multiple shards, there may be gaps in the names beyond the limit.
@@ -234,11 +231,11 @@ async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>,
             }
         }
     }
-    if !store.sites().is_empty() {
+    if !store.info().sites.is_empty() {
         let reason = "lifetimes of sites are not listed: dump each site";
         unreadable.push(Unreadable::new("sites", reason).with_extent(Extent::Part));
     }
-    for shard in store.shards().iter() {
+    for shard in store.info().shards.iter() {
         let mut cursor = None;
         loop {
             let page = store.counted(shard, cursor).await?;

@@ -1,69 +1,51 @@
 use std::iter::successors;
 use std::ops::Range;
 
-use crate::time::{Bucket, Grid, Precisions, Retention, Timestamp};
+use crate::time::{Grid, Kind, Precisions, Retention, Timestamp};
 use crate::visits::store::MAX_FUTURE_SECONDS;
 
-/// A part of a store to read in a single call. Counters are given as indices into the list of all counters.
+/// A part of a store to read. Counters are given as indices into the list of all counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Samples { retention: Retention, range: Range<Timestamp>, counters: Range<usize> },
-    Visitors { bucket: Bucket, counters: Range<usize> },
-    Bins { retention: Retention, range: Range<Timestamp>, counters: Range<usize> },
+    Values { kind: Kind, retention: Retention, range: Range<Timestamp>, counters: Range<usize> },
     Lifetimes { counters: Range<usize> },
 }
 
-/// Maximum number of counters to read counts of per call. If a store has an index by bucket, it scans all
-/// counters of a bucket in every call.
-const MAX_COUNTERS: usize = 2500;
-
-/// Maximum number of buckets per call, for a single counter and in total: about 10 MB of lines.
-const MAX_BUCKETS: u32 = 300_000;
+/// Maximum number of counters to read values of per call. If a store has an index by bucket, it scans all counters of a
+/// bucket in every call.
+const MAX_COUNTERS: u32 = 2500;
 
 /// Number of counters to read a visitor bucket of per call: up to 8 MB of lines.
-const MAX_SKETCHES: usize = 500;
+const MAX_SKETCHES: u32 = 500;
 
-/// Number of distributions to read per call: about 5 MB of lines.
-const MAX_DISTRIBUTIONS: u32 = 10_000;
-
-/// Returns the parts within retention at `now`, ordered by precision, so that a restore batch has only a
+/// Returns the parts within retention at `now`, ordered by kind and precision, so that a restore batch has only a
 /// single precision.
 pub(super) fn parts(
     grid: &Grid,
     now: Timestamp,
     counters: usize,
 ) -> impl Iterator<Item = Part> + Send + Sync + 'static {
-    let samples = grid.counts.iter().collect::<Vec<_>>().into_iter().flat_map(move |retention| {
-        let page =
-            usize::try_from(MAX_BUCKETS / retention.samples).unwrap_or(MAX_COUNTERS).clamp(1, MAX_COUNTERS);
-        pages(counters, page).flat_map(move |counters| {
-            ranges(retention, MAX_BUCKETS, now).map(move |range| Part::Samples {
-                retention,
-                range,
-                counters: counters.clone(),
-            })
+    let retained = Kind::ALL.into_iter().flat_map(|kind| {
+        grid.precisions(kind).into_iter().flat_map(Precisions::iter).map(move |retention| (kind, retention))
+    });
+    let values = retained.collect::<Vec<_>>().into_iter().flat_map(move |(kind, retention)| {
+        let (max_buckets, max_counters) = match kind {
+            // About 10 MB of lines.
+            Kind::Counts => (300_000, 300_000 / retention.samples),
+            Kind::Visitors => (1, MAX_SKETCHES),
+            // About 5 MB of lines.
+            Kind::Distributions => (10_000, 10_000 / retention.samples),
+        };
+        pages(counters, max_counters.clamp(1, MAX_COUNTERS)).flat_map(move |counters| {
+            let ranges = ranges(retention, max_buckets, now);
+            ranges.map(move |range| Part::Values { kind, retention, range, counters: counters.clone() })
         })
     });
-    let visitors = grid.visitors.iter().collect::<Vec<_>>().into_iter().flat_map(move |retention| {
-        let buckets = retention.precision.starts(retention.oldest(now)..now.plus(MAX_FUTURE_SECONDS));
-        buckets.flat_map(move |start| {
-            let bucket = Bucket { precision: retention.precision, start };
-            pages(counters, MAX_SKETCHES).map(move |counters| Part::Visitors { bucket, counters })
-        })
-    });
-    let lifetimes = pages(counters, MAX_COUNTERS).map(|counters| Part::Lifetimes { counters });
-    let distributions = grid.distributions.iter().flat_map(Precisions::iter).collect::<Vec<_>>();
-    let bins = distributions.into_iter().flat_map(move |retention| {
-        let page = usize::try_from(MAX_DISTRIBUTIONS / retention.samples).unwrap_or(1).max(1);
-        pages(counters, page).flat_map(move |counters| {
-            let ranges = ranges(retention, MAX_DISTRIBUTIONS, now);
-            ranges.map(move |range| Part::Bins { retention, range, counters: counters.clone() })
-        })
-    });
-    samples.chain(visitors).chain(bins).chain(lifetimes)
+    values.chain(pages(counters, MAX_COUNTERS).map(|counters| Part::Lifetimes { counters }))
 }
 
-fn pages(counters: usize, page: usize) -> impl Iterator<Item = Range<usize>> {
+fn pages(counters: usize, page: u32) -> impl Iterator<Item = Range<usize>> {
+    let page = page as usize;
     (0..counters).step_by(page).map(move |from| from..counters.min(from + page))
 }
 
@@ -100,12 +82,21 @@ mod tests {
         let now = Timestamp::from_unix(1_585_908_965);
         for counters in [0, 1, 501] {
             let parts: Vec<_> = parts(&grid, now, counters).collect();
-            for retention in grid.counts.iter() {
+            let counts = grid.counts.iter().map(|retention| (Kind::Counts, retention, 300_000));
+            let visitors = grid.visitors.iter().map(|retention| (Kind::Visitors, retention, 500));
+            for (kind, retention, max_values) in counts.chain(visitors) {
                 let mut starts = Vec::new();
                 for part in &parts {
-                    let Part::Samples { retention: of, range, counters } = part else { continue };
-                    assert!(counters.len() as u64 * u64::from(of.samples.get().min(MAX_BUCKETS)) <= 300_000);
-                    if *of == retention && counters.contains(&0) {
+                    let Part::Values { kind: of_kind, retention: of, range, counters } = part else {
+                        continue;
+                    };
+                    if (*of_kind, *of) != (kind, retention) {
+                        continue;
+                    }
+                    let retained = range.start..range.end.min(now);
+                    let values = retention.precision.starts(retained).count() * counters.len();
+                    assert!(values <= max_values, "{values} values");
+                    if counters.contains(&0) {
                         starts.extend(retention.precision.starts(range.clone()));
                     }
                 }
@@ -115,10 +106,10 @@ mod tests {
                     .collect();
                 assert_eq!(starts, if counters == 0 { Vec::new() } else { expected });
             }
-            let last = parts.iter().filter(|part| {
-                matches!(part, Part::Lifetimes { counters: of } | Part::Visitors { counters: of, .. } if of.end == counters)
-            });
-            assert_eq!(last.count(), if counters == 0 { 0 } else { 1 + 3 + 25 });
+            let last = parts
+                .iter()
+                .filter(|part| matches!(part, Part::Lifetimes { counters: of } if of.end == counters));
+            assert_eq!(last.count(), usize::from(counters > 0));
         }
     }
 }

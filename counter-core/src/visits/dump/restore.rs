@@ -8,13 +8,15 @@ use super::line::{Dumped, Record, parse};
 use crate::error::Error;
 use crate::family::line::{MAX_LINE_BYTES, Position, Sealed};
 use crate::family::name::CounterName;
-use crate::family::shard::Shard;
+use crate::family::shard::{Shard, Shards};
 use crate::family::writer::WriterId;
 use crate::time::{Grid, Kind, Precision, Retention, Sample, Timestamp};
 use crate::visits::ledger::DropReason;
 use crate::visits::source::{SourceName, empty, positions};
 use crate::visits::store::identity::{StoreId, StoreRecord};
-use crate::visits::store::{Adds, ApplyOutcome, Batch, Cell, Part, Remark, Store, Value, identity};
+use crate::visits::store::{
+    Adds, ApplyOutcome, Batch, Cell, Part, Remark, Store, StoreInfo, Value, identity,
+};
 
 /// A restore in progress: see [the module](crate::dump).
 ///
@@ -24,6 +26,8 @@ use crate::visits::store::{Adds, ApplyOutcome, Batch, Cell, Part, Remark, Store,
 #[derive(Debug)]
 pub struct Restore {
     store: Arc<dyn Store>,
+    shards: Shards,
+    batch_samples: usize,
     grid: Arc<Grid>,
     writer: WriterId,
     lanes: Vec<Lane>,
@@ -109,8 +113,11 @@ impl Restore {
     pub const MAX_LINE: usize = MAX_LINE_BYTES;
 
     pub(crate) fn new(store: Arc<dyn Store>, grid: Arc<Grid>) -> Self {
+        let StoreInfo { shards, batch_samples, .. } = store.info();
         Self {
             store,
+            shards,
+            batch_samples,
             grid,
             writer: WriterId::of([0; 16]),
             lanes: Vec::new(),
@@ -192,7 +199,7 @@ impl Restore {
                     self.take_values(due, bucket.precision, counter, Kind::Distributions, values).await?;
                 }
                 Record::Lifetime { counter, count } => {
-                    let shard = self.store.shards().of(&counter);
+                    let shard = self.shards.of(&counter);
                     if self.is_due(shard, 1, Section::Lifetimes).await? {
                         let (finest, value) = (self.grid.counts.precision(0), Value::Count(count));
                         let cell = Cell { counter, start: Timestamp::MIN, finest, value };
@@ -261,7 +268,7 @@ impl Restore {
         let positions =
             positions(&*self.store, self.writer, &self.grid).await.map_err(RestoreError::Store)?;
         let lane = |(shard, counted)| Lane::new(shard, counted);
-        self.lanes = self.store.shards().iter().zip(positions).map(lane).collect();
+        self.lanes = self.shards.iter().zip(positions).map(lane).collect();
         Ok(())
     }
 
@@ -303,7 +310,7 @@ impl Restore {
             self.restored.unknown += entries;
             return Ok(None);
         };
-        let shard = self.store.shards().of(counter);
+        let shard = self.shards.of(counter);
         Ok(self.is_due(shard, entries, Section::Values(kind, retention)).await?.then_some((shard, retention)))
     }
 
@@ -313,7 +320,7 @@ impl Restore {
             self.restored.already_restored += entries;
             return Ok(false);
         }
-        if !self.lanes[shard.index()].accepts(section, self.store.batch_samples()) {
+        if !self.lanes[shard.index()].accepts(section, self.batch_samples) {
             self.send().await?;
         }
         // A concurrent restore may have added the line.

@@ -1,11 +1,7 @@
 //! Merges the replies of sites.
 
-use std::collections::BTreeMap;
-
 use super::Replies;
-use crate::sketch::Sketch;
-use crate::time::Sample;
-use crate::visits::store::{BinReading, Extent, KnownReading, Reading, Unreadable};
+use crate::visits::store::{Extent, KnownReading, Readings, Unreadable};
 
 impl<T> Replies<Vec<T>> {
     /// Merges the replies for each of `length` items, and passes the site that is missing, if any.
@@ -18,40 +14,26 @@ impl<T> Replies<Vec<T>> {
     }
 }
 
-/// Adds up the samples of a counter.
-pub(super) fn samples(
-    sites: Vec<Result<Reading, Unreadable>>,
-    missing: Option<&Unreadable>,
-) -> Result<Reading, Unreadable> {
-    let (mut sum, mut unreadable) = (BTreeMap::<_, u64>::new(), missing.cloned());
-    for reading in sites {
-        // The counts of the other sites are known.
-        let reading = reading.unwrap_or_else(|unreadable| unreadable.with_extent(Extent::Part).into());
-        for Sample { start, count } in reading.samples {
-            let sum = sum.entry(start).or_default();
-            *sum = sum.saturating_add(count);
-        }
-        unreadable = both(unreadable, reading.unreadable);
-    }
-    let samples = sum.into_iter().map(|(start, count)| Sample { start, count }).collect();
-    Ok(Reading { samples, unreadable })
-}
-
-/// Adds up the distributions of a counter.
-pub(super) fn bins(sites: Vec<BinReading>, missing: Option<&Unreadable>) -> BinReading {
-    let (mut sum, mut unreadable) = (BTreeMap::<_, BTreeMap<_, u64>>::new(), missing.cloned());
-    for reading in sites {
-        for (start, bins) in reading.buckets {
-            let bucket = sum.entry(start).or_default();
-            for (bin, count) in bins {
-                let sum = bucket.entry(bin).or_default();
-                *sum = sum.saturating_add(count);
+/// Adds up the values of each counter.
+pub(super) fn values(Replies { all, missing }: Replies<Readings>) -> Readings {
+    let known = all.into_iter().map(|mut site| {
+        for unreadable in site.counters.iter_mut().filter_map(|reading| reading.unreadable.as_mut()) {
+            // The values of the other sites are known.
+            if unreadable.extent == Extent::All {
+                unreadable.extent = Extent::Part;
             }
         }
-        unreadable = both(unreadable, reading.unreadable);
+        site
+    });
+    let sum = known.reduce(|mut sum, site| {
+        sum.merge(site, u64::saturating_add);
+        sum
+    });
+    let mut sum = sum.unwrap_or_default();
+    for reading in &mut sum.counters {
+        reading.unreadable = Unreadable::merge(missing.clone(), reading.unreadable.take());
     }
-    let buckets = sum.into_iter().map(|(start, bins)| (start, bins.into_iter().collect())).collect();
-    BinReading { buckets, unreadable }
+    sum
 }
 
 /// Adds up the lifetimes of a counter.
@@ -61,19 +43,6 @@ pub(super) fn lifetime(
 ) -> Result<u64, Unreadable> {
     let known = missing.map_or(Ok(0), |missing| Err(missing.clone()));
     sites.into_iter().fold(known, |sum, one| Ok(sum?.saturating_add(one?)))
-}
-
-/// Returns the union of visitors.
-pub(super) fn sketch(
-    sites: Vec<Result<Sketch, Unreadable>>,
-    missing: Option<&Unreadable>,
-) -> Result<Sketch, Unreadable> {
-    let known = missing.map_or(Ok(Sketch::new()), |missing| Err(missing.clone()));
-    sites.into_iter().fold(known, |union, one| {
-        let mut union = union?;
-        union.merge(&one?);
-        Ok(union)
-    })
 }
 
 /// Returns whether any site has a counter.
@@ -99,15 +68,4 @@ pub(super) fn known(Replies { all, missing }: Replies<KnownReading>) -> KnownRea
     merged.counters.sort_unstable();
     merged.counters.dedup();
     merged
-}
-
-/// Combines two unreadable entries. Only the first is named.
-fn both(one: Option<Unreadable>, other: Option<Unreadable>) -> Option<Unreadable> {
-    match (one, other) {
-        (Some(mut one), Some(other)) => {
-            one.extent.merge(other.extent);
-            Some(one)
-        }
-        (one, other) => one.or(other),
-    }
 }

@@ -49,8 +49,13 @@ impl Durability {
     ) -> std::io::Result<Self> {
         folder::prepare(folder)?;
         let known = Arc::<KnownStore>::default();
-        let spool =
-            Spool::new(folder.to_owned(), max_bytes, Arc::clone(tally), store.kind(), Arc::clone(&known));
+        let spool = Spool::new(
+            folder.to_owned(),
+            max_bytes,
+            Arc::clone(tally),
+            store.info().kind.into_owned(),
+            Arc::clone(&known),
+        );
         let spool = Arc::new(spool);
         let recovery = Recovery::new(Arc::clone(tally), Arc::clone(store), Arc::clone(&spool));
         Ok(Self { known, spool: Some((spool, recovery)) })

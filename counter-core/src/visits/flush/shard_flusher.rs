@@ -186,7 +186,7 @@ impl ShardFlusher {
     /// Creates batches from the pending hits, with the next sequences.
     fn cut(&mut self) {
         let before = self.writer.sequence;
-        let chunks = self.tally.take(self.shard, Timestamp::now(), self.store.batch_samples());
+        let chunks = self.tally.take(self.shard, Timestamp::now(), self.store.info().batch_samples);
         if chunks.len() > 1 && self.durability.is_on() {
             // In the file, the pending hits have a single sequence. If they need more than one batch, we give
             // that sequence to an empty batch. If the file can't be written now, another batch can't be

@@ -31,7 +31,7 @@ impl StoreWatch {
     /// Reads the store record if due: at the start, on a reconnection, and once a minute. On an error, the
     /// next call will retry.
     pub(super) async fn check(&mut self, store: &dyn Store, tally: &Tally) {
-        let connections = store.connections();
+        let connections = store.info().connections;
         let is_due = self.due.is_none_or(|due| due <= Instant::now());
         if !is_due && connections == self.connections {
             return;

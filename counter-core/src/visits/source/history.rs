@@ -78,7 +78,7 @@ impl History {
         grid: &Grid,
         far: Option<&FarStore>,
     ) -> Result<Self, Error> {
-        let documents = store.documents().ok_or_else(unsupported)?;
+        let documents = store.info().documents.ok_or_else(unsupported)?;
         let name = name(writer);
         // Without all cutoffs, records would be counted in other buckets than before.
         let Some(cutoffs) = parse(&documents.read(&name).await?.content) else {
@@ -148,7 +148,7 @@ impl History {
         }
         let lines = self.cutoffs.iter().map(|(position, at)| format!("{position} {at}\n"));
         let content = lines.collect::<String>().into_bytes();
-        let documents = store.documents().ok_or_else(unsupported)?;
+        let documents = store.info().documents.ok_or_else(unsupported)?;
         let name = name(writer);
         let changed = change_document(documents, &name, |document| {
             document?;
@@ -246,7 +246,7 @@ mod tests {
         for wrong in ["5", "5 100\nx 200\n", "5 100 1\n"] {
             let (store, writer) = (MemoryStore::new(), WriterId::random());
             let dynamic: &dyn Store = store.as_ref();
-            let documents = dynamic.documents().expect("supported");
+            let documents = dynamic.info().documents.expect("supported");
             documents
                 .replace(&name(writer), 0, wrong.as_bytes())
                 .await

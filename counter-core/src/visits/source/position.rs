@@ -30,7 +30,7 @@ pub(crate) async fn positions(
     // We use a position that a source can never reach, so the shards will reply with the actual position. Lua
     // has only even numbers in this range.
     let probe = |shard| empty(source, shard, LARGEST_POSITION + 2, LARGEST_POSITION + 4, grid);
-    let probes: Vec<_> = store.shards().iter().map(probe).collect();
+    let probes: Vec<_> = store.info().shards.iter().map(probe).collect();
     let replies = join_all(probes.iter().map(|batch| store.apply(batch))).await;
     let position = |reply: Result<ApplyOutcome, Error>| match reply? {
         ApplyOutcome::SequenceGap { found } => Ok(found.sequence),

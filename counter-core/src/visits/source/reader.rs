@@ -83,7 +83,7 @@ impl Source {
     ) -> Self {
         let writer = name.writer();
         let lane = |shard| Lane::new(shard, Arc::clone(&store), writer, Arc::clone(&tally.grid));
-        let lanes: Vec<_> = store.shards().iter().map(lane).collect();
+        let lanes: Vec<_> = store.info().shards.iter().map(lane).collect();
         let (shards, aligned, hits) = (lanes.len(), Instant::now(), SourceHits::default());
         let (history, position) = (None, 0);
         Self { name, writer, tally, store, lanes, shards, history, position, life, status, hits, aligned }

@@ -275,7 +275,8 @@ impl Recovery {
     /// Opens a file; `None` if it is damaged or not for this process, which is logged once. A damaged file
     /// is renamed.
     async fn open(&mut self, slot: Slot, has_counted: bool) -> Result<Option<Leftover>, Error> {
-        let opened = Leftover::open(slot, self.tally.shards, self.store.batch_samples(), has_counted).await;
+        let opened =
+            Leftover::open(slot, self.tally.shards, self.store.info().batch_samples, has_counted).await;
         let (slot, open_error) = match opened {
             Ok(mut leftover) => {
                 if let Some(reason) = leftover.origin().rejects_kind(self.spool.kind()) {

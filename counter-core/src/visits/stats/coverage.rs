@@ -8,8 +8,8 @@ use super::{Stats, buckets};
 use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
-use crate::time::{Precision, Precisions, Retention, Timestamp};
-use crate::visits::store::{Reading, Site, Store, Unreadable};
+use crate::time::{Kind, Precision, Precisions, Retention, Timestamp};
+use crate::visits::store::{Query, Reading, Site, Store, Unreadable};
 
 /// The part of a period in which counting may begin without affecting a comparison: a tenth.
 const TOLERANCE: u64 = 10;
@@ -74,7 +74,7 @@ impl Stats {
         let within = (within, range);
         let before = self.before(&period, length, now);
         let latest = period.start.plus(length / TOLERANCE);
-        let sites = self.store.sites();
+        let sites = self.store.info().sites;
         let reads = [Some(&within), before.as_ref()].into_iter().flatten();
         let samples = reads.map(|(read, range)| buckets(read.precision, range)).sum::<u64>();
         let per_read = usize::try_from(Self::MAX_SAMPLES / samples.max(1)).unwrap_or(usize::MAX).max(1);
@@ -152,14 +152,15 @@ async fn first_in(
     counters: &[CounterName],
     (part, range): &(Retention, Range<Timestamp>),
 ) -> Result<FirstBuckets, Error> {
-    let all = store.samples(counters, part.precision, range.clone(), part.samples.get()).await?;
-    Ok(all.into_iter().map(|reading| first(reading?)).collect())
+    let query =
+        Query { counters, precision: part.precision, range: range.clone(), retained: part.samples.get() };
+    Ok(store.values(Kind::Counts, query).await?.counters.into_iter().map(first).collect())
 }
 
 fn first(reading: Reading) -> Result<Option<Timestamp>, Unreadable> {
     match reading.unreadable {
         Some(unreadable) => Err(unreadable),
-        None => Ok(reading.samples.first().map(|sample| sample.start)),
+        None => Ok(reading.values.first().map(|(start, _)| *start)),
     }
 }
 

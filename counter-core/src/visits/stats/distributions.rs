@@ -5,9 +5,9 @@ use super::listing::PAGE_SIZE;
 use super::{MAX_UNREADABLE, Stats, buckets, check};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
-use crate::time::{Precision, Timestamp};
-use crate::visits::distribution::{Bin, Distribution, Measure};
-use crate::visits::store::{BinReading, Unreadable};
+use crate::time::{Kind, Precision, Timestamp};
+use crate::visits::distribution::{Distribution, Measure};
+use crate::visits::store::{Query, Reading, Unreadable};
 
 /// Distributions of a measure in each bucket, merged over the counters.
 ///
@@ -139,8 +139,8 @@ impl Stats {
     ) -> Result<Vec<Distributions>, Error> {
         self.check_distributions(precision, &range, counters.len() as u64)?;
         let (mut buckets, mut unreadable) = (vec![BTreeMap::new(); measures.len()], Vec::new());
-        for reading in self.store.bins(counters, precision, range.clone()).await? {
-            add(&mut buckets, measures, reading.buckets);
+        for reading in self.read_distributions(counters, precision, &range).await? {
+            add(&mut buckets, measures, &reading);
             unreadable.extend(reading.unreadable);
         }
         let distributions = |(measure, buckets): (&Measure, BTreeMap<_, _>)| Distributions {
@@ -164,16 +164,15 @@ impl Stats {
         measures: &[Measure],
     ) -> Result<Vec<(Vec<BTreeMap<Timestamp, Distribution>>, Option<Unreadable>)>, Error> {
         self.check_distributions(precision, &range, counters.len() as u64)?;
-        let of_counter = |reading: BinReading| {
-            let BinReading { mut buckets, unreadable } = reading;
-            buckets.retain(|(start, _)| {
-                unreadable.as_ref().is_none_or(|unreadable| !unreadable.extent.includes(*start))
-            });
+        let of_counter = |mut reading: Reading| {
+            let values = std::mem::take(&mut reading.values);
+            reading.values = values.into_iter().filter(|(start, _)| !reading.is_unknown(*start)).collect();
             let mut found = vec![BTreeMap::new(); measures.len()];
-            add(&mut found, measures, buckets);
-            (found, unreadable)
+            add(&mut found, measures, &reading);
+            (found, reading.unreadable)
         };
-        Ok(self.store.bins(counters, precision, range).await?.into_iter().map(of_counter).collect())
+        let read = self.read_distributions(counters, precision, &range).await?;
+        Ok(read.into_iter().map(of_counter).collect())
     }
 
     /// Returns up to `limit` counters with the highest means in the buckets that start in `range`, e.g. the
@@ -211,9 +210,9 @@ impl Stats {
             }
             for names in names.chunks(chunk_size) {
                 for (name, reading) in
-                    names.iter().zip(self.store.bins(names, precision, range.clone()).await?)
+                    names.iter().zip(self.read_distributions(names, precision, &range).await?)
                 {
-                    let bins = reading.buckets.into_iter().flat_map(|(_, bins)| bins);
+                    let bins = reading.values.iter().filter_map(|(_, value)| value.bins()).flatten().copied();
                     let distribution = Distribution::new(measure, bins);
                     match reading.unreadable {
                         Some(unreadable) => slowest.unreadable.push(unreadable),
@@ -229,6 +228,16 @@ impl Stats {
                 return Ok(slowest);
             }
         }
+    }
+
+    async fn read_distributions(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: &Range<Timestamp>,
+    ) -> Result<Vec<Reading>, Error> {
+        let query = Query { counters, precision, range: range.clone(), retained: u32::MAX };
+        Ok(self.store.values(Kind::Distributions, query).await?.counters)
     }
 
     fn check_distributions(
@@ -249,8 +258,8 @@ impl Stats {
 type Buckets = BTreeMap<Timestamp, Distribution>;
 
 /// Adds bins to the buckets of every measure.
-fn add(buckets: &mut [Buckets], measures: &[Measure], read: Vec<(Timestamp, Vec<(Bin, u64)>)>) {
-    for (start, bins) in read {
+fn add(buckets: &mut [Buckets], measures: &[Measure], reading: &Reading) {
+    for (start, bins) in reading.values.iter().filter_map(|(start, value)| Some((*start, value.bins()?))) {
         for (measure, buckets) in measures.iter().zip(&mut *buckets) {
             if bins.iter().any(|(bin, _)| bin.measure() == *measure) {
                 let bucket = buckets.entry(start).or_insert_with(|| Distribution::new(*measure, []));

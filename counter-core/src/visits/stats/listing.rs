@@ -6,7 +6,7 @@ use super::Stats;
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
-use crate::visits::store::{KnownReading, Unreadable};
+use crate::visits::store::{KnownQuery, KnownReading, Unreadable};
 
 /// A page of known counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Stats {
         let from = after.map_or_else(String::new, |after| format!("{after}\0"));
         let mut counters = BTreeMap::<_, Vec<_>>::new();
         let KnownReading { counters: known, unreadable, .. } =
-            self.store.known_since(precisions, &from, limit + 1, since).await?;
+            self.store.known(KnownQuery { precisions, from: &from, limit: limit + 1, since }).await?;
         for (name, precision) in known {
             counters.entry(name).or_default().push(precision);
         }

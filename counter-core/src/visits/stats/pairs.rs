@@ -166,7 +166,7 @@ impl Stats {
             name.pair().is_some_and(of)
         };
         let (mut pairs, mut is_complete) = (BTreeSet::new(), Ok(()));
-        for shard in self.store.shards().iter() {
+        for shard in self.store.info().shards.iter() {
             let mut cursor = None;
             loop {
                 let page = self.store.counted(shard, cursor).await?;

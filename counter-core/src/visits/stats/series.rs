@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::Stats;
 use crate::error::Error;
 use crate::family::name::CounterName;
-use crate::time::{Bucket, Precision, Sample, Timestamp};
-use crate::visits::store::{Reading, Total, Unreadable, sum};
+use crate::time::{Bucket, Kind, Precision, Sample, Timestamp};
+use crate::visits::store::{Query, Reading, Total, Unreadable, sum};
 
 /// The samples of a counter in a single precision.
 ///
@@ -66,14 +66,15 @@ impl Stats {
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Series, Unreadable>>, Error> {
         let retained = self.check(precision, &range, counters.len() as u64, Self::MAX_SAMPLES)?;
-        let all = self.store.samples(counters, precision, range.clone(), retained).await?;
+        let query = Query { counters, precision, range: range.clone(), retained };
+        let read = self.store.values(Kind::Counts, query).await?;
         let series = |reading: Reading| Series {
             precision,
             range: range.clone(),
-            samples: reading.samples,
+            samples: reading.samples().collect(),
             unreadable: reading.unreadable,
         };
-        Ok(all.into_iter().map(|reading| reading.map(series)).collect())
+        Ok(read.counters.into_iter().map(|reading| reading.readable().map(series)).collect())
     }
 
     /// Returns the sum of the samples of a counter in the buckets that start in `range`.
@@ -123,7 +124,7 @@ impl Stats {
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Total, Unreadable>>, Error> {
         let retained = self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
-        self.store.totals(counters, precision, range, retained).await
+        self.store.totals(Query { counters, precision, range, retained }).await
     }
 
     /// Returns the lifetime hits of the given counters, including hits past retention.
@@ -160,7 +161,7 @@ impl Series {
     /// Returns the sum of the samples.
     #[must_use]
     pub fn total(&self) -> u64 {
-        sum(&self.samples)
+        sum(self.samples.iter().copied())
     }
 
     /// Returns the sum of the samples, if all buckets are known.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Stats;
 use crate::document::DocumentStore;
 use crate::error::Error;
-use crate::time::{Grid, Precisions, Retention, Timestamp};
+use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::store::identity::{GridMismatch, StoreId};
-use crate::visits::store::{Store, identity};
+use crate::visits::store::{KnownQuery, Store, identity};
 
 /// The documents of a store, for callers which only have a `dyn Store`.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ struct StoreDocuments(Arc<dyn Store>);
 
 impl AsRef<dyn DocumentStore> for StoreDocuments {
     fn as_ref(&self) -> &(dyn DocumentStore + 'static) {
-        self.0.documents().expect("support for documents does not change")
+        self.0.info().documents.expect("support for documents does not change")
     }
 }
 
@@ -36,12 +36,12 @@ impl Stats {
     /// ```
     #[must_use]
     pub fn documents(&self) -> Option<Arc<dyn DocumentStore>> {
-        self.store.documents()?;
+        self.store.info().documents?;
         Some(Arc::new(StoreDocuments(Arc::clone(&self.store))))
     }
 
     /// Returns the store id, which will be created if needed. Returns `None` if the store doesn't support
-    /// [documents](crate::visits::Read::documents).
+    /// [documents](crate::visits::store::Read::documents).
     ///
     /// # Errors
     /// Returns an error if the store doesn't respond.
@@ -69,14 +69,18 @@ impl Stats {
         Ok(GridMismatch::between(&stored, &self.tally.grid))
     }
 
+    async fn has_counters(&self, precision: Precision) -> Result<bool, Error> {
+        let query = KnownQuery { precisions: &[precision], from: "", limit: 1, since: Timestamp::MIN };
+        Ok(!self.store.known(query).await?.counters.is_empty())
+    }
+
     /// Returns the configured grid with all offsets removed, if the store only has counts in buckets with no
     /// offset. We need this for stores filled by older versions, which did not store the grid.
     async fn grid_without_offsets(&self) -> Result<Option<Grid>, Error> {
         let configured = &self.tally.grid;
         for retained in configured.counts.iter().filter(|retention| retention.precision.offset() != 0) {
             let plain = retained.precision.starting_at(Timestamp::MIN);
-            let has_plain = !self.store.known(&[plain], "", 1).await?.counters.is_empty();
-            if has_plain && self.store.known(&[retained.precision], "", 1).await?.counters.is_empty() {
+            if self.has_counters(plain).await? && !self.has_counters(retained.precision).await? {
                 let without = |set: &Precisions| {
                     let plain = |retention: Retention| Retention {
                         precision: retention.precision.starting_at(Timestamp::MIN),

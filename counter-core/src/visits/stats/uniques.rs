@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::{Stats, buckets, check};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
-use crate::sketch::STANDARD_ERROR;
-use crate::time::{Bucket, Precision, Timestamp};
-use crate::visits::store::Unreadable;
+use crate::sketch::{STANDARD_ERROR, Sketch};
+use crate::time::{Bucket, Kind, Precision, Timestamp};
+use crate::visits::store::{Query, Unreadable};
 
 /// An estimate of unique visitors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,10 +35,24 @@ impl Stats {
         range: Range<Timestamp>,
     ) -> Result<Uniques, Error> {
         check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, Self::MAX_SKETCHES)?;
-        let starts = precision.starts(range);
-        let buckets: Vec<_> = starts.map(|start| Bucket { precision, start }).collect();
-        let union = self.store.visitors(counters, &buckets).await?;
-        Ok(self.uniques_of(union.estimate()))
+        let (mut union, mut range) = (Sketch::new(), range);
+        while range.start < range.end {
+            let query = Query { counters, precision, range: range.clone(), retained: u32::MAX };
+            let read = self.store.values(Kind::Visitors, query).await?;
+            for reading in read.counters {
+                if let Some(unreadable) = reading.unreadable {
+                    return Err(unreadable.into());
+                }
+                reading
+                    .values
+                    .iter()
+                    .filter_map(|(_, value)| value.visitors())
+                    .for_each(|one| union.merge(one));
+            }
+            range.start = read.end;
+        }
+        let is_upper_bound = self.store.info().counts_visitors_per_site;
+        Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR, is_upper_bound })
     }
 
     /// Returns the number of unique visitors for each counter, in the given order, in the buckets that start
@@ -155,9 +169,10 @@ impl Stats {
         }
         Self::check_sketches(unions.iter().map(|buckets| buckets.len() as u64).sum(), counters)?;
         let counts = self.store.visitor_counts(counters, unions).await?;
-        let to_uniques = |counts: Vec<Result<u64, _>>| {
-            counts.into_iter().map(|count| count.map(|visitors| self.uniques_of(visitors))).collect()
-        };
+        let is_upper_bound = self.store.info().counts_visitors_per_site;
+        let of = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR, is_upper_bound };
+        let to_uniques =
+            |counts: Vec<Result<u64, _>>| counts.into_iter().map(|count| count.map(of)).collect();
         Ok(counts.into_iter().map(to_uniques).collect())
     }
 
@@ -167,10 +182,5 @@ impl Stats {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::TooManyBuckets { requested, max })),
         }
-    }
-
-    fn uniques_of(&self, visitors: u64) -> Uniques {
-        let is_upper_bound = self.store.counts_visitors_per_site();
-        Uniques { visitors, standard_error: STANDARD_ERROR, is_upper_bound }
     }
 }

@@ -2,13 +2,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::value::Value;
 use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
-use crate::sketch::Sketch;
 use crate::time::{Kind, Precision, Retention, Timestamp};
-use crate::visits::distribution::{Bin, Bins};
 
 /// A store of visits that accepts absolute values from another store, and tracks copy progress.
 ///
@@ -78,9 +77,11 @@ pub struct Progress {
     pub settled: Timestamp,
 }
 
-/// Values of counters, in buckets of a single precision.
+/// Values of one kind, in buckets of a single precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
+    /// The kind of the values.
+    pub kind: Kind,
     /// Time by the clock of the archive, from before the values were read from the near store.
     pub read: Timestamp,
     /// True if the values must replace the values in the archive, even if they are smaller.
@@ -91,34 +92,24 @@ pub struct Page {
     pub counters: Vec<CounterName>,
     /// Lifetimes in the order of the counters, or an empty list.
     pub lifetimes: Vec<u64>,
-    /// Counts by bucket start and counter index.
-    pub counts: BTreeMap<Timestamp, Vec<(usize, u64)>>,
-    /// Visitors by bucket start and counter index.
-    pub visitors: BTreeMap<Timestamp, Vec<(usize, Sketch)>>,
-    /// Bins of distributions by bucket start and counter index.
-    pub bins: BTreeMap<Timestamp, Vec<(usize, Bins)>>,
+    /// Values by bucket start and counter index.
+    pub values: BTreeMap<Timestamp, Vec<(usize, Value)>>,
 }
 
 impl Page {
-    /// Creates an empty page.
+    /// Creates an empty page for values of this kind.
     #[must_use]
-    pub const fn new(read: Timestamp, retention: Retention) -> Self {
+    pub const fn new(kind: Kind, read: Timestamp, retention: Retention) -> Self {
         Self {
+            kind,
             read,
             replaces: false,
             retention,
             counters: Vec::new(),
             lifetimes: Vec::new(),
-            counts: BTreeMap::new(),
-            visitors: BTreeMap::new(),
-            bins: BTreeMap::new(),
+            values: BTreeMap::new(),
         }
     }
-}
-
-/// Returns the count of a bin, or 0 if it is missing.
-pub(crate) fn bin_count(bins: &[(Bin, u64)], bin: Bin) -> u64 {
-    bins.binary_search_by_key(&bin, |(bin, _)| *bin).map_or(0, |index| bins[index].1)
 }
 
 for_handles!(ArchiveStore {

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::fence::{Fence, StoredFence};
+use super::value::Value;
 use super::witness::Witness;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
@@ -63,17 +64,6 @@ pub struct Cell {
     pub value: Value,
 }
 
-/// A value to add to a bucket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// Hits.
-    Count(u64),
-    /// The registers that were raised since the previous batch with visitors of this counter and bucket.
-    Visitors(Sketch),
-    /// The values to add to each bin, in at most 60 bins.
-    Distribution(Bins),
-}
-
 /// The response to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,7 +77,7 @@ pub enum ApplyOutcome {
         found: StoredFence,
     },
     /// The batch was not applied, and will never be, because another
-    /// [incarnation](crate::visits::Incarnation) of this writer has used the sequence for other contents.
+    /// [incarnation](crate::visits::store::Incarnation) of this writer has used the sequence for other contents.
     Conflict {
         /// The fence of the other incarnation.
         found: StoredFence,
@@ -226,40 +216,19 @@ impl Cell {
     /// Returns the count, if the cell has one.
     #[must_use]
     pub const fn count(&self) -> Option<u64> {
-        match self.value {
-            Value::Count(count) => Some(count),
-            _ => None,
-        }
+        self.value.count()
     }
 
     /// Returns the visitors, if the cell has some.
     #[must_use]
     pub const fn visitors(&self) -> Option<&Sketch> {
-        match &self.value {
-            Value::Visitors(raised) => Some(raised),
-            _ => None,
-        }
+        self.value.visitors()
     }
 
     /// Returns the bins, if the cell has some.
     #[must_use]
     pub const fn bins(&self) -> Option<&Bins> {
-        match &self.value {
-            Value::Distribution(bins) => Some(bins),
-            _ => None,
-        }
-    }
-}
-
-impl Value {
-    /// Returns the kind of the value.
-    #[must_use]
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::Count(_) => Kind::Counts,
-            Self::Visitors(_) => Kind::Visitors,
-            Self::Distribution(_) => Kind::Distributions,
-        }
+        self.value.bins()
     }
 }
 

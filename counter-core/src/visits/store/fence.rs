@@ -55,7 +55,7 @@ pub enum FenceKind {
 ///
 /// Both might use the same sequence for different contents, e.g. when a copy of the spool is sent while the
 /// process is still running. In this case, the store will return
-/// [`ApplyOutcome::Conflict`](crate::visits::ApplyOutcome::Conflict), instead of mistaking the second batch
+/// [`ApplyOutcome::Conflict`](crate::visits::store::ApplyOutcome::Conflict), instead of mistaking the second batch
 /// for the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incarnation(u64);
@@ -66,7 +66,7 @@ pub struct Incarnation(u64);
 /// source.
 ///
 /// ```
-/// use counter_core::visits::StoredFence;
+/// use counter_core::visits::store::StoredFence;
 ///
 /// let fence: StoredFence = "12:00000000000000ff:9".parse()?;
 /// assert_eq!((fence.sequence, fence.since), (12, 9));

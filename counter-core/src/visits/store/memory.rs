@@ -3,25 +3,24 @@ mod archive;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
 
-use super::batch::{ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark, Value};
+use super::batch::{ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark};
 use super::fence::{FenceKind, StoredFence};
-use super::read::{MAX_SKETCHES, Read};
-use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+use super::info::StoreInfo;
+use super::read::{Read, end_of_sketches};
+use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Reading, Readings, Unreadable};
+use super::value::Value;
 use super::write::{Cleaned, Write};
-use crate::document::DocumentStore;
 use crate::document::memory::MemoryDocuments;
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
-use crate::sketch::Sketch;
 use crate::time::expiry_clock::{Expiry, ExpiryClock};
-use crate::time::{Bucket, Grid, Precision, Precisions, Sample, Timestamp};
+use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Retention, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::{DropReason, Hint};
 
@@ -37,8 +36,8 @@ struct State {
     fences: HashMap<WriterId, Applied>,
     counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
     totals: HashMap<CounterName, u64>,
-    visitors: HashMap<(CounterName, Bucket), Visitors>,
-    bins: BTreeMap<(CounterName, Precision, Timestamp), Bins>,
+    /// Visitors and distributions.
+    expiring: BTreeMap<(Kind, CounterName, Precision, Timestamp), Expiring>,
     salts: HashMap<Bucket, Salt>,
     clock: ExpiryClock,
     #[cfg(feature = "archive")]
@@ -54,15 +53,9 @@ struct Applied {
 }
 
 #[derive(Debug)]
-struct Visitors {
+struct Expiring {
     expiry: Timestamp,
-    sketch: Sketch,
-}
-
-#[derive(Debug)]
-struct Bins {
-    expiry: Timestamp,
-    counts: BTreeMap<Bin, u64>,
+    value: Value,
 }
 
 struct Salt {
@@ -98,8 +91,7 @@ impl Write for MemoryVisits {
         Box::pin(async move {
             let state = &mut *self.state();
             state.counts.retain(|(_, name), _| name != counter);
-            state.visitors.retain(|(name, _), _| name != counter);
-            state.bins.retain(|(name, ..), _| name != counter);
+            state.expiring.retain(|(_, name, ..), _| name != counter);
             state.totals.remove(counter);
             #[cfg(feature = "archive")]
             state.archived.forget(counter);
@@ -123,30 +115,17 @@ impl Write for MemoryVisits {
 }
 
 impl Read for MemoryVisits {
-    fn kind(&self) -> String {
-        "memory".to_owned()
+    fn info(&self) -> StoreInfo<'_> {
+        StoreInfo {
+            kind: "memory".into(),
+            documents: Some(&self.documents),
+            hints: self.state().clock.is_ahead().then_some(Hint::CLOCK_JUMPED).into_iter().collect(),
+            ..StoreInfo::default()
+        }
     }
 
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        Some(&self.documents)
-    }
-
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        _: u32,
-    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
-        Box::pin(async move {
-            let state = self.state();
-            let samples = |counter: &CounterName| {
-                let buckets = state.counts.get(&(precision, counter.clone()));
-                let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
-                Ok(inside.map(|(&start, &count)| Sample { start, count }).collect::<Vec<_>>().into())
-            };
-            Ok(counters.iter().map(samples).collect())
-        })
+    fn values<'a>(&'a self, kind: Kind, query: Query<'a>) -> StoreFuture<'a, Readings> {
+        Box::pin(async move { Ok(self.state().values(kind, &query)) })
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
@@ -156,80 +135,15 @@ impl Read for MemoryVisits {
         })
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
-        Box::pin(async move {
-            let state = self.state();
-            let mut union = Sketch::new();
-            for counter in counters {
-                for bucket in buckets {
-                    if let Some(visitors) = state.visitors.get(&(counter.clone(), *bucket)) {
-                        union.merge(&visitors.sketch);
-                    }
-                }
-            }
-            Ok(union)
-        })
-    }
-
-    fn bins<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> StoreFuture<'a, Vec<BinReading>> {
-        Box::pin(async move {
-            let state = self.state();
-            let of = |counter: &CounterName| {
-                let key = |start| (counter.clone(), precision, start);
-                let inside = range.start < range.end;
-                let found = inside.then(|| state.bins.range(key(range.start)..key(range.end)));
-                let counts = |bins: &Bins| bins.counts.iter().map(|(bin, count)| (*bin, *count)).collect();
-                let buckets = found.into_iter().flatten().map(|((.., start), bins)| (*start, counts(bins)));
-                BinReading { buckets: buckets.collect(), unreadable: None }
-            };
-            Ok(counters.iter().map(of).collect())
-        })
-    }
-
-    fn sketches<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
-        Box::pin(async move {
-            let (state, mut found, mut sketches) = (self.state(), 0, Vec::new());
-            for bucket in buckets {
-                let of = |counter: &CounterName| state.visitors.get(&(counter.clone(), *bucket));
-                found += counters.iter().filter(|counter| of(counter).is_some()).count();
-                if found > MAX_SKETCHES && !sketches.is_empty() {
-                    break;
-                }
-                let sketch =
-                    |counter| Ok(of(counter).map_or_else(Sketch::new, |visitors| visitors.sketch.clone()));
-                sketches.push(counters.iter().map(sketch).collect());
-            }
-            Ok(sketches)
-        })
-    }
-
-    fn hints(&self) -> Vec<Hint> {
-        self.state().clock.is_ahead().then_some(Hint::CLOCK_JUMPED).into_iter().collect()
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, KnownReading> {
+    fn known<'a>(&'a self, query: KnownQuery<'a>) -> StoreFuture<'a, KnownReading> {
         Box::pin(async move {
             let state = self.state();
             let of = |precision: Precision| {
                 let names = state.counts.keys().filter(move |(p, _)| *p == precision);
-                let names = names.filter(|(_, name)| &**name >= from).take(limit);
+                let names = names.filter(|(_, name)| &**name >= query.from).take(query.limit);
                 names.map(move |(_, name)| (name.clone(), precision))
             };
-            Ok(precisions.iter().flat_map(|precision| of(*precision)).collect::<Vec<_>>().into())
+            Ok(query.precisions.iter().flat_map(|precision| of(*precision)).collect::<Vec<_>>().into())
         })
     }
 
@@ -249,6 +163,43 @@ impl fmt::Debug for Salt {
 }
 
 impl State {
+    fn values(&self, kind: Kind, query: &Query<'_>) -> Readings {
+        let mut counters: Vec<_> =
+            query.counters.iter().map(|counter| self.reading(kind, counter, query)).collect();
+        let mut end = query.range.end;
+        if kind == Kind::Visitors {
+            let mut present = BTreeMap::new();
+            for (start, _) in counters.iter().flat_map(|reading| &reading.values) {
+                *present.entry(*start).or_default() += 1;
+            }
+            end = end_of_sketches(&present, &query.range);
+            counters.iter_mut().for_each(|reading| reading.values.retain(|(start, _)| *start < end));
+        }
+        Readings { counters, end }
+    }
+
+    fn reading(
+        &self,
+        kind: Kind,
+        counter: &CounterName,
+        Query { precision, range, .. }: &Query<'_>,
+    ) -> Reading {
+        let values = match kind {
+            _ if range.is_empty() => Vec::new(),
+            Kind::Counts => {
+                let buckets = self.counts.get(&(*precision, counter.clone()));
+                let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
+                inside.map(|(&start, &count)| (start, Value::Count(count))).collect()
+            }
+            Kind::Visitors | Kind::Distributions => {
+                let key = |start| (kind, counter.clone(), *precision, start);
+                let inside = self.expiring.range(key(range.start)..key(range.end));
+                inside.map(|((.., start), found)| (*start, found.value.clone())).collect()
+            }
+        };
+        Reading { values, unreadable: None }
+    }
+
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let fence = batch.fence;
         // We only store a fence if the batch is applied, because a reader can look up any number of sources.
@@ -268,8 +219,10 @@ impl State {
             let rejected = match &cell.value {
                 _ if cell.start > max_start => Some(DropReason::Ahead),
                 Value::Count(count) => self.add_count(batch, index, *count, &mut remarks),
-                Value::Visitors(raised) => {
-                    self.add_visitors(batch, cell, raised);
+                Value::Visitors(_) => {
+                    for bucket in batch.buckets(cell) {
+                        self.expiring(cell, bucket).merge(cell.value.clone(), u64::max);
+                    }
                     None
                 }
                 Value::Distribution(bins) => self.add_bins(batch, cell, bins),
@@ -311,27 +264,24 @@ impl State {
         (fit < targets).then_some(DropReason::OutOfRange)
     }
 
-    fn add_visitors(&mut self, batch: &Batch, cell: &Cell, raised: &Sketch) {
-        for (bucket, retention) in batch.buckets(cell) {
-            let expiry = retention.removal(bucket.start);
-            let visitors = self.visitors.entry((cell.counter.clone(), bucket));
-            let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
-            visitors.sketch.merge(raised);
-        }
+    /// Returns the visitors or the distribution of a bucket, for the kind of `value`.
+    fn expiring(&mut self, cell: &Cell, (bucket, retention): (Bucket, Retention)) -> &mut Value {
+        let (kind, expiry) = (cell.value.kind(), retention.removal(bucket.start));
+        let entry = self.expiring.entry((kind, cell.counter.clone(), bucket.precision, bucket.start));
+        &mut entry.or_insert_with(|| Expiring { expiry, value: Value::empty(kind) }).value
     }
 
     /// Adds bins. Returns the reason if a bucket rejects one of them.
     fn add_bins(&mut self, batch: &Batch, cell: &Cell, more: &[(Bin, u64)]) -> Option<DropReason> {
         let mut rejected = None;
-        for (bucket, retention) in batch.buckets(cell) {
-            let key = (cell.counter.clone(), bucket.precision, bucket.start);
-            let expiry = retention.removal(bucket.start);
-            let bins = self.bins.entry(key).or_insert_with(|| Bins { expiry, counts: BTreeMap::new() });
-            for (bin, more) in more {
-                let count = bins.counts.entry(*bin).or_default();
-                match sum(*count, *more) {
-                    Some(sum) => *count = sum,
-                    None => rejected = Some(DropReason::OutOfRange),
+        for bucket in batch.buckets(cell) {
+            let Value::Distribution(bins) = self.expiring(cell, bucket) else { continue };
+            for &(bin, more) in more {
+                let place = bins.binary_search_by_key(&bin, |(bin, _)| *bin);
+                match (place, sum(place.map_or(0, |place| bins[place].1), more)) {
+                    (Ok(place), Some(sum)) => bins[place].1 = sum,
+                    (Err(place), Some(sum)) => bins.insert(place, (bin, sum)),
+                    (_, None) => rejected = Some(DropReason::OutOfRange),
                 }
             }
         }
@@ -362,8 +312,7 @@ impl State {
             precisions.iter().any(|precision| self.counts.contains_key(&(*precision, value.clone())))
         };
         self.totals.retain(|counter, _| counter.label().is_none() || has_samples(counter));
-        self.visitors.retain(|(_, bucket), visitors| !expiry.is_expired(bucket.start, visitors.expiry));
-        self.bins.retain(|(_, _, start), bins| !expiry.is_expired(*start, bins.expiry));
+        self.expiring.retain(|(.., start), found| !expiry.is_expired(*start, found.expiry));
         let time = self.expiry(Timestamp::now()).trusted();
         self.fences.retain(|_, applied| applied.expiry.is_none_or(|expiry| expiry > time));
         cleaned
@@ -428,6 +377,6 @@ mod tests {
         assert_eq!(starts("3600").len(), 2);
         assert_eq!(starts("1"), [], "data written after the jump expires by the clock");
         drop(state);
-        assert_eq!(visits.hints(), [Hint::CLOCK_JUMPED]);
+        assert_eq!(visits.info().hints, [Hint::CLOCK_JUMPED]);
     }
 }

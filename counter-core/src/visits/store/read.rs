@@ -1,118 +1,53 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use futures_util::future::try_join_all;
 
 use super::Store;
-use super::reading::{BinReading, CountedReading, KnownReading, Reading, Total, Unreadable};
-use super::site::Site;
-use crate::document::DocumentStore;
+use super::info::StoreInfo;
+use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Readings, Total, Unreadable};
+use super::unions::Unions;
 use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
-use crate::family::shard::{Shard, Shards};
-use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Precision, Timestamp};
-use crate::visits::ledger::{ArchiveHealth, Hint};
+use crate::family::shard::Shard;
+use crate::time::{Bucket, Kind, Precision, Timestamp};
 
 /// The read half of a [`Store`](super::Store), for its counts and its state.
 pub trait Read: fmt::Debug + Send + Sync + 'static {
-    /// Returns the number of shards. This must never change. The default is 1.
-    fn shards(&self) -> Shards {
-        Shards::ONE
+    /// Returns a description of the store, and its current state. The default is a store without documents or shards.
+    fn info(&self) -> StoreInfo<'_> {
+        StoreInfo::default()
     }
 
-    /// Returns the number of connections opened to servers, for [`Health`](crate::Health). The default is 0.
-    fn connections(&self) -> u64 {
-        0
-    }
-
-    /// Returns the kind of store, such as `Redis with keys access:*`, but not the address. This is empty if
-    /// unknown.
+    /// Returns the values of one kind for each counter of the query. If an entry can't be read, the other counters and
+    /// buckets are unaffected.
     ///
-    /// A [spool](crate::Builder::spool) or an [archive](crate::archive) will be rejected if it belongs to a
-    /// store of a different kind.
-    fn kind(&self) -> String {
-        String::new()
-    }
-
-    /// Returns the documents of the store, which are used for its [id](crate::visits::StoreId) and grid. If
-    /// this is `None`, there is not an id or a grid to compare with.
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        None
-    }
-
-    /// Returns the grid that this store retains for longer than its writers know, like an archive does. If
-    /// this is `None`, retention is defined by the writers and cleaners.
-    fn reach(&self) -> Option<&Grid> {
-        None
-    }
-
-    /// Returns the state of the archive, for [`Health`](crate::Health), or `None` if this is not an archive.
-    fn archive_health(&self) -> Option<ArchiveHealth> {
-        None
-    }
-
-    /// Returns signs of a setup with wrong numbers, for [`Health::hints`](crate::Health::hints). The default
-    /// is empty.
-    fn hints(&self) -> Vec<Hint> {
-        Vec::new()
-    }
-
-    /// Returns the sites, if this is a [fleet](crate::fleet). The default is empty.
-    fn sites(&self) -> &[Site] {
-        &[]
-    }
-
-    /// Returns `true` if a visitor counts once per [site](Self::sites), so that visitors are an upper bound. The default
-    /// is `false`.
-    fn counts_visitors_per_site(&self) -> bool {
-        false
-    }
-
-    /// Returns how far the clock of this process was ahead of the store clock when the last batch was sent,
-    /// in seconds. This is negative if the clock was behind, or `None` if the store either doesn't have a
-    /// clock, or has not received a batch yet.
-    fn clock_skew(&self) -> Option<i64> {
-        None
-    }
-
-    /// Returns the samples of each counter which start in `range`, in ascending order and without empty
-    /// buckets. If an entry can't be read, the other counters are unaffected. `retained` is the retention in
-    /// samples, to help the store select the best way to read.
+    /// The response will not always contain the visitors of all buckets: it contains the first, and as many of the
+    /// following as fit in 500 sketches, i.e. up to 8 MB. Its [end](Readings::end) is always after the start of the
+    /// query, unless its range is empty.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        retained: u32,
-    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
+    fn values<'a>(&'a self, kind: Kind, query: Query<'a>) -> StoreFuture<'a, Readings>;
 
-    /// Returns the sum of the samples of each counter which start in `range`. If an entry can't be read, the other
-    /// counters are unaffected. The default implementation reads the [samples](Self::samples) of some counters at a
-    /// time. It should be overridden if the store itself can add up.
+    /// Returns the sum of the counts of each counter of the query. If an entry can't be read, the other counters are
+    /// unaffected. The default implementation reads the [values](Self::values) of some counters at a time. It should be
+    /// overridden if the store itself can add up.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn totals<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        retained: u32,
-    ) -> StoreFuture<'a, Vec<Result<Total, Unreadable>>> {
+    fn totals<'a>(&'a self, query: Query<'a>) -> StoreFuture<'a, Vec<Result<Total, Unreadable>>> {
         Box::pin(async move {
-            let per_read = MAX_SAMPLES / precision.starts(range.clone()).count().max(1);
-            let mut totals = Vec::with_capacity(counters.len());
-            for counters in counters.chunks(CONCURRENT_READS * per_read.max(1)) {
+            let per_read = MAX_SAMPLES / query.precision.starts(query.range.clone()).count().max(1);
+            let mut totals = Vec::with_capacity(query.counters.len());
+            for counters in query.counters.chunks(CONCURRENT_READS * per_read.max(1)) {
                 let portions = counters.chunks(per_read.max(1));
                 let read =
-                    portions.map(|counters| self.samples(counters, precision, range.clone(), retained));
-                let readings = try_join_all(read).await?.into_iter().flatten();
-                totals.extend(readings.map(|reading| reading.map(Total::from)));
+                    portions.map(|counters| self.values(Kind::Counts, Query { counters, ..query.clone() }));
+                let readings = try_join_all(read).await?.into_iter().flat_map(|readings| readings.counters);
+                totals.extend(readings.map(|reading| reading.readable().map(Total::from)));
             }
             Ok(totals)
         })
@@ -125,40 +60,10 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
     /// Returns an error if the store can't be read.
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>>;
 
-    /// Returns the union of the visitors of these counters and buckets.
-    ///
-    /// # Errors
-    /// Returns an error if the store can't be read.
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch>;
-
-    /// Returns the visitors for each bucket and counter. If an entry can't be read, the other counters are
-    /// unaffected.
-    ///
-    /// The response will not always contain all buckets: it contains the first, and as many of the following
-    /// as fit in 500 sketches, i.e. up to 8 MB. Further calls are needed for the remaining buckets. The
-    /// default implementation reads the counters sequentially, but only for the first bucket. It should be
-    /// overridden if a store can read multiple sketches in a single request.
-    ///
-    /// # Errors
-    /// Returns an error if the store can't be read.
-    fn sketches<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
-        Box::pin(async move {
-            let Some(first) = buckets.get(..1) else { return Ok(Vec::new()) };
-            let mut sketches = Vec::with_capacity(counters.len());
-            for counter in counters {
-                sketches.push(Ok(self.visitors(std::slice::from_ref(counter), first).await?));
-            }
-            Ok(vec![sketches])
-        })
-    }
-
-    /// Returns the number of visitors for each counter and union of buckets, i.e. the [estimate](Sketch::estimate) for the
-    /// union. If an entry can't be read, this only affects the unions of this counter which include it. The default
-    /// implementation reads all sketches sequentially. It should be overridden if the store itself can count.
+    /// Returns the number of visitors for each counter and union of buckets, i.e. the
+    /// [estimate](crate::sketch::Sketch::estimate) for the union. If an entry can't be read, this only affects the unions of
+    /// this counter which include it. The default implementation reads the sketches. It should be overridden if the store
+    /// itself can count.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
@@ -167,60 +72,15 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         counters: &'a [CounterName],
         unions: &'a [Vec<Bucket>],
     ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        Box::pin(async move {
-            let mut counts = Vec::with_capacity(counters.len());
-            for counter in counters {
-                let mut of_unions = Vec::with_capacity(unions.len());
-                for buckets in unions {
-                    let union = self.visitors(std::slice::from_ref(counter), buckets).await?;
-                    of_unions.push(Ok(union.estimate()));
-                }
-                counts.push(of_unions);
-            }
-            Ok(counts)
-        })
+        Box::pin(Unions::read(self, counters, unions))
     }
 
-    /// Returns the bins of distributions for each counter, in the buckets that start in `range`, without
-    /// empty buckets. If an entry can't be read, the other counters are unaffected.
-    ///
-    /// # Errors
-    /// Returns an error if the store can't be read.
-    fn bins<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> StoreFuture<'a, Vec<BinReading>>;
-
-    /// Returns the first `limit` counters with samples, by name, for each of these precisions, starting with
-    /// the name `from` (inclusive). The order is unspecified, and some of the following counters may be
+    /// Returns the first counters with samples, by name. The order is unspecified, and some of the following counters may be
     /// included. If a list or an entry can't be read, the rest is unaffected.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, KnownReading>;
-
-    /// Like [`known`](Self::known), but may leave out a counter if all of its samples are in buckets before
-    /// `since`. The default implementation doesn't leave out any counters.
-    ///
-    /// # Errors
-    /// Returns an error if the store can't be read.
-    fn known_since<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-        since: Timestamp,
-    ) -> StoreFuture<'a, KnownReading> {
-        let _ = since;
-        self.known(precisions, from, limit)
-    }
+    fn known<'a>(&'a self, query: KnownQuery<'a>) -> StoreFuture<'a, KnownReading>;
 
     /// Returns some counters of a shard which have a lifetime, starting from `cursor`, even if they do not
     /// have samples any more. A full scan will return every counter at least once, provided that it has a
@@ -252,7 +112,8 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
         Box::pin(async move {
             let mut contained = Vec::with_capacity(counters.len());
             for counter in counters {
-                let mut first = self.known(precisions, counter, 1).await?;
+                let query = KnownQuery { precisions, from: counter, limit: 1, since: Timestamp::MIN };
+                let mut first = self.known(query).await?;
                 let is_present = first.counters.iter().any(|(name, _)| name == counter);
                 contained.push(match first.unreadable.pop() {
                     Some(unreadable) if !is_present => Err(unreadable),
@@ -265,31 +126,13 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
 }
 
 for_handles!(Read of Store {
-    fn shards() -> Shards;
-    fn connections() -> u64;
-    fn kind() -> String;
-    fn documents() -> Option<&'a dyn DocumentStore>;
-    fn reach() -> Option<&'a Grid>;
-    fn archive_health() -> Option<ArchiveHealth>;
-    fn hints() -> Vec<Hint>;
-    fn sites() -> &'a [Site];
-    fn counts_visitors_per_site() -> bool;
-    fn clock_skew() -> Option<i64>;
-    fn samples(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, retained: u32)
-        -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>>;
-    fn totals(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>, retained: u32)
-        -> StoreFuture<'a, Vec<Result<Total, Unreadable>>>;
+    fn info() -> StoreInfo<'a>;
+    fn values(kind: Kind, query: Query<'a>) -> StoreFuture<'a, Readings>;
+    fn totals(query: Query<'a>) -> StoreFuture<'a, Vec<Result<Total, Unreadable>>>;
     fn lifetimes(counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>>;
-    fn visitors(counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch>;
-    fn sketches(counters: &'a [CounterName], buckets: &'a [Bucket])
-        -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>>;
     fn visitor_counts(counters: &'a [CounterName], unions: &'a [Vec<Bucket>])
         -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>>;
-    fn bins(counters: &'a [CounterName], precision: Precision, range: Range<Timestamp>)
-        -> StoreFuture<'a, Vec<BinReading>>;
-    fn known(precisions: &'a [Precision], from: &'a str, limit: usize) -> StoreFuture<'a, KnownReading>;
-    fn known_since(precisions: &'a [Precision], from: &'a str, limit: usize, since: Timestamp)
-        -> StoreFuture<'a, KnownReading>;
+    fn known(query: KnownQuery<'a>) -> StoreFuture<'a, KnownReading>;
     fn counted(shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading>;
     fn contains(counters: &'a [CounterName], precisions: &'a [Precision])
         -> StoreFuture<'a, Vec<Result<bool, Unreadable>>>;
@@ -300,4 +143,19 @@ const MAX_SAMPLES: usize = 200_000;
 const CONCURRENT_READS: usize = 4;
 
 /// Maximum number of sketches in a response with multiple buckets, i.e. up to 8 MB.
-pub(crate) const MAX_SKETCHES: usize = 500;
+const MAX_SKETCHES: usize = 500;
+
+/// Returns the end of the first buckets of a range whose sketches fit in a response, given the number of sketches by bucket
+/// start.
+pub(crate) fn end_of_sketches(present: &BTreeMap<Timestamp, usize>, range: &Range<Timestamp>) -> Timestamp {
+    let mut remaining = None;
+    for (start, sketches) in present {
+        match remaining
+            .map_or(Some(MAX_SKETCHES.saturating_sub(*sketches)), |left: usize| left.checked_sub(*sketches))
+        {
+            Some(left) => remaining = Some(left),
+            None => return *start,
+        }
+    }
+    range.end
+}

@@ -1,9 +1,12 @@
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
+use std::ops::Range;
 
+use super::value::{Combine, Value};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Precision, Sample, Timestamp};
-use crate::visits::distribution::Bin;
 
 /// An entry in a store with invalid contents.
 ///
@@ -46,16 +49,39 @@ pub enum Extent {
     All,
 }
 
-/// The samples of a counter, as returned by [`Read::samples`](crate::visits::Read::samples).
+/// The counters and buckets to [read](crate::visits::store::Read::values).
+#[derive(Clone, Debug)]
+pub struct Query<'a> {
+    /// The counters.
+    pub counters: &'a [CounterName],
+    /// The width of the buckets.
+    pub precision: Precision,
+    /// The buckets that start here, excluding the end.
+    pub range: Range<Timestamp>,
+    /// The retention in samples, to help the store select the best way to read. If it is unknown, this is [`u32::MAX`].
+    pub retained: u32,
+}
+
+/// The values of the counters of a [`Query`], as returned by [`Read::values`](crate::visits::store::Read::values).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readings {
+    /// The counters, in the order of the query.
+    pub counters: Vec<Reading>,
+    /// The end of the buckets that were read. If this is before the end of the query, the remaining buckets need further
+    /// queries.
+    pub end: Timestamp,
+}
+
+/// The values of a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Samples that could be read, in ascending order.
-    pub samples: Vec<Sample>,
-    /// Other entries in the same key that could not be read.
+    /// The values that could be read by bucket start, in ascending order and without empty values.
+    pub values: Vec<(Timestamp, Value)>,
+    /// Entries that could not be read. If there are several, this is the key of the first, with the extent of all.
     pub unreadable: Option<Unreadable>,
 }
 
-/// The sum of the samples of a counter, as returned by [`Read::totals`](crate::visits::Read::totals).
+/// The sum of the samples of a counter, as returned by [`Read::totals`](crate::visits::store::Read::totals).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     /// The sum of the samples that could be read, up to [`u64::MAX`].
@@ -64,16 +90,20 @@ pub struct Total {
     pub unreadable: Option<Unreadable>,
 }
 
-/// The distributions of a counter, as returned by [`Read::bins`](crate::visits::Read::bins).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BinReading {
-    /// Non-empty buckets with the bins of all measures, both in ascending order.
-    pub buckets: Vec<(Timestamp, Vec<(Bin, u64)>)>,
-    /// Other entries that could not be read.
-    pub unreadable: Option<Unreadable>,
+/// Which counters to list in [`Read::known`](crate::visits::store::Read::known).
+#[derive(Clone, Copy, Debug)]
+pub struct KnownQuery<'a> {
+    /// The precisions. Each has its own list of counters.
+    pub precisions: &'a [Precision],
+    /// The first name (inclusive).
+    pub from: &'a str,
+    /// The maximum number of counters in each list.
+    pub limit: usize,
+    /// Counters may be left out if all of their samples are in buckets before this.
+    pub since: Timestamp,
 }
 
-/// A page of known counters, as returned by [`Read::known`](crate::visits::Read::known).
+/// A page of known counters, as returned by [`Read::known`](crate::visits::store::Read::known).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownReading {
     /// Counters with a precision, in any order.
@@ -82,7 +112,7 @@ pub struct KnownReading {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A page of counters which have a lifetime, as returned by [`Read::counted`](crate::visits::Read::counted).
+/// A page of counters which have a lifetime, as returned by [`Read::counted`](crate::visits::store::Read::counted).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedReading {
     /// The counters, in any order.
@@ -105,6 +135,17 @@ impl Unreadable {
     pub fn with_extent(self, extent: Extent) -> Self {
         Self { extent, ..self }
     }
+
+    /// Combines two entries. Only the first is named.
+    pub(crate) fn merge(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(mut one), Some(other)) => {
+                one.extent.merge(other.extent);
+                Some(one)
+            }
+            (one, other) => one.or(other),
+        }
+    }
 }
 
 impl Extent {
@@ -126,6 +167,12 @@ impl Extent {
             Self::Buckets(starts) => starts.binary_search(&start).is_ok(),
             Self::Part | Self::All => true,
         }
+    }
+
+    /// Returns the number of unreadable entries: one for each bucket, or otherwise one for the whole.
+    #[cfg(feature = "archive")]
+    pub(crate) fn entries(&self) -> u64 {
+        self.buckets().len().max(1) as u64
     }
 
     /// Returns the single buckets that are unknown.
@@ -159,6 +206,66 @@ impl Extent {
     }
 }
 
+impl Readings {
+    /// Combines these with the values of another store, up to the first of both ends.
+    pub(crate) fn merge(&mut self, other: Self, combine: Combine) {
+        self.end = self.end.min(other.end);
+        for (reading, other) in self.counters.iter_mut().zip(other.counters) {
+            reading.merge(other, combine);
+            let read = reading.values.partition_point(|(start, _)| *start < self.end);
+            reading.values.truncate(read);
+        }
+    }
+}
+
+impl Reading {
+    /// Returns the values, or an error if none of them can be read.
+    ///
+    /// # Errors
+    /// Returns the entry because of which nothing is known.
+    pub fn readable(self) -> Result<Self, Unreadable> {
+        match self.unreadable {
+            Some(unreadable) if unreadable.extent == Extent::All => Err(unreadable),
+            _ => Ok(self),
+        }
+    }
+
+    /// Returns whether the value of a bucket is unknown, completely or in part.
+    #[must_use]
+    pub fn is_unknown(&self, start: Timestamp) -> bool {
+        self.unreadable.as_ref().is_some_and(|unreadable| unreadable.extent.includes(start))
+    }
+
+    /// Returns the counts.
+    pub fn samples(&self) -> impl Iterator<Item = Sample> {
+        self.values.iter().filter_map(|(start, value)| Some(Sample { start: *start, count: value.count()? }))
+    }
+
+    /// Adds an entry that makes a bucket unknown.
+    #[cfg(any(feature = "redis", feature = "sql"))]
+    pub(crate) fn add_unreadable(&mut self, unreadable: Unreadable, start: Timestamp) {
+        let first = || unreadable.with_extent(Extent::Nothing);
+        self.unreadable.get_or_insert_with(first).extent.add(start);
+    }
+
+    /// Combines these with other values of the same counter.
+    pub(crate) fn merge(&mut self, other: Self, combine: Combine) {
+        self.unreadable = Unreadable::merge(self.unreadable.take(), other.unreadable);
+        if self.values.is_empty() {
+            self.values = other.values;
+            return;
+        }
+        let mut all: BTreeMap<_, _> = std::mem::take(&mut self.values).into_iter().collect();
+        for (start, other) in other.values {
+            match all.entry(start) {
+                Entry::Occupied(mut value) => value.get_mut().merge(other, combine),
+                Entry::Vacant(missing) => _ = missing.insert(other),
+            }
+        }
+        self.values = all.into_iter().collect();
+    }
+}
+
 impl Total {
     /// Returns the sum, if all buckets are known.
     ///
@@ -173,25 +280,19 @@ impl Total {
 }
 
 impl From<Reading> for Total {
-    fn from(Reading { samples, unreadable }: Reading) -> Self {
-        Self { count: sum(&samples), unreadable }
+    fn from(reading: Reading) -> Self {
+        Self { count: sum(reading.samples()), unreadable: reading.unreadable }
     }
 }
 
 /// Adds up the counts of samples, up to [`u64::MAX`].
-pub(crate) fn sum(samples: &[Sample]) -> u64 {
-    samples.iter().map(|sample| sample.count).fold(0, u64::saturating_add)
-}
-
-impl From<Vec<Sample>> for Reading {
-    fn from(samples: Vec<Sample>) -> Self {
-        Self { samples, unreadable: None }
-    }
+pub(crate) fn sum(samples: impl IntoIterator<Item = Sample>) -> u64 {
+    samples.into_iter().map(|sample| sample.count).fold(0, u64::saturating_add)
 }
 
 impl From<Unreadable> for Reading {
     fn from(unreadable: Unreadable) -> Self {
-        Self { samples: Vec::new(), unreadable: Some(unreadable) }
+        Self { values: Vec::new(), unreadable: Some(unreadable) }
     }
 }
 

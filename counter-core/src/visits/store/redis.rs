@@ -10,27 +10,25 @@ mod junk;
 mod read;
 mod salt;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keys::Keys;
 
 use super::batch::{ApplyOutcome, Batch};
+use super::info::StoreInfo;
 use super::read::Read;
-use super::reading::{BinReading, CountedReading, KnownReading, Reading, Unreadable};
+use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Readings, Unreadable};
 use super::skew::Skew;
 use super::witness::Witness;
 use super::write::{Cleaned, Write};
-use crate::document::DocumentStore;
 use crate::document::redis::RedisDocuments;
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
-use crate::family::shard::{Shard, Shards};
+use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::redis::{Client, Script, has_code};
-use crate::sketch::Sketch;
-use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
+use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
 
 /// A store for visits in Redis, with the keys of a namespace.
@@ -145,68 +143,40 @@ impl Write for RedisVisits {
 }
 
 impl Read for RedisVisits {
-    fn shards(&self) -> Shards {
-        self.client.shards()
-    }
-
-    fn connections(&self) -> u64 {
-        self.client.connections()
-    }
-
-    fn kind(&self) -> String {
-        format!("Redis with keys {}*", self.client.prefix(Shard::default()))
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        Some(&self.documents)
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.skew.seconds()
-    }
-
-    fn hints(&self) -> Vec<Hint> {
+    fn info(&self) -> StoreInfo<'_> {
         let is_replica = self.is_replica.load(Ordering::Relaxed);
-        let mut hints: Vec<_> = is_replica.then_some(Hint::STORE_IS_REPLICA).into_iter().collect();
-        hints.extend(
-            self.client
-                .known_server(|server| {
-                    let hints = [
-                        (server.is_outdated == Some(true), Hint::STORE_OUTDATED),
-                        (server.hyperloglogs == Some(false), Hint::VISITORS_UNREADABLE),
-                    ];
-                    hints.into_iter().filter_map(|(is_raised, hint)| is_raised.then_some(hint))
-                })
-                .into_iter()
-                .flatten(),
-        );
-        hints
+        let known = self.client.known_server(|server| {
+            [
+                (server.is_outdated == Some(true), Hint::STORE_OUTDATED),
+                (server.hyperloglogs == Some(false), Hint::VISITORS_UNREADABLE),
+            ]
+        });
+        let hints = [(is_replica, Hint::STORE_IS_REPLICA)].into_iter().chain(known.into_iter().flatten());
+        StoreInfo {
+            kind: format!("Redis with keys {}*", self.client.prefix(Shard::default())).into(),
+            shards: self.client.shards(),
+            documents: Some(&self.documents),
+            connections: self.client.connections(),
+            clock_skew: self.skew.seconds(),
+            hints: hints.filter_map(|(is_raised, hint)| is_raised.then_some(hint)).collect(),
+            ..StoreInfo::default()
+        }
     }
 
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        retained: u32,
-    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
-        Box::pin(read::samples::samples(self, counters, precision, range, retained))
+    fn values<'a>(&'a self, kind: Kind, query: Query<'a>) -> StoreFuture<'a, Readings> {
+        Box::pin(async move {
+            let end = query.range.end;
+            let counters = match kind {
+                Kind::Counts => read::samples::samples(self, &query).await?,
+                Kind::Visitors => return read::visitors::sketches(self, query).await,
+                Kind::Distributions => read::bins::bins(self, &query).await?,
+            };
+            Ok(Readings { counters, end })
+        })
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::samples::lifetimes(self, counters))
-    }
-
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
-        Box::pin(read::visitors::visitors(self, counters, buckets))
-    }
-
-    fn sketches<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
-        Box::pin(read::visitors::sketches(self, counters, buckets))
     }
 
     fn visitor_counts<'a>(
@@ -217,22 +187,8 @@ impl Read for RedisVisits {
         Box::pin(read::visitors::visitor_counts(self, counters, unions))
     }
 
-    fn bins<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> StoreFuture<'a, Vec<BinReading>> {
-        Box::pin(read::bins::bins(self, counters, precision, range))
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, KnownReading> {
-        Box::pin(read::known::known(self, precisions, from, limit))
+    fn known<'a>(&'a self, query: KnownQuery<'a>) -> StoreFuture<'a, KnownReading> {
+        Box::pin(read::known::known(self, query))
     }
 
     fn counted<'a>(&'a self, shard: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::batch::{Batch, Part, Remark, Value};
+use super::batch::{Batch, Part, Remark};
+use super::value::Value;
 use crate::visits::ledger::DropReason;
 
 /// Encodes remarks, e.g. as `c0:type,v3:other,b7:began,`. Messages are omitted, since our SQL statements have

@@ -2,6 +2,7 @@
 
 mod fence;
 mod names;
+mod read;
 mod additions;
 mod raised;
 mod bins;
@@ -11,27 +12,24 @@ mod clean;
 #[cfg(feature = "archive")]
 mod archive;
 mod forget;
-mod read;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::{ApplyOutcome, Batch};
+use super::info::StoreInfo;
 use super::read::Read;
-use super::reading::{BinReading, CountedReading, KnownReading, Reading, Total, Unreadable};
+use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Readings, Total, Unreadable};
 use super::skew::Skew;
 use super::witness::Witness;
 use super::write::{Cleaned, Write};
-use crate::document::DocumentStore;
 use crate::document::sql::SqlDocuments;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
-use crate::sketch::Sketch;
 use crate::sql::{Database, Failure};
-use crate::time::{Bucket, Grid, Precision, Precisions, Timestamp};
+use crate::time::{Bucket, Grid, Kind, Precision, Precisions, Timestamp};
 use crate::visits::ledger::Hint;
 
 /// Maximum number of samples that a batch changes. This allows for about 700 counts, to keep the number of
@@ -55,10 +53,6 @@ impl SqlVisits {
 }
 
 impl Write for SqlVisits {
-    fn batch_samples(&self) -> usize {
-        MAX_BATCH_SAMPLES
-    }
-
     fn apply<'a>(&'a self, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
         Box::pin(apply::apply(self, batch))
     }
@@ -101,100 +95,42 @@ impl Write for SqlVisits {
 }
 
 impl Read for SqlVisits {
-    fn connections(&self) -> u64 {
-        self.database.connections()
-    }
-
-    fn kind(&self) -> String {
-        self.database.dialect().name.to_owned()
-    }
-
-    fn documents(&self) -> Option<&dyn DocumentStore> {
-        Some(&self.documents)
-    }
-
-    fn clock_skew(&self) -> Option<i64> {
-        self.skew.seconds()
-    }
-
-    fn hints(&self) -> Vec<Hint> {
+    fn info(&self) -> StoreInfo<'_> {
         let hints = [
             (self.database.was_replaced(), Hint::STORE_REPLACED),
             (self.database.is_clock_ahead(), Hint::CLOCK_JUMPED),
         ];
-        hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint).collect()
+        StoreInfo {
+            kind: self.database.dialect().name.into(),
+            batch_samples: MAX_BATCH_SAMPLES,
+            documents: Some(&self.documents),
+            connections: self.database.connections(),
+            clock_skew: self.skew.seconds(),
+            hints: hints.into_iter().filter(|(holds, _)| *holds).map(|(_, hint)| hint).collect(),
+            ..StoreInfo::default()
+        }
     }
 
-    fn samples<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        _: u32,
-    ) -> StoreFuture<'a, Vec<Result<Reading, Unreadable>>> {
-        Box::pin(read::samples(self, counters, precision, range))
+    fn values<'a>(&'a self, kind: Kind, query: Query<'a>) -> StoreFuture<'a, Readings> {
+        Box::pin(async move {
+            match kind {
+                Kind::Counts => read::samples(self, query).await,
+                Kind::Visitors => read::sketches(self, query).await,
+                Kind::Distributions => bins::read(self, query).await,
+            }
+        })
     }
 
-    fn totals<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-        _: u32,
-    ) -> StoreFuture<'a, Vec<Result<Total, Unreadable>>> {
-        Box::pin(read::totals(self, counters, precision, range))
+    fn totals<'a>(&'a self, query: Query<'a>) -> StoreFuture<'a, Vec<Result<Total, Unreadable>>> {
+        Box::pin(read::totals(self, query))
     }
 
     fn lifetimes<'a>(&'a self, counters: &'a [CounterName]) -> StoreFuture<'a, Vec<Result<u64, Unreadable>>> {
         Box::pin(read::lifetimes(self, counters))
     }
 
-    fn visitors<'a>(&'a self, counters: &'a [CounterName], buckets: &'a [Bucket]) -> StoreFuture<'a, Sketch> {
-        Box::pin(read::visitors(self, counters, buckets))
-    }
-
-    fn sketches<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        buckets: &'a [Bucket],
-    ) -> StoreFuture<'a, Vec<Vec<Result<Sketch, Unreadable>>>> {
-        Box::pin(read::sketches(self, counters, buckets))
-    }
-
-    fn visitor_counts<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        unions: &'a [Vec<Bucket>],
-    ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        Box::pin(read::visitor_counts(self, counters, unions))
-    }
-
-    fn bins<'a>(
-        &'a self,
-        counters: &'a [CounterName],
-        precision: Precision,
-        range: Range<Timestamp>,
-    ) -> StoreFuture<'a, Vec<BinReading>> {
-        Box::pin(bins::read(self, counters, precision, range))
-    }
-
-    fn known<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, KnownReading> {
-        Box::pin(read::known(self, precisions, from, limit, Timestamp::MIN))
-    }
-
-    fn known_since<'a>(
-        &'a self,
-        precisions: &'a [Precision],
-        from: &'a str,
-        limit: usize,
-        since: Timestamp,
-    ) -> StoreFuture<'a, KnownReading> {
-        Box::pin(read::known(self, precisions, from, limit, since))
+    fn known<'a>(&'a self, query: KnownQuery<'a>) -> StoreFuture<'a, KnownReading> {
+        Box::pin(read::known(self, query))
     }
 
     fn counted<'a>(&'a self, _: Shard, cursor: Option<String>) -> StoreFuture<'a, CountedReading> {

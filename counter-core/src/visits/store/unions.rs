@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::read::Read;
-use super::reading::Unreadable;
+use super::reading::{Query, Reading, Unreadable};
+use super::value::Value;
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
-use crate::time::Bucket;
+use crate::time::{Bucket, Kind, Precision};
 
 /// The unions of visitors over buckets, by counter.
 #[derive(Debug)]
@@ -28,29 +29,30 @@ enum Union {
 impl Unions {
     /// Reads the sketches of all buckets, and returns the estimates by counter, then by union.
     pub(crate) async fn read(
-        store: &dyn Read,
+        store: &(impl Read + ?Sized),
         counters: &[CounterName],
         unions: &[Vec<Bucket>],
     ) -> Result<Vec<Vec<Result<u64, Unreadable>>>, Error> {
         let mut counted = Self::new(counters.len(), unions);
-        let all = counted.buckets();
-        let mut buckets = &all[..];
-        while !buckets.is_empty() {
-            // The store decides how many buckets it returns.
-            let sketches = store.sketches(counters, buckets).await?;
-            let (read, left) = buckets.split_at(sketches.len().clamp(1, buckets.len()));
-            for (bucket, sketches) in read.iter().zip(&sketches) {
-                sketches
-                    .iter()
-                    .enumerate()
-                    .for_each(|(counter, sketch)| counted.add(counter, *bucket, sketch));
+        let buckets: Vec<_> = counted.places.keys().copied().collect();
+        for run in buckets.chunk_by(|one, next| one.precision == next.precision && one.end() == next.start) {
+            let (precision, mut left) = (run[0].precision, run);
+            while let (Some(first), Some(last)) = (left.first(), left.last()) {
+                let range = first.start..last.end();
+                let query = Query { counters, precision, range, retained: u32::MAX };
+                let read = store.values(Kind::Visitors, query).await?;
+                // The store decides how many buckets it returns.
+                let end = left.partition_point(|bucket| bucket.start < read.end).max(1);
+                for (counter, reading) in read.counters.into_iter().enumerate() {
+                    counted.add(counter, precision, reading, &left[..end]);
+                }
+                left = &left[end..];
             }
-            buckets = left;
         }
         Ok(counted.counts())
     }
 
-    pub(crate) fn new(counters: usize, unions: &[Vec<Bucket>]) -> Self {
+    fn new(counters: usize, unions: &[Vec<Bucket>]) -> Self {
         let empty = |buckets: &Vec<_>| {
             Ok(if buckets.len() <= 1 { Union::Count(0) } else { Union::Sketch(Sketch::new()) })
         };
@@ -61,26 +63,28 @@ impl Unions {
         Self { places, unions: vec![unions.iter().map(empty).collect(); counters] }
     }
 
-    /// Returns the buckets to read, by precision and in ascending order.
-    pub(crate) fn buckets(&self) -> Vec<Bucket> {
-        self.places.keys().copied().collect()
-    }
-
-    /// Adds the visitors of a counter in a bucket. This must be called just once for a bucket.
-    pub(crate) fn add(&mut self, counter: usize, bucket: Bucket, sketch: &Result<Sketch, Unreadable>) {
-        for place in self.places.get(&bucket).into_iter().flatten() {
-            let union = &mut self.unions[counter][*place];
-            match (union.as_mut(), sketch) {
-                (Ok(Union::Sketch(union)), Ok(sketch)) => union.merge(sketch),
-                (Ok(Union::Count(count)), Ok(sketch)) => *count = sketch.estimate(),
-                (Ok(_), Err(unreadable)) => *union = Err(unreadable.clone()),
-                (Err(_), _) => {}
+    /// Adds the visitors of a counter in these buckets. This must be called just once for a bucket.
+    fn add(&mut self, counter: usize, precision: Precision, reading: Reading, buckets: &[Bucket]) {
+        for (start, value) in &reading.values {
+            let Value::Visitors(sketch) = value else { continue };
+            for place in self.places.get(&Bucket { precision, start: *start }).into_iter().flatten() {
+                match &mut self.unions[counter][*place] {
+                    Ok(Union::Sketch(union)) => union.merge(sketch),
+                    Ok(Union::Count(count)) => *count = sketch.estimate(),
+                    Err(_) => {}
+                }
+            }
+        }
+        let Some(unreadable) = reading.unreadable else { return };
+        for bucket in buckets.iter().filter(|bucket| unreadable.extent.includes(bucket.start)) {
+            for place in self.places.get(bucket).into_iter().flatten() {
+                self.unions[counter][*place] = Err(unreadable.clone());
             }
         }
     }
 
     /// Returns the estimates by counter, then by union.
-    pub(crate) fn counts(self) -> Vec<Vec<Result<u64, Unreadable>>> {
+    fn counts(self) -> Vec<Vec<Result<u64, Unreadable>>> {
         let count = |union| match union {
             Union::Sketch(sketch) => sketch.estimate(),
             Union::Count(count) => count,

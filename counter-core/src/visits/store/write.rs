@@ -13,13 +13,6 @@ use crate::time::{Bucket, Grid, Precisions, Timestamp};
 
 /// The write half of a [`Store`](super::Store), for batches, cleaning and forgetting.
 pub trait Write: fmt::Debug + Send + Sync + 'static {
-    /// Returns the approximate number of samples that a batch may change. The default is 1,000, so that Redis
-    /// will not be blocked for more than 5 ms. This should be higher for stores with a fixed cost for each
-    /// batch, such as a commit.
-    fn batch_samples(&self) -> usize {
-        DEFAULT_BATCH_SAMPLES
-    }
-
     /// Applies a batch exactly once, even if this is called multiple times.
     ///
     /// # Errors
@@ -50,7 +43,7 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
     /// earlier. Counters with no remaining samples will be removed as well. For a precision missing from
     /// `retained`, the retention is that of the same width, or 120 samples otherwise.
     ///
-    /// This also removes some positions of sources with an expired [life](crate::visits::FenceKind::Source).
+    /// This also removes some positions of sources with an expired [life](crate::visits::store::FenceKind::Source).
     /// These only expire by the store clock, regardless of `now`.
     ///
     /// # Errors
@@ -97,7 +90,6 @@ pub trait Write: fmt::Debug + Send + Sync + 'static {
 }
 
 for_handles!(Write of Store {
-    fn batch_samples() -> usize;
     fn attach(grid: &Grid) -> ();
     fn apply(batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome>;
     fn witness(shard: Shard, writer: WriterId) -> StoreFuture<'a, Option<Witness>>;

@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench::{past, processor, table};
-use counter_core::archive::{Archive, ArchiveStore, Page, Progress};
+use counter_core::archive::Archive;
 use counter_core::sketch::Sketch;
 use counter_core::stores::{Namespace, WriterId};
 use counter_core::time::{Grid, Kind, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Read as _, Value, Write as _};
+use counter_core::visits::store::{
+    Adds, ArchiveStore, Batch, Cell, Fence, FenceKind, Incarnation, Page, Progress, Read as _, Value,
+    Write as _,
+};
 use counter_core::{CounterName, Counters, Precision, RedisStore, SqlStore, Timestamp};
 use tests::{Postgres, RedisServer};
 
@@ -131,9 +134,10 @@ async fn fill(
     for back in (0..buckets).rev() {
         let start = last.minus(back * u64::from(precision.as_seconds()));
         for names in names.chunks(PAGE_COUNTERS) {
-            let mut page = Page::new(Timestamp::MIN, retention);
+            let mut page = Page::new(Kind::Counts, Timestamp::MIN, retention);
             page.counters = names.to_vec();
-            page.counts.insert(start, (0..names.len()).map(|n| (n, 1 + n as u64 % 5000)).collect());
+            let counts = (0..names.len()).map(|n| (n, Value::Count(1 + n as u64 % 5000)));
+            page.values.insert(start, counts.collect());
             far.put(&page).await?;
         }
     }
@@ -151,7 +155,7 @@ async fn count_hour(
 ) -> Result<(), Box<dyn Error>> {
     let finest = Precision::try_from(3600)?;
     let (grid, key) = (Arc::new(Grid::default()), VisitorKey::new([7; 16]));
-    let shard = near.shards().iter().next().ok_or("a store has a shard")?;
+    let shard = near.info().shards.iter().next().ok_or("a store has a shard")?;
     for names in names.chunks(500) {
         let cell = |counter: &CounterName| Cell {
             counter: counter.clone(),

@@ -14,7 +14,7 @@ use bench::{past, processor, table};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Value, Write as _};
+use counter_core::visits::store::{Adds, Batch, Cell, Fence, FenceKind, Incarnation, Value, Write as _};
 use counter_core::{CounterName, Counters, Precision, Precisions, SqlStore, Timestamp};
 use tests::{MariaDb, Postgres};
 

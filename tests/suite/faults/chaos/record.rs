@@ -3,8 +3,8 @@ use std::num::NonZeroU32;
 
 use super::servers::Servers;
 use crate::random::Random;
-use crate::support::{always, name, precision, samples_of};
-use counter_core::time::Retention;
+use crate::support::{always, bins_of, listed, name, precision, query, samples_of, sketch_of};
+use counter_core::time::{Kind, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Distribution, Measured, PageView, Skip};
 use counter_core::{CounterName, Counters, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
@@ -202,7 +202,7 @@ impl Record {
             }
         }
         let widths: Vec<_> = precisions().iter().map(|retention| retention.precision).collect();
-        let found = store.known(&widths, "", 10_000).await.expect("readable").counters.into_iter();
+        let found = store.known(listed(&widths, "", 10_000)).await.expect("readable").counters.into_iter();
         let found = found.filter(|known_by| known_by.1 != precision(ARCHIVED) || known.contains(known_by));
         assert_eq!(found.collect::<BTreeSet<_>>(), known);
         for width in [HOUR, DAY].map(precision) {
@@ -226,11 +226,15 @@ impl Record {
         expected.retain(|(_, start), _| *start >= first);
         let counters: Vec<_> = (0..PAGES + PAST_COUNTERS).map(title).collect();
         let range = now.minus(200_000).max(first)..now.plus(1);
-        let found = store.bins(&counters, width, range).await.expect("readable");
+        let found = store
+            .values(Kind::Distributions, query(&counters, width, range))
+            .await
+            .expect("readable")
+            .counters;
         let mut all = BTreeMap::new();
         for (counter, reading) in found.into_iter().enumerate() {
             assert_eq!(reading.unreadable, None);
-            for (start, bins) in reading.buckets {
+            for (start, bins) in bins_of(&reading) {
                 all.insert((counter, start), bins.into_iter().collect::<BTreeMap<_, _>>());
             }
         }
@@ -266,7 +270,7 @@ impl Record {
             let page = title(page);
             let ids: Vec<_> = visitors.iter().map(|n| visitor(*n)).collect();
             let reference = servers.reference(&page, bucket, &ids).await;
-            let sketch = store.visitors(&[page], &[bucket]).await.expect("readable");
+            let sketch = sketch_of(store, &page, bucket).await;
             assert_eq!(sketch, reference, "every register is that of the visitors");
         }
     }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::visits::Read;
+use counter_core::time::Kind;
+use counter_core::visits::store::Read;
 use tests::{LIMIT, RedisServer, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::traffic::through_proxy;
 use crate::stores::without_scripts;
-use crate::support::{always, name, precision};
+use crate::support::{always, name, precision, query};
 
 #[tokio::test]
 async fn slow_replies_are_not_an_error() {
@@ -94,8 +95,9 @@ async fn a_hung_client_is_replaced() {
         async move {
             while !done.load(Ordering::Relaxed) {
                 let store = store.clone();
-                let read =
-                    async move { drop(store.samples(&[name("hits")], precision(1), always(), 120).await) };
+                let read = async move {
+                    drop(store.values(Kind::Counts, query(&[name("hits")], precision(1), always())).await)
+                };
                 tokio::spawn(read);
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }

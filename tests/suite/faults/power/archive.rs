@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use counter_core::archive::Archive;
 use counter_core::time::{Grid, Retention};
-use counter_core::visits::Read;
+use counter_core::visits::store::Read;
 use counter_core::{Counters, Precisions, Timestamp};
 use tests::powercut::{Cut, Journal};
 

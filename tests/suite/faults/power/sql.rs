@@ -1,7 +1,7 @@
 //! Power cuts of a machine with an SQLite store.
 
 use counter_core::source::Commit;
-use counter_core::visits::Read;
+use counter_core::visits::store::Read;
 use counter_core::{Counters, Precisions, SqlStore, Timestamp};
 use tests::powercut::{Cut, Journal};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use counter_core::stores::{StoreFuture, WriterId};
-use counter_core::visits::{ApplyOutcome, Batch, StoredFence, Witness, Write};
+use counter_core::visits::store::{ApplyOutcome, Batch, StoredFence, Witness, Write};
 use counter_core::{Error, ErrorKind, MemoryStore};
 use tests::within;
 

@@ -2,7 +2,8 @@
 
 use counter_core::entity::sqlx;
 use counter_core::stores::WriterId;
-use counter_core::visits::{ApplyOutcome, DropReason, Part, Read, Remark, Write};
+use counter_core::visits::DropReason;
+use counter_core::visits::store::{ApplyOutcome, Part, Read, Remark, Write};
 use counter_core::{SqlStore, Timestamp};
 use sqlx::Connection;
 use tests::MariaDb;

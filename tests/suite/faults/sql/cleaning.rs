@@ -5,13 +5,13 @@ use counter_core::source::{Commit, SourceName};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, Read, Value, Write};
+use counter_core::visits::store::{Cell, Read, Value, Write};
 use counter_core::{Counters, SqlStore, Timestamp};
 use tests::{LIMIT, until};
 
 use super::{batch, cell, file_in, flush_until_ok, open_file, over, total};
 use crate::stores;
-use crate::support::{name, precision};
+use crate::support::{listed, name, precision};
 
 #[tokio::test]
 async fn process_fences_expire_after_a_week_but_source_fences_do_not() {
@@ -92,7 +92,8 @@ async fn cleaning_uses_the_database_clock_and_terminates() {
     })
     .await;
     assert!(samples > 12_000, "{samples}");
-    let recent = store.known(&[precision(1), precision(86_400)], "", 10).await.expect("readable").counters;
+    let recent =
+        store.known(listed(&[precision(1), precision(86_400)], "", 10)).await.expect("readable").counters;
     assert_eq!(recent.len(), 2);
 }
 

@@ -2,14 +2,15 @@
 
 use counter_core::entity::sqlx;
 use counter_core::stores::WriterId;
-use counter_core::visits::{Extent, Read as _, Total, Write as _};
+use counter_core::visits::store::{Read as _, Write as _};
+use counter_core::visits::{Extent, Total};
 use counter_core::{CounterName, Timestamp};
 use sqlx::Connection;
 use tests::Postgres;
 
 use super::{cell, file_in, open_file};
 use crate::stores::sql;
-use crate::support::{batch, name, precision, unix};
+use crate::support::{batch, name, precision, query, unix};
 
 const DAY: u32 = 86_400;
 
@@ -25,7 +26,7 @@ async fn a_negative_count_is_unreadable_but_the_rest_is_added_up() {
     sqlx::raw_sql(&text).execute(&mut open_file(&url).await).await.expect("done");
 
     let names = ["a", "b"].map(name);
-    let totals = store.totals(&names, precision(1), now..now.plus(2), 120).await.expect("readable");
+    let totals = store.totals(query(&names, precision(1), now..now.plus(2))).await.expect("readable");
     let [a, b] =
         <[Total; 2]>::try_from(totals.into_iter().map(|total| total.expect("a counter")).collect::<Vec<_>>())
             .expect("two");
@@ -50,7 +51,7 @@ async fn postgres_repeatedly_adds_up_a_year_of_thousands_of_counters() {
     let names: Vec<CounterName> = (1..=2000).map(|n| name(&format!("page {n}"))).collect();
     let year = unix(0)..unix(u64::from(DAY) * 366);
     for _ in 0..12 {
-        let totals = store.totals(&names, precision(DAY), year.clone(), 400).await.expect("in time");
+        let totals = store.totals(query(&names, precision(DAY), year.clone())).await.expect("in time");
         assert!(totals.iter().flatten().all(|total| total.count == 365));
     }
 }

@@ -4,19 +4,20 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Audit, Page, Progress, Side};
+use counter_core::archive::{Archive, Audit, Side};
 use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::time::{Grid, Kind};
-use counter_core::visits::{
-    Adds, Batch, Bin, Cell, Distribution, Fence, FenceKind, Incarnation, Measured, Value, Write,
+use counter_core::visits::store::{
+    Adds, ArchiveStore, Batch, Cell, Fence, FenceKind, Incarnation, Page, Progress, Value, Write,
 };
+use counter_core::visits::{Bin, Distribution, Measured};
 use counter_core::{Counters, MemoryStore, Precision, Store, Timestamp};
 
 use super::copies::{archives, grid, hit, visit};
 use super::{lifetime, retained, samples, send, sketch};
 use crate::random::Random;
 use crate::stores;
-use crate::support::{name, precision};
+use crate::support::{bins_of, name, precision, query};
 
 archives! {
     a_repair_restores_near_store_losses_from_the_far_store:
@@ -112,7 +113,7 @@ async fn a_repair_does_not_double_an_intact_lifetime(
     let kind = FenceKind::Process { incarnation: Incarnation::default() };
     let fence = Fence { writer: WriterId::random(), kind, sequence: 1, after: 0 };
     let cells = vec![Cell { value: Value::Count(5), ..hit("/", now, 1) }];
-    let empty = Batch::empty(near.shards().of("/"), fence, &Arc::new(grid.clone()));
+    let empty = Batch::empty(near.info().shards.of("/"), fence, &Arc::new(grid.clone()));
     let five = Batch { cells, adds: Adds::Lifetimes, ..empty };
     near.apply(&five).await.expect("the store is available");
     assert_eq!((lifetime(&near, "/").await, samples(&near, "/", 86_400).await), (5, vec![]));
@@ -159,8 +160,12 @@ async fn measure(counters: &mut Counters, hours: std::ops::Range<u64>, now: Time
 async fn bins(store: &impl Store, counter: &str, now: Timestamp) -> Vec<(Timestamp, Vec<(Bin, u64)>)> {
     let hours =
         precision(3600).bucket(now.minus(24 * 3600)).start..precision(3600).bucket(now).start.minus(3600);
-    let mut readings = store.bins(&[name(counter)], precision(3600), hours).await.expect("readable");
-    readings.remove(0).buckets
+    let mut readings = store
+        .values(Kind::Distributions, query(&[name(counter)], precision(3600), hours))
+        .await
+        .expect("readable")
+        .counters;
+    bins_of(&readings.remove(0))
 }
 
 async fn a_repair_restores_lost_distributions_from_the_far_store(
@@ -210,11 +215,11 @@ async fn a_repair_restores_lost_distributions_from_the_far_store(
 
     // In the other direction, excess counts of the far store are removed if the near store is right.
     let hours = grid.distributions.clone().expect("they are kept").retention(precision(3600)).expect("hours");
-    let mut page = Page::new(Timestamp::now(), hours);
+    let mut page = Page::new(Kind::Distributions, Timestamp::now(), hours);
     page.counters = vec![name("/"), name("/about")];
     let unknown = precision(3600).bucket(now.minus(9 * 3600)).start;
     near.forget(&name("/about"), &grid, Timestamp::now()).await.expect("the store is available");
-    page.bins.insert(unknown, vec![(0, vec![(Bin::status(500), 7)])]);
+    page.values.insert(unknown, vec![(0, Value::Distribution(vec![(Bin::status(500), 7)]))]);
     far.put(&page).await.expect("it accepts everything");
     let wrong = of_bins(&audit(&archive, &grid, None).await);
     assert!(wrong.contains(&(140, 147)) && wrong.contains(&(0, 140)), "{wrong:?}");
@@ -222,9 +227,12 @@ async fn a_repair_restores_lost_distributions_from_the_far_store(
     let again = audit(&archive, &grid, None).await;
     assert_eq!((again.differing, again.late), (0, 0), "{:?}", again.differences);
     assert_eq!(bins(&archive, "/", now).await, expected);
-    let about =
-        far.bins(&[name("/about")], precision(3600), unknown..unknown.plus(1)).await.expect("readable");
-    assert!(about[0].buckets.iter().all(|(_, bins)| bins.is_empty()), "{about:?}");
+    let about = far
+        .values(Kind::Distributions, query(&[name("/about")], precision(3600), unknown..unknown.plus(1)))
+        .await
+        .expect("readable")
+        .counters;
+    assert!(about[0].values.is_empty(), "{about:?}");
 }
 
 #[tokio::test]
@@ -235,9 +243,9 @@ async fn a_repair_replaces_wrong_far_values_if_the_near_store_is_right() {
     let before = samples(&near, "/", 3600).await;
     let start = precision(3600).bucket(now.minus(36_000)).start;
     let retention = retained([(3600, 1000)]).iter().next().expect("hours");
-    let mut page = Page::new(Timestamp::now(), retention);
+    let mut page = Page::new(Kind::Counts, Timestamp::now(), retention);
     page.counters = vec![name("/"), name("/nowhere")];
-    page.counts.insert(start, vec![(0, 900), (1, 7)]);
+    page.values.insert(start, vec![(0, Value::Count(900)), (1, Value::Count(7))]);
     far.put(&page).await.expect("memory accepts everything");
     let stats = Counters::builder(archive.clone()).build().expect("good settings").stats();
 

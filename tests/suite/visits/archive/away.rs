@@ -7,7 +7,8 @@ use counter_core::archive::Archive;
 use counter_core::stores::Shard;
 use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Bin, Distribution, Hint, Measure, Measured, Read};
+use counter_core::visits::store::Read;
+use counter_core::visits::{Bin, Distribution, Hint, Measure, Measured};
 use counter_core::{Counters, MemoryStore, RedisStore, Stats, Store, Timestamp};
 use tests::{FaultProxy, LIMIT, Postgres, RedisServer, until, within};
 

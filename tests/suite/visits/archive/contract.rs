@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use counter_core::archive::{ArchiveStore, Page, Progress};
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::{Grid, Kind};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Bin;
+use counter_core::visits::store::{ArchiveStore, Page, Progress, Value};
 use counter_core::{Store, Timestamp};
 use tests::until;
 
 use super::{clean, lifetime, retained, samples, sketch};
 use crate::stores;
-use crate::support::{name, precision, unix};
+use crate::support::{bins_of, listed, name, precision, query, unix};
 
 stores::on! {
     [memory sqlite sqlite_in_memory postgres mariadb]
@@ -34,8 +34,8 @@ fn hour() -> u64 {
     Timestamp::now().as_unix() / 3600 * 3600 - 7200
 }
 
-fn page(counters: &[&str]) -> Page {
-    let mut page = Page::new(Timestamp::now(), retained([(3600, 1000)]).iter().next().expect("hours"));
+fn page(kind: Kind, counters: &[&str]) -> Page {
+    let mut page = Page::new(kind, Timestamp::now(), retained([(3600, 1000)]).iter().next().expect("hours"));
     page.counters = counters.iter().map(|counter| name(counter)).collect();
     page
 }
@@ -52,15 +52,20 @@ async fn putting_a_page_keeps_the_greater_bin_count_and_is_idempotent(store: imp
     let bins =
         |bins: &[(u16, u64)]| bins.iter().map(|(status, count)| (Bin::status(*status), *count)).collect();
     let put = async |a: &[(u16, u64)], b: &[(u16, u64)], replaces| {
-        let mut page = page(&["/a", "/b"]);
+        let mut page = page(Kind::Distributions, &["/a", "/b"]);
         page.replaces = replaces;
-        page.bins.insert(unix(hour()), vec![(0, bins(a)), (1, bins(b))]);
+        let value = |some| Value::Distribution(bins(some));
+        page.values.insert(unix(hour()), vec![(0, value(a)), (1, value(b))]);
         store.put(&page).await.expect("the store is available");
     };
     let are = async |a: &[(u16, u64)], b: &[(u16, u64)]| {
         let range = unix(hour())..unix(hour() + 1);
-        let read = store.bins(&[name("/a"), name("/b")], precision(3600), range).await.expect("readable");
-        let read: Vec<Vec<_>> = read.into_iter().map(|mut one| one.buckets.remove(0).1).collect();
+        let read = store
+            .values(Kind::Distributions, query(&[name("/a"), name("/b")], precision(3600), range))
+            .await
+            .expect("readable")
+            .counters;
+        let read: Vec<Vec<_>> = read.iter().map(|one| bins_of(one).remove(0).1).collect();
         assert_eq!(read, [bins(a), bins(b)]);
     };
     put(&[(200, 5)], &[(404, 1)], false).await;
@@ -73,11 +78,12 @@ async fn putting_a_page_keeps_the_greater_bin_count_and_is_idempotent(store: imp
 
 async fn putting_a_page_keeps_the_greater_count_and_is_idempotent(store: impl Store + ArchiveStore) {
     let put = async |counts: [[u64; 2]; 2], lifetimes: [u64; 2]| {
-        let mut page = page(&["/a", "/b"]);
+        let mut page = page(Kind::Counts, &["/a", "/b"]);
         page.lifetimes = lifetimes.to_vec();
         for (start, counts) in [hour(), hour() + 3600].into_iter().zip(counts) {
             let some = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
-            page.counts.insert(unix(start), some.collect());
+            page.values
+                .insert(unix(start), some.map(|(index, count)| (index, Value::Count(count))).collect());
         }
         store.put(&page).await.expect("the store is available");
     };
@@ -87,14 +93,16 @@ async fn putting_a_page_keeps_the_greater_count_and_is_idempotent(store: impl St
     assert_eq!(samples(&store, "/a", 3600).await, [(hour(), 5), (hour() + 3600, 3)]);
     assert_eq!(samples(&store, "/b", 3600).await, [(hour(), 2), (hour() + 3600, 7)]);
     assert_eq!([lifetime(&store, "/a").await, lifetime(&store, "/b").await], [12, 30]);
-    let known = store.known(&[precision(3600), precision(86_400)], "", 10).await.expect("readable").counters;
+    let known =
+        store.known(listed(&[precision(3600), precision(86_400)], "", 10)).await.expect("readable").counters;
     assert_eq!(known.len(), 2, "{known:?}");
 }
 
 async fn putting_a_page_merges_visitors_and_is_idempotent(store: impl Store + ArchiveStore) {
     for visitors in [0..50, 0..50, 40..200, 0..50] {
-        let mut page = page(&["/a", "/b"]);
-        page.visitors.insert(unix(hour()), vec![(0, of(visitors)), (1, of(7..9))]);
+        let mut page = page(Kind::Visitors, &["/a", "/b"]);
+        let values = vec![(0, Value::Visitors(of(visitors))), (1, Value::Visitors(of(7..9)))];
+        page.values.insert(unix(hour()), values);
         store.put(&page).await.expect("the store is available");
     }
     assert_eq!(sketch(&store, "/a", 3600, hour()).await, of(0..200));
@@ -103,26 +111,26 @@ async fn putting_a_page_merges_visitors_and_is_idempotent(store: impl Store + Ar
 }
 
 async fn a_counter_forgotten_after_it_was_read_stays_forgotten(store: impl Store + ArchiveStore) {
-    let page = |read| {
-        let mut page = Page { read, ..page(&["/a", "/b"]) };
-        page.lifetimes = vec![1, 1];
-        page.counts.insert(unix(hour()), vec![(0, 1), (1, 1)]);
-        page.visitors.insert(unix(hour()), vec![(0, of(0..3)), (1, of(0..3))]);
-        page
+    let put = async |read| {
+        for (value, lifetimes) in [(Value::Count(1), vec![1, 1]), (Value::Visitors(of(0..3)), Vec::new())] {
+            let mut page = Page { read, lifetimes, ..page(value.kind(), &["/a", "/b"]) };
+            page.values.insert(unix(hour()), vec![(0, value.clone()), (1, value)]);
+            store.put(&page).await.expect("the store is available");
+        }
     };
     let read = Timestamp::now();
     // This also applies to a counter that is copied for the first time.
     store.forget(&name("/a"), &Grid::default(), read).await.expect("the store is available");
-    store.put(&page(read)).await.expect("the store is available");
+    put(read).await;
     assert_eq!((samples(&store, "/a", 3600).await, lifetime(&store, "/a").await), (vec![], 0));
-    store.put(&page(read.plus(60))).await.expect("the store is available");
+    put(read.plus(60)).await;
     store.forget(&name("/a"), &Grid::default(), Timestamp::now()).await.expect("the store is available");
-    store.put(&page(read)).await.expect("the store is available");
+    put(read).await;
     assert_eq!((samples(&store, "/a", 3600).await, lifetime(&store, "/a").await), (vec![], 0));
     assert_eq!(sketch(&store, "/a", 3600, hour()).await, Sketch::new());
     assert_eq!((samples(&store, "/b", 3600).await, lifetime(&store, "/b").await), (vec![(hour(), 1)], 1));
     // Values read later belong to the new counter.
-    store.put(&page(read.plus(60))).await.expect("the store is available");
+    put(read.plus(60)).await;
     assert_eq!(samples(&store, "/a", 3600).await, [(hour(), 1)]);
 }
 
@@ -171,9 +179,9 @@ async fn a_lease_is_released_only_by_its_holder(store: impl Store + ArchiveStore
 }
 
 async fn values_past_retention_are_cleaned(store: impl Store + ArchiveStore) {
-    let mut page = page(&["/a"]);
+    let mut page = page(Kind::Counts, &["/a"]);
     for ago in [0, 1000, 1010, 5000] {
-        page.counts.insert(unix(hour() - ago * 3600), vec![(0, 1 + ago)]);
+        page.values.insert(unix(hour() - ago * 3600), vec![(0, Value::Count(1 + ago))]);
     }
     store.put(&page).await.expect("the store is available");
     clean(&store, Timestamp::now(), &retained([(3600, 1005)])).await;

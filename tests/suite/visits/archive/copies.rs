@@ -4,20 +4,21 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Copied, Progress};
+use counter_core::archive::{Archive, Copied};
 use counter_core::entity::sqlx::{self, SqlitePool};
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
-use counter_core::time::{Grid, Kind};
+use counter_core::time::{Bucket, Grid, Kind};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Batch, Bin, Cell, Distribution, Measure, Measured, Read, Value, Write};
+use counter_core::visits::store::{ArchiveStore, Batch, Cell, Progress, Read, Value, Write};
+use counter_core::visits::{Bin, Distribution, Measure, Measured};
 use counter_core::{Counters, MemoryStore, Stats, Store, Timestamp};
 use tests::Postgres;
 
 use super::{clean, lifetime, retained, samples, send, sketch};
 use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::stores;
-use crate::support::{batch, name, precision, unix};
+use crate::support::{batch, bins_of, name, precision, query, unix};
 
 /// Generates a test per archive, i.e. per pair of a near and a far store.
 macro_rules! archives {
@@ -187,7 +188,7 @@ async fn values_of_a_bucket_that_has_expired_are_copied(
     let value = Value::Distribution(bins.clone());
     let of = Cell { counter: name("/"), start, finest: precision(3600), value };
     let late = Batch {
-        shard: near.shards().of("/"),
+        shard: near.info().shards.of("/"),
         cells: vec![hit("/", start, 3600), visit("/", start, 7), of],
         grid: Arc::clone(&grid),
         ..batch(WriterId::random(), 1, Vec::new())
@@ -196,8 +197,12 @@ async fn values_of_a_bucket_that_has_expired_are_copied(
     clean(&archive, now, &grid.counts).await;
     copier().copy_once(now).await.expect("available");
     let range = start..start.plus(1);
-    let copied = far.bins(&[name("/")], precision(3600), range.clone()).await.expect("available");
-    assert_eq!(copied[0].buckets, [(start, bins)]);
+    let copied = far
+        .values(Kind::Distributions, query(&[name("/")], precision(3600), range.clone()))
+        .await
+        .expect("available")
+        .counters;
+    assert_eq!(bins_of(&copied[0]), [(start, bins)]);
     assert_eq!(samples(&far, "/", 3600).await, [(start.as_unix(), 1)]);
     assert_eq!(
         sketch(&far, "/", 3600, start.as_unix()).await,
@@ -206,8 +211,12 @@ async fn values_of_a_bucket_that_has_expired_are_copied(
 
     // If the counter is forgotten, they must not be copied again.
     near.forget(&name("/"), &grid, now).await.expect("available");
-    let left = near.bins(&[name("/")], precision(3600), range).await.expect("available");
-    assert_eq!(left[0].buckets, []);
+    let left = near
+        .values(Kind::Distributions, query(&[name("/")], precision(3600), range))
+        .await
+        .expect("available")
+        .counters;
+    assert_eq!(bins_of(&left[0]), []);
     assert_eq!(sketch(&near, "/", 3600, start.as_unix()).await, Sketch::new());
 }
 
@@ -306,17 +315,28 @@ async fn without_the_archive_visitors_come_from_the_near_store_or_are_unknown() 
     let names = [name("/a"), name("/b")];
     let unions = buckets.map(|bucket| vec![bucket]);
     let read = async || {
-        let sketches = archive.sketches(&names, &buckets).await.expect("the rest can be read");
+        let mut readings = Vec::new();
+        for Bucket { precision, start } in buckets {
+            let read = archive.values(Kind::Visitors, query(&names, precision, start..start.plus(1))).await;
+            readings.push(read.expect("the rest can be read").counters);
+        }
         let counts = archive.visitor_counts(&names, &unions).await.expect("the rest can be read");
-        (sketches, counts)
+        (readings, counts)
     };
     // The near store retention is not known to the archive, so the far store may have more.
-    let (sketches, counts) = read().await;
-    assert!(sketches.iter().all(|bucket| bucket[0].is_err() && bucket[1].is_ok()), "{sketches:?}");
+    let (readings, counts) = read().await;
+    let are_unknown = buckets.iter().zip(&readings).map(|(bucket, readings)| {
+        [readings[0].is_unknown(bucket.start), readings[1].is_unknown(bucket.start)]
+    });
+    assert!(are_unknown.eq([[true, false]; 3]), "{readings:?}");
     assert!(counts[0].iter().all(Result::is_err) && counts[1] == [Ok(1), Ok(1), Ok(1)], "{counts:?}");
     archive.attach(&grid);
-    let (sketches, counts) = read().await;
-    assert!(sketches.concat().into_iter().all(|sketch| sketch.is_ok_and(|sketch| sketch.estimate() == 1)));
+    let (readings, counts) = read().await;
+    for reading in readings.concat() {
+        let values: Vec<_> =
+            reading.values.iter().map(|(_, value)| value.visitors().map(Sketch::estimate)).collect();
+        assert_eq!((values, reading.unreadable), (vec![Some(1)], None));
+    }
     assert_eq!(counts, [[Ok(1), Ok(1), Ok(1)], [Ok(1), Ok(1), Ok(1)]]);
 }
 
@@ -329,8 +349,8 @@ async fn an_unreadable_list_delays_only_the_copies_of_its_counters() {
     let hours: Vec<_> = (0..60).map(|ago| now.minus(3600 * ago)).collect();
     let hits = ["/a", "/b"].into_iter().flat_map(|name| hours.iter().map(move |at| hit(name, *at, 3600)));
     send(&archive, &grid, hits.collect()).await;
-    let shard = near.shards().of("/a");
-    assert_ne!(near.shards().of("/b"), shard);
+    let shard = near.info().shards.of("/a");
+    assert_ne!(near.info().shards.of("/b"), shard);
     let list = format!("{{access:{}}}known:", shard.index());
     server.command(&["RENAME", &list, "aside"]);
     server.command(&["SET", &list, "no list"]);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use counter_core::archive::Archive;
 use counter_core::stores::WriterId;
 use counter_core::time::Grid;
-use counter_core::visits::{Batch, Bin, Cell, Distribution, Value, Write};
+use counter_core::visits::store::{Batch, Cell, Value, Write};
+use counter_core::visits::{Bin, Distribution};
 use counter_core::{Counters, MemoryStore, RedisStore, Timestamp};
 use tests::{FaultProxy, RedisServer};
 

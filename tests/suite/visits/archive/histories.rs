@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore, Copier, Page, Progress};
+use counter_core::archive::{Archive, Copier};
 use counter_core::sketch::Sketch;
 use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::time::{Grid, Kind};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Cell, Value, Write};
+use counter_core::visits::store::{ArchiveStore, Cell, Page, Progress, Value, Write};
 use counter_core::{Error, ErrorKind, MemoryStore, Precision, Store, Timestamp};
 
 use super::{clean, lifetime, retained, samples, send, sketch};

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::archive::{Archive, ArchiveStore};
+use counter_core::archive::Archive;
 use counter_core::sketch::Sketch;
 use counter_core::source::{Commit, Source};
+use counter_core::time::Kind;
 use counter_core::visitor::VisitorKey;
+use counter_core::visits::store::ArchiveStore;
 use counter_core::visits::{Bin, Distribution, Measured};
 use counter_core::{Counters, MemoryStore, Store, Timestamp, VisitorId};
 use tokio::time::timeout;
@@ -16,7 +18,7 @@ use super::copies::archives;
 use super::{lifetime, samples, sketch};
 use crate::random::Random;
 use crate::stores;
-use crate::support::{name, precision};
+use crate::support::{bins_of, name, precision, query};
 
 archives! {
     old_records_count_once_in_the_store_or_in_the_archive:
@@ -183,8 +185,12 @@ async fn compare(archive: &(impl Store + Clone), expected: &Expected, now: Times
         }
         assert_eq!(lifetime(archive, page).await, expected.lifetimes[page], "{page}");
         let years = now.minus(4 * 366 * DAY)..now.plus(DAY);
-        let bins = archive.bins(&[name(page)], precision(86_400), years).await.expect("available");
-        let sum: u64 = bins[0].buckets.iter().flat_map(|(_, bins)| bins).map(|(_, count)| count).sum();
+        let bins = archive
+            .values(Kind::Distributions, query(&[name(page)], precision(86_400), years))
+            .await
+            .expect("available")
+            .counters;
+        let sum: u64 = bins_of(&bins[0]).iter().flat_map(|(_, bins)| bins).map(|(_, count)| count).sum();
         assert_eq!(sum, expected.measured[page], "{page}");
     }
     let is_kept = |width, start| width != 3600 || start >= now.as_unix() - VISITOR_DAYS * DAY;

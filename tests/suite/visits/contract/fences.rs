@@ -1,7 +1,7 @@
 //! Two batches with the same writer and sequence must never be confused.
 
 use counter_core::stores::{Shard, WriterId};
-use counter_core::visits::{ApplyOutcome, Batch, Fence, StoredFence, Witness, Write};
+use counter_core::visits::store::{ApplyOutcome, Batch, Fence, StoredFence, Witness, Write};
 use counter_core::{RedisStore, Store};
 use tests::RedisServer;
 

@@ -1,10 +1,9 @@
 //! Compares the values of a counter in both stores.
 
-use std::ops::RangeInclusive;
+use std::ops::Range;
 
-use super::reading::CounterReading;
 use crate::time::Timestamp;
-use crate::visits::store::Value;
+use crate::visits::store::{Extent, Reading, Value};
 
 /// The result of comparing the values of a counter in the near store and the far store.
 #[derive(Debug)]
@@ -17,13 +16,16 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn of(near: CounterReading, far: CounterReading, range: RangeInclusive<Timestamp>) -> Self {
-        let unreadable = near.unreadable + far.unreadable;
-        let mut found = Self { compared: 0, unreadable, different: Vec::new() };
-        let unknown = [near.unknown, far.unknown];
-        let is_compared = |start: &Timestamp| {
-            range.contains(start) && !unknown.iter().any(|unknown| unknown.contains(start))
+    pub(super) fn of(near: Reading, far: Reading, range: &Range<Timestamp>) -> Self {
+        let unreadable = [&near, &far].into_iter().filter_map(|reading| reading.unreadable.as_ref());
+        let extents: Vec<_> = unreadable.map(|unreadable| unreadable.extent.clone()).collect();
+        let mut found = Self {
+            compared: 0,
+            unreadable: extents.iter().map(Extent::entries).sum(),
+            different: Vec::new(),
         };
+        let is_compared =
+            |start: Timestamp| range.contains(&start) && !extents.iter().any(|extent| extent.includes(start));
         let (mut near, mut far) = (near.values.into_iter().peekable(), far.values.into_iter().peekable());
         while let Some(start) = near.peek().into_iter().chain(far.peek()).map(|(start, _)| *start).min() {
             let near = near.next_if(|(at, _)| *at == start).map(|(_, value)| value);
@@ -31,13 +33,13 @@ impl Found {
             let both = match (near, far) {
                 (Some(near), Some(far)) => [near, far],
                 (Some(near), None) => {
-                    let far = near.empty();
+                    let far = Value::empty(near.kind());
                     [near, far]
                 }
-                (None, Some(far)) => [far.empty(), far],
+                (None, Some(far)) => [Value::empty(far.kind()), far],
                 (None, None) => continue,
             };
-            if is_compared(&start) {
+            if is_compared(start) {
                 found.compared += 1;
                 if both[0] != both[1] {
                     found.different.push((start, both));

@@ -48,7 +48,7 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Option<(StoreRecord, Times
 
 /// Reads the record of a store, or returns `None` if there is no record, or if documents are not supported or refused.
 pub(crate) async fn peek(store: &dyn Store) -> Result<Option<StoreRecord>, Error> {
-    let Some(documents) = store.documents() else { return Ok(None) };
+    let Some(documents) = store.info().documents else { return Ok(None) };
     match documents.read(NAME).await {
         Ok(document) => StoreRecord::of(&document),
         Err(error) if *error.kind() == ErrorKind::Rejected => Ok(None),
@@ -61,7 +61,7 @@ pub(crate) async fn update(
     store: &dyn Store,
     mut change: impl FnMut(&mut StoreRecord, Timestamp) + Send,
 ) -> Result<Option<(StoreRecord, Timestamp)>, Error> {
-    let Some(documents) = store.documents() else { return Ok(None) };
+    let Some(documents) = store.info().documents else { return Ok(None) };
     let update = |document: Result<Document, Error>| {
         let document = match document {
             // Either the user is missing permissions, or the key belongs to another program.

@@ -1,13 +1,13 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Bins, MemoryVisits, State, Visitors};
+use super::{Expiring, MemoryVisits, State};
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
 use crate::family::writer::WriterId;
-use crate::sketch::Sketch;
-use crate::time::{Bucket, Kind, Precision, Timestamp};
+use crate::time::{Kind, Precision, Timestamp};
 use crate::visits::store::archive_store::{ArchiveStore, Page, Progress};
+use crate::visits::store::value::Value;
 
 /// The lease, the copy progress and the forgotten counters of a store that is used as an archive.
 #[derive(Debug, Default)]
@@ -67,9 +67,10 @@ impl ArchiveStore for MemoryVisits {
     fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let state = &mut *self.state();
-            put_counts(state, page);
-            put_visitors(state, page);
-            put_bins(state, page);
+            match page.kind {
+                Kind::Counts => put_counts(state, page),
+                Kind::Visitors | Kind::Distributions => put_expiring(state, page),
+            }
             Ok(())
         })
     }
@@ -89,8 +90,8 @@ fn put_counts(state: &mut State, page: &Page) {
             *total = if page.replaces { lifetime } else { lifetime.max(*total) };
         }
     }
-    for (&start, counts) in &page.counts {
-        for &(index, count) in counts {
+    for (&start, values) in &page.values {
+        for (index, count) in values.iter().filter_map(|(index, value)| Some((*index, value.count()?))) {
             let Some(counter) = counter(&state.archived, page, index) else { continue };
             let buckets = state.counts.entry((page.retention.precision, counter.clone())).or_default();
             let state = buckets.entry(start).or_default();
@@ -102,42 +103,24 @@ fn put_counts(state: &mut State, page: &Page) {
     }
 }
 
-fn put_visitors(state: &mut State, page: &Page) {
-    for (&start, sketches) in &page.visitors {
+/// Stores visitors and distributions.
+fn put_expiring(state: &mut State, page: &Page) {
+    let precision = page.retention.precision;
+    for (&start, values) in &page.values {
         let expiry = page.retention.expiry(start);
-        for (index, sketch) in sketches {
+        for (index, value) in values {
             let Some(counter) = counter(&state.archived, page, *index) else { continue };
-            let key = (counter.clone(), Bucket { precision: page.retention.precision, start });
-            let visitors = state.visitors.entry(key);
-            let visitors = visitors.or_insert_with(|| Visitors { expiry, sketch: Sketch::new() });
-            visitors.expiry = expiry.max(visitors.expiry);
-            if page.replaces {
-                visitors.sketch = Sketch::new();
-            }
-            visitors.sketch.merge(sketch);
-        }
-    }
-}
-
-fn put_bins(state: &mut State, page: &Page) {
-    for (&start, counters) in &page.bins {
-        let expiry = page.retention.expiry(start);
-        for (index, bins) in counters {
-            let Some(counter) = counter(&state.archived, page, *index) else { continue };
-            let key = (counter.clone(), page.retention.precision, start);
-            if page.replaces && bins.is_empty() {
-                state.bins.remove(&key);
+            let key = (page.kind, counter.clone(), precision, start);
+            if page.replaces && value.is_empty() {
+                state.expiring.remove(&key);
                 continue;
             }
-            let none = || Bins { expiry, counts: BTreeMap::new() };
-            let state = state.bins.entry(key).or_insert_with(none);
-            state.expiry = expiry.max(state.expiry);
-            if page.replaces {
-                state.counts.clear();
-            }
-            for (bin, count) in bins {
-                let greater = state.counts.entry(*bin).or_default();
-                *greater = count.max(greater).to_owned();
+            let none = || Expiring { expiry, value: Value::empty(page.kind) };
+            let found = state.expiring.entry(key).or_insert_with(none);
+            found.expiry = expiry.max(found.expiry);
+            match page.replaces {
+                true => found.value = value.clone(),
+                false => found.value.merge(value.clone(), u64::max),
             }
         }
     }

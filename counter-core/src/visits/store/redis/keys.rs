@@ -15,7 +15,7 @@ pub(crate) struct Keys {
     /// Hash from counter to lifetime.
     pub(crate) total: String,
     /// Hash from writer to the fence last seen by the cleaner. The empty field contains the random mark that
-    /// is returned in the [`Witness`](crate::visits::Witness). The empty field of `total` also contains a
+    /// is returned in the [`Witness`](crate::visits::store::Witness). The empty field of `total` also contains a
     /// mark.
     pub(crate) writers: String,
     /// Hash from forgotten counter to how often it was forgotten, and from `{counter}\n{writer}` to the last

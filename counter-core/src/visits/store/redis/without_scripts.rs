@@ -25,10 +25,11 @@ use crate::time::{Bucket, Precision, Precisions, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{
-    self, Adds, ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark, travels_dense,
+    Adds, ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark, travels_dense,
 };
 use crate::visits::store::fence::{FenceKind, StoredFence};
 use crate::visits::store::remarks::decode;
+use crate::visits::store::value as stored;
 use crate::visits::store::witness::Witness;
 use crate::visits::store::write::Cleaned;
 
@@ -93,9 +94,9 @@ async fn apply_at(
     for (index, cell) in batch.cells.iter().enumerate().filter(|(_, cell)| cell.start <= max_start) {
         let mut push = |target: fn(usize) -> Target, name, args| commands.push((target(index), (name, args)));
         match &cell.value {
-            batch::Value::Count(count) => add_count(keys, batch, cell, *count, &mut push),
-            batch::Value::Visitors(raised) => add_visitors(keys, batch, cell, raised, &mut push),
-            batch::Value::Distribution(bins) => add_bins(keys, batch, cell, bins, &mut push),
+            stored::Value::Count(count) => add_count(keys, batch, cell, *count, &mut push),
+            stored::Value::Visitors(raised) => add_visitors(keys, batch, cell, raised, &mut push),
+            stored::Value::Distribution(bins) => add_bins(keys, batch, cell, bins, &mut push),
         }
     }
     let (parts, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();

@@ -12,6 +12,7 @@ use crate::sql::{Failure, Session, Value};
 use crate::time::{Kind, Precision, Timestamp};
 use crate::visits::distribution::Bin;
 use crate::visits::store::archive_store::{ArchiveStore, Page, Progress};
+use crate::visits::store::value as stored;
 
 impl ArchiveStore for SqlVisits {
     fn lease(&self, holder: WriterId, time: Duration) -> StoreFuture<'_, bool> {
@@ -113,9 +114,11 @@ async fn put(store: &SqlVisits, page: &Page) -> Result<(), Failure> {
         .iter()
         .map(|name| known.get(name).filter(|known| is_retained(known)).map(|known| known.id))
         .collect();
-    put_counts(&mut session, store, page, &numbers).await?;
-    put_visitors(&mut session, store, page, &numbers).await?;
-    put_bins(&mut session, store, page, &numbers).await?;
+    match page.kind {
+        Kind::Counts => put_counts(&mut session, store, page, &numbers).await?,
+        Kind::Visitors => put_visitors(&mut session, store, page, &numbers).await?,
+        Kind::Distributions => put_bins(&mut session, store, page, &numbers).await?,
+    }
     session.commit().await
 }
 
@@ -126,12 +129,12 @@ async fn put_bins(
     numbers: &[Option<i64>],
 ) -> Result<(), Failure> {
     let dialect = store.database.dialect();
-    for (&start, counters) in &page.bins {
+    for (&start, counters) in &page.values {
         let place = (width(page.retention.precision), unix(start));
-        let of = |(index, bins): &(usize, Vec<(Bin, u64)>)| {
+        let of = |(index, value): &(usize, stored::Value)| {
             let id = numbers.get(*index).copied().flatten()?;
             let row = |(bin, count): &(Bin, u64)| ((id, *bin), i64::try_from(*count).unwrap_or(i64::MAX));
-            Some(bins.iter().map(row).collect::<Vec<_>>())
+            Some(value.bins()?.iter().map(row).collect::<Vec<_>>())
         };
         let mut rows: Vec<_> = counters.iter().filter_map(of).flatten().collect();
         rows.sort_unstable();
@@ -190,8 +193,9 @@ async fn put_counts(
     );
     let width = Value::Int(width(page.retention.precision));
     let mut latest = HashMap::new();
-    for (&start, counts) in &page.counts {
-        let mut pairs: Vec<_> = counts.iter().copied().filter_map(pair).collect();
+    for (&start, counts) in &page.values {
+        let counts = counts.iter().filter_map(|(index, value)| pair((*index, value.count()?)));
+        let mut pairs: Vec<_> = counts.collect();
         pairs.sort_unstable();
         latest.extend(pairs.iter().map(|(id, _)| (*id, unix(start))));
         if !pairs.is_empty() {
@@ -210,20 +214,19 @@ async fn put_counts(
     Ok(())
 }
 
-async fn put_visitors(
+async fn put_visitors<'a>(
     session: &mut Session,
     store: &SqlVisits,
-    page: &Page,
+    page: &'a Page,
     numbers: &[Option<i64>],
 ) -> Result<(), Failure> {
     // We keep unreadable sketches, which will be reported by readers.
     let mut unreadable = Vec::new();
-    for (&start, sketches) in &page.visitors {
-        let one = |(index, sketch): (&usize, _)| {
-            Some((numbers.get(*index).copied().flatten()?, vec![(*index, sketch)]))
+    for (&start, sketches) in &page.values {
+        let one = |(index, value): &'a (usize, stored::Value)| {
+            Some((numbers.get(*index).copied().flatten()?, vec![(*index, value.visitors()?)]))
         };
-        let mut raised: Vec<_> =
-            sketches.iter().map(|(index, sketch)| (index, sketch)).filter_map(one).collect();
+        let mut raised: Vec<_> = sketches.iter().filter_map(one).collect();
         raised.sort_unstable_by_key(|(id, _)| *id);
         let place = (width(page.retention.precision), unix(start));
         let expiry = unix(page.retention.expiry(start));

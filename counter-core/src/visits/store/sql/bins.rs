@@ -1,20 +1,19 @@
 //! The distributions of a batch. They are stored as a row for each bin of a bucket.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
 use super::additions::BucketKey;
 use super::names::LockedCounter;
-use super::{SqlVisits, at, malformed, names, unix, width};
+use super::{SqlVisits, at, malformed, names, read, unix, width};
 use crate::error::Error;
-use crate::family::name::CounterName;
 use crate::sql::dialect::Dialect;
 use crate::sql::{Failure, Session, Value};
-use crate::time::{Precision, Retention, Timestamp};
+use crate::time::Retention;
 use crate::visits::distribution::{Bin, Bins, Measure};
 use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{Batch, Cell, Part, Remark};
-use crate::visits::store::reading::{BinReading, Extent, Unreadable};
+use crate::visits::store::reading::{Query, Reading, Readings, Unreadable};
+use crate::visits::store::value as stored;
 
 /// Maximum number of rows to write in a statement.
 pub(crate) const ROWS_PER_WRITE: usize = 5000;
@@ -172,25 +171,20 @@ async fn read_stored(
     Ok(())
 }
 
-pub(crate) async fn read(
-    store: &SqlVisits,
-    counters: &[CounterName],
-    precision: Precision,
-    range: Range<Timestamp>,
-) -> Result<Vec<BinReading>, Error> {
-    let known = names::numbers(store, counters, "id").await?;
+pub(crate) async fn read(store: &SqlVisits, query: Query<'_>) -> Result<Readings, Error> {
+    let known = names::numbers(store, query.counters, "id").await?;
     let all: Vec<_> = known.values().copied().collect();
-    let starts: Vec<_> = precision.starts(range).map(unix).collect();
+    let starts: Vec<_> = query.precision.starts(query.range.clone()).map(unix).collect();
     let dialect = store.database.dialect();
     let (lines, in_list) = (dialect.lines(&["measure", "bin", "hits"]), dialect.in_list);
     let text = format!(
         "SELECT counter, bucket, {lines} FROM access_bins \
          WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY counter, bucket"
     );
-    let mut found = HashMap::<i64, BinReading>::new();
+    let mut found = HashMap::<i64, Reading>::new();
     for starts in starts.chunks(MAX_LOOKUPS) {
         for some in all.chunks((MAX_LOOKUPS / starts.len()).max(1)) {
-            let values = [Value::Int(width(precision)), Value::Ints(starts), Value::Ints(some)];
+            let values = [Value::Int(width(query.precision)), Value::Ints(starts), Value::Ints(some)];
             for row in store.database.fetch(&text, &values).await? {
                 let (counter, start) = (row.int(0)?, at(row.int(1)?));
                 let (mut bins, mut is_malformed) = (Vec::new(), false);
@@ -202,21 +196,17 @@ pub(crate) async fn read(
                 }
                 bins.sort_unstable();
                 let reading = found.entry(counter).or_default();
-                reading.buckets.push((start, bins));
+                if !bins.is_empty() {
+                    reading.values.push((start, stored::Value::Distribution(bins)));
+                }
                 if is_malformed {
-                    let key = format!("access_bins {counter}");
                     let reason = "a bin is invalid or has a negative count";
-                    let first = || Unreadable::new(key, reason).with_extent(Extent::Nothing);
-                    reading.unreadable.get_or_insert_with(first).extent.add(start);
+                    reading.add_unreadable(Unreadable::new(format!("access_bins {counter}"), reason), start);
                 }
             }
         }
     }
-    for reading in found.values_mut() {
-        reading.buckets.sort_unstable();
-    }
-    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
-    Ok(counters.iter().map(|counter| of(counter).unwrap_or_default()).collect())
+    Ok(read::in_order(query, &known, found))
 }
 
 /// Parses a line with measure, index and count. An invalid bin is returned as `None`, and a negative count as

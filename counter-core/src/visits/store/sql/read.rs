@@ -1,4 +1,4 @@
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::slice;
 
@@ -7,10 +7,12 @@ use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::sketch::Sketch;
 use crate::sql::{Row, Value};
-use crate::time::{Bucket, Precision, Sample, Timestamp};
-use crate::visits::store::read::MAX_SKETCHES as MAX_RESPONSE_SKETCHES;
-use crate::visits::store::reading::{CountedReading, Extent, KnownReading, Reading, Total, Unreadable};
-use crate::visits::store::unions::Unions;
+use crate::time::{Precision, Timestamp};
+use crate::visits::store::read::end_of_sketches;
+use crate::visits::store::reading::{
+    CountedReading, Extent, KnownQuery, KnownReading, Query, Reading, Readings, Total, Unreadable,
+};
+use crate::visits::store::value as stored;
 
 /// Maximum number of samples to look up individually. Above this, the range will be scanned.
 const MAX_LOOKUPS: usize = 10_000;
@@ -27,29 +29,33 @@ const COUNTERS_PER_PAGE: i64 = 1000;
 
 type Results<T> = Vec<Result<T, Unreadable>>;
 
-pub(crate) async fn samples(
-    store: &SqlVisits,
-    counters: &[CounterName],
-    precision: Precision,
-    range: Range<Timestamp>,
-) -> Result<Results<Reading>, Error> {
-    let known = names::numbers(store, counters, "id").await?;
+pub(crate) async fn samples(store: &SqlVisits, query: Query<'_>) -> Result<Readings, Error> {
+    let known = names::numbers(store, query.counters, "id").await?;
     // A row for each bucket, with a line for each counter.
     let lines = store.database.dialect().lines(&["counter", "hits"]);
-    let rows = rows(store, &known, precision, range, |matching| {
+    let rows = rows(store, &known, query.precision, query.range.clone(), |matching| {
         format!("SELECT bucket, {lines} {matching} GROUP BY bucket")
     });
-    let found = readings(&rows.await?)?;
-    let of = |counter: &CounterName| known.get(&**counter).and_then(|id| found.get(id)).cloned();
-    Ok(counters.iter().map(|counter| Ok(of(counter).unwrap_or_default())).collect())
+    Ok(in_order(query, &known, readings(&rows.await?)?))
 }
 
-pub(crate) async fn totals(
-    store: &SqlVisits,
-    counters: &[CounterName],
-    precision: Precision,
-    range: Range<Timestamp>,
-) -> Result<Results<Total>, Error> {
+/// Returns the readings, which are sorted here, in the order of the query.
+pub(crate) fn in_order(
+    query: Query<'_>,
+    known: &HashMap<String, i64>,
+    found: HashMap<i64, Reading>,
+) -> Readings {
+    let of = |counter: &CounterName| {
+        let mut reading = known.get(&**counter).and_then(|id| found.get(id)).cloned().unwrap_or_default();
+        reading.values.sort_unstable_by_key(|(start, _)| *start);
+        reading
+    };
+    let counters = query.counters.iter().map(of).collect();
+    Readings { counters, end: query.range.end }
+}
+
+pub(crate) async fn totals(store: &SqlVisits, query: Query<'_>) -> Result<Results<Total>, Error> {
+    let Query { counters, precision, ref range, .. } = query;
     let known = names::numbers(store, counters, "id").await?;
     // SQLite fails if a sum overflows, so we sum up two halves.
     let lines = store.database.dialect().lines(&["counter", "least", "high", "low"]);
@@ -80,8 +86,8 @@ pub(crate) async fn totals(
         let id = known.get(&**counter);
         totals.push(if id.is_some_and(|id| negative.contains(id)) {
             // We also need to know which buckets are unreadable.
-            let reading = samples(store, slice::from_ref(counter), precision, range.clone()).await?;
-            reading.into_iter().next().unwrap_or_else(|| Ok(Reading::default())).map(Total::from)
+            let read = samples(store, Query { counters: slice::from_ref(counter), ..query.clone() }).await?;
+            Ok(read.counters.into_iter().next().unwrap_or_default().into())
         } else {
             let count = id.and_then(|id| sums.get(id)).copied().unwrap_or(0);
             Ok(Total { count, unreadable: None })
@@ -150,19 +156,13 @@ fn readings(rows: &[Row]) -> Result<HashMap<i64, Reading>, Error> {
             let counter = counter.parse().map_err(|_| malformed("access_sample"))?;
             let reading = found.entry(counter).or_default();
             match count.parse() {
-                Ok(count) => reading.samples.push(Sample { start, count }),
+                Ok(count) => reading.values.push((start, stored::Value::Count(count))),
                 Err(_) => {
-                    let first = || {
-                        let key = key("access_sample", counter);
-                        Unreadable::new(key, "a count is negative").with_extent(Extent::Nothing)
-                    };
-                    reading.unreadable.get_or_insert_with(first).extent.add(start);
+                    let key = key("access_sample", counter);
+                    reading.add_unreadable(Unreadable::new(key, "a count is negative"), start);
                 }
             }
         }
-    }
-    for reading in found.values_mut() {
-        reading.samples.sort_unstable();
     }
     Ok(found)
 }
@@ -197,81 +197,39 @@ pub(crate) async fn lifetimes(store: &SqlVisits, counters: &[CounterName]) -> Re
     Ok(counters.iter().map(total).collect())
 }
 
-pub(crate) async fn visitors(
-    store: &SqlVisits,
-    counters: &[CounterName],
-    buckets: &[Bucket],
-) -> Result<Sketch, Error> {
-    let known = names::numbers(store, counters, "id").await?;
-    let ids: Vec<_> = known.values().copied().collect();
-    let mut union = Sketch::new();
-    for_each_sketch(store, &ids, buckets, |_, _, sketch| {
-        union.merge(&sketch?);
-        Ok(())
-    })
-    .await?;
-    Ok(union)
-}
-
-pub(crate) async fn sketches(
-    store: &SqlVisits,
-    counters: &[CounterName],
-    buckets: &[Bucket],
-) -> Result<Vec<Results<Sketch>>, Error> {
-    let known = names::numbers(store, counters, "id").await?;
+pub(crate) async fn sketches(store: &SqlVisits, query: Query<'_>) -> Result<Readings, Error> {
+    let known = names::numbers(store, query.counters, "id").await?;
     let mut ids: Vec<_> = known.values().copied().collect();
     ids.sort_unstable();
-    let (mut response, mut remaining) = (Vec::new(), MAX_RESPONSE_SKETCHES);
-    for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
-        let existing = visited(store, &ids, buckets).await?;
-        let present = |bucket: &Bucket| existing.get(&unix(bucket.start)).map_or(&[][..], Vec::as_slice);
-        let fits = |bucket: &&Bucket| {
-            let left = remaining.checked_sub(present(bucket).len());
-            remaining = left.unwrap_or(0);
-            left.is_some() || (response.is_empty() && **bucket == buckets[0])
-        };
-        let read = buckets.iter().take_while(fits).count();
-        let mut found = HashMap::new();
-        for (starts, ids) in
-            blocks(buckets[..read].iter().map(|bucket| (unix(bucket.start), present(bucket))))
-        {
-            read_sketches(store, buckets[0].precision, &starts, &ids, |id, bucket, sketch| {
-                found.insert((id, bucket), sketch);
-                Ok(())
-            })
-            .await?;
-        }
-        for bucket in &buckets[..read] {
-            let of = |name: &CounterName| found.get(&(*known.get(&**name)?, *bucket)).cloned();
-            response
-                .push(counters.iter().map(|name| of(name).unwrap_or_else(|| Ok(Sketch::new()))).collect());
-        }
-        if read < buckets.len() {
-            break;
-        }
+    let existing = visited(store, &ids, &query).await?;
+    let present = existing.iter().map(|(start, ids)| (*start, ids.len())).collect();
+    let end = end_of_sketches(&present, &query.range);
+    let mut found = HashMap::new();
+    for (starts, ids) in blocks(existing.range(..end).map(|(start, ids)| (unix(*start), &**ids))) {
+        read_sketches(store, query.precision, &starts, &ids, &mut found).await?;
     }
-    Ok(response)
+    Ok(Readings { end, ..in_order(query, &known, found) })
 }
 
-/// Returns the counters with a sketch, for each bucket of a precision.
+/// Returns the counters with a sketch by bucket start.
 async fn visited(
     store: &SqlVisits,
     ids: &[i64],
-    buckets: &[Bucket],
-) -> Result<HashMap<i64, Vec<i64>>, Error> {
+    Query { precision, range, .. }: &Query<'_>,
+) -> Result<BTreeMap<Timestamp, Vec<i64>>, Error> {
     let dialect = store.database.dialect();
     let (lines, in_list) = (dialect.lines(&["counter"]), dialect.in_list);
     let text = format!(
         "SELECT bucket, {lines} FROM access_visitors \
          WHERE width = ? AND bucket {in_list} AND counter {in_list} GROUP BY bucket"
     );
-    let mut existing = HashMap::<_, Vec<_>>::new();
-    for buckets in buckets.chunks(MAX_LOOKUPS) {
-        let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
+    let starts: Vec<_> = precision.starts(range.clone()).map(unix).collect();
+    let mut existing = BTreeMap::<_, Vec<_>>::new();
+    for starts in starts.chunks(MAX_LOOKUPS) {
         for some in ids.chunks((MAX_LOOKUPS / starts.len()).max(1)) {
-            let values = [Value::Int(width(buckets[0].precision)), Value::Ints(&starts), Value::Ints(some)];
+            let values = [Value::Int(width(*precision)), Value::Ints(starts), Value::Ints(some)];
             for row in store.database.fetch(&text, &values).await? {
-                let present = existing.entry(row.int(0)?).or_default();
+                let present = existing.entry(at(row.int(0)?)).or_default();
                 for line in row.text(1)?.lines() {
                     present.push(line.parse().map_err(|_| malformed("access_visitors"))?);
                 }
@@ -300,43 +258,6 @@ fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>,
     blocks
 }
 
-pub(crate) async fn visitor_counts(
-    store: &SqlVisits,
-    counters: &[CounterName],
-    unions: &[Vec<Bucket>],
-) -> Result<Vec<Results<u64>>, Error> {
-    let known = names::numbers(store, counters, "id").await?;
-    let ids: Vec<_> = known.values().copied().collect();
-    let place: HashMap<_, _> = ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-    let mut counted = Unions::new(ids.len(), unions);
-    for_each_sketch(store, &ids, &counted.buckets(), |id, bucket, sketch| {
-        place.get(&id).into_iter().for_each(|place| counted.add(*place, bucket, &sketch));
-        Ok(())
-    })
-    .await?;
-    let counts = counted.counts();
-    let of = |counter: &CounterName| counts.get(*place.get(known.get(&**counter)?)?).cloned();
-    Ok(counters.iter().map(|counter| of(counter).unwrap_or_else(|| vec![Ok(0); unions.len()])).collect())
-}
-
-/// Reads the sketches of these counters and buckets through multiple queries.
-async fn for_each_sketch(
-    store: &SqlVisits,
-    ids: &[i64],
-    buckets: &[Bucket],
-    mut with: impl FnMut(i64, Bucket, Result<Sketch, Unreadable>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    for buckets in buckets.chunk_by(|one, other| one.precision == other.precision) {
-        let starts: Vec<_> = buckets.iter().map(|bucket| unix(bucket.start)).collect();
-        for starts in starts.chunks(MAX_SKETCHES) {
-            for some in ids.chunks(MAX_SKETCHES.div_ceil(starts.len())) {
-                read_sketches(store, buckets[0].precision, starts, some, &mut with).await?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Reads the sketches of these counters and buckets, which must have the same precision, through a single
 /// query.
 async fn read_sketches(
@@ -344,7 +265,7 @@ async fn read_sketches(
     precision: Precision,
     starts: &[i64],
     ids: &[i64],
-    mut with: impl FnMut(i64, Bucket, Result<Sketch, Unreadable>) -> Result<(), Error>,
+    found: &mut HashMap<i64, Reading>,
 ) -> Result<(), Error> {
     let in_list = store.database.dialect().in_list;
     let text = format!(
@@ -354,20 +275,21 @@ async fn read_sketches(
     let values = [Value::Int(width(precision)), Value::Ints(starts), Value::Ints(ids)];
     for row in store.database.fetch(&text, &values).await? {
         let (counter, bucket) = (row.int(0)?, row.int(1)?);
-        let sketch = Sketch::from_redis(&row.bytes(2)?).map_err(|error| {
-            Unreadable::new(format!("{} {bucket}", key("access_visitors", counter)), error.to_string())
-        });
-        with(counter, Bucket { precision, start: at(bucket) }, sketch)?;
+        let reading = found.entry(counter).or_default();
+        match Sketch::from_redis(&row.bytes(2)?) {
+            Ok(sketch) => reading.values.push((at(bucket), stored::Value::Visitors(sketch))),
+            Err(error) => {
+                let key = format!("{} {bucket}", key("access_visitors", counter));
+                reading.add_unreadable(Unreadable::new(key, error.to_string()), at(bucket));
+            }
+        }
     }
     Ok(())
 }
 
 pub(crate) async fn known(
     store: &SqlVisits,
-    precisions: &[Precision],
-    from: &str,
-    limit: usize,
-    since: Timestamp,
+    KnownQuery { precisions, from, limit, since }: KnownQuery<'_>,
 ) -> Result<KnownReading, Error> {
     // NUL is used to continue after a name. Names can't contain NUL, and PostgreSQL does not accept it in
     // text.

@@ -1,7 +1,5 @@
 //! Reads distributions.
 
-use std::ops::Range;
-
 use fred::types::Value;
 
 use super::{by_shard, number};
@@ -10,9 +8,10 @@ use crate::family::name::CounterName;
 use crate::redis::{Group, args, in_item_order, try_join_boxed};
 use crate::time::{Bucket, Precision, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::store::reading::{BinReading, Extent, Unreadable};
+use crate::visits::store::reading::{Query, Reading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
+use crate::visits::store::value as stored;
 
 /// Number of distributions in a call. A distribution is usually a few hundred bytes, but can be up to 10 KB.
 const DISTRIBUTIONS_PER_CALL: usize = 100;
@@ -22,13 +21,11 @@ const KEYS_PER_CHECK: usize = 10_000;
 /// Reads distributions, which are stored in a hash for each bucket.
 pub(crate) async fn bins(
     store: &RedisVisits,
-    counters: &[CounterName],
-    precision: Precision,
-    range: Range<Timestamp>,
-) -> Result<Vec<BinReading>, Error> {
-    let starts: Vec<_> = precision.starts(range).collect();
+    &Query { counters, precision, ref range, .. }: &Query<'_>,
+) -> Result<Vec<Reading>, Error> {
+    let starts: Vec<_> = precision.starts(range.clone()).collect();
     if starts.is_empty() {
-        return Ok(counters.iter().map(|_| BinReading::default()).collect());
+        return Ok(counters.iter().map(|_| Reading::default()).collect());
     }
     let groups = by_shard(store, counters);
     // A few distributions are read directly.
@@ -43,14 +40,14 @@ async fn bins_of(
     precision: Precision,
     starts: &[Timestamp],
     is_checked: bool,
-) -> Result<Vec<BinReading>, Error> {
+) -> Result<Vec<Reading>, Error> {
     let keys = store.keys(group.shard);
     let key = |place: usize, start| keys.bins(group.items[place], Bucket { precision, start });
     let existing = match is_checked {
         true => existing(store, group, precision, starts).await?,
         false => vec![starts.len(); group.items.len()],
     };
-    let mut readings: Vec<_> = group.items.iter().map(|_| BinReading::default()).collect();
+    let mut readings: Vec<_> = group.items.iter().map(|_| Reading::default()).collect();
     for portion in portions(&existing, starts) {
         let names: Vec<_> = portion.iter().map(|(place, start)| key(*place, *start)).collect();
         let calls = names.iter().map(|key| ("HGETALL", args([key]))).collect();
@@ -61,7 +58,7 @@ async fn bins_of(
                 Ok(reply) => {
                     let (bins, unreadable) = bins_in(key, reply);
                     if !bins.is_empty() {
-                        reading.buckets.push((start, bins));
+                        reading.values.push((start, stored::Value::Distribution(bins)));
                     }
                     unreadable
                 }
@@ -69,8 +66,7 @@ async fn bins_of(
             };
             if let Some(found) = found {
                 store.logged_keys.log_once(&found);
-                let first = found.with_extent(Extent::Nothing);
-                reading.unreadable.get_or_insert(first).extent.add(start);
+                reading.add_unreadable(found, start);
             }
         }
     }

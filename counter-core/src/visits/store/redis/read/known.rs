@@ -8,7 +8,7 @@ use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::redis::{Group, args, in_item_order, try_join_boxed};
 use crate::time::Precision;
-use crate::visits::store::reading::{CountedReading, KnownReading, Unreadable};
+use crate::visits::store::reading::{CountedReading, KnownQuery, KnownReading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
 use crate::visits::store::redis::writers::MARK;
@@ -18,13 +18,8 @@ const MAX_CALLS: usize = 10;
 /// Number of members to read in a call, once a foreign member has been found.
 const MEMBERS_PER_CALL: usize = 1000;
 
-pub(crate) async fn known(
-    store: &RedisVisits,
-    precisions: &[Precision],
-    from: &str,
-    limit: usize,
-) -> Result<KnownReading, Error> {
-    let pages = store.client.shards().iter().map(|shard| page(store, shard, precisions, from, limit));
+pub(crate) async fn known(store: &RedisVisits, query: KnownQuery<'_>) -> Result<KnownReading, Error> {
+    let pages = store.client.shards().iter().map(|shard| page(store, shard, query));
     let mut all = KnownReading::default();
     for page in try_join_boxed(pages).await? {
         all.counters.extend(page.counters);
@@ -114,9 +109,7 @@ struct Names {
 async fn page(
     store: &RedisVisits,
     shard: Shard,
-    precisions: &[Precision],
-    from: &str,
-    limit: usize,
+    KnownQuery { precisions, from, limit, .. }: KnownQuery<'_>,
 ) -> Result<KnownReading, Error> {
     let key = &store.keys(shard).known;
     let begin = |&precision: &Precision| Names {

@@ -8,39 +8,32 @@ use super::{Results, by_shard, number};
 use crate::error::Error;
 use crate::family::name::CounterName;
 use crate::redis::{Group, in_item_order, try_join_boxed};
-use crate::time::{Precision, Sample, Timestamp};
-use crate::visits::store::reading::{Extent, Reading, Unreadable};
+use crate::time::{Precision, Timestamp};
+use crate::visits::store::reading::{Extent, Query, Reading, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::{Junk, wrong_key};
+use crate::visits::store::value as stored;
 
 /// Buckets are looked up individually if they are at most a quarter of the retained buckets. Otherwise, it
 /// is cheaper to read all of them.
 const FULL_READ_DIVISOR: u64 = 4;
 
-pub(crate) async fn samples(
-    store: &RedisVisits,
-    counters: &[CounterName],
-    precision: Precision,
-    range: Range<Timestamp>,
-    retained: u32,
-) -> Result<Results<Reading>, Error> {
-    let groups = by_shard(store, counters);
-    let reads = groups.iter().map(|group| samples_of(store, group, precision, &range, retained));
+pub(crate) async fn samples(store: &RedisVisits, query: &Query<'_>) -> Result<Vec<Reading>, Error> {
+    let groups = by_shard(store, query.counters);
+    let reads = groups.iter().map(|group| samples_of(store, group, query));
     Ok(in_item_order(&groups, try_join_boxed(reads).await?))
 }
 
 async fn samples_of(
     store: &RedisVisits,
     group: &Group<&CounterName>,
-    precision: Precision,
-    range: &Range<Timestamp>,
-    retained: u32,
-) -> Result<Results<Reading>, Error> {
+    &Query { precision, ref range, retained, .. }: &Query<'_>,
+) -> Result<Vec<Reading>, Error> {
     let seconds = range.end.as_unix().saturating_sub(range.start.as_unix());
     let is_lookup = seconds / u64::from(precision.as_seconds()) <= u64::from(retained) / FULL_READ_DIVISOR;
     let starts = is_lookup.then(|| precision.starts(range.clone()).collect::<Vec<_>>());
     if starts.as_ref().is_some_and(Vec::is_empty) {
-        return Ok(group.items.iter().map(|_| Ok(Reading::default())).collect());
+        return Ok(group.items.iter().map(|_| Reading::default()).collect());
     }
     // These arguments are shared by all calls.
     let fields = starts.iter().flatten().map(|start| Value::from(start.to_string())).collect::<Vec<_>>();
@@ -50,16 +43,12 @@ async fn samples_of(
     let call = |key: &String| (name, [&[Value::from(key)], &*fields].concat());
     let replies = store.client.call_each(&keys[0], keys.iter().map(call).collect()).await?;
     let read = |(key, reply): (&String, Result<Value, Error>)| {
-        let reply = reply.map_err(|error| wrong_key(key, &error));
-        let reading = reply.map(|reply| match &starts {
-            Some(starts) => some_samples(key, starts, reply),
-            None => all_samples(key, precision, range, reply),
-        });
-        let found = match &reading {
-            Ok(reading) => reading.unreadable.as_ref(),
-            Err(unreadable) => Some(unreadable),
+        let reading = match (reply, &starts) {
+            (Ok(reply), Some(starts)) => some_samples(key, starts, reply),
+            (Ok(reply), None) => all_samples(key, precision, range, reply),
+            (Err(error), _) => wrong_key(key, &error).into(),
         };
-        found.inspect(|unreadable| store.logged_keys.log_once(unreadable));
+        reading.unreadable.iter().for_each(|unreadable| store.logged_keys.log_once(unreadable));
         reading
     };
     Ok(keys.iter().zip(replies).map(read).collect())
@@ -68,21 +57,21 @@ async fn samples_of(
 /// Parses an HMGET reply with the counts of the buckets `starts`.
 fn some_samples(key: &str, starts: &[Timestamp], reply: Value) -> Reading {
     let counts = reply.into_array();
-    let (mut samples, mut junk) = (Vec::new(), Junk::default());
+    let (mut values, mut junk) = (Vec::new(), Junk::default());
     for (&start, count) in starts.iter().zip(&counts).filter(|(_, count)| !count.is_null()) {
         match number(count) {
-            Some(count) => samples.push(Sample { start, count }),
+            Some(count) => values.push((start, stored::Value::Count(count))),
             None => junk.add_bucket(start, count),
         }
     }
-    Reading { samples, unreadable: junk.found(key) }
+    Reading { values, unreadable: junk.found(key) }
 }
 
 /// Parses an HGETALL reply with all buckets of a key, and returns those that start in `range`.
 fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, reply: Value) -> Reading {
     // This is a flat array, or a RESP3 map, which is flattened to the same array.
     let fields = reply.into_array();
-    let (mut samples, mut junk) = (Vec::new(), Junk::default());
+    let (mut values, mut junk) = (Vec::new(), Junk::default());
     for pair in fields.chunks(2) {
         let [field, count] = pair else { continue };
         // We also need to ignore any field that HMGET would not find here. Otherwise, a total might depend on
@@ -91,13 +80,13 @@ fn all_samples(key: &str, precision: Precision, range: &Range<Timestamp>, reply:
             None => junk.add(field, "is not a bucket start"),
             Some(start) if !range.contains(&start) => {}
             Some(start) => match number(count) {
-                Some(count) => samples.push(Sample { start, count }),
+                Some(count) => values.push((start, stored::Value::Count(count))),
                 None => junk.add_bucket(start, count),
             },
         }
     }
-    samples.sort_unstable();
-    Reading { samples, unreadable: junk.found(key) }
+    values.sort_unstable_by_key(|(start, _)| *start);
+    Reading { values, unreadable: junk.found(key) }
 }
 
 /// Parses a bucket start. Only the canonical form is valid, so that a bucket can't have two fields.

@@ -8,31 +8,14 @@ use crate::family::name::CounterName;
 use crate::redis::{Group, in_item_order, try_join_boxed};
 use crate::sketch::Sketch;
 use crate::time::Bucket;
-use crate::visits::store::read::MAX_SKETCHES as MAX_RESPONSE_SKETCHES;
-use crate::visits::store::reading::Unreadable;
+use crate::visits::store::read::end_of_sketches;
+use crate::visits::store::reading::{Query, Reading, Readings, Unreadable};
 use crate::visits::store::redis::RedisVisits;
 use crate::visits::store::redis::junk::wrong_key;
+use crate::visits::store::value;
 
 /// Number of sketches in a call, to limit a reply to 800 KB.
 const MAX_SKETCHES: usize = 64;
-
-pub(crate) async fn visitors(
-    store: &RedisVisits,
-    counters: &[CounterName],
-    buckets: &[Bucket],
-) -> Result<Sketch, Error> {
-    let mut union = Sketch::new();
-    for group in by_shard(store, counters) {
-        let names = store.keys(group.shard);
-        let all =
-            group.items.into_iter().flat_map(|counter| buckets.iter().map(move |bucket| (counter, *bucket)));
-        let keys: Vec<_> = all.map(|(counter, bucket)| names.unique(counter, bucket)).collect();
-        for keys in keys.chunks(MAX_SKETCHES) {
-            merge(store, keys, &mut union).await?;
-        }
-    }
-    Ok(union)
-}
 
 /// Counts on the server, which then returns just a number, instead of up to 12 KB.
 pub(crate) async fn visitor_counts(
@@ -78,60 +61,42 @@ async fn visitor_counts_of(
     Ok(counts.chunks(unions.len()).map(<[_]>::to_vec).collect())
 }
 
-async fn merge(store: &RedisVisits, keys: &[String], union: &mut Sketch) -> Result<(), Error> {
-    for sketch in stored(store, keys).await? {
-        union.merge(&sketch?);
-    }
-    Ok(())
-}
-
-pub(crate) async fn sketches(
-    store: &RedisVisits,
-    counters: &[CounterName],
-    buckets: &[Bucket],
-) -> Result<Vec<Results<Sketch>>, Error> {
+pub(crate) async fn sketches(store: &RedisVisits, query: Query<'_>) -> Result<Readings, Error> {
+    let Query { counters, precision, range, .. } = query;
     let groups = by_shard(store, counters);
+    let buckets: Vec<_> = precision.starts(range.clone()).map(|start| Bucket { precision, start }).collect();
     let existing = match counters.len() * buckets.len() <= MAX_SKETCHES {
         true => groups.iter().map(|group| vec![group.items.len(); buckets.len()]).collect(),
-        false => try_join_boxed(groups.iter().map(|group| existing(store, group, buckets))).await?,
+        false => try_join_boxed(groups.iter().map(|group| existing(store, group, &buckets))).await?,
     };
-    let of_bucket = |bucket| existing.iter().map(|existing| existing[bucket]).sum::<usize>();
-    let mut remaining = MAX_RESPONSE_SKETCHES;
-    let fits = |bucket: &usize| {
-        let left = remaining.checked_sub(of_bucket(*bucket));
-        remaining = left.unwrap_or(0);
-        left.is_some() || *bucket == 0
-    };
-    let read = (0..buckets.len()).take_while(fits).count();
+    let of_bucket = |place: usize| existing.iter().map(|existing| existing[place]).sum::<usize>();
+    let present = buckets.iter().enumerate().map(|(place, bucket)| (bucket.start, of_bucket(place)));
+    let end = end_of_sketches(&present.filter(|(_, sketches)| *sketches > 0).collect(), &range);
     let reads = groups.iter().zip(&existing).map(async |(group, existing)| {
         let names = store.keys(group.shard);
-        let is_present = |place: &usize| existing[*place] > 0;
-        let places = (0..read).filter(is_present);
-        let keys: Vec<_> = places
-            .flat_map(|place| group.items.iter().map(move |counter| names.unique(counter, buckets[place])))
-            .collect();
-        let mut sketches = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(MAX_SKETCHES) {
-            sketches.extend(stored(store, keys).await?);
+        let read = buckets.iter().zip(existing).filter(|(bucket, some)| bucket.start < end && **some > 0);
+        let places: Vec<_> =
+            read.flat_map(|(bucket, _)| (0..group.items.len()).map(move |place| (place, *bucket))).collect();
+        let mut readings: Vec<_> = group.items.iter().map(|_| Reading::default()).collect();
+        for places in places.chunks(MAX_SKETCHES) {
+            let keys: Vec<_> =
+                places.iter().map(|(place, bucket)| names.unique(group.items[*place], *bucket)).collect();
+            for ((place, bucket), sketch) in places.iter().zip(stored(store, &keys).await?) {
+                match sketch {
+                    Ok(sketch) if sketch.is_empty() => {}
+                    Ok(sketch) => {
+                        readings[*place].values.push((bucket.start, value::Value::Visitors(sketch)))
+                    }
+                    Err(unreadable) => {
+                        store.logged_keys.log_once(&unreadable);
+                        readings[*place].add_unreadable(unreadable, bucket.start);
+                    }
+                }
+            }
         }
-        sketches
-            .iter()
-            .filter_map(|sketch| sketch.as_ref().err())
-            .for_each(|error| store.logged_keys.log_once(error));
-        Ok(sketches.into_iter())
+        Ok(readings)
     });
-    let mut found = try_join_boxed(reads).await?;
-    let bucket = |place| {
-        let of_group =
-            |((group, existing), found): ((&Group<_>, &Vec<usize>), &mut std::vec::IntoIter<_>)| {
-                let some = if existing[place] > 0 { group.items.len() } else { 0 };
-                let mut sketches: Vec<_> = found.take(some).collect();
-                sketches.resize(group.items.len(), Ok(Sketch::new()));
-                sketches
-            };
-        in_item_order(&groups, groups.iter().zip(&existing).zip(&mut found).map(of_group).collect())
-    };
-    Ok((0..read).map(bucket).collect())
+    Ok(Readings { counters: in_item_order(&groups, try_join_boxed(reads).await?), end })
 }
 
 /// Returns the number of existing sketches by bucket, on a shard. As most buckets are empty, this avoids
