@@ -26,7 +26,7 @@ pub(crate) mod change;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub(crate) mod sql;
 
 pub use store::{Document, DocumentStore};

@@ -18,11 +18,11 @@ mod transaction;
 mod read;
 mod write_behind;
 mod reconcile;
-#[cfg(feature = "sql")]
-mod sql;
+#[cfg(feature = "_sql")]
+pub(crate) mod sql;
 
-pub use cache::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
-pub use database::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions};
+pub use cache::EntityCache;
+pub use database::{EntityDatabase, EntityTransactions};
 pub use entities::{Entities, EntitiesBuilder, EntityCounts};
 pub use error::{EntityError, EntityErrorKind};
 pub use id::{EntityId, EntityIdError};
@@ -30,18 +30,16 @@ pub use kind::Entity;
 #[doc(hidden)]
 pub use kind::is_entity_name;
 pub use reconcile::{Drift, Recount};
-#[cfg(feature = "sql")]
-pub use sql::SqlDatabase;
-#[cfg(feature = "mariadb")]
-pub use sql::mariadb::MariaDatabase;
-#[cfg(feature = "postgres")]
-pub use sql::postgres::PostgresDatabase;
-#[cfg(feature = "sqlite")]
-pub use sql::sqlite::SqliteDatabase;
-#[cfg(feature = "sql")]
-pub use sqlx;
 pub use transaction::UncommittedCount;
 pub use versioned::Versioned;
 pub use write_behind::{AddError, EntityFlusher, EntityLedger, WriteBehind};
 
 pub use crate::family::writer::WriterId;
+
+/// The interface for authors of caches and databases.
+pub mod store {
+    pub use super::cache::{EntityAudit, EntityCache, EntityCopy, EntityFound, EntityLease, EntityRow};
+    pub use super::database::{
+        EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityTransactions,
+    };
+}

@@ -18,9 +18,9 @@ pub struct Error {
 pub enum ErrorKind {
     /// The store can't be reached, or did not respond in time. The request may or may not have been executed.
     Unavailable,
-    /// The [spool](crate::guide::spool) files can't be read or written. This error is not related to the
+    /// A local file, e.g. of a [spool](crate::guide::spool), can't be read or written. This error is not related to the
     /// store.
-    SpoolFailed,
+    Io,
     /// The store rejected the request.
     Rejected,
     /// The store did not confirm an increment. It may or may not have been counted, so a retry could count it
@@ -64,15 +64,10 @@ pub enum ErrorKind {
         /// The maximum number of counters.
         max: u64,
     },
-    /// The call covers too many items.
+    /// The call covers too many items, or the store already contains the maximum number.
     TooManyItems {
         /// The maximum number of items.
         max: u64,
-    },
-    /// The store already contains the maximum number of notes.
-    TooManyNotes {
-        /// The maximum number of notes.
-        max: usize,
     },
     /// The item is too long.
     ItemTooLong {
@@ -127,7 +122,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             ErrorKind::Unavailable => f.write_str("the store is unavailable or did not respond in time"),
-            ErrorKind::SpoolFailed => f.write_str("the spool files cannot be read or written"),
+            ErrorKind::Io => f.write_str("local files cannot be read or written"),
             ErrorKind::Rejected => f.write_str("the store rejected the request"),
             ErrorKind::Unconfirmed => {
                 f.write_str("the store did not confirm the increment: it may or may not have been counted")
@@ -150,10 +145,7 @@ impl fmt::Display for Error {
                 write!(f, "the query covers more than {max} counters")
             }
             ErrorKind::TooManyItems { max } => {
-                write!(f, "the call covers more than {max} items")
-            }
-            ErrorKind::TooManyNotes { max } => {
-                write!(f, "there are {max} notes, which is the limit: remove one first")
+                write!(f, "there are more than {max} items")
             }
             ErrorKind::ItemTooLong { bytes, max } => {
                 write!(f, "the item has {bytes} bytes, but the maximum is {max}")

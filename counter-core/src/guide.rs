@@ -28,7 +28,7 @@
 
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub mod sql;
 pub mod evidence;
 pub mod scale;

@@ -96,14 +96,11 @@
 //! | `metrics` | [metrics](guide::metrics) via the `metrics` facade |
 //! | `rustls`, `rustls-aws-lc-rs` | `rediss://` addresses, with TLS by rustls, on ring or on aws-lc-rs: [which one](guide::redis#tls) |
 //! | `native-tls` | `rediss://` addresses, with TLS by the system library |
-//! | `unix-sockets` | `redis+unix://` addresses |
-//! | `own-client` | [`RedisStore`] on your own `fred` client or configuration |
-//! | `sentinel-auth` | passwords for Sentinels, in a `fred` configuration; includes `own-client` |
-//! | `credential-provider` | passwords that `fred` requests for each connection; includes `own-client` |
+//! | `own-client` | [`RedisStore`] on your own `fred` client or configuration, in the module [`unstable`] |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    all(feature = "sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
+    all(feature = "_sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
     allow(dead_code, unused_imports, unused_macros, reason = "only used by database drivers")
 )]
 
@@ -120,7 +117,7 @@ mod family;
     allow(dead_code, unused_imports, reason = "the families use different parts of it")
 )]
 mod redis;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 mod sql;
 
 pub mod document;
@@ -133,6 +130,7 @@ pub mod window;
 pub mod entity;
 pub mod stores;
 pub mod guide;
+pub mod unstable;
 #[doc(hidden)]
 pub mod internal;
 
@@ -141,7 +139,7 @@ pub use family::name::CounterName;
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use stores::RedisStore;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 #[doc(inline)]
 pub use stores::SqlStore;
 #[doc(inline)]

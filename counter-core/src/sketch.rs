@@ -194,7 +194,7 @@ impl Sketch {
 
     /// Encodes the sketch as a Redis value, using the shorter encoding: sparse up to 3,000 bytes (the Redis
     /// default), otherwise dense.
-    #[cfg(any(feature = "dump", feature = "sql"))]
+    #[cfg(any(feature = "dump", feature = "_sql"))]
     pub(crate) fn to_redis_short(&self) -> Vec<u8> {
         encoding::encode_sparse(self.registers()).unwrap_or_else(|| self.to_redis())
     }
@@ -376,7 +376,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(Sketch::from_redis(&both.to_redis()), Ok(both.clone()));
-            #[cfg(any(feature = "dump", feature = "sql"))]
+            #[cfg(any(feature = "dump", feature = "_sql"))]
             prop_assert_eq!(Sketch::from_redis(&both.to_redis_short()), Ok(both));
         }
     }

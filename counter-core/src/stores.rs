@@ -97,18 +97,16 @@ macro_rules! parts {
 
 mod memory;
 #[cfg(feature = "redis")]
-mod redis;
-#[cfg(feature = "sql")]
-mod sql;
+pub(crate) mod redis;
+#[cfg(feature = "_sql")]
+pub(crate) mod sql;
 mod any;
 
 pub use any::AnyStore;
-#[cfg(feature = "own-client")]
-pub use fred;
 pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::{ConnectError, RedisBuilder, RedisStore};
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub use sql::{SqlBuilder, SqlConnectError, SqlStore};
 
 pub use crate::family::future::{BoxFuture, StoreFuture};

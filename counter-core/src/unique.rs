@@ -11,7 +11,7 @@
 
 mod threshold;
 mod distinct;
-mod store;
+pub mod store;
 mod counter;
 mod set;
 mod hll;
@@ -21,7 +21,7 @@ pub mod dump;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub(crate) mod sql;
 
 pub use adaptive::AdaptiveUniqueCounter;
@@ -29,5 +29,5 @@ pub use counter::{ExcludingCounter, UniqueCounter};
 pub use distinct::{Contents, Distinct};
 pub use hll::HllUniqueCounter;
 pub use set::SetUniqueCounter;
-pub use store::{Included, UniqueKey, UniqueKind, UniqueList, UniquePart, UniqueStore};
+pub use store::UniqueStore;
 pub use threshold::{Threshold, ThresholdError};

@@ -24,7 +24,7 @@ mod counters;
 pub use counters::{BuildError, Builder, Cleaner, Counters, Upkeep};
 pub use distribution::{Bin, Bins, Distribution, Measure};
 pub use flush::Flusher;
-pub use in_flight::{InFlight, InFlightRequest};
+pub use in_flight::{InFlightGauge, InFlightRequest};
 pub use ledger::{
     Agent, ArchiveHealth, DropReason, Dropped, Health, Hint, Hits, Ignored, Ledger, Metric, MetricValue,
     Requests, Skip, SpoolHealth,

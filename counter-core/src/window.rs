@@ -7,7 +7,7 @@
 
 mod interval;
 mod dimensions;
-mod store;
+pub mod store;
 mod clock;
 mod settings;
 mod fold;
@@ -18,7 +18,7 @@ mod compare;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub(crate) mod sql;
 
 pub use compare::{Expected, WindowDifference};
@@ -26,4 +26,4 @@ pub use counters::{Inserted, LimitDecision, WindowCounters};
 pub use dimensions::Dimensions;
 pub use folding::{FoldingFront, FoldingWorker};
 pub use interval::{Window, WindowError};
-pub use store::{Acquired, Addition, Earlier, WindowKey, WindowStore};
+pub use store::WindowStore;

@@ -11,7 +11,7 @@ mod layer;
 mod in_flight;
 
 pub use future::MeasureBodiesFuture;
-pub use in_flight::{CountInFlight, InFlightBody, InFlightFuture, InFlightLayer};
+pub use in_flight::{InFlight, InFlightBody, InFlightFuture, InFlightLayer};
 pub use layer::MeasureBodiesLayer;
 pub use measured::MeasuredBody;
 pub use service::MeasureBodies;

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::iter::successors;
 
 use counter_core::dump::RestoreError;
-use counter_core::{ErrorKind as StoreErrorKind, entity::sqlx};
+use counter_core::{ErrorKind as StoreErrorKind, unstable::sqlx};
 
 /// An error with its place: an option with its value, or a file.
 #[derive(Debug)]

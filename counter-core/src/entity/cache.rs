@@ -1,7 +1,7 @@
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub(crate) mod uncached;
 
 use std::fmt;

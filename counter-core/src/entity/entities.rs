@@ -33,7 +33,8 @@ use single_flight::SingleFlight;
 /// failures.
 ///
 /// ```
-/// use counter_core::entity::{Entities, SqliteDatabase};
+/// use counter_core::entity::Entities;
+/// use counter_core::unstable::SqliteDatabase;
 /// use counter_core::{MemoryStore, entity};
 ///
 /// entity! {

@@ -72,7 +72,7 @@ impl EntityError {
     }
 
     /// Replaces the error kind.
-    #[cfg(feature = "sql")]
+    #[cfg(feature = "_sql")]
     pub(super) fn with_kind(self, kind: EntityErrorKind) -> Self {
         Self { kind, ..self }
     }

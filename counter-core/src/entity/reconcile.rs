@@ -107,7 +107,8 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// ```
     /// # use std::collections::HashMap;
     /// # use std::time::Duration;
-    /// # use counter_core::entity::{Entities, EntityId, SqliteDatabase};
+    /// # use counter_core::entity::{Entities, EntityId};
+    /// # use counter_core::unstable::SqliteDatabase;
     /// # use counter_core::{MemoryStore, entity};
     /// # entity! { enum Post: "post" { Likes = "likes" } }
     /// # #[tokio::main(flavor = "current_thread")]

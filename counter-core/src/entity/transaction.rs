@@ -30,8 +30,9 @@ impl<K: Entity, D: EntityTransactions> Entities<K, D> {
     /// possible. The cache must be updated after the commit:
     ///
     /// ```
-    /// # use counter_core::entity::{Entities, SqliteDatabase};
-    /// # use counter_core::entity::sqlx;
+    /// # use counter_core::entity::Entities;
+    /// # use counter_core::unstable::SqliteDatabase;
+    /// # use counter_core::unstable::sqlx;
     /// # use counter_core::{MemoryStore, entity};
     /// # entity! { enum Post: "post" { Likes = "likes" } }
     /// # #[tokio::main(flavor = "current_thread")]

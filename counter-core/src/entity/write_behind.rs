@@ -103,7 +103,8 @@ impl<K: Entity, D: EntityDatabase> Entities<K, D> {
     /// database became unavailable.
     ///
     /// ```
-    /// # use counter_core::entity::{Entities, SqliteDatabase};
+    /// # use counter_core::entity::Entities;
+    /// # use counter_core::unstable::SqliteDatabase;
     /// # use counter_core::{MemoryStore, entity};
     /// # entity! { enum Post: "post" { Views = "views" } }
     /// # #[tokio::main(flavor = "current_thread")]

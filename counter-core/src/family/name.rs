@@ -176,6 +176,28 @@ impl Borrow<str> for CounterName {
     }
 }
 
+impl AsRef<str> for CounterName {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl TryFrom<&str> for CounterName {
+    type Error = CounterNameError;
+
+    fn try_from(name: &str) -> Result<Self, CounterNameError> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<String> for CounterName {
+    type Error = CounterNameError;
+
+    fn try_from(name: String) -> Result<Self, CounterNameError> {
+        Self::new(&name)
+    }
+}
+
 impl FromStr for CounterName {
     type Err = CounterNameError;
 

@@ -24,7 +24,8 @@
 //! # #[cfg(feature = "sqlite")]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use counter_core::entity::{Entities, EntityDatabase, EntityId, SqliteDatabase};
+//! use counter_core::entity::{Entities, EntityDatabase, EntityId};
+//! use counter_core::unstable::SqliteDatabase;
 //! use counter_core::{MemoryStore, entity};
 //!
 //! entity! {
@@ -84,8 +85,9 @@
 //! ```
 //! # #[cfg(feature = "sqlite")]
 //! # mod example {
-//! # use counter_core::entity::{Entities, SqliteDatabase};
-//! # use counter_core::entity::sqlx;
+//! # use counter_core::entity::Entities;
+//! # use counter_core::unstable::SqliteDatabase;
+//! # use counter_core::unstable::sqlx;
 //! # use counter_core::{MemoryStore, entity};
 //! # entity! { pub enum Post: "post" { Likes = "likes" } }
 //! # type Error = Box<dyn std::error::Error>;
@@ -116,7 +118,7 @@
 //! # Versions of `sqlx` and of SQLite
 //!
 //! Cargo chooses the newest `sqlx` that your compiler supports: 0.9 since Rust 1.94, otherwise 0.8. The types
-//! in [`entity::sqlx`](crate::entity::sqlx) are always from this version. If your application already depends
+//! in [`unstable::sqlx`](crate::unstable::sqlx) are always from this version. If your application already depends
 //! on `sqlx` 0.8, you might get two versions with incompatible pools. To use a single version:
 //!
 //! ```sh

@@ -114,10 +114,11 @@
 //! # #[cfg(all(feature = "own-client", feature = "rustls"))]
 //! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
 //! use counter_core::RedisStore;
-//! use counter_core::stores::fred::prelude::{Config, TlsConnector};
-//! use counter_core::stores::fred::rustls::pki_types::pem::PemObject;
-//! use counter_core::stores::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-//! use counter_core::stores::fred::rustls::{ClientConfig, RootCertStore, crypto::ring};
+//! use counter_core::unstable::OwnClient;
+//! use counter_core::unstable::fred::prelude::{Config, TlsConnector};
+//! use counter_core::unstable::fred::rustls::pki_types::pem::PemObject;
+//! use counter_core::unstable::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+//! use counter_core::unstable::fred::rustls::{ClientConfig, RootCertStore, crypto::ring};
 //!
 //! let mut roots = RootCertStore::empty();
 //! for authority in CertificateDer::pem_file_iter("authority.pem")? {
@@ -143,7 +144,7 @@
 //! The address must contain the sentinels and the service name:
 //! `redis-sentinel://10.0.0.1:26379?sentinelServiceName=main&node=10.0.0.2:26379`. The master is looked up
 //! via the sentinels for every new connection. If the sentinels have a separate password, you will need the
-//! feature `sentinel-auth`. We recommend to set `min-replicas-to-write 1`, so that an isolated master rejects
+//! feature `own-client`. We recommend to set `min-replicas-to-write 1`, so that an isolated master rejects
 //! writes that would be lost later. In this case the hits will wait.
 //!
 //! # Clusters and shards
@@ -156,19 +157,20 @@
 //!
 //! # Unix sockets
 //!
-//! `redis+unix:///run/redis/redis.sock` needs the feature `unix-sockets`.
+//! The address of a socket is `redis+unix:///run/redis/redis.sock`.
 //!
 //! # Using your own client
 //!
 //! With the feature `own-client`, you can share a client with the rest of your application. The client keeps
 //! the reconnect settings that you configured, and will not be replaced when its task ends. In a cluster, it
-//! must be configured as described at [`RedisBuilder::client`](crate::stores::RedisBuilder::client).
+//! must be configured as described at [`OwnClient::client`](crate::unstable::OwnClient::client).
 //!
 //! ```no_run
 //! # #[cfg(feature = "own-client")]
 //! # async fn connect() -> Result<counter_core::RedisStore, Box<dyn std::error::Error>> {
 //! use counter_core::RedisStore;
-//! use counter_core::stores::fred::prelude::*;
+//! use counter_core::unstable::OwnClient;
+//! use counter_core::unstable::fred::prelude::*;
 //!
 //! let client = Builder::from_config(Config::from_url("redis://127.0.0.1:6379")?)
 //!     .with_connection_config(|connection| connection.max_redirections = 0)

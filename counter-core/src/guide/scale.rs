@@ -189,7 +189,7 @@
 //! master per region. Between regions, there are only reads:
 //!
 //! - A read of the fleet is a read of each region, at the same time. It takes as long as the slowest region, or until the
-//!   [timeout](crate::fleet::Fleet::with_timeout). It needs a little more than three times the operations, because sketches are
+//!   [timeout](crate::fleet::Fleet::timeout). It needs a little more than three times the operations, because sketches are
 //!   fetched and merged in the process.
 //! - An open dashboard reads every one to five seconds. This does not depend on the number of instances.
 //! - A partition between two regions delays reads, but no request and no flush.

@@ -42,12 +42,12 @@ pub(super) fn encode(registers: impl Iterator<Item = Register>) -> Vec<u8> {
 }
 
 /// Maximum length of the sparse encoding in Redis, in bytes, excluding the header.
-#[cfg(any(feature = "dump", feature = "sql"))]
+#[cfg(any(feature = "dump", feature = "_sql"))]
 const MAX_SPARSE_BYTES: usize = 3000;
 
 /// Encodes registers as run lengths. The registers must be in ascending order. Returns `None` if the result
 /// is longer than [`MAX_SPARSE_BYTES`], or if a rank can't be encoded.
-#[cfg(any(feature = "dump", feature = "sql"))]
+#[cfg(any(feature = "dump", feature = "_sql"))]
 pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; HEADER];
     bytes[..4].copy_from_slice(b"HYLL");
@@ -78,7 +78,7 @@ pub(super) fn encode_sparse(registers: impl Iterator<Item = Register>) -> Option
     Some(bytes)
 }
 
-#[cfg(any(feature = "dump", feature = "sql"))]
+#[cfg(any(feature = "dump", feature = "_sql"))]
 fn zeros(bytes: &mut Vec<u8>, run: usize) {
     let Some(rest) = run.checked_sub(1) else { return };
     let [low, high] = u16::try_from(rest).expect("at most 16,384 registers").to_le_bytes();

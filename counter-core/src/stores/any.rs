@@ -25,7 +25,7 @@ pub enum AnyStore {
     #[cfg(feature = "redis")]
     Redis(super::redis::RedisStore),
     /// A SQL store.
-    #[cfg(feature = "sql")]
+    #[cfg(feature = "_sql")]
     Sql(super::sql::SqlStore),
 }
 
@@ -39,7 +39,7 @@ macro_rules! impl_families {
                         Self::Memory(store) => store.as_ref(),
                         #[cfg(feature = "redis")]
                         Self::Redis(store) => store.as_ref(),
-                        #[cfg(feature = "sql")]
+                        #[cfg(feature = "_sql")]
                         Self::Sql(store) => store.as_ref(),
                     }
                 }
@@ -63,7 +63,7 @@ impl From<super::redis::RedisStore> for AnyStore {
     }
 }
 
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 impl From<super::sql::SqlStore> for AnyStore {
     fn from(store: super::sql::SqlStore) -> Self {
         Self::Sql(store)

@@ -2,7 +2,7 @@
 mod tls;
 mod builder;
 #[cfg(feature = "own-client")]
-mod own_client;
+pub(crate) mod own_client;
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ pub(crate) struct Expired {
 
 impl ExpiryClock {
     /// Creates a clock from the time that was last trusted, e.g. by an earlier process.
-    #[cfg(any(feature = "sql", feature = "window", test))]
+    #[cfg(any(feature = "_sql", feature = "window", test))]
     pub(crate) const fn since(trusted: Timestamp, at: Instant) -> Self {
         Self { trusted: Some((trusted, at)), lead: 0 }
     }

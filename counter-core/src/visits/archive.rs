@@ -276,7 +276,7 @@ impl Archive {
 
 impl Sources {
     /// Adds the buckets that the near store does not keep any more to the far store of an archive. Implies
-    /// [`with_history`](Self::with_history).
+    /// [`history`](Self::history).
     ///
     /// Each record counts once, no matter how often the log is read: the far store has positions of its own. If a record
     /// was counted before without a history, it is not added.

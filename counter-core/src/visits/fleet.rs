@@ -20,7 +20,7 @@
 //! }
 //!
 //! // A process in `eu` counts into `eu`, and reads both.
-//! let fleet = Fleet::new("eu", eu).with("us", us)?;
+//! let fleet = Fleet::new("eu", eu).site("us", us)?;
 //! let (stats, page) = (Counters::builder(fleet).build()?.stats(), ["/".parse::<CounterName>()?]);
 //! assert_eq!(stats.lifetimes(&page).await?, [7]);
 //! let us = stats.of_site("us").expect("a site of the fleet");
@@ -45,9 +45,9 @@ use crate::family::future::StoreFuture;
 ///
 /// Counts, distributions and lifetimes add up, and sketches of visitors are merged. A visitor of several sites counts
 /// once per site, so [`Uniques`](crate::visits::Uniques) are an upper bound, unless the sites
-/// [share visitors](Self::with_shared_visitors).
+/// [share visitors](Self::shared_visitors).
 ///
-/// If a site can't be read within the [timeout](Self::with_timeout), this affects only its part: counts are those of the
+/// If a site can't be read within the [timeout](Self::timeout), this affects only its part: counts are those of the
 /// other sites, along with an [`Unreadable`] entry that names the site. Lifetimes and visitors are unreadable then, because
 /// their answers cannot state that they are too low. The site has a [failure](Site::failure), and the hint
 /// [`SITE_UNREADABLE`](crate::visits::Hint::SITE_UNREADABLE) is raised. Reads leave out the site for the duration of the
@@ -85,7 +85,7 @@ pub struct DuplicateSite {
 }
 
 impl Fleet {
-    /// Creates a fleet of the site in which this process counts. Other sites can be [added](Self::with).
+    /// Creates a fleet of the site in which this process counts. Other sites can be [added](Self::site).
     #[must_use]
     pub fn new(name: &str, home: impl Store) -> Self {
         let home: Arc<dyn Store> = Arc::new(home);
@@ -101,8 +101,8 @@ impl Fleet {
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let (shop, blog) = (MemoryStore::new(), MemoryStore::new());
-    /// let fleet = Fleet::reader(MemoryStore::new(), "shop", shop.clone()).with("blog", blog)?;
-    /// let error = fleet.clone().with("shop", shop).unwrap_err();
+    /// let fleet = Fleet::reader(MemoryStore::new(), "shop", shop.clone()).site("blog", blog)?;
+    /// let error = fleet.clone().site("shop", shop).unwrap_err();
     /// assert_eq!(error.to_string(), "the fleet already has a site with the name shop");
     /// assert_eq!(Counters::builder(fleet).build()?.stats().sites().len(), 2);
     /// # Ok(())
@@ -121,7 +121,7 @@ impl Fleet {
     ///
     /// # Errors
     /// Returns an error if there already is a site of this name.
-    pub fn with(mut self, name: &str, store: impl Store) -> Result<Self, DuplicateSite> {
+    pub fn site(mut self, name: &str, store: impl Store) -> Result<Self, DuplicateSite> {
         if self.sites.iter().any(|site| site.name() == name) {
             return Err(DuplicateSite { name: name.to_owned() });
         }
@@ -131,7 +131,7 @@ impl Fleet {
 
     /// Sets the maximum time to wait for a site. Default: 2 s.
     #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+    pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self.sites.iter().for_each(|site| site.set_timeout(timeout));
         self
@@ -140,7 +140,7 @@ impl Fleet {
     /// States that all sites identify visitors by the same [`VisitorKey`](crate::visitor::VisitorKey), so that a visitor of
     /// several sites counts once. This is not the case for salts, because each store has its own.
     #[must_use]
-    pub const fn with_shared_visitors(mut self) -> Self {
+    pub const fn shared_visitors(mut self) -> Self {
         self.shares_visitors = true;
         self
     }

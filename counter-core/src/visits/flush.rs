@@ -228,7 +228,7 @@ fn publish(tally: &Tally, store: &dyn Store) {
     emit(|| {
         let info = store.info();
         let health = tally.health(info.connections, info.clock_skew);
-        ledger::publish(&tally.ledger(), &health, tally.in_flight.get().map(|gauge| &**gauge));
+        ledger::publish(&tally.ledger(), &health, tally.in_flight.get());
     });
     #[cfg(not(feature = "metrics"))]
     let _ = (tally, store);

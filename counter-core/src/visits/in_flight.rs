@@ -5,8 +5,11 @@ use crate::sync::{Arc, Mutex};
 
 /// A gauge of requests in flight, shared by all layers of a recorder: see
 /// [`Recorder::in_flight`](crate::Recorder::in_flight).
+#[derive(Clone, Debug, Default)]
+pub struct InFlightGauge(Arc<Gauge>);
+
 #[derive(Debug)]
-pub struct InFlight {
+struct Gauge {
     /// A reference for each request in flight, and one for the gauge.
     requests: Arc<()>,
     /// The maximum number of references in this window.
@@ -31,14 +34,15 @@ pub struct InFlightRequest {
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-impl InFlight {
+impl InFlightGauge {
     /// Adds a request, and returns a guard that removes it.
     #[inline]
     pub fn enter(&self) -> InFlightRequest {
-        let request = Arc::clone(&self.requests);
-        let references = Arc::strong_count(&self.requests);
-        if references > self.max.load(Ordering::Relaxed) {
-            self.max.fetch_max(references, Ordering::Relaxed);
+        let gauge = &*self.0;
+        let request = Arc::clone(&gauge.requests);
+        let references = Arc::strong_count(&gauge.requests);
+        if references > gauge.max.load(Ordering::Relaxed) {
+            gauge.max.fetch_max(references, Ordering::Relaxed);
         }
         InFlightRequest { _request: request }
     }
@@ -47,7 +51,7 @@ impl InFlight {
     #[inline]
     #[must_use]
     pub fn current(&self) -> usize {
-        Arc::strong_count(&self.requests) - 1
+        Arc::strong_count(&self.0.requests) - 1
     }
 
     /// Returns the maximum in the last minute. It also covers a time before that, of up to a minute, or longer if this is
@@ -58,15 +62,16 @@ impl InFlight {
     }
 
     fn max_at(&self, now: Instant) -> usize {
-        let mut window = self.window.lock().expect("the lock is never poisoned");
+        let (gauge, current) = (&*self.0, self.current());
+        let mut window = gauge.window.lock().expect("the lock is never poisoned");
         if now.saturating_duration_since(window.start) >= WINDOW {
-            *window = Window { start: now, previous: self.max.swap(self.current() + 1, Ordering::Relaxed) };
+            *window = Window { start: now, previous: gauge.max.swap(current + 1, Ordering::Relaxed) };
         }
-        self.max.load(Ordering::Relaxed).max(window.previous) - 1
+        gauge.max.load(Ordering::Relaxed).max(window.previous) - 1
     }
 }
 
-impl Default for InFlight {
+impl Default for Gauge {
     fn default() -> Self {
         let window = Mutex::new(Window { start: Instant::now(), previous: 1 });
         Self { requests: Arc::default(), max: AtomicUsize::new(1), window }
@@ -81,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_maximum_is_forgotten_after_a_minute() {
-        let gauge = InFlight::default();
+        let gauge = InFlightGauge::default();
         let at = |seconds: u64| gauge.max_at(Instant::now() + Duration::from_secs(seconds));
         let first = gauge.enter();
         drop(gauge.enter());
@@ -96,7 +101,7 @@ mod tests {
     #[test]
     fn all_threads_are_counted() {
         const THREADS: usize = 4;
-        let gauge = InFlight::default();
+        let gauge = InFlightGauge::default();
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| (0..10_000).for_each(|_| drop((gauge.enter(), gauge.enter()))));

@@ -162,7 +162,7 @@ impl Spool {
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
         let remove = async move {
-            file.remove().await.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error))
+            file.remove().await.map_err(|error| Error::new(ErrorKind::Io).caused_by(error))
         };
         self.step.start_after_previous(|| Box::pin(remove)).await
     }
@@ -194,7 +194,7 @@ impl SpoolFile {
     }
 
     async fn attempt(&self, of: Option<Shard>) -> Result<(), Error> {
-        self.try_write(of).await.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error))
+        self.try_write(of).await.map_err(|error| Error::new(ErrorKind::Io).caused_by(error))
     }
 
     async fn try_write(&self, of: Option<Shard>) -> Result<(), Failure> {
@@ -312,7 +312,7 @@ impl SpoolFile {
 }
 
 fn disk_timed_out() -> Error {
-    Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not respond within 5 s")
+    Error::new(ErrorKind::Io).caused_by("the disk did not respond within 5 s")
 }
 
 impl Size {

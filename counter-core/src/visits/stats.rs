@@ -174,7 +174,7 @@ impl Stats {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let shop = MemoryStore::new();
     /// Counters::builder(shop.clone()).build()?.flush().await?;
-    /// let fleet = Fleet::reader(MemoryStore::new(), "shop", shop.clone()).with("copy", shop)?;
+    /// let fleet = Fleet::reader(MemoryStore::new(), "shop", shop.clone()).site("copy", shop)?;
     /// let checks = Counters::builder(fleet).build()?.stats().check_sites().await;
     /// assert!(checks[0].is_ok());
     /// assert_eq!(*checks[1].as_ref().unwrap_err().kind(), ErrorKind::Rejected);
@@ -257,17 +257,13 @@ impl Stats {
     }
 
     /// Returns the writes that the flusher repeats until they succeed.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn errands(&self) -> Errands {
+    pub(crate) fn errands(&self) -> Errands {
         self.tally.errands.clone()
     }
 
     /// Returns whether this cause should be logged now. Each cause is logged at most once a second, even if
     /// more requests fail.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn admits_log_line(&self, cause: &'static str) -> bool {
+    pub(crate) fn admits_log_line(&self, cause: &'static str) -> bool {
         self.tally.log_limit.admits(cause)
     }
 
@@ -275,7 +271,7 @@ impl Stats {
     /// [gauge](crate::Recorder::in_flight) of requests in flight as metrics for an exporter.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
-        metrics(&self.ledger(), &self.health(), self.tally.in_flight.get().map(|gauge| &**gauge))
+        metrics(&self.ledger(), &self.health(), self.tally.in_flight.get())
     }
 }
 

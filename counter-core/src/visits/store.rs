@@ -15,16 +15,16 @@ mod write;
 mod info;
 mod read;
 mod unions;
-#[cfg(any(feature = "redis", feature = "sql"))]
+#[cfg(any(feature = "redis", feature = "_sql"))]
 mod remarks;
-#[cfg(any(feature = "redis", feature = "sql"))]
+#[cfg(any(feature = "redis", feature = "_sql"))]
 mod skew;
 #[cfg(feature = "archive")]
 mod archive_store;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub(crate) mod sql;
 
 #[cfg(feature = "archive")]

@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::distribution::{Distribution, Measure};
-use super::in_flight::InFlight;
+use super::in_flight::InFlightGauge;
 use super::ledger::{Health, Hint, Hints, Ledger, Requests, Skip};
 use super::pending::{Backlog, Chunk, CommitTicket, GroupCommit, Queues};
 use super::store::{Batch, Remark};
@@ -58,7 +58,7 @@ pub(crate) struct Tally {
     pub(crate) hints: Hints,
     pub(crate) errands: Errands,
     /// Set by the first use.
-    pub(crate) in_flight: OnceLock<Arc<InFlight>>,
+    pub(crate) in_flight: OnceLock<InFlightGauge>,
     pub(crate) log_limit: LogLimit,
     #[cfg(feature = "spool")]
     pub(crate) shards: Shards,

@@ -1,3 +1,5 @@
+//! The interface for authors of stores.
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;

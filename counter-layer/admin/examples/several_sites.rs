@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The dashboard only reads the stores of the sites. Its own store contains sessions and notes. If a site
     // can't be read, the dashboard shows the others, and says so.
-    let fleet = Fleet::reader(MemoryStore::new(), "shop", shop_store).with("blog", blog_store)?;
+    let fleet = Fleet::reader(MemoryStore::new(), "shop", shop_store).site("blog", blog_store)?;
     let stats = Counters::builder(fleet).build()?.stats();
     // Open access, because this only listens on the loopback interface.
     let app = app

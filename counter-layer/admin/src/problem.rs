@@ -3,6 +3,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use counter_alert::forecast::ForecastError;
+use counter_core::internal::admits_log_line;
 use counter_core::{CounterName, Error, ErrorKind, Stats};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
@@ -233,8 +234,8 @@ impl Problem {
 
     /// A note may or may not have been added or removed.
     pub(crate) fn notes_not_changed(error: &Error, stats: &Stats) -> Self {
-        if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) {
-            return Self::new(StatusCode::CONFLICT, error.to_string());
+        if matches!(error.kind(), ErrorKind::TooManyItems { .. }) {
+            return Self::new(StatusCode::CONFLICT, TOO_MANY_NOTES);
         }
         warn(stats, error, "cannot change notes");
         Self::store_unavailable(error, stats)
@@ -370,10 +371,13 @@ pub(crate) fn cause(error: &Error) -> String {
     std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
 }
 
+/// The reason if a note is not added, because the store already contains the maximum number.
+pub(crate) const TOO_MANY_NOTES: &str = "the maximum number of notes is reached: remove one first";
+
 /// Logs a store error. The rate is limited to once per second and message, because during an outage every
 /// request might fail.
 pub(crate) fn warn(stats: &Stats, error: &Error, message: &'static str) {
-    if stats.admits_log_line(message) {
+    if admits_log_line(stats, message) {
         tracing::warn!(%error, cause = cause(error), "{message}");
     }
 }

@@ -50,7 +50,7 @@ async fn count(
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryStore::new();
     let counters = Counters::builder(store.clone()).build()?;
-    let (sources, index) = (counters.sources().with_history(), LogIndex::new(store, "web-1"));
+    let (sources, index) = (counters.sources().history(), LogIndex::new(store, "web-1"));
     // A log does not contain the matched route, so we need rules to determine the counters.
     let rules = Rules::builder()
         .rule(Rule::counter("/articles/{id}").pattern("/articles/{id}"))

@@ -1,10 +1,9 @@
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use counter_core::Recorder;
-use counter_core::visits::{InFlight, InFlightRequest};
+use counter_core::visits::{InFlightGauge, InFlightRequest};
 use http::{HeaderMap, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -40,17 +39,17 @@ use super::observed::{ObservedBody, Observer};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct InFlightLayer(Arc<InFlight>);
+pub struct InFlightLayer(InFlightGauge);
 
 /// The service of [`InFlightLayer`].
 #[derive(Clone, Debug)]
-pub struct CountInFlight<S> {
+pub struct InFlight<S> {
     inner: S,
-    gauge: Arc<InFlight>,
+    gauge: InFlightGauge,
 }
 
 pin_project! {
-    /// The response future of [`CountInFlight`].
+    /// The response future of [`InFlight`].
     #[must_use = "futures do nothing unless polled"]
     pub struct InFlightFuture<F> {
         #[pin]
@@ -59,7 +58,7 @@ pin_project! {
     }
 }
 
-/// The response body of [`CountInFlight`].
+/// The response body of [`InFlight`].
 pub type InFlightBody<B> = ObservedBody<B, InFlightRequest>;
 
 impl InFlightLayer {
@@ -71,14 +70,14 @@ impl InFlightLayer {
 }
 
 impl<S> Layer<S> for InFlightLayer {
-    type Service = CountInFlight<S>;
+    type Service = InFlight<S>;
 
-    fn layer(&self, inner: S) -> CountInFlight<S> {
-        CountInFlight { inner, gauge: Arc::clone(&self.0) }
+    fn layer(&self, inner: S) -> InFlight<S> {
+        InFlight { inner, gauge: self.0.clone() }
     }
 }
 
-impl<S, Request, B> Service<Request> for CountInFlight<S>
+impl<S, Request, B> Service<Request> for InFlight<S>
 where
     S: Service<Request, Response = Response<B>>,
     B: Body,

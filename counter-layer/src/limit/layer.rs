@@ -24,22 +24,25 @@ use super::service::WindowLimit;
 /// `Clone`, like most services including axum, because it is called later than it is polled for readiness.
 ///
 /// ```
-/// use counter_core::window::{Dimensions, Window, WindowCounters};
-/// use counter_core::MemoryStore;
-/// use counter_layer::{LimitKey, OnStoreError, WindowLimitLayer};
+/// use counter_core::window::{Window, WindowCounters};
+/// use counter_core::{MemoryStore, Secret};
+/// use counter_layer::{Forwarded, Identity, LimitKey, OnStoreError, WindowLimitLayer};
 /// # use axum::{Router, body::Body, routing::get};
 /// # use http::{Request, StatusCode};
 /// # use tower::ServiceExt;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // A client must not be able to choose its identity: here, a proxy sets the address.
+/// let identity = Identity::forwarded(Forwarded::X_FORWARDED_FOR).trusted_hops(1);
+/// let key = LimitKey::identity(identity, &Secret::process_local())?;
 /// let days = WindowCounters::new(MemoryStore::new(), Window::DAY);
-/// let key = LimitKey::from_fn(|head| Some(Dimensions::new().text("path", head.uri.path())));
 /// let limit = WindowLimitLayer::new(days, 2, key, OnStoreError::Allow);
 /// let app: Router = Router::new().route("/", get(async || "home")).layer(limit);
 ///
 /// for (status, left) in [(StatusCode::OK, 1), (StatusCode::OK, 0), (StatusCode::TOO_MANY_REQUESTS, 0)] {
-///     let response = app.clone().oneshot(Request::get("/").body(Body::empty())?).await?;
+///     let request = Request::get("/").header("x-forwarded-for", "203.0.113.7").body(Body::empty())?;
+///     let response = app.clone().oneshot(request).await?;
 ///     assert_eq!(response.status(), status);
 ///     assert_eq!(response.headers()["ratelimit-policy"], r#""default";q=2;w=86400"#);
 ///     let limit = response.headers()["ratelimit"].to_str()?;

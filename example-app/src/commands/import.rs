@@ -253,7 +253,7 @@ impl Logs {
         let index = LogIndex::new(store.clone(), &name);
         let sources = match archive {
             Some(archive) => counters.sources().archive(archive),
-            None => counters.sources().with_history(),
+            None => counters.sources().history(),
         };
         let (open, rejected, findings) = (HashMap::new(), HashSet::new(), Findings::default());
         Ok(Self { sources, layer, format, zone, name, index, already_counted: 0, open, rejected, findings })

@@ -65,7 +65,7 @@ impl Settings {
         let mut sites = sites.into_iter();
         let (name, first) = sites.next().ok_or("--site: a site is missing")?;
         sites.try_fold(Fleet::reader(home, name, first), |fleet, (name, store)| {
-            let named = fleet.with(name, store);
+            let named = fleet.site(name, store);
             named.at(format!("--site {name}"))
         })
     }

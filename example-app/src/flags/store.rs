@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use counter_core::archive::Archive;
-use counter_core::entity::sqlx::sqlite::SqliteConnectOptions;
+use counter_core::unstable::sqlx::sqlite::SqliteConnectOptions;
 use counter_core::stores::Namespace;
 use counter_core::{AnyStore, ErrorKind, MemoryStore, RedisStore, SqlStore};
 use tokio::time::timeout;

@@ -2,7 +2,7 @@ use std::error::Error;
 use std::fmt;
 
 use counter_core::entity::EntityError;
-use counter_core::entity::sqlx::Error as SqlError;
+use counter_core::unstable::sqlx::Error as SqlError;
 
 /// Error of a forum operation.
 #[derive(Debug)]

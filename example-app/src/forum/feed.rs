@@ -1,4 +1,5 @@
-use counter_core::entity::{EntityError, EntityFlusher, SqliteDatabase};
+use counter_core::entity::{EntityError, EntityFlusher};
+use counter_core::unstable::SqliteDatabase;
 use counter_core::visits::Agent;
 use counter_layer::{AccessCounterLayer, Outcome, Visit};
 

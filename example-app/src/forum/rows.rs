@@ -1,4 +1,4 @@
-use counter_core::entity::sqlx::{SqliteConnection, SqlitePool, query, query_as, raw_sql};
+use counter_core::unstable::sqlx::{SqliteConnection, SqlitePool, query, query_as, raw_sql};
 
 use super::Forum;
 use super::error::ForumError;

@@ -36,7 +36,7 @@ async fn routers() -> (Router, [Router; 2]) {
     }
     us.record("/us", at, 2).await;
     let [one, two] = stores;
-    let fleet = Fleet::reader(MemoryStore::new(), "eu", one).with("us", two).expect("two names");
+    let fleet = Fleet::reader(MemoryStore::new(), "eu", one).site("us", two).expect("two names");
     let fleet = Site::with(fleet, Access::open().may_note());
     (fleet.router, [eu.router, us.router])
 }
@@ -159,9 +159,9 @@ async fn a_page_names_a_site_that_is_away() {
     Site::open(eu.clone()).record("hits", now, 3).await;
     direct.record("hits", now, 4).await;
     let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .with("us", us)
+        .site("us", us)
         .expect("two names")
-        .with_timeout(LIMIT / 20);
+        .timeout(LIMIT / 20);
     let router = Site::open(fleet).router;
     let page = "/admin/stats?period=30d";
     until("both are read", LIMIT, async || {
@@ -265,9 +265,9 @@ async fn every_answer_names_a_site_that_is_away_or_is_complete() {
         }
     }
     let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .with("us", us)
+        .site("us", us)
         .expect("two names")
-        .with_timeout(LIMIT / 20);
+        .timeout(LIMIT / 20);
     let router = Site::open(fleet).router;
     let description = described(&router).await;
     let ask = async |question: &str| {

@@ -42,9 +42,9 @@ async fn while_a_site_is_away_rules_are_unknown_and_this_is_told_once() {
     }
 
     let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .with("us", us)
+        .site("us", us)
         .expect("two names")
-        .with_timeout(LIMIT / 20);
+        .timeout(LIMIT / 20);
     let builder = Counters::builder(fleet).distributions(Distribution::precisions());
     let counters = builder.build().expect("good settings");
     let inbox = Inbox::default();
@@ -110,9 +110,9 @@ async fn a_report_waits_for_a_site_that_is_away() {
         record(store(&server.url()).await, at.plus(HOUR), &[1; 4]).await;
     }
     let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .with("us", us)
+        .site("us", us)
         .expect("two names")
-        .with_timeout(LIMIT / 20);
+        .timeout(LIMIT / 20);
     let counters = Counters::builder(fleet).build().expect("good settings");
     let inbox = Inbox::default();
     let schedule = ReportSchedule::daily("day", name("hits"));

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::{AddError, Entities, EntityErrorKind, EntityFlusher, SqliteDatabase, WriteBehind};
+use counter_core::entity::{AddError, Entities, EntityErrorKind, EntityFlusher, WriteBehind};
+use counter_core::unstable::SqliteDatabase;
 use tests::until;
 
 use super::Post;

@@ -1,10 +1,9 @@
 //! Contract tests for any database.
 
-use counter_core::entity::sqlx;
-use counter_core::entity::{
-    Entity, EntityAddition, EntityApplyOutcome, EntityBatch, EntityDatabase, EntityErrorKind, EntityId,
-    EntityRow, MariaDatabase, PostgresDatabase, SqliteDatabase, Versioned,
-};
+use counter_core::unstable::sqlx;
+use counter_core::entity::{Entity, EntityDatabase, EntityErrorKind, EntityId, Versioned};
+use counter_core::entity::store::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityRow};
+use counter_core::unstable::{MariaDatabase, PostgresDatabase, SqliteDatabase};
 use counter_core::stores::WriterId;
 use tests::{MariaDb, Postgres};
 

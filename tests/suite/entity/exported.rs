@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::{Entities, EntityId, SqliteDatabase};
+use counter_core::entity::{Entities, EntityId};
+use counter_core::unstable::SqliteDatabase;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::Post;

@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use counter_core::MemoryStore;
-use counter_core::entity::{
-    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, SqliteDatabase,
-};
+use counter_core::entity::{Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId};
+use counter_core::unstable::SqliteDatabase;
 use tests::{RedisServer, until};
 use tokio::task::JoinHandle;
 

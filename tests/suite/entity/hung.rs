@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use counter_core::MemoryStore;
-use counter_core::entity::{Entities, EntityErrorKind, EntityId, Recount, SqliteDatabase};
+use counter_core::entity::{Entities, EntityErrorKind, EntityId, Recount};
+use counter_core::unstable::SqliteDatabase;
 use tests::{until, within};
 use tokio::sync::oneshot;
 

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::{Entities, EntityCache, EntityDatabase, EntityId, SqliteDatabase};
+use counter_core::entity::{Entities, EntityCache, EntityDatabase, EntityId};
+use counter_core::unstable::SqliteDatabase;
 use proptest::prelude::*;
 
 use super::Post;

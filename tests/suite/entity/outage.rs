@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::{
-    Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId, MariaDatabase, PostgresDatabase,
-    SqliteDatabase, sqlx,
-};
+use counter_core::entity::{Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId};
+use counter_core::unstable::sqlx;
+use counter_core::unstable::{MariaDatabase, PostgresDatabase, SqliteDatabase};
 use tests::{MariaDb, Postgres, RedisServer, until};
 
 use super::Post;
@@ -76,8 +75,8 @@ async fn a_copy_left_stale_by_a_dead_writer_is_reported_by_a_recount() {
     assert_eq!(likes(&other, 1).await, 1);
 }
 
-fn lease() -> counter_core::entity::EntityLease {
-    counter_core::entity::EntityLease { token: 1, ttl: Duration::from_secs(1) }
+fn lease() -> counter_core::entity::store::EntityLease {
+    counter_core::entity::store::EntityLease { token: 1, ttl: Duration::from_secs(1) }
 }
 
 #[tokio::test]

@@ -6,10 +6,9 @@
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::{
-    Entity, EntityCache, EntityCopy, EntityDatabase, EntityFound, EntityId, EntityLease, EntityRow,
-    SqliteDatabase,
-};
+use counter_core::entity::{Entity, EntityCache, EntityDatabase, EntityId};
+use counter_core::entity::store::{EntityCopy, EntityFound, EntityLease, EntityRow};
+use counter_core::unstable::SqliteDatabase;
 use tests::RedisServer;
 
 use super::Post;

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::{
-    Drift, Entities, EntityDatabase, EntityErrorKind, EntityId, Recount, SqliteDatabase,
-};
+use counter_core::entity::{Drift, Entities, EntityDatabase, EntityErrorKind, EntityId, Recount};
+use counter_core::unstable::SqliteDatabase;
 use tests::until;
 
 use super::Post;

@@ -4,10 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use counter_core::entity::{
-    EntityApplyOutcome, EntityAudit, EntityBatch, EntityCache, EntityCopy, EntityDatabase, EntityError,
-    EntityErrorKind, EntityFound, EntityId, EntityLease, EntityRow, Versioned,
-};
+use counter_core::entity::{EntityCache, EntityDatabase, EntityError, EntityErrorKind, EntityId, Versioned};
+use counter_core::entity::store::{EntityApplyOutcome, EntityAudit, EntityBatch, EntityCopy, EntityFound, EntityLease, EntityRow};
 use counter_core::stores::StoreFuture;
 use counter_core::{Error, ErrorKind};
 use tokio::sync::watch;

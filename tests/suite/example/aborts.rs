@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::sqlx::{SqlitePool, query_as};
+use counter_core::unstable::sqlx::{SqlitePool, query_as};
 use example_app::forum::{Forum, ForumError, MarkTarget, Member, Post};
 use tempfile::TempDir;
 use tests::http::get;

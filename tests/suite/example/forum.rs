@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use counter_core::entity::sqlx::{SqlitePool, query};
+use counter_core::unstable::sqlx::{SqlitePool, query};
 use tempfile::TempDir;
 use tests::http::{Response, get, post};
 use tests::{RedisServer, until};

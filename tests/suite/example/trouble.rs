@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use counter_core::entity::sqlx::{SqlitePool, query};
+use counter_core::unstable::sqlx::{SqlitePool, query};
 use tempfile::TempDir;
 use tests::http::get;
 use tests::process::example_command;

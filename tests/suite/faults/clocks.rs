@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::visits::Hint;
 use counter_core::{Counters, SqlStore, Timestamp};
 use sqlx::Connection;

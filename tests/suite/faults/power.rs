@@ -14,7 +14,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::{CounterName, Precision, SqlStore, Store};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;

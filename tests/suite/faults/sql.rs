@@ -10,7 +10,7 @@ mod tables;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::{Cell, Read, Value};
 use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};
@@ -154,7 +154,7 @@ async fn a_full_database_disk_is_reported_and_hits_stay_pending() {
     let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&mut other).await.expect("a number");
     let options: SqliteConnectOptions = url.parse().expect("an address");
     let options = options.pragma("max_page_count", pages.to_string());
-    let store = SqlStore::builder().connect_sqlite(options).await.expect("a database");
+    let store = SqlOptions::Sqlite(options).connect(SqlStore::builder()).await.expect("a database");
     let mut counters = over(store);
     let recorder = counters.recorder();
     let mut recorded = 0;

@@ -85,7 +85,7 @@ async fn a_note_over_the_limit_is_rejected_until_a_note_is_removed(store: impl D
     assert!(store.replace("notes", 0, notes_json.as_bytes()).await.expect("it answers").is_some());
     let notes = Notes::new(store);
     let rejected = notes.add(&note(0, "new")).await.expect_err("there is no place");
-    assert_eq!(rejected.kind(), &ErrorKind::TooManyNotes { max: Notes::MAX });
+    assert_eq!(rejected.kind(), &ErrorKind::TooManyItems { max: Notes::MAX as u64 });
     assert!(!notes.add(&note(0, "7")).await.expect("it is one of them").is_new);
     assert_eq!(ids(&notes).await.len(), Notes::MAX);
     assert!(notes.remove("7").await.expect("it answers"));

@@ -1,7 +1,7 @@
 //! Tests for unique counters in SQL databases with concurrent access to the same counter.
 
 use counter_core::SqlStore;
-use counter_core::entity::sqlx::{SqlitePool, query};
+use counter_core::unstable::sqlx::{SqlitePool, query};
 use counter_core::unique::{Distinct, ExcludingCounter, UniqueCounter};
 use counter_core::{ErrorKind, sketch::Sketch};
 use tokio::task::JoinSet;
@@ -76,7 +76,7 @@ async fn registers_use_the_redis_format_and_invalid_ones_are_reported() {
         include(&readers, 0..last).await;
         let text = "SELECT registers FROM access_unique WHERE name = 'hll:readers'";
         let (registers,): (Vec<u8>,) =
-            counter_core::entity::sqlx::query_as(text).fetch_one(&file).await.expect("a row");
+            counter_core::unstable::sqlx::query_as(text).fetch_one(&file).await.expect("a row");
         assert!(bytes.contains(&registers.len()), "{}", registers.len());
         assert_eq!(Sketch::from_redis(&registers), Ok(sketch_of(0..last)));
     }

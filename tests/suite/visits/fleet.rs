@@ -87,8 +87,8 @@ async fn answers(stats: &Stats, now: Timestamp) -> Vec<String> {
 
 async fn the_answers_of_a_fleet_are_those_of_a_single_store(home: impl Store) {
     let (((), memory), (_folder, sql)) = (stores::memory().await, stores::sqlite().await);
-    let fleet = Fleet::new("eu", home).with("us", memory.clone()).expect("a new name");
-    let fleet = fleet.with("asia", sql.clone()).expect("a new name").with_shared_visitors();
+    let fleet = Fleet::new("eu", home).site("us", memory.clone()).expect("a new name");
+    let fleet = fleet.site("asia", sql.clone()).expect("a new name").shared_visitors();
     let mut random = Random::storm("of a fleet");
     let mut sites = [Instance::over(fleet.clone()), Instance::over(memory), Instance::over(sql)];
     let mut single = Instance::over(MemoryStore::new());
@@ -143,8 +143,8 @@ async fn a_site_that_is_away_is_named_and_never_counts_as_zero() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.address()).await;
     let (us, timeout) = (store(&proxy.url()).await, Duration::from_secs(1));
-    let fleet = Fleet::new("eu", MemoryStore::new()).with("us", us.clone()).expect("a new name");
-    let fleet = fleet.with_timeout(timeout);
+    let fleet = Fleet::new("eu", MemoryStore::new()).site("us", us.clone()).expect("a new name");
+    let fleet = fleet.timeout(timeout);
     let (mut home, mut other) = (Instance::over(fleet), Instance::over(us));
     (0..3).for_each(|visitor| home.view("/", visitor, None));
     (3..7).for_each(|visitor| other.view("/", visitor, Some("a.example")));
@@ -209,7 +209,7 @@ async fn without_any_site_a_read_fails() {
 async fn a_store_under_two_names_counts_once_and_is_named() {
     let (eu, hits) = (MemoryStore::new(), [name("hits")]);
     let mut home = Instance::over(eu.clone());
-    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu.clone()).with("copy", eu).expect("two names");
+    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu.clone()).site("copy", eu).expect("two names");
     let stats = Instance::over(fleet).counters.stats();
     assert_eq!(stats.lifetimes(&hits).await.expect("an empty store has no id"), [0]);
     home.view("/", 1, None);
@@ -232,7 +232,7 @@ async fn a_site_that_was_away_at_the_start_is_checked_when_it_appears() {
     proxy.refuse(true);
     let us = RedisStore::connect(&proxy.url(), Namespace::default()).await.expect("an address");
     let eu = MemoryStore::new();
-    let fleet = Fleet::new("eu", eu).with("us", us).expect("two names").with_timeout(Duration::from_secs(1));
+    let fleet = Fleet::new("eu", eu).site("us", us).expect("two names").timeout(Duration::from_secs(1));
     let mut home = Instance::over(fleet);
     home.view("/", 1, None);
     home.flush().await;
@@ -266,7 +266,7 @@ async fn a_site_that_was_away_at_the_start_is_checked_when_it_appears() {
 async fn a_period_is_covered_if_all_sites_counted_before_it() {
     let (eu, us) = (MemoryStore::new(), MemoryStore::new());
     let fleet =
-        Fleet::reader(MemoryStore::new(), "eu", eu.clone()).with("us", us.clone()).expect("two names");
+        Fleet::reader(MemoryStore::new(), "eu", eu.clone()).site("us", us.clone()).expect("two names");
     let stats = Instance::over(fleet).counters.stats();
     let now = Timestamp::now();
     let (hits, days_ago) = ([name("hits")], |days: u64| now.minus(days * 86_400));

@@ -65,7 +65,7 @@ impl Notes {
     /// Adds a note. If the id is already in use, this returns the existing note instead.
     ///
     /// # Errors
-    /// Fails with [`ErrorKind::TooManyNotes`] if there are already [`Notes::MAX`] notes. Also fails if the
+    /// Fails with [`ErrorKind::TooManyItems`] if there are already [`Notes::MAX`] notes. Also fails if the
     /// store fails, or if other processes keep changing the notes. The note might have been added in this
     /// case, but you can safely add it again.
     pub async fn add(&self, note: &Note) -> Result<Added, Error> {
@@ -74,7 +74,7 @@ impl Notes {
                 return (Ok(Added { note: stored.clone(), is_new: false }), false);
             }
             if notes.len() >= Self::MAX {
-                return (Err(Error::new(ErrorKind::TooManyNotes { max: Self::MAX })), false);
+                return (Err(Error::new(ErrorKind::TooManyItems { max: Self::MAX as u64 })), false);
             }
             notes.push(note.clone());
             (Ok(Added { note: note.clone(), is_new: true }), true)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use counter_core::internal::distributions_by_counter;
 use counter_core::visits::{Distribution, Extent, LabelRanking, Measure, Series, Stats, Unreadable};
 use counter_core::{CounterName, Error, Precision, Timestamp};
 
@@ -76,7 +77,7 @@ impl<'a> Values<'a> {
         }
         for portion in measured.portions(Stats::MAX_DISTRIBUTIONS) {
             let (names, precision) = (portion.names(), portion.precision);
-            let read = stats.distributions_by_counter(&names, precision, portion.range, &MEASURES).await?;
+            let read = distributions_by_counter(stats, &names, precision, portion.range, &MEASURES).await?;
             for (counter, (of, unread)) in portion.counters.into_iter().zip(read) {
                 let source = Source::Distributions(precision, counter);
                 values.unread.extend(unread.map(|unread| (source, unread)));

@@ -16,7 +16,7 @@ use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 /// | `redis://user:password@host:port/database` | a single server |
 /// | `redis-cluster://host:port?node=host:port` | a cluster; other nodes are discovered |
 /// | `redis-sentinel://host:port/database?sentinelServiceName=name&node=host:port` | the master reported by sentinels |
-/// | `redis+unix:///path/to/socket` | a socket, with the feature `unix-sockets` |
+/// | `redis+unix:///path/to/socket` | a socket |
 /// | `rediss…://` instead of `redis…://`, except for sockets | the same via TLS, with the feature `rustls`, `rustls-aws-lc-rs` or `native-tls` |
 ///
 /// The user name and password are optional. You can also write `valkey` instead of `redis`, and `+` instead

@@ -8,9 +8,11 @@ use fred::types::config::Config;
 
 use super::RedisStore;
 use super::builder::{ConnectError, RedisBuilder};
+use crate::family::future::BoxFuture;
 use crate::redis::{Connection, Topology};
 
-impl RedisBuilder {
+/// Connects a [`RedisBuilder`] by a `fred` configuration or client.
+pub trait OwnClient: Sized {
     /// Like [`connect`](RedisBuilder::connect), but uses a client configuration.
     ///
     /// # Errors
@@ -18,9 +20,7 @@ impl RedisBuilder {
     ///
     /// # Panics
     /// Panics if called from outside of a Tokio runtime.
-    pub async fn connect_with(self, config: Config) -> Result<RedisStore, ConnectError> {
-        self.open(config).await
-    }
+    fn connect_with(self, config: Config) -> BoxFuture<'static, Result<RedisStore, ConnectError>>;
 
     /// Uses an existing client. The application must connect it.
     ///
@@ -29,7 +29,15 @@ impl RedisBuilder {
     /// redirection breaks fred 10.1. It also fails for all nodes if a single node is unavailable, so you
     /// should prefer [`connect`](RedisBuilder::connect) for clusters.
     #[must_use]
-    pub fn client(self, client: FredClient) -> RedisStore {
+    fn client(self, client: FredClient) -> RedisStore;
+}
+
+impl OwnClient for RedisBuilder {
+    fn connect_with(self, config: Config) -> BoxFuture<'static, Result<RedisStore, ConnectError>> {
+        self.open(config)
+    }
+
+    fn client(self, client: FredClient) -> RedisStore {
         let clustered = client.is_clustered();
         let client = Arc::new(Connection::of(client));
         let topology =

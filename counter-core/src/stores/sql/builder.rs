@@ -108,66 +108,59 @@ impl SqlBuilder {
                 check(database.map_err(unknown)?, self.settings).await
             }
             #[cfg(feature = "sqlite")]
-            "sqlite" => self.connect_sqlite(parsed(url)?).await,
+            "sqlite" => self.open(SqlOptions::Sqlite(parsed(url)?)).await,
             #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => self.connect_postgres(parsed(url)?).await,
+            "postgres" | "postgresql" => self.open(SqlOptions::Postgres(parsed(url)?)).await,
             #[cfg(feature = "mariadb")]
-            "mariadb" | "mysql" => self.connect_mariadb(parsed(url)?).await,
+            "mariadb" | "mysql" => self.open(SqlOptions::MariaDb(parsed(url)?)).await,
             _ => Err(SqlConnectError(Kind::Address(None))),
         }
     }
 
     /// Adds schema steps for later versions, in order to test upgrades.
-    #[doc(hidden)]
-    pub const fn later_steps(mut self, steps: &'static [&'static str]) -> Self {
+    pub(crate) const fn later_steps(mut self, steps: &'static [&'static str]) -> Self {
         self.settings.later_steps = steps;
         self
     }
 
-    /// Like [`connect`](Self::connect), but connects to an SQLite file using your options. The journal mode,
-    /// the synchronous setting and the busy timeout are set by the store.
-    ///
-    /// # Errors
-    /// See [`connect`](Self::connect).
-    ///
-    /// # Panics
-    /// Panics if called from outside of a Tokio runtime.
+    fn open(self, options: SqlOptions) -> BoxFuture<'static, Result<SqlStore, SqlConnectError>> {
+        let database = match options {
+            #[cfg(feature = "sqlite")]
+            SqlOptions::Sqlite(options) => crate::sql::sqlite::open(options, self.settings),
+            #[cfg(feature = "postgres")]
+            SqlOptions::Postgres(options) => crate::sql::postgres::open(options, self.settings),
+            #[cfg(feature = "mariadb")]
+            SqlOptions::MariaDb(options) => crate::sql::mariadb::open(options, self.settings),
+        };
+        check(database, self.settings)
+    }
+}
+
+/// The options of a database, to [connect](Self::connect) without an address.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SqlOptions {
+    /// A SQLite file. The journal mode, the synchronous setting and the busy timeout are set by the store.
     #[cfg(feature = "sqlite")]
-    pub async fn connect_sqlite(
-        self,
-        options: sqlx::sqlite::SqliteConnectOptions,
-    ) -> Result<SqlStore, SqlConnectError> {
-        check(crate::sql::sqlite::open(options, self.settings), self.settings).await
-    }
-
-    /// Like [`connect`](Self::connect), but connects to PostgreSQL using your options.
-    ///
-    /// # Errors
-    /// See [`connect`](Self::connect).
-    ///
-    /// # Panics
-    /// Panics if called from outside of a Tokio runtime.
+    Sqlite(sqlx::sqlite::SqliteConnectOptions),
+    /// A PostgreSQL database.
     #[cfg(feature = "postgres")]
-    pub async fn connect_postgres(
-        self,
-        options: sqlx::postgres::PgConnectOptions,
-    ) -> Result<SqlStore, SqlConnectError> {
-        check(crate::sql::postgres::open(options, self.settings), self.settings).await
-    }
+    Postgres(sqlx::postgres::PgConnectOptions),
+    /// A MariaDB database.
+    #[cfg(feature = "mariadb")]
+    MariaDb(sqlx::mysql::MySqlConnectOptions),
+}
 
-    /// Like [`connect`](Self::connect), but connects to MariaDB using your options.
+impl SqlOptions {
+    /// Connects a builder like [`SqlBuilder::connect`].
     ///
     /// # Errors
-    /// See [`connect`](Self::connect).
+    /// See [`SqlBuilder::connect`].
     ///
     /// # Panics
     /// Panics if called from outside of a Tokio runtime.
-    #[cfg(feature = "mariadb")]
-    pub async fn connect_mariadb(
-        self,
-        options: sqlx::mysql::MySqlConnectOptions,
-    ) -> Result<SqlStore, SqlConnectError> {
-        check(crate::sql::mariadb::open(options, self.settings), self.settings).await
+    pub async fn connect(self, builder: SqlBuilder) -> Result<SqlStore, SqlConnectError> {
+        builder.open(self).await
     }
 }
 

@@ -52,6 +52,7 @@ pub struct Copier {
 
 /// The number of entries that were copied by a pass of a [`Copier`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Copied {
     /// Copied samples, including samples that the far store already has.
     pub samples: u64,

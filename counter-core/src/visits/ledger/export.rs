@@ -7,7 +7,7 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use super::Ledger;
 use super::health::{Health, SpoolHealth};
 use super::metrics::{MetricValue, metrics};
-use crate::visits::in_flight::InFlight;
+use crate::visits::in_flight::InFlightGauge;
 
 /// Describes all metrics to the current recorder.
 pub(crate) fn describe() {
@@ -26,7 +26,7 @@ pub(crate) fn describe() {
     }
 }
 
-pub(crate) fn publish(ledger: &Ledger, health: &Health, in_flight: Option<&InFlight>) {
+pub(crate) fn publish(ledger: &Ledger, health: &Health, in_flight: Option<&InFlightGauge>) {
     for metric in metrics(ledger, health, in_flight) {
         let labels: Vec<_> = metric.label.into_iter().collect();
         match metric.value {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::Ledger;
 use super::health::{ArchiveHealth, Health, SpoolHealth};
-use crate::visits::in_flight::InFlight;
+use crate::visits::in_flight::InFlightGauge;
 
 /// A metric of this process, to be exported.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub enum MetricValue {
 /// Returns all metrics of a ledger, a health and a gauge. Metrics with the same name are adjacent.
 ///
 /// Both the `metrics` facade and the page `/metrics` use this list, so that they can't differ.
-pub(crate) fn metrics(ledger: &Ledger, health: &Health, in_flight: Option<&InFlight>) -> Vec<Metric> {
+pub(crate) fn metrics(ledger: &Ledger, health: &Health, in_flight: Option<&InFlightGauge>) -> Vec<Metric> {
     let mut all = Vec::with_capacity(32);
     of_ledger(ledger, &mut all);
     of_health(health, ledger.hits.pending, &mut all);

@@ -62,6 +62,28 @@ impl Deref for SourceName {
     }
 }
 
+impl AsRef<str> for SourceName {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl TryFrom<&str> for SourceName {
+    type Error = SourceNameError;
+
+    fn try_from(name: &str) -> Result<Self, SourceNameError> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<String> for SourceName {
+    type Error = SourceNameError;
+
+    fn try_from(name: String) -> Result<Self, SourceNameError> {
+        Self::new(&name)
+    }
+}
+
 impl FromStr for SourceName {
     type Err = SourceNameError;
 

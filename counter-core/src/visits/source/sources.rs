@@ -82,7 +82,7 @@ impl Sources {
     /// A source has a document for this, which is replaced at most once per hour, and has at most 1,000 entries of about 20
     /// bytes. Opening a source fails if the store does not have [documents](crate::visits::store::Read::documents).
     #[must_use]
-    pub fn with_history(self) -> Self {
+    pub fn history(self) -> Self {
         Self { has_history: true, ..self }
     }
 

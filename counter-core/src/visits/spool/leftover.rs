@@ -482,8 +482,8 @@ pub(crate) async fn with_timeout<T, E: Into<Failure>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Error> {
     match timeout(disk_timeout, work).await {
-        Ok(done) => done.map_err(|error| Error::new(ErrorKind::SpoolFailed).caused_by(error)),
-        Err(_) => Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk did not respond")),
+        Ok(done) => done.map_err(|error| Error::new(ErrorKind::Io).caused_by(error)),
+        Err(_) => Err(Error::new(ErrorKind::Io).caused_by("the disk did not respond")),
     }
 }
 

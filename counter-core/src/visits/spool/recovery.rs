@@ -262,7 +262,7 @@ impl Recovery {
         let disk_timeout = match step.is_running() {
             true => POLL_TIMEOUT,
             false if hanging < MAX_HANGING => DISK_TIMEOUT,
-            false => return Err(Error::new(ErrorKind::SpoolFailed).caused_by("the disk is not responding")),
+            false => return Err(Error::new(ErrorKind::Io).caused_by("the disk is not responding")),
         };
         let of = path.to_owned();
         let slot = step.resume_or_start(|| Box::pin(async move { Slot::of(&of).await }));
@@ -302,7 +302,7 @@ impl Recovery {
                     );
                 });
             }
-            OpenError::Failed(error) => return Err(Error::new(ErrorKind::SpoolFailed).caused_by(error)),
+            OpenError::Failed(error) => return Err(Error::new(ErrorKind::Io).caused_by(error)),
         }
         Ok(None)
     }

@@ -155,8 +155,7 @@ impl Stats {
 
     /// Returns the distributions for each counter and measure, in a single round trip to the shards.
     /// Buckets that are unknown, completely or in part, are left out, and returned separately.
-    #[doc(hidden)]
-    pub async fn distributions_by_counter(
+    pub(crate) async fn distributions_by_counter(
         &self,
         counters: &[CounterName],
         precision: Precision,

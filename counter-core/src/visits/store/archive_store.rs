@@ -69,6 +69,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
 
 /// Copy progress in a precision, by bucket start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// End of the buckets that were copied after they closed.
     pub copied: Timestamp,
@@ -94,6 +95,14 @@ pub struct Page {
     pub lifetimes: Vec<u64>,
     /// Values by bucket start and counter index.
     pub values: BTreeMap<Timestamp, Vec<(usize, Value)>>,
+}
+
+impl Progress {
+    /// Creates the progress from these ends.
+    #[must_use]
+    pub const fn new(copied: Timestamp, settled: Timestamp) -> Self {
+        Self { copied, settled }
+    }
 }
 
 impl Page {

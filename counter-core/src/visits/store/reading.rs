@@ -185,7 +185,7 @@ impl Extent {
     }
 
     /// Adds a bucket.
-    #[cfg(any(feature = "redis", feature = "sql"))]
+    #[cfg(any(feature = "redis", feature = "_sql"))]
     pub(crate) fn add(&mut self, start: Timestamp) {
         self.merge(Self::Buckets(vec![start]));
     }
@@ -242,7 +242,7 @@ impl Reading {
     }
 
     /// Adds an entry that makes a bucket unknown.
-    #[cfg(any(feature = "redis", feature = "sql"))]
+    #[cfg(any(feature = "redis", feature = "_sql"))]
     pub(crate) fn add_unreadable(&mut self, unreadable: Unreadable, start: Timestamp) {
         let first = || unreadable.with_extent(Extent::Nothing);
         self.unreadable.get_or_insert_with(first).extent.add(start);

@@ -8,7 +8,7 @@ use crate::visits::ledger::DropReason;
 
 /// Encodes remarks, e.g. as `c0:type,v3:other,b7:began,`. Messages are omitted, since our SQL statements have
 /// none.
-#[cfg(feature = "sql")]
+#[cfg(feature = "_sql")]
 pub(crate) fn encode(remarks: &[Remark], batch: &Batch) -> String {
     use std::fmt::Write;
 
@@ -130,7 +130,7 @@ mod tests {
             rejected(Part::Cell(5), DropReason::NotANumber),
         ];
         let text = "c1:type,i0:other,b1:began,v0:range,d1:number,";
-        #[cfg(feature = "sql")]
+        #[cfg(feature = "_sql")]
         assert_eq!(encode(&remarks, &batch), text);
         assert_eq!(decode(text, &batch), Some(remarks));
         let with_message = Remark::Rejected {

@@ -107,6 +107,7 @@ pub(crate) const IDLE_WRITER_TTL: Duration = Duration::from_secs(7 * 86_400);
 
 /// The outcome of a cleaning step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cleaned {
     /// Number of samples removed because they were past retention.
     pub samples: u64,

@@ -9,7 +9,7 @@ use super::view::PageView;
 use crate::family::name::CounterName;
 use crate::time::Timestamp;
 use crate::visitor::{Salt, SaltError, Salting, Secret, VisitorId};
-use crate::visits::in_flight::InFlight;
+use crate::visits::in_flight::InFlightGauge;
 use crate::visits::ledger::{Agent, Hint, Ledger, Skip};
 
 /// A handle to record hits in memory. This does not perform I/O and can't fail.
@@ -138,8 +138,8 @@ impl Recorder {
     /// # Ok::<(), counter_core::BuildError>(())
     /// ```
     #[must_use]
-    pub fn in_flight(&self) -> Arc<InFlight> {
-        Arc::clone(self.tally.in_flight.get_or_init(Arc::default))
+    pub fn in_flight(&self) -> InFlightGauge {
+        self.tally.in_flight.get_or_init(InFlightGauge::default).clone()
     }
 
     /// Records a hit at the current time.

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
+use counter_core::internal::errands;
 use counter_core::{Stats, Timestamp};
 use futures_util::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -73,7 +74,7 @@ impl Access {
     /// Restricts the routes to clients with access. Clients see the routes at `public`, if it is set.
     /// Revocations are stored in the documents of `stats`, or otherwise just in this process.
     pub(crate) fn guard(self, routes: Router, public: Option<PublicPath>, stats: Option<Stats>) -> Router {
-        let access = match stats.and_then(|stats| Some((stats.documents()?, stats.errands()))) {
+        let access = match stats.and_then(|stats| Some((stats.documents()?, errands(&stats)))) {
             Some((documents, errands)) => self.stored_in(&documents, &errands),
             None => self,
         };

@@ -141,7 +141,7 @@ async fn fill(
             far.put(&page).await?;
         }
     }
-    let progress = Progress { copied: last, settled: last.minus(118 * u64::from(precision.as_seconds())) };
+    let progress = Progress::new(last, last.minus(118 * u64::from(precision.as_seconds())));
     far.advance(Kind::Counts, precision, progress).await?;
     far.advance(Kind::Visitors, precision, progress).await?;
     Ok(())

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use bench::overview::{self, Overview};
 use bench::server::Figures;
 use bench::{past, processor, table};
-use counter_core::stores::fred::clients::Client;
-use counter_core::stores::fred::interfaces::ClientLike;
-use counter_core::stores::fred::types::config::Config;
-use counter_core::stores::fred::types::{ClusterHash, CustomCommand, Value};
+use counter_core::unstable::fred::clients::Client;
+use counter_core::unstable::fred::interfaces::ClientLike;
+use counter_core::unstable::fred::types::config::Config;
+use counter_core::unstable::fred::types::{ClusterHash, CustomCommand, Value};
 use counter_core::{CounterName, Counters, Precision, RedisStore, Timestamp};
 use tests::RedisServer;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::sketch::Sketch;
 use counter_core::time::Bucket;
 use counter_core::{CounterName, SqlStore, VisitorId};

@@ -47,11 +47,11 @@ async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
     let link = FaultProxy::start(eu.address()).await;
     let in_asia = asia.store().await;
     let fleet = Fleet::reader(MemoryStore::new(), "eu", store_at(&eu, &link.url()).await)
-        .with("us", us.store().await)
-        .and_then(|fleet| fleet.with("asia", in_asia))
+        .site("us", us.store().await)
+        .and_then(|fleet| fleet.site("asia", in_asia))
         .expect("three names")
-        .with_timeout(TIMEOUT)
-        .with_shared_visitors();
+        .timeout(TIMEOUT)
+        .shared_visitors();
     let began = Timestamp::now();
     let random = &mut storm.random;
     let clients = [
@@ -102,7 +102,7 @@ async fn a_fleet_counts_what_its_regions_acknowledged_in_a_storm() {
     clean(us.store().await, now).await;
     clean(asia.store().await, now).await;
     until("all regions can be read", LIMIT, async || stats.lifetimes(&all_counters()).await.is_ok()).await;
-    record.compare(&fleet.with_timeout(LIMIT), &asia, began, now).await;
+    record.compare(&fleet.timeout(LIMIT), &asia, began, now).await;
     eprintln!("{}: {:?}, {partitions} partitions, {reads:?}, {} hits", storm.name, storm.faults, record.hits);
 }
 

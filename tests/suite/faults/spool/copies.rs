@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Hint, SpoolHealth};
 use counter_core::{Counters, RedisStore};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::stores::Shards;
 use counter_core::{BuildError, Counters, Stats};
 use sqlx::ConnectOptions;

@@ -1,6 +1,6 @@
 //! Removal of old buckets, expired fences and forgotten counters.
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::source::{Commit, SourceName};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;

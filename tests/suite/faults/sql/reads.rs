@@ -1,6 +1,6 @@
 //! Reads of databases with malformed rows, or with many rows.
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
 use counter_core::stores::WriterId;
 use counter_core::visits::store::{Read as _, Write as _};
 use counter_core::visits::{Extent, Total};

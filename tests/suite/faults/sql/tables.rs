@@ -1,6 +1,7 @@
 //! Databases that cannot be used, and tables of other versions.
 
-use counter_core::entity::sqlx;
+use counter_core::unstable::sqlx;
+use counter_core::internal::later_steps;
 use counter_core::{ErrorKind, SqlStore};
 use sqlx::Connection;
 use tests::{LIMIT, MariaDb, Postgres, within};
@@ -69,7 +70,7 @@ async fn versions(url: &str, run: impl AsyncFn(&'static str)) {
     assert_eq!(total(&over(sql(url).await), "a").await, 1);
     let mut running = over(sql(url).await);
     // A later version with an upgrade that would fail if it ran more than once.
-    let later = || SqlStore::builder().later_steps(&LATER_STEP);
+    let later = || later_steps(SqlStore::builder(), &LATER_STEP);
     let older = "the tables are older than this program: they have version 6, but version 7 is required: call \
                  `SqlBuilder::create_tables`";
     assert_eq!(later().connect(url).await.expect_err("the tables are not upgraded").to_string(), older);

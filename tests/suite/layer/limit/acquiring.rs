@@ -4,7 +4,8 @@ use std::fmt;
 use std::future::pending;
 
 use counter_core::stores::{BoxFuture, StoreFuture};
-use counter_core::window::{Acquired, Addition, Earlier, WindowKey, WindowStore};
+use counter_core::window::WindowStore;
+use counter_core::window::store::{Acquired, Addition, Earlier, WindowKey};
 use counter_core::{Error, VisitorId};
 
 /// A store with `add_within` implemented by a closure. Limits don't use other operations.

@@ -136,7 +136,7 @@ async fn a_counter_forgotten_after_it_was_read_stays_forgotten(store: impl Store
 
 async fn progress_is_stored_per_precision_and_kind_of_values(store: impl Store + ArchiveStore) {
     let (hours, days) = (precision(3600), precision(86_400).utc_offset(3600));
-    let progress = |copied, settled| Progress { copied: unix(copied), settled: unix(settled) };
+    let progress = |copied, settled| Progress::new(unix(copied), unix(settled));
     assert_eq!(store.progress(Kind::Counts, hours).await.expect("readable"), None);
     for (copied, settled) in [(7200, 3600), (3600, 3600), (3600, 7200)] {
         store.advance(Kind::Counts, hours, progress(copied, settled)).await.expect("the store is available");

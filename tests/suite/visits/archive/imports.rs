@@ -144,7 +144,7 @@ async fn old_records_count_once_in_the_store_or_in_the_archive(
         let (counters, is_last) = (start(), run == 12);
         let sources = match run >= 4 && random.among(0..4) > 0 || is_last {
             true => counters.sources().archive(&archive),
-            false => counters.sources().with_history(),
+            false => counters.sources().history(),
         };
         let mut source = sources.open("log".parse().expect("a name")).await.expect("available");
         read(&mut source, &log, &counters, &mut random, is_last).await;

@@ -3,7 +3,7 @@
 use loom::thread::spawn;
 
 use crate::sync::Arc;
-use crate::visits::in_flight::InFlight;
+use crate::visits::in_flight::InFlightGauge;
 
 #[test]
 fn the_maximum_of_requests_in_flight_includes_concurrent_requests() {

@@ -24,7 +24,7 @@ use crate::dashboard::view::value::WrongValue;
 use crate::dashboard::view::view::{self, Page, View};
 use crate::kind::Kind;
 use crate::mount::Mount;
-use crate::problem::{Problem, warn};
+use crate::problem::{Problem, TOO_MANY_NOTES, warn};
 use crate::text::escape::isolated;
 use crate::upload::{MAX_FORM_BYTES, Upload};
 use crate::zone::Zone;
@@ -317,9 +317,9 @@ async fn add_note(
             tracing::info!(id = note.id(), "added a note");
             see_other(&mount, &dashboard.page_with(&note, sent.to(), &mount, client))
         }
-        Err(error) if matches!(error.kind(), ErrorKind::TooManyNotes { .. }) => {
+        Err(error) if matches!(error.kind(), ErrorKind::TooManyItems { .. }) => {
             let page =
-                FailurePage::of(&dashboard.stats, &view, "The note was not added", format!("{error}."));
+                FailurePage::of(&dashboard.stats, &view, "The note was not added", format!("{TOO_MANY_NOTES}."));
             html(StatusCode::CONFLICT, &page)
         }
         Err(error) => failure(&dashboard.stats, &view, &error),
