@@ -13,10 +13,10 @@
 
 use std::error::Error;
 
-use counter_core::unstable::sqlx::sqlite::SqliteConnectOptions;
-use counter_core::unstable::sqlx::{self, SqlitePool};
 use counter_core::entity::{Entities, EntityDatabase};
 use counter_core::unstable::SqliteDatabase;
+use counter_core::unstable::sqlx::sqlite::SqliteConnectOptions;
+use counter_core::unstable::sqlx::{self, SqlitePool};
 use counter_core::{MemoryStore, entity};
 
 entity! {

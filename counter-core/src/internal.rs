@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use crate::document::change::change_document;
+use crate::error::Error;
 pub use crate::family::errands::Errands;
+use crate::family::name::CounterName;
 pub use crate::family::passes::{Passes, until};
 pub use crate::log::debug::debug_in_full;
 pub use crate::log::debug::in_full;
 pub use crate::log::unwind::{Panicked, catch_panic, emit};
 pub use crate::time::backoff::Backoff;
-use crate::error::Error;
-use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
 use crate::visits::{Distribution, Measure, Stats, Unreadable};
 

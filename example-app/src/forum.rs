@@ -13,10 +13,10 @@ mod feed;
 mod rows;
 mod seed;
 
-use counter_core::unstable::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
-use counter_core::unstable::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use counter_core::entity::{Entities, EntityCounts, EntityDatabase, EntityId, UncommittedCount};
 use counter_core::unstable::SqliteDatabase;
+use counter_core::unstable::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use counter_core::unstable::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use counter_core::{AnyStore, Secret};
 
 pub use error::ForumError;

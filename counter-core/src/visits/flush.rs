@@ -1,23 +1,17 @@
 mod durability;
 mod replay_buffer;
 mod writer;
-mod warned;
 mod shard_flusher;
-mod sharing;
-mod skew_watch;
 mod store_watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-
 pub(super) use durability::Durability;
+use futures_util::future::join_all;
 use shard_flusher::ShardFlusher;
-use sharing::Sharing;
-use skew_watch::SkewWatch;
 use store_watch::StoreWatch;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 #[cfg(feature = "metrics")]
 use super::ledger;
@@ -30,7 +24,9 @@ use crate::log::unwind::{catch_panic, emit};
 use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
 use crate::time::later::later;
-use crate::visitor::Salting;
+use crate::visitor::{Salting, Salts};
+use crate::visits::ledger::Health;
+use crate::visits::store::Store;
 
 /// Sends recorded hits to the store, in batches that are applied exactly once.
 ///
@@ -232,4 +228,66 @@ fn publish(tally: &Tally, store: &dyn Store) {
     });
     #[cfg(not(feature = "metrics"))]
     let _ = (tally, store);
+}
+
+/// Monitors the clock skew between this process and the store.
+#[derive(Debug, Default)]
+struct SkewWatch {
+    is_reported: bool,
+}
+
+impl SkewWatch {
+    /// Logs when the skew exceeds the bound, and when it is back within the bound.
+    fn observe(&mut self, skew: Option<i64>) {
+        let Some(seconds) = skew else { return };
+        let exceeds_bound = seconds.unsigned_abs() > Health::CLOCK_SKEW_BOUND;
+        match (std::mem::replace(&mut self.is_reported, exceeds_bound), exceeds_bound) {
+            (false, true) => tracing::warn!(
+                ahead_seconds = seconds,
+                "the clock of this machine differs from the store clock; hits may be counted in different buckets than on other instances"
+            ),
+            (true, false) => tracing::info!("the clock of this machine agrees with the store clock again"),
+            (false, false) | (true, true) => {}
+        }
+    }
+}
+
+/// Shares the visitor salts with other instances.
+#[derive(Debug)]
+struct Sharing {
+    salting: Salting,
+    failing: bool,
+}
+
+impl Sharing {
+    const fn new(salting: Salting) -> Self {
+        Self { salting, failing: false }
+    }
+
+    /// Requests the salts that are due at `now` from the store. If this fails, the next call will retry; in
+    /// the meantime, this process uses a local salt.
+    async fn share(&mut self, store: &dyn Store, now: Timestamp) {
+        let mut shared = catch_panic(share(&self.salting.rotating, store, now)).await;
+        if shared.is_ok() {
+            shared = catch_panic(share(&self.salting.stable, store, now)).await;
+        }
+        match (std::mem::replace(&mut self.failing, shared.is_err()), shared) {
+            (false, Err(error)) => {
+                tracing::warn!(
+                    ?error,
+                    "the visitor salt cannot be shared; other instances may count the same visitors again"
+                );
+            }
+            (true, Ok(())) => tracing::info!("the visitor salt is shared"),
+            (false, Ok(())) | (true, Err(_)) => {}
+        }
+    }
+}
+
+async fn share(salts: &Salts, store: &dyn Store, now: Timestamp) -> Result<(), Error> {
+    while let Some(offer) = salts.due(now) {
+        let salt = store.salt(offer.epoch, offer.candidate, offer.expiry).await?;
+        salts.adopt(offer.epoch, salt);
+    }
+    Ok(())
 }

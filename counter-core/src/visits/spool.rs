@@ -161,9 +161,8 @@ impl Spool {
     /// Removes the file; the next write will create a new file.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         let file = Arc::clone(&self.file);
-        let remove = async move {
-            file.remove().await.map_err(|error| Error::new(ErrorKind::Io).caused_by(error))
-        };
+        let remove =
+            async move { file.remove().await.map_err(|error| Error::new(ErrorKind::Io).caused_by(error)) };
         self.step.start_after_previous(|| Box::pin(remove)).await
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use counter_core::archive::Archive;
-use counter_core::unstable::sqlx::sqlite::SqliteConnectOptions;
 use counter_core::stores::Namespace;
+use counter_core::unstable::sqlx::sqlite::SqliteConnectOptions;
 use counter_core::{AnyStore, ErrorKind, MemoryStore, RedisStore, SqlStore};
 use tokio::time::timeout;
 

@@ -3,9 +3,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use counter_core::Timestamp;
-use counter_core::unstable::sqlx::{QueryBuilder, Sqlite};
 use counter_core::entity::{Entities, EntityDatabase, EntityErrorKind, EntityId, Recount};
 use counter_core::unstable::SqliteDatabase;
+use counter_core::unstable::sqlx::{QueryBuilder, Sqlite};
 use tokio::time::sleep;
 
 use super::Forum;

@@ -158,10 +158,8 @@ async fn a_page_names_a_site_that_is_away() {
     let (eu, now) = (MemoryStore::new(), Timestamp::now());
     Site::open(eu.clone()).record("hits", now, 3).await;
     direct.record("hits", now, 4).await;
-    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .site("us", us)
-        .expect("two names")
-        .timeout(LIMIT / 20);
+    let fleet =
+        Fleet::reader(MemoryStore::new(), "eu", eu).site("us", us).expect("two names").timeout(LIMIT / 20);
     let router = Site::open(fleet).router;
     let page = "/admin/stats?period=30d";
     until("both are read", LIMIT, async || {
@@ -264,10 +262,8 @@ async fn every_answer_names_a_site_that_is_away_or_is_complete() {
             }
         }
     }
-    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .site("us", us)
-        .expect("two names")
-        .timeout(LIMIT / 20);
+    let fleet =
+        Fleet::reader(MemoryStore::new(), "eu", eu).site("us", us).expect("two names").timeout(LIMIT / 20);
     let router = Site::open(fleet).router;
     let description = described(&router).await;
     let ask = async |question: &str| {

@@ -41,10 +41,8 @@ async fn while_a_site_is_away_rules_are_unknown_and_this_is_told_once() {
         record(store(&server.url()).await, at, &[10; 20]).await;
     }
 
-    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .site("us", us)
-        .expect("two names")
-        .timeout(LIMIT / 20);
+    let fleet =
+        Fleet::reader(MemoryStore::new(), "eu", eu).site("us", us).expect("two names").timeout(LIMIT / 20);
     let builder = Counters::builder(fleet).distributions(Distribution::precisions());
     let counters = builder.build().expect("good settings");
     let inbox = Inbox::default();
@@ -109,10 +107,8 @@ async fn a_report_waits_for_a_site_that_is_away() {
         record(eu.clone(), at.plus(HOUR), &[1; 3]).await;
         record(store(&server.url()).await, at.plus(HOUR), &[1; 4]).await;
     }
-    let fleet = Fleet::reader(MemoryStore::new(), "eu", eu)
-        .site("us", us)
-        .expect("two names")
-        .timeout(LIMIT / 20);
+    let fleet =
+        Fleet::reader(MemoryStore::new(), "eu", eu).site("us", us).expect("two names").timeout(LIMIT / 20);
     let counters = Counters::builder(fleet).build().expect("good settings");
     let inbox = Inbox::default();
     let schedule = ReportSchedule::daily("day", name("hits"));

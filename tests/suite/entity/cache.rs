@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use counter_core::entity::{Entity, EntityCache, EntityId, Versioned};
 use counter_core::entity::store::{EntityAudit, EntityCopy, EntityFound, EntityLease, EntityRow};
+use counter_core::entity::{Entity, EntityCache, EntityId, Versioned};
 use tests::until;
 
 use super::Post;

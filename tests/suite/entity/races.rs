@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use counter_core::MemoryStore;
-use counter_core::entity::{Entity, EntityCache, EntityDatabase, EntityId};
 use counter_core::entity::store::{EntityCopy, EntityFound, EntityLease, EntityRow};
+use counter_core::entity::{Entity, EntityCache, EntityDatabase, EntityId};
 use counter_core::unstable::SqliteDatabase;
 use tests::RedisServer;
 

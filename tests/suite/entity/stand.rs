@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use counter_core::entity::store::{
+    EntityApplyOutcome, EntityAudit, EntityBatch, EntityCopy, EntityFound, EntityLease, EntityRow,
+};
 use counter_core::entity::{EntityCache, EntityDatabase, EntityError, EntityErrorKind, EntityId, Versioned};
-use counter_core::entity::store::{EntityApplyOutcome, EntityAudit, EntityBatch, EntityCopy, EntityFound, EntityLease, EntityRow};
 use counter_core::stores::StoreFuture;
 use counter_core::{Error, ErrorKind};
 use tokio::sync::watch;

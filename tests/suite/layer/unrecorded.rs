@@ -23,8 +23,7 @@ fn layer(counters: &Counters) -> AccessCounterLayer {
 /// Counts a log. Returns the hits of each of these counters, and the visitors of all requests.
 async fn count(format: Format, log: &str, names: &[&str]) -> (Vec<u64>, u64) {
     let mut counters = counters();
-    let mut import =
-        Import::new(counters.sources().history(), format, LogCounter::new(&layer(&counters)));
+    let mut import = Import::new(counters.sources().history(), format, LogCounter::new(&layer(&counters)));
     let open = |position| Ok((position == 0).then(|| Lines::new(log.as_bytes(), 0).finished()));
     let source: SourceName = "log".parse().expect("a name");
     import.count(source, open).await.expect("memory takes all");

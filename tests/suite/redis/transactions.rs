@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use counter_core::unique::{AdaptiveUniqueCounter, UniqueCounter};
 use counter_core::unstable::fred::interfaces::ClientLike;
 use counter_core::unstable::fred::prelude::{Builder, Config};
-use counter_core::unique::{AdaptiveUniqueCounter, UniqueCounter};
 use counter_core::window::{Dimensions, Window, WindowCounters};
 use counter_core::{Counters, RedisStore, Stats, Timestamp};
 use tests::{FaultProxy, RedisCluster, RedisServer, until};

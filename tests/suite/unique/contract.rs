@@ -1,8 +1,11 @@
 //! Contract tests for each kind of unique counter in any store, including edge cases.
 
 use counter_core::sketch::Sketch;
-use counter_core::unique::{AdaptiveUniqueCounter, Distinct, ExcludingCounter, HllUniqueCounter, SetUniqueCounter, UniqueCounter, UniqueStore};
 use counter_core::unique::store::{Included, UniqueKey};
+use counter_core::unique::{
+    AdaptiveUniqueCounter, Distinct, ExcludingCounter, HllUniqueCounter, SetUniqueCounter, UniqueCounter,
+    UniqueStore,
+};
 use counter_core::visitor::VisitorKey;
 use counter_core::{ErrorKind, VisitorId};
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use counter_core::stores::Namespace;
 use counter_core::unique::dump::{UniqueDump, UniqueRestore, UniqueRestoreError, UniqueRestored};
-use counter_core::unique::{Contents, Distinct, UniqueCounter, UniqueStore};
 use counter_core::unique::store::UniqueKey;
+use counter_core::unique::{Contents, Distinct, UniqueCounter, UniqueStore};
 use counter_core::visits::store::Read;
 use counter_core::window::WindowStore;
 use counter_core::{Counters, ErrorKind, MemoryStore, RedisStore, Store};

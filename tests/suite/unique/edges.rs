@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use counter_core::unique::dump::UniqueDump;
-use counter_core::unique::{AdaptiveUniqueCounter, Contents, Distinct, ExcludingCounter, UniqueCounter, UniqueStore};
 use counter_core::unique::store::{UniqueKey, UniqueKind};
+use counter_core::unique::{
+    AdaptiveUniqueCounter, Contents, Distinct, ExcludingCounter, UniqueCounter, UniqueStore,
+};
 use counter_core::{Error, ErrorKind, RedisStore};
 use tests::{FaultProxy, RedisServer, until};
 use tokio::task::JoinSet;

@@ -4,8 +4,11 @@ use std::collections::HashSet;
 
 use counter_core::MemoryStore;
 use counter_core::sketch::Sketch;
-use counter_core::unique::{AdaptiveUniqueCounter, Distinct, ExcludingCounter, HllUniqueCounter, SetUniqueCounter, UniqueCounter, UniqueStore};
 use counter_core::unique::store::Included;
+use counter_core::unique::{
+    AdaptiveUniqueCounter, Distinct, ExcludingCounter, HllUniqueCounter, SetUniqueCounter, UniqueCounter,
+    UniqueStore,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tests::RedisServer;

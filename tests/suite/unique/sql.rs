@@ -1,8 +1,8 @@
 //! Tests for unique counters in SQL databases with concurrent access to the same counter.
 
 use counter_core::SqlStore;
-use counter_core::unstable::sqlx::{SqlitePool, query};
 use counter_core::unique::{Distinct, ExcludingCounter, UniqueCounter};
+use counter_core::unstable::sqlx::{SqlitePool, query};
 use counter_core::{ErrorKind, sketch::Sketch};
 use tokio::task::JoinSet;
 

@@ -1,8 +1,8 @@
 //! SQL databases should find expired rows via an index, without a table scan.
 
-use counter_core::unstable::sqlx::{self, MySqlPool, PgPool};
 use counter_core::stores::Shard;
 use counter_core::time::Grid;
+use counter_core::unstable::sqlx::{self, MySqlPool, PgPool};
 use counter_core::{Store, Timestamp};
 use tests::{LIMIT, MariaDb, Postgres, until};
 

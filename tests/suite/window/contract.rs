@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 use counter_core::stores::{BoxFuture, StoreFuture};
 use counter_core::visitor::VisitorKey;
-use counter_core::window::{Dimensions, Window, WindowCounters, WindowStore};
 use counter_core::window::store::{Acquired, Addition, Earlier, WindowKey};
+use counter_core::window::{Dimensions, Window, WindowCounters, WindowStore};
 use counter_core::{Error, ErrorKind, Timestamp, VisitorId};
 use tokio::task::JoinSet;
 

@@ -1,8 +1,8 @@
 //! Tests for the rows of window counters in SQL databases, and for database failures.
 
 use counter_core::unstable::sqlx::{self, MySql, MySqlPool, PgPool, QueryBuilder, Sqlite, SqlitePool};
-use counter_core::window::{Window, WindowCounters, WindowStore};
 use counter_core::window::store::{Addition, Earlier, WindowKey};
+use counter_core::window::{Window, WindowCounters, WindowStore};
 use counter_core::{Error, ErrorKind, SqlStore, Timestamp};
 use tests::{FaultProxy, Postgres};
 use tokio::task::JoinSet;

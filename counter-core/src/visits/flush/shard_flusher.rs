@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,18 +7,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::durability::ShardDurability;
 use super::replay_buffer::ReplayBuffer;
-use super::warned::Warned;
 use super::writer::Writer;
 use crate::error::{Error, ErrorKind};
 use crate::family::future::{BoxFuture, StoreFuture};
 use crate::family::shard::Shard;
 use crate::log::unwind::{catch_panic, emit};
-use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
 use crate::time::later::later;
+use crate::time::{Kind, Timestamp};
 use crate::visits::ledger::Hint;
 use crate::visits::pending::{Account, Journal};
-use crate::visits::store::{ApplyOutcome, Batch, Cell, Fence, Remark, Store, Witness};
+use crate::visits::store::{ApplyOutcome, Batch, Cell, Fence, Part, Remark, Store, Witness};
 use crate::visits::tally::Tally;
 
 /// Sends batches to a single shard, one at a time.
@@ -526,6 +525,47 @@ impl ShardFlusher {
                 tracing::info!(after = ?since.elapsed(), %shard, "the store accepts batches again");
             }
             (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+}
+
+/// Kinds of values, and list entries (`None`), for which a rejection was already logged, because each is only logged once.
+#[derive(Debug, Default)]
+pub(super) struct Warned(HashSet<Option<Kind>>);
+
+impl Warned {
+    pub(super) fn warn(&mut self, batch: &Batch, remarks: &[Remark]) {
+        // Only the first of a kind is logged, so that it should be one with a message.
+        let has_message = |remark: &&Remark| matches!(remark, Remark::Rejected { message: Some(_), .. });
+        for remark in remarks.iter().filter(has_message).chain(remarks) {
+            self.warn_of(batch, remark);
+        }
+    }
+
+    fn warn_of(&mut self, batch: &Batch, remark: &Remark) {
+        let Remark::Rejected { part, reason, message } = remark else { return };
+        let cell = match *part {
+            Part::Cell(index) => batch.cells.get(index),
+            Part::Index => None,
+        };
+        let (counter, kind) = (cell.map(|cell| &cell.counter), cell.map(|cell| cell.value.kind()));
+        let part_name = match kind {
+            Some(Kind::Counts) => "a count",
+            Some(Kind::Visitors) => "visitors",
+            Some(Kind::Distributions) => "distribution bins",
+            None => "a list entry",
+        };
+        if self.0.insert(kind) {
+            let counter = counter.map_or("", |name| name);
+            // The batch must be retained even if a log subscriber panics.
+            emit(|| {
+                tracing::error!(
+                    ?reason,
+                    counter,
+                    error = message.as_deref(),
+                    "a store key rejected {part_name}; further rejections are only counted in the ledger"
+                );
+            });
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use counter_core::unstable::sqlx;
 use counter_core::sketch::Sketch;
 use counter_core::time::Bucket;
+use counter_core::unstable::sqlx;
 use counter_core::{CounterName, SqlStore, VisitorId};
 use sqlx::Connection;
 use tempfile::TempDir;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use counter_core::unstable::sqlx;
 use counter_core::stores::Shards;
+use counter_core::unstable::sqlx;
 use counter_core::{BuildError, Counters, Stats};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteLockingMode};

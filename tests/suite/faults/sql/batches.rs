@@ -1,7 +1,7 @@
 //! Replies to batches that are sent again.
 
-use counter_core::unstable::sqlx;
 use counter_core::stores::WriterId;
+use counter_core::unstable::sqlx;
 use counter_core::visits::DropReason;
 use counter_core::visits::store::{ApplyOutcome, Part, Read, Remark, Write};
 use counter_core::{SqlStore, Timestamp};

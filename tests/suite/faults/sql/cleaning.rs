@@ -1,9 +1,9 @@
 //! Removal of old buckets, expired fences and forgotten counters.
 
-use counter_core::unstable::sqlx;
 use counter_core::source::{Commit, SourceName};
 use counter_core::stores::{Shard, WriterId};
 use counter_core::time::Grid;
+use counter_core::unstable::sqlx;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::{Cell, Read, Value, Write};
 use counter_core::{Counters, SqlStore, Timestamp};

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use counter_core::entity::{EntityDatabase, EntityErrorKind, EntityId};
-use counter_core::unstable::sqlx;
-use counter_core::unstable::SqliteDatabase;
 use counter_core::stores::SqlBuilder;
 use counter_core::unique::UniqueStore;
+use counter_core::unstable::SqliteDatabase;
+use counter_core::unstable::sqlx;
 use counter_core::visits::Hint;
 use counter_core::{Counters, ErrorKind, SqlStore};
 use sqlx::Connection;
@@ -164,8 +164,10 @@ async fn hits_stay_pending_while_the_directory_is_missing() {
     fs::rename(&data, &moved).expect("one file system");
     site.record(10);
     site.counters.flush().await.expect_err("the directory is missing");
-    let key =
-        &counter_core::unique::store::UniqueKey { name: name("a"), kind: counter_core::unique::store::UniqueKind::Set };
+    let key = &counter_core::unique::store::UniqueKey {
+        name: name("a"),
+        kind: counter_core::unique::store::UniqueKind::Set,
+    };
     let store = site.store.clone();
     let unique: &dyn UniqueStore = store.as_ref();
     unique.include(key, &[b"item".to_vec()]).await.expect_err("the directory is missing");

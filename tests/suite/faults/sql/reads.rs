@@ -1,7 +1,7 @@
 //! Reads of databases with malformed rows, or with many rows.
 
-use counter_core::unstable::sqlx;
 use counter_core::stores::WriterId;
+use counter_core::unstable::sqlx;
 use counter_core::visits::store::{Read as _, Write as _};
 use counter_core::visits::{Extent, Total};
 use counter_core::{CounterName, Timestamp};

@@ -1,7 +1,7 @@
 //! Databases that cannot be used, and tables of other versions.
 
-use counter_core::unstable::sqlx;
 use counter_core::internal::later_steps;
+use counter_core::unstable::sqlx;
 use counter_core::{ErrorKind, SqlStore};
 use sqlx::Connection;
 use tests::{LIMIT, MariaDb, Postgres, within};

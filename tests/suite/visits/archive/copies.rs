@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counter_core::archive::{Archive, Copied};
-use counter_core::unstable::sqlx::{self, SqlitePool};
 use counter_core::sketch::Sketch;
 use counter_core::stores::WriterId;
 use counter_core::time::{Bucket, Grid, Kind};
+use counter_core::unstable::sqlx::{self, SqlitePool};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::{ArchiveStore, Batch, Cell, Progress, Read, Value, Write};
 use counter_core::visits::{Bin, Distribution, Measure, Measured};
@@ -408,9 +408,7 @@ async fn copying_continues_after_a_clock_was_far_ahead() {
     let archive = Archive::new(near.clone(), far.clone());
     let (grid, now, hour) = (grid(), Timestamp::now(), precision(3600));
     let month = now.plus(30 * 86_400);
-    far.advance(Kind::Counts, hour, Progress::new(month, month))
-        .await
-        .expect("memory accepts everything");
+    far.advance(Kind::Counts, hour, Progress::new(month, month)).await.expect("memory accepts everything");
     send(&archive, &grid, (0..60).map(|ago| hit("/", now.minus(3600 * ago), 3600)).collect()).await;
     clean(&archive, now, &grid.counts).await;
     assert_eq!(samples(&near, "/", 3600).await.len(), 60, "the transaction is still open");

@@ -318,8 +318,12 @@ async fn add_note(
             see_other(&mount, &dashboard.page_with(&note, sent.to(), &mount, client))
         }
         Err(error) if matches!(error.kind(), ErrorKind::TooManyItems { .. }) => {
-            let page =
-                FailurePage::of(&dashboard.stats, &view, "The note was not added", format!("{TOO_MANY_NOTES}."));
+            let page = FailurePage::of(
+                &dashboard.stats,
+                &view,
+                "The note was not added",
+                format!("{TOO_MANY_NOTES}."),
+            );
             html(StatusCode::CONFLICT, &page)
         }
         Err(error) => failure(&dashboard.stats, &view, &error),
