@@ -175,6 +175,27 @@ pub(crate) async fn sketch_of(store: &impl Store, counter: &str, bucket: Bucket)
     reading.values.into_iter().filter_map(|(_, value)| value.visitors().cloned()).next().unwrap_or_default()
 }
 
+/// Reads visitors until the end of the range. All of them must be readable.
+pub(crate) async fn visitors_of(
+    store: &impl Store,
+    counters: &[CounterName],
+    precision: Precision,
+    mut range: Range<Timestamp>,
+) -> Vec<Vec<(Timestamp, Value)>> {
+    let mut values = vec![Vec::new(); counters.len()];
+    while range.start < range.end {
+        let read = store.values(Kind::Visitors, query(counters, precision, range.clone())).await;
+        let read = read.expect("the store is available");
+        assert!(range.start < read.end, "{range:?}");
+        range.start = read.end;
+        for (values, reading) in values.iter_mut().zip(read.counters) {
+            assert_eq!(reading.unreadable, None);
+            values.extend(reading.values);
+        }
+    }
+    values
+}
+
 /// Returns the distributions of a reading.
 pub(crate) fn bins_of(reading: &Reading) -> Vec<(Timestamp, Bins)> {
     let bins = |(start, value): &(Timestamp, Value)| Some((*start, value.bins()?.clone()));

@@ -2,7 +2,6 @@ mod durability;
 mod replay_buffer;
 mod writer;
 mod shard_flusher;
-mod store_watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,6 @@ use std::time::Duration;
 pub(super) use durability::Durability;
 use futures_util::future::join_all;
 use shard_flusher::ShardFlusher;
-use store_watch::StoreWatch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 #[cfg(feature = "metrics")]
@@ -25,8 +23,10 @@ use crate::time::Timestamp;
 use crate::time::backoff::Backoff;
 use crate::time::later::later;
 use crate::visitor::{Salting, Salts};
-use crate::visits::ledger::Health;
+use crate::visits::ledger::{Health, Hint};
 use crate::visits::store::Store;
+use crate::visits::store::identity::{KnownStore, StoreRecord, StoreUse, update};
+use crate::visits::tally::Tally;
 
 /// Sends recorded hits to the store, in batches that are applied exactly once.
 ///
@@ -290,4 +290,69 @@ async fn share(salts: &Salts, store: &dyn Store, now: Timestamp) -> Result<(), E
         salts.adopt(offer.epoch, salt);
     }
     Ok(())
+}
+
+/// Monitors the record of the store, to warn if the store id changes or the grid differs.
+#[derive(Debug)]
+struct StoreWatch {
+    known: Arc<KnownStore>,
+    due: Option<Instant>,
+    /// Number of connections at the previous check.
+    connections: u64,
+    differs: bool,
+}
+
+/// Time between reads of the store record.
+const RECORD_INTERVAL: Duration = Duration::from_secs(60);
+
+impl StoreWatch {
+    const fn new(known: Arc<KnownStore>) -> Self {
+        Self { known, due: None, connections: 0, differs: false }
+    }
+
+    /// Reads the store record if due: at the start, on a reconnection, and once a minute. On an error, the
+    /// next call will retry.
+    async fn check(&mut self, store: &dyn Store, tally: &Tally) {
+        let connections = store.info().connections;
+        let is_due = self.due.is_none_or(|due| due <= Instant::now());
+        if !is_due && connections == self.connections {
+            return;
+        }
+        match catch_panic(update(store, |record, _| record.keep_grid(&tally.grid))).await {
+            Ok(Some((record, at))) => {
+                self.compare(&record, tally);
+                self.note(record, at);
+            }
+            Ok(None) => {}
+            // An unavailable store is already reported by the flusher.
+            Err(_) => return,
+        }
+        (self.due, self.connections) = (Some(Instant::now() + RECORD_INTERVAL), connections);
+    }
+
+    /// Records the store id for the spool, and warns when the id changes.
+    fn note(&self, record: StoreRecord, at: Timestamp) {
+        let id = record.id;
+        if self.known.note(record, StoreUse { id, at }).is_some_and(|before| before.id != id) {
+            emit(|| {
+                tracing::warn!(
+                    store = %id,
+                    "the store id has changed: the store lost its data, or the address leads to another store"
+                );
+            });
+        }
+    }
+
+    /// Compares the grids, and reports a new mismatch.
+    fn compare(&mut self, record: &StoreRecord, tally: &Tally) {
+        let mismatch = record.mismatch(&tally.grid);
+        match (std::mem::replace(&mut self.differs, mismatch.is_some()), mismatch) {
+            (false, Some(mismatch)) => {
+                emit(|| tracing::warn!("{mismatch}"));
+                tally.hints.raise(Hint::GRID_DIFFERS);
+            }
+            (true, None) => tally.hints.withdraw(Hint::GRID_DIFFERS),
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
 }

@@ -4,7 +4,6 @@
 //! identifies the batch, so that a store can decide if it was already applied. [`Stats`](crate::Stats) send a [`Query`], and
 //! receive a [`Reading`] for each counter.
 
-mod witness;
 mod fence;
 mod value;
 mod batch;
@@ -12,7 +11,6 @@ mod reading;
 pub(crate) mod identity;
 mod site;
 mod write;
-mod info;
 mod read;
 mod unions;
 #[cfg(any(feature = "redis", feature = "_sql"))]
@@ -31,10 +29,10 @@ pub(crate) mod sql;
 pub use archive_store::{ArchiveStore, Page, Progress};
 pub use batch::{Adds, ApplyOutcome, Batch, Cell, Part, Remark};
 pub(crate) use batch::{MAX_FUTURE_SECONDS, hits, travels_dense};
-pub use fence::{Fence, FenceKind, Incarnation, StoredFence};
+pub use fence::{Fence, FenceKind, Incarnation, StoredFence, Witness};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
-pub use info::StoreInfo;
 pub use read::Read;
+pub use read::StoreInfo;
 pub(crate) use reading::sum;
 pub use reading::{
     CountedReading, Extent, KnownQuery, KnownReading, Query, Reading, Readings, Total, Unreadable,
@@ -43,7 +41,6 @@ pub use site::Site;
 pub(in crate::visits) use site::reason;
 pub(crate) use unions::Unions;
 pub use value::Value;
-pub use witness::Witness;
 pub use write::{Cleaned, Write};
 pub(crate) use write::{DEFAULT_BATCH_SAMPLES, IDLE_WRITER_TTL};
 

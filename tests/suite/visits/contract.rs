@@ -20,7 +20,7 @@ use tests::until;
 
 use crate::stores;
 use crate::support::{
-    always, batch, listed, name, precision, query, samples_of, sketch_of, unix, without_messages,
+    always, batch, listed, name, precision, query, samples_of, sketch_of, unix, visitors_of, without_messages,
 };
 
 stores::on! {
@@ -356,7 +356,7 @@ async fn visitors_of_many_counters_come_in_request_order(store: impl Store + Clo
     let counters: Vec<_> = order.iter().map(|n| name(&format!("c{n}"))).collect();
     let hours = [hour - 7200, hour - 3600, hour];
     for read in [&hours[..], &hours[..2], &hours[2..]] {
-        let values = visitors_of(&store, &counters, read).await;
+        let values = visitors_of(&store, &counters, precision(3600), over(read)).await;
         assert_eq!(values.len(), counters.len());
         for (n, values) in order.iter().zip(values) {
             let has_visitors = |start: u64| *n > 0 && (start == hour || start == hour - 7200 && *n <= 50);
@@ -385,7 +385,7 @@ async fn a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket(store:
         for (start, value) in reply.counters.iter().flat_map(|reading| &reading.values) {
             assert_eq!((*start, value.visitors().map(Sketch::estimate)), (unix(hours[0]), Some(3)));
         }
-        for values in visitors_of(&store, counters, &hours).await {
+        for values in visitors_of(&store, counters, precision(3600), over(&hours)).await {
             assert_eq!(values.iter().map(|(start, _)| start.as_unix()).collect::<Vec<_>>(), hours);
         }
     }
@@ -395,25 +395,9 @@ async fn a_reply_has_a_bounded_number_of_sketches_but_at_least_one_bucket(store:
     assert!(reply.end == unix(hour) && reply.counters.iter().all(|reading| reading.values.is_empty()));
 }
 
-/// Reads visitors in consecutive hours until all of them are covered.
-async fn visitors_of(
-    store: &impl Store,
-    counters: &[CounterName],
-    hours: &[u64],
-) -> Vec<Vec<(Timestamp, Value)>> {
-    let mut range = unix(hours[0])..unix(hours[hours.len() - 1] + 1);
-    let mut values = vec![Vec::new(); counters.len()];
-    while range.start < range.end {
-        let read = query(counters, precision(3600), range.clone());
-        let read = store.values(Kind::Visitors, read).await.expect("readable");
-        assert!(range.start < read.end, "{range:?}");
-        range.start = read.end;
-        for (values, reading) in values.iter_mut().zip(read.counters) {
-            assert_eq!(reading.unreadable, None);
-            values.extend(reading.values);
-        }
-    }
-    values
+/// Returns the range of consecutive hours.
+fn over(hours: &[u64]) -> Range<Timestamp> {
+    unix(hours[0])..unix(hours[hours.len() - 1] + 1)
 }
 
 async fn a_read_returns_the_buckets_in_range_in_ascending_order(store: impl Store + Clone) {

@@ -19,7 +19,9 @@ use tokio::task::JoinSet;
 
 use crate::random::Random;
 use crate::stores;
-use crate::support::{always, listed, name, precision, query, sketch_of, store, storm_seconds, unix};
+use crate::support::{
+    always, listed, name, precision, query, sketch_of, store, storm_seconds, unix, visitors_of,
+};
 
 stores::on! {
     [memory redis redis_without_scripts redis_in_shards cluster sqlite postgres mariadb]
@@ -121,14 +123,15 @@ async fn content(store: &impl Store, now: Timestamp) -> Content {
         }
     }
     for retention in grid().visitors.iter() {
-        for start in retention.precision.starts(now.minus(3 * 86_400)..now.plus(1)) {
+        let range = now.minus(3 * 86_400)..now.plus(1);
+        let read = visitors_of(store, &names, retention.precision, range).await;
+        for (name, (start, value)) in
+            names.iter().zip(read).flat_map(|(name, all)| all.into_iter().map(move |one| (name, one)))
+        {
             let bucket = Bucket { precision: retention.precision, start };
-            for name in &names {
-                let sketch = sketch_of(store, name, bucket).await;
-                let registers =
-                    sketch.registers().map(|register| (register.index(), register.rank())).collect();
-                content.visitors.insert((name.clone(), bucket), registers);
-            }
+            let sketch = value.visitors().expect("visitors");
+            let registers = sketch.registers().map(|register| (register.index(), register.rank())).collect();
+            content.visitors.insert((name.clone(), bucket), registers);
         }
     }
     let lifetimes = store.lifetimes(&names).await.expect("readable");

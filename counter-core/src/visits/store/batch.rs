@@ -1,8 +1,7 @@
 use std::sync::Arc;
 
-use super::fence::{Fence, StoredFence};
+use super::fence::{Fence, StoredFence, Witness};
 use super::value::Value;
-use super::witness::Witness;
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::sketch::Sketch;

@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 use super::batch::{ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark};
 use super::fence::{FenceKind, StoredFence};
-use super::info::StoreInfo;
-use super::read::{Read, end_of_sketches};
+use super::read::{Read, StoreInfo, end_of_sketches};
 use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Reading, Readings, Unreadable};
 use super::value::Value;
 use super::write::{Cleaned, Write};

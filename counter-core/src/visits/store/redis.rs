@@ -16,11 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use keys::Keys;
 
 use super::batch::{ApplyOutcome, Batch};
-use super::info::StoreInfo;
-use super::read::Read;
+use super::fence::Witness;
+use super::read::{Read, StoreInfo};
 use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Readings, Unreadable};
 use super::skew::Skew;
-use super::witness::Witness;
 use super::write::{Cleaned, Write};
 use crate::document::redis::RedisDocuments;
 use crate::family::future::StoreFuture;

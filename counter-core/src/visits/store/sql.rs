@@ -16,11 +16,10 @@ mod forget;
 use std::sync::Arc;
 
 use super::batch::{ApplyOutcome, Batch};
-use super::info::StoreInfo;
-use super::read::Read;
+use super::fence::Witness;
+use super::read::{Read, StoreInfo};
 use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Readings, Total, Unreadable};
 use super::skew::Skew;
-use super::witness::Witness;
 use super::write::{Cleaned, Write};
 use crate::document::sql::SqlDocuments;
 use crate::error::{Error, ErrorKind};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::batch::{ApplyOutcome, Batch};
-use super::witness::Witness;
+use super::fence::Witness;
 use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;

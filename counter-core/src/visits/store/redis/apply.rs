@@ -7,9 +7,8 @@ use crate::family::writer::WriterId;
 use crate::redis::Call;
 use crate::time::{Precision, Precisions, Timestamp};
 use crate::visits::store::batch::{Adds, ApplyOutcome, Batch, travels_dense};
-use crate::visits::store::fence::FenceKind;
+use crate::visits::store::fence::{FenceKind, Witness};
 use crate::visits::store::remarks::decode;
-use crate::visits::store::witness::Witness;
 
 pub(crate) async fn apply(store: &RedisVisits, batch: &Batch) -> Result<ApplyOutcome, Error> {
     let keys = store.keys(batch.shard);

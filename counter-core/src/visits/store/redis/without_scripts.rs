@@ -27,10 +27,9 @@ use crate::visits::ledger::DropReason;
 use crate::visits::store::batch::{
     Adds, ApplyOutcome, Batch, Cell, MAX_FUTURE_SECONDS, Part, Remark, travels_dense,
 };
-use crate::visits::store::fence::{FenceKind, StoredFence};
+use crate::visits::store::fence::{FenceKind, StoredFence, Witness};
 use crate::visits::store::remarks::decode;
 use crate::visits::store::value as stored;
-use crate::visits::store::witness::Witness;
 use crate::visits::store::write::Cleaned;
 
 /// Maximum number of counters to clean in a call.

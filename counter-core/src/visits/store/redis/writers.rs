@@ -11,7 +11,7 @@ use crate::family::shard::Shard;
 use crate::family::writer::WriterId;
 use crate::redis::has_code;
 use crate::time::Timestamp;
-use crate::visits::store::witness::Witness;
+use crate::visits::store::fence::Witness;
 
 /// Hash field for the random mark of a [`Witness`], both in the list of writers and in the lifetimes.
 /// Counters and writers can't have this name.

@@ -6,9 +6,8 @@ use crate::sql::driver::Row;
 use crate::sql::{Failure, Session, Value};
 use crate::time::Timestamp;
 use crate::visits::store::batch::{Batch, Remark};
-use crate::visits::store::fence::{FenceKind, Incarnation, StoredFence};
+use crate::visits::store::fence::{FenceKind, Incarnation, StoredFence, Witness};
 use crate::visits::store::remarks::{decode, encode};
-use crate::visits::store::witness::Witness;
 use crate::visits::store::write::IDLE_WRITER_TTL;
 
 /// Number of writers to remove in a call.
