@@ -18,14 +18,12 @@ use counter_core::unstable::SqliteDatabase;
 use counter_core::unstable::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use counter_core::unstable::sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use counter_core::{AnyStore, Secret};
-
 pub use error::ForumError;
 pub use feed::Feed;
-pub use kind::{Group, Member, Message, Post};
-pub use rows::{Article, Named, Note};
-
 use kind::Summary;
+pub use kind::{Group, Member, Message, Post};
 use readers::Readers;
+pub use rows::{Article, Named, Note};
 
 /// A handle to the forum, which uses a database and a store. Clones share the same forum.
 #[derive(Clone, Debug)]

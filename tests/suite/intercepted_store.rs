@@ -3,8 +3,7 @@
 use std::future::ready;
 use std::ops::Range;
 
-use counter_core::stores::WriterId;
-use counter_core::stores::{Shard, Shards, StoreFuture};
+use counter_core::stores::{Shard, Shards, StoreFuture, WriterId};
 use counter_core::time::{Bucket, Grid, Kind};
 use counter_core::visits::store::{
     ApplyOutcome, Batch, CountedReading, KnownQuery, KnownReading, Query, Read, Readings, StoreInfo, Witness,

@@ -2,11 +2,11 @@
 
 mod tables;
 #[cfg(feature = "mariadb")]
-pub(super) mod mariadb;
+pub(crate) mod mariadb;
 #[cfg(feature = "postgres")]
-pub(super) mod postgres;
+pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
-pub(super) mod sqlite;
+pub(crate) mod sqlite;
 
 use std::fmt;
 use std::sync::Arc;

@@ -24,9 +24,7 @@ use crate::time::backoff::Backoff;
 use crate::time::later::later;
 use crate::visitor::{Salting, Salts};
 use crate::visits::ledger::{Health, Hint};
-use crate::visits::store::Store;
 use crate::visits::store::identity::{KnownStore, StoreRecord, StoreUse, update};
-use crate::visits::tally::Tally;
 
 /// Sends recorded hits to the store, in batches that are applied exactly once.
 ///

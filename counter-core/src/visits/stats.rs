@@ -29,7 +29,7 @@ use crate::family::name::CounterName;
 use crate::time::{Grid, Precision, Precisions, Retention, Timestamp};
 use crate::visits::ledger::metrics;
 use crate::visits::store::identity::{GridMismatch, StoreId};
-use crate::visits::store::{KnownQuery, Store, identity};
+use crate::visits::store::{KnownQuery, identity};
 
 /// A handle to read the store, which is up to a flush interval behind the recorded hits.
 ///
@@ -362,7 +362,7 @@ impl Stats {
     }
 
     /// Returns the store id, which will be created if needed. Returns `None` if the store doesn't support
-    /// [documents](crate::visits::store::Read::documents).
+    /// [documents](crate::visits::store::StoreInfo::documents).
     ///
     /// # Errors
     /// Returns an error if the store doesn't respond.

@@ -12,7 +12,6 @@ pub(crate) mod identity;
 mod site;
 mod write;
 mod read;
-mod unions;
 #[cfg(any(feature = "redis", feature = "_sql"))]
 mod remarks;
 #[cfg(any(feature = "redis", feature = "_sql"))]
@@ -33,13 +32,13 @@ pub use fence::{Fence, FenceKind, Incarnation, StoredFence, Witness};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use read::Read;
 pub use read::StoreInfo;
+pub(crate) use read::Unions;
 pub(crate) use reading::sum;
 pub use reading::{
     CountedReading, Extent, KnownQuery, KnownReading, Query, Reading, Readings, Total, Unreadable,
 };
 pub use site::Site;
 pub(in crate::visits) use site::reason;
-pub(crate) use unions::Unions;
 pub use value::Value;
 pub use write::{Cleaned, Write};
 pub(crate) use write::{DEFAULT_BATCH_SAMPLES, IDLE_WRITER_TTL};

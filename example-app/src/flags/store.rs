@@ -1,10 +1,9 @@
 //! Opens the store and the archive based on URLs.
 
 use std::error::Error;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
+use std::{fs, io};
 
 use clap::Args;
 use counter_core::archive::Archive;

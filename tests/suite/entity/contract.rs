@@ -3,8 +3,7 @@
 use counter_core::entity::store::{EntityAddition, EntityApplyOutcome, EntityBatch, EntityRow};
 use counter_core::entity::{Entity, EntityDatabase, EntityErrorKind, EntityId, Versioned};
 use counter_core::stores::WriterId;
-use counter_core::unstable::sqlx;
-use counter_core::unstable::{MariaDatabase, PostgresDatabase, SqliteDatabase};
+use counter_core::unstable::{MariaDatabase, PostgresDatabase, SqliteDatabase, sqlx};
 use tests::{MariaDb, Postgres};
 
 use super::Post;

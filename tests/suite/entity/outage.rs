@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use counter_core::MemoryStore;
 use counter_core::entity::{Entities, EntityCache, EntityDatabase, EntityErrorKind, EntityId};
-use counter_core::unstable::sqlx;
-use counter_core::unstable::{MariaDatabase, PostgresDatabase, SqliteDatabase};
+use counter_core::unstable::{MariaDatabase, PostgresDatabase, SqliteDatabase, sqlx};
 use tests::{MariaDb, Postgres, RedisServer, until};
 
 use super::Post;

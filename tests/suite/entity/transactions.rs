@@ -8,8 +8,7 @@ use counter_core::MemoryStore;
 use counter_core::entity::store::{EntityAddition, EntityApplyOutcome, EntityBatch};
 use counter_core::entity::{Entities, EntityDatabase};
 use counter_core::stores::WriterId;
-use counter_core::unstable::SqliteDatabase;
-use counter_core::unstable::sqlx;
+use counter_core::unstable::{SqliteDatabase, sqlx};
 use tests::{MariaDb, Postgres, until, within};
 
 use super::Post;

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use counter_core::stores::StoreFuture;
-use counter_core::stores::WriterId;
+use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::visits::store::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
 use counter_core::visits::{Agent, Hits, LabelValues, PageView};
 use counter_core::{Counter, CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};

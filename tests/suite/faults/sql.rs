@@ -10,7 +10,7 @@ mod tables;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::unstable::sqlx;
+use counter_core::unstable::{SqlOptions, sqlx};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::{Cell, Read, Value};
 use counter_core::{Counters, ErrorKind, Precisions, SqlStore, Timestamp};

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use counter_core::document::DocumentStore;
 use counter_core::source::Commit;
+use counter_core::unstable::OwnClient;
 use counter_core::unstable::fred::interfaces::ClientLike;
 use counter_core::unstable::fred::prelude::{Builder, Config, TlsConnector};
+use counter_core::unstable::fred::rustls::crypto::ring;
 use counter_core::unstable::fred::rustls::pki_types::pem::PemObject;
 use counter_core::unstable::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use counter_core::unstable::fred::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use counter_core::unstable::fred::rustls::{ClientConfig, RootCertStore};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::Agent;
 use counter_core::visits::store::Read;

@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use counter_core::unique::{AdaptiveUniqueCounter, UniqueCounter};
+use counter_core::unstable::OwnClient;
 use counter_core::unstable::fred::interfaces::ClientLike;
 use counter_core::unstable::fred::prelude::{Builder, Config};
 use counter_core::window::{Dimensions, Window, WindowCounters};

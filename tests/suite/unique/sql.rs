@@ -1,9 +1,9 @@
 //! Tests for unique counters in SQL databases with concurrent access to the same counter.
 
-use counter_core::SqlStore;
+use counter_core::sketch::Sketch;
 use counter_core::unique::{Distinct, ExcludingCounter, UniqueCounter};
 use counter_core::unstable::sqlx::{SqlitePool, query};
-use counter_core::{ErrorKind, sketch::Sketch};
+use counter_core::{ErrorKind, SqlStore};
 use tokio::task::JoinSet;
 
 use super::contract::{adaptive, count, hll, include, set, sketch_of, visitor};

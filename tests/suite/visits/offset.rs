@@ -8,8 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use counter_admin::Access;
-use counter_core::stores::Shard;
-use counter_core::stores::WriterId;
+use counter_core::stores::{Shard, WriterId};
 use counter_core::time::{Grid, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::{

@@ -147,7 +147,7 @@ impl Failure {
     }
 
     fn unreadable(&self) -> Unreadable {
-        Unreadable::new(KEY, self.reason.clone())
+        Unreadable::unavailable(KEY, self.reason.clone())
     }
 }
 
@@ -159,7 +159,7 @@ impl NearBuckets {
 
     /// Only retains values that are known without the far store. Other buckets of the range become unknown.
     pub(super) fn retain_known(self, near: &mut Reading, far: &Unreadable, range: &Range<Timestamp>) {
-        near.values.retain(|(start, _)| self.settled <= *start);
+        near.values.retain(|(start, _)| *start < self.first || self.settled <= *start);
         let known: HashSet<_> = near.values.iter().map(|(start, _)| *start).collect();
         let unknown: Vec<_> = self.missing(range).filter(|start| !known.contains(start)).collect();
         if !unknown.is_empty() {
@@ -174,12 +174,14 @@ impl NearBuckets {
             Some(unreadable) if unreadable.extent == Extent::All => {
                 self.retain_known(near, &unreadable, range)
             }
-            Some(Unreadable { key, reason, extent: Extent::Buckets(mut starts) }) => {
-                starts.retain(|start| !self.contain(*start));
-                let extent = Extent::Buckets(starts);
-                far.unreadable = extent.is_unknown().then_some(Unreadable { key, reason, extent });
+            Some(mut unreadable) => {
+                let is_unknown = unreadable.extent.is_unknown();
+                if let Extent::Buckets(starts) = &mut unreadable.extent {
+                    starts.retain(|start| !self.contain(*start));
+                }
+                far.unreadable = (unreadable.extent.is_unknown() == is_unknown).then_some(unreadable);
             }
-            unreadable => far.unreadable = unreadable,
+            None => {}
         }
     }
 
@@ -190,5 +192,5 @@ impl NearBuckets {
 }
 
 fn unavailable(error: &Error) -> Unreadable {
-    Unreadable::new(KEY, error.to_string())
+    Unreadable::unavailable(KEY, error.to_string())
 }

@@ -1,7 +1,7 @@
 //! Implements the store traits for an archive: decides whether a call goes to the near store, the far store,
 //! or both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::audit::Audit;
 use super::binding::Binding;
@@ -159,7 +159,12 @@ impl Read for Archive {
         counters: &'a [CounterName],
         unions: &'a [Vec<Bucket>],
     ) -> StoreFuture<'a, Vec<Vec<Result<u64, Unreadable>>>> {
-        let is_near: Vec<_> = unions.iter().map(|buckets| self.are_near(buckets)).collect();
+        let mut near = BTreeMap::new();
+        let mut is_near = |bucket: &Bucket| {
+            let of = || self.near_buckets(Kind::Visitors, bucket.precision);
+            near.entry(bucket.precision).or_insert_with(of).contain(bucket.start)
+        };
+        let is_near: Vec<_> = unions.iter().map(|buckets| buckets.iter().all(&mut is_near)).collect();
         if is_near.iter().all(|is_near| *is_near) {
             return self.near.visitor_counts(counters, unions);
         }
@@ -256,11 +261,5 @@ impl Read for Archive {
 impl Archive {
     fn keeps(&self, precision: Precision) -> bool {
         self.far_retention(Kind::Counts, precision).is_some()
-    }
-
-    fn are_near(&self, buckets: &[Bucket]) -> bool {
-        let is_near =
-            |bucket: &Bucket| self.near_buckets(Kind::Visitors, bucket.precision).contain(bucket.start);
-        buckets.iter().all(is_near)
     }
 }

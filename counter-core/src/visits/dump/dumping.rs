@@ -126,14 +126,14 @@ impl Dump {
         match part {
             Part::Values { kind, retention, range, counters } => {
                 let (names, precision) = (&names[counters.clone()], retention.precision);
-                let (range, retained) = (range.clone(), retention.samples.get());
+                let (query_start, range, retained) = (range.start, range.clone(), retention.samples.get());
                 let query = Query { counters: names, precision, range, retained };
                 let read = self.store.values(*kind, query).await?;
                 for (name, reading) in names.iter().zip(read.counters) {
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
                     self.push_values(precision, name, reading);
                 }
-                end = Some(read.end);
+                end = Some(read.end.max(query_start.plus(1)));
             }
             Part::Lifetimes { counters } => {
                 let names = &names[counters.clone()];

@@ -49,17 +49,12 @@ fn pages(counters: usize, page: u32) -> impl Iterator<Item = Range<usize>> {
     (0..counters).step_by(page).map(move |from| from..counters.min(from + page))
 }
 
-/// Returns the range within retention in chunks. The final chunk also includes buckets from clocks that are
-/// ahead.
+/// Returns the range within retention in chunks. This also includes buckets from clocks that are ahead.
 fn ranges(retention: Retention, buckets: u32, now: Timestamp) -> impl Iterator<Item = Range<Timestamp>> {
     let width = u64::from(retention.precision.as_seconds()) * u64::from(buckets);
-    let starts = successors(Some(retention.oldest(now)), move |start| {
-        Some(start.plus(width)).filter(|next| *next <= now)
-    });
-    starts.map(move |start| match start.plus(width) {
-        end if end <= now => start..end,
-        _ => start..now.plus(MAX_FUTURE_SECONDS + 1),
-    })
+    let end = now.plus(MAX_FUTURE_SECONDS + 1);
+    let next = move |start: &Timestamp| Some(start.plus(width)).filter(|next| *next < end);
+    successors(Some(retention.oldest(now)), next).map(move |start| start..start.plus(width).min(end))
 }
 
 #[cfg(test)]
@@ -93,8 +88,8 @@ mod tests {
                     if (*of_kind, *of) != (kind, retention) {
                         continue;
                     }
-                    let retained = range.start..range.end.min(now);
-                    let values = retention.precision.starts(retained).count() * counters.len();
+                    let end = if kind == Kind::Counts { range.end.min(now) } else { range.end };
+                    let values = retention.precision.starts(range.start..end).count() * counters.len();
                     assert!(values <= max_values, "{values} values");
                     if counters.contains(&0) {
                         starts.extend(retention.precision.starts(range.clone()));

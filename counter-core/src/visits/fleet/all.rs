@@ -61,11 +61,11 @@ impl Write for Fleet {
 impl Read for Fleet {
     fn info(&self) -> StoreInfo<'_> {
         let mut info = self.home.info();
-        info.connections = self.sites.iter().map(|site| site.store.info().connections).sum();
+        let sites: Vec<_> = self.sites.iter().map(|site| site.store.info()).collect();
+        info.connections = sites.iter().map(|site| site.connections).sum();
         // What all sites retain.
-        let mut reaches = self.sites.iter().map(|site| site.store.info().reach);
-        let first = reaches.next().flatten();
-        info.reach = first.filter(|first| reaches.all(|reach| reach == Some(first)));
+        let first = sites.first().and_then(|first| first.reach);
+        info.reach = first.filter(|first| sites.iter().all(|site| site.reach == Some(first)));
         let is_unreadable = self.sites.iter().any(|site| site.failure().is_some());
         info.hints.extend(is_unreadable.then_some(Hint::SITE_UNREADABLE));
         info.counts_visitors_per_site = self.sites.len() > 1 && !self.shares_visitors;

@@ -13,7 +13,7 @@ use crate::visits::in_flight::InFlightGauge;
 pub(crate) fn describe() {
     let spool = Some(SpoolHealth::default());
     let health = Health { since_acknowledged: Some(Duration::ZERO), spool, ..Health::default() };
-    for metric in metrics(&Ledger::default(), &health, Some(&InFlight::default())) {
+    for metric in metrics(&Ledger::default(), &health, Some(&InFlightGauge::default())) {
         let unit = match metric.name {
             name if name.ends_with("_seconds") => Unit::Seconds,
             name if name.ends_with("_bytes") => Unit::Bytes,

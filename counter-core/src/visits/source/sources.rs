@@ -80,7 +80,7 @@ impl Sources {
     /// the log was counted without an archive before. You should use this for logs with records of the past.
     ///
     /// A source has a document for this, which is replaced at most once per hour, and has at most 1,000 entries of about 20
-    /// bytes. Opening a source fails if the store does not have [documents](crate::visits::store::Read::documents).
+    /// bytes. Opening a source fails if the store does not have [documents](crate::visits::store::StoreInfo::documents).
     #[must_use]
     pub fn history(self) -> Self {
         Self { has_history: true, ..self }

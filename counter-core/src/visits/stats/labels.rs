@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use futures_util::future::{join, join_all, try_join, try_join_all, try_join3};
 
-use super::labels::{LabelRanking, RankedValues, name};
 use super::listing::{CounterPage, MAX_RANKED, PAGE_SIZE, Ranking};
 use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};

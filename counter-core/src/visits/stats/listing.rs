@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::listing::{PAGE_SIZE, without_labels};
 use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;

@@ -49,7 +49,7 @@ impl Stats {
                     .filter_map(|(_, value)| value.visitors())
                     .for_each(|one| union.merge(one));
             }
-            range.start = read.end;
+            range.start = read.end.max(range.start.plus(1));
         }
         let is_upper_bound = self.store.info().counts_visitors_per_site;
         Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR, is_upper_bound })

@@ -3,6 +3,7 @@ mod archive;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
@@ -36,7 +37,7 @@ struct State {
     counts: BTreeMap<(Precision, CounterName), BTreeMap<Timestamp, u64>>,
     totals: HashMap<CounterName, u64>,
     /// Visitors and distributions.
-    expiring: BTreeMap<(Kind, CounterName, Precision, Timestamp), Expiring>,
+    expiring: BTreeMap<ExpiringKey, Expiring>,
     salts: HashMap<Bucket, Salt>,
     clock: ExpiryClock,
     #[cfg(feature = "archive")]
@@ -50,6 +51,8 @@ struct Applied {
     /// When to remove a source, or `None` to retain it forever.
     expiry: Option<Timestamp>,
 }
+
+type ExpiringKey = (Kind, CounterName, Precision, Timestamp);
 
 #[derive(Debug)]
 struct Expiring {
@@ -163,40 +166,46 @@ impl fmt::Debug for Salt {
 
 impl State {
     fn values(&self, kind: Kind, query: &Query<'_>) -> Readings {
-        let mut counters: Vec<_> =
-            query.counters.iter().map(|counter| self.reading(kind, counter, query)).collect();
-        let mut end = query.range.end;
+        let Query { counters, precision, range, .. } = query;
+        let mut end = range.end;
         if kind == Kind::Visitors {
             let mut present = BTreeMap::new();
-            for (start, _) in counters.iter().flat_map(|reading| &reading.values) {
+            for ((.., start), _) in
+                counters.iter().flat_map(|counter| self.within(kind, counter, *precision, range.clone()))
+            {
                 *present.entry(*start).or_default() += 1;
             }
-            end = end_of_sketches(&present, &query.range);
-            counters.iter_mut().for_each(|reading| reading.values.retain(|(start, _)| *start < end));
+            end = end_of_sketches(&present, range);
         }
-        Readings { counters, end }
+        let reading = |counter: &CounterName| {
+            let values = match kind {
+                Kind::Counts => {
+                    let buckets =
+                        self.counts.get(&(*precision, counter.clone())).filter(|_| !range.is_empty());
+                    let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
+                    inside.map(|(&start, &count)| (start, Value::Count(count))).collect()
+                }
+                Kind::Visitors | Kind::Distributions => {
+                    let inside = self.within(kind, counter, *precision, range.start..end);
+                    inside.map(|((.., start), found)| (*start, found.value.clone())).collect()
+                }
+            };
+            Reading { values, unreadable: None }
+        };
+        Readings { counters: counters.iter().map(reading).collect(), end }
     }
 
-    fn reading(
+    /// Returns the visitors or distributions of a counter in a range that are not empty.
+    fn within(
         &self,
         kind: Kind,
         counter: &CounterName,
-        Query { precision, range, .. }: &Query<'_>,
-    ) -> Reading {
-        let values = match kind {
-            _ if range.is_empty() => Vec::new(),
-            Kind::Counts => {
-                let buckets = self.counts.get(&(*precision, counter.clone()));
-                let inside = buckets.into_iter().flat_map(|buckets| buckets.range(range.clone()));
-                inside.map(|(&start, &count)| (start, Value::Count(count))).collect()
-            }
-            Kind::Visitors | Kind::Distributions => {
-                let key = |start| (kind, counter.clone(), *precision, start);
-                let inside = self.expiring.range(key(range.start)..key(range.end));
-                inside.map(|((.., start), found)| (*start, found.value.clone())).collect()
-            }
-        };
-        Reading { values, unreadable: None }
+        precision: Precision,
+        range: Range<Timestamp>,
+    ) -> impl Iterator<Item = (&ExpiringKey, &Expiring)> {
+        let key = |start| (kind, counter.clone(), precision, start);
+        let inside = (!range.is_empty()).then(|| self.expiring.range(key(range.start)..key(range.end)));
+        inside.into_iter().flatten().filter(|(_, found)| !found.value.is_empty())
     }
 
     fn apply(&mut self, batch: &Batch) -> ApplyOutcome {

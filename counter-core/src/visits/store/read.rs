@@ -6,15 +6,17 @@ use std::ops::Range;
 use futures_util::future::try_join_all;
 
 use super::Store;
-use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Readings, Total, Unreadable};
+use super::reading::{CountedReading, KnownQuery, KnownReading, Query, Reading, Readings, Total, Unreadable};
 use super::site::Site;
-use super::unions::Unions;
+use super::value::Value;
 use super::write::DEFAULT_BATCH_SAMPLES;
 use crate::document::DocumentStore;
+use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::family::handle::for_handles;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
+use crate::sketch::Sketch;
 use crate::time::{Bucket, Grid, Kind, Precision, Timestamp};
 use crate::visits::ledger::{ArchiveHealth, Hint};
 
@@ -28,9 +30,9 @@ pub trait Read: fmt::Debug + Send + Sync + 'static {
     /// Returns the values of one kind for each counter of the query. If an entry can't be read, the other counters and
     /// buckets are unaffected.
     ///
-    /// The response will not always contain the visitors of all buckets: it contains the first, and as many of the
-    /// following as fit in 500 sketches, i.e. up to 8 MB. Its [end](Readings::end) is always after the start of the
-    /// query, unless its range is empty.
+    /// Counts and distributions must be complete. For visitors, the response contains the first bucket, and as many of the
+    /// following as fit in 500 sketches, i.e. up to 8 MB. Its [end](Readings::end) must be after the start of the query,
+    /// unless the range is empty.
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
@@ -215,5 +217,90 @@ impl Default for StoreInfo<'_> {
             archive: None,
             hints: Vec::new(),
         }
+    }
+}
+
+/// The unions of visitors over buckets, by counter.
+#[derive(Debug)]
+pub(crate) struct Unions {
+    /// The unions of each bucket, by index.
+    places: BTreeMap<Bucket, Vec<usize>>,
+    /// Unions by counter, then in the given order.
+    unions: Vec<Vec<Result<Union, Unreadable>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Union {
+    Sketch(Sketch),
+    /// The estimate for a single bucket, where we don't need to keep the sketch.
+    Count(u64),
+}
+
+impl Unions {
+    /// Reads the sketches of all buckets, and returns the estimates by counter, then by union.
+    pub(crate) async fn read(
+        store: &(impl Read + ?Sized),
+        counters: &[CounterName],
+        unions: &[Vec<Bucket>],
+    ) -> Result<Vec<Vec<Result<u64, Unreadable>>>, Error> {
+        let mut counted = Self::new(counters.len(), unions);
+        let buckets: Vec<_> = counted.places.keys().copied().collect();
+        for run in buckets.chunk_by(|one, next| one.precision == next.precision && one.end() == next.start) {
+            let (precision, mut left) = (run[0].precision, run);
+            while let (Some(first), Some(last)) = (left.first(), left.last()) {
+                let range = first.start..last.end();
+                let query = Query { counters, precision, range, retained: u32::MAX };
+                let read = store.values(Kind::Visitors, query).await?;
+                // The store decides how many buckets it returns.
+                let end = left.partition_point(|bucket| bucket.start < read.end).max(1);
+                for (counter, reading) in read.counters.into_iter().enumerate() {
+                    counted.add(counter, precision, reading, &left[..end]);
+                }
+                left = &left[end..];
+            }
+        }
+        Ok(counted.counts())
+    }
+
+    fn new(counters: usize, unions: &[Vec<Bucket>]) -> Self {
+        let empty = |buckets: &Vec<_>| {
+            Ok(if buckets.len() <= 1 { Union::Count(0) } else { Union::Sketch(Sketch::new()) })
+        };
+        let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (place, buckets) in unions.iter().enumerate() {
+            buckets.iter().for_each(|bucket| places.entry(*bucket).or_default().push(place));
+        }
+        Self { places, unions: vec![unions.iter().map(empty).collect(); counters] }
+    }
+
+    /// Adds the visitors of a counter in these buckets. This must be called just once for a bucket.
+    fn add(&mut self, counter: usize, precision: Precision, reading: Reading, buckets: &[Bucket]) {
+        for (start, value) in &reading.values {
+            let Value::Visitors(sketch) = value else { continue };
+            for place in self.places.get(&Bucket { precision, start: *start }).into_iter().flatten() {
+                match &mut self.unions[counter][*place] {
+                    Ok(Union::Sketch(union)) => union.merge(sketch),
+                    Ok(Union::Count(count)) => *count = sketch.estimate(),
+                    Err(_) => {}
+                }
+            }
+        }
+        let Some(unreadable) = reading.unreadable else { return };
+        for bucket in buckets.iter().filter(|bucket| unreadable.extent.includes(bucket.start)) {
+            for place in self.places.get(bucket).into_iter().flatten() {
+                self.unions[counter][*place] = Err(unreadable.clone());
+            }
+        }
+    }
+
+    /// Returns the estimates by counter, then by union.
+    fn counts(self) -> Vec<Vec<Result<u64, Unreadable>>> {
+        let count = |union| match union {
+            Union::Sketch(sketch) => sketch.estimate(),
+            Union::Count(count) => count,
+        };
+        let of_counter =
+            |unions: Vec<Result<_, _>>| unions.into_iter().map(|union| union.map(count)).collect();
+        self.unions.into_iter().map(of_counter).collect()
     }
 }

@@ -22,6 +22,8 @@ pub struct Unreadable {
     pub reason: String,
     /// The counts that are unknown because of this entry.
     pub extent: Extent,
+    /// True if this is a whole store that is unavailable.
+    is_unavailable: bool,
 }
 
 /// The counts that are unknown because of an [`Unreadable`] entry.
@@ -127,7 +129,13 @@ impl Unreadable {
     /// Creates an entry for a key which can't be read at all.
     #[must_use]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { key: key.into(), reason: reason.into(), extent: Extent::All }
+        Self { key: key.into(), reason: reason.into(), extent: Extent::All, is_unavailable: false }
+    }
+
+    /// Creates an entry for a store which is unavailable.
+    #[cfg(feature = "archive")]
+    pub(crate) fn unavailable(key: &str, reason: impl Into<String>) -> Self {
+        Self { is_unavailable: true, ..Self::new(key, reason) }
     }
 
     /// Returns the entry with a different extent.
@@ -169,10 +177,10 @@ impl Extent {
         }
     }
 
-    /// Returns the number of unreadable entries: one for each bucket, or otherwise one for the whole.
+    /// Returns the number of counts that are unknown: one for each bucket, or otherwise one for the whole.
     #[cfg(feature = "archive")]
     pub(crate) fn entries(&self) -> u64 {
-        self.buckets().len().max(1) as u64
+        if self.is_unknown() { self.buckets().len().max(1) as u64 } else { 0 }
     }
 
     /// Returns the single buckets that are unknown.
@@ -317,7 +325,10 @@ crate::log::debug::debug_in_full!(Unreadable);
 
 impl From<Unreadable> for Error {
     fn from(unreadable: Unreadable) -> Self {
-        let Unreadable { key, reason, extent } = unreadable;
+        if unreadable.is_unavailable {
+            return Self::new(ErrorKind::Unavailable).caused_by(unreadable);
+        }
+        let Unreadable { key, reason, extent, .. } = unreadable;
         let kind = match extent {
             Extent::Part => ErrorKind::Incomplete { missing: key },
             _ => ErrorKind::Malformed { key },

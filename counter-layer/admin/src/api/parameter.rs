@@ -1,6 +1,7 @@
 //! Route parameters. Each type defines the parameter names, the parser and the description.
 
 mod counters;
+mod explained;
 mod file;
 mod measured;
 mod numbers;
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 pub(crate) use counters::{
     After, AnyCounters, Counter, Counters, KindFilter, LabelAndValue, LabelNames, OfPage, Prefix,
 };
+pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
 pub(crate) use measured::{Quantiles, RangeMeasure, StatusMeasure};
 pub(crate) use note::{NewNote, NoteId};

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bench::overview::{self, Overview};
 use bench::server::Figures;
 use bench::{past, processor, table};
+use counter_core::unstable::OwnClient;
 use counter_core::unstable::fred::clients::Client;
 use counter_core::unstable::fred::interfaces::ClientLike;
 use counter_core::unstable::fred::types::config::Config;

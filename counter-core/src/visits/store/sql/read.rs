@@ -239,21 +239,25 @@ async fn visited(
     Ok(existing)
 }
 
-/// Groups buckets and counters, so that the number of combinations in each group is limited.
+/// Groups buckets and counters, so that the number of combinations in each group is limited, and each bucket of a counter is in
+/// a single group.
 fn blocks<'a>(buckets: impl Iterator<Item = (i64, &'a [i64])>) -> Vec<(Vec<i64>, Vec<i64>)> {
     let mut blocks: Vec<(Vec<i64>, Vec<i64>)> = Vec::new();
+    // The last group contains all counters of its buckets.
+    let mut is_whole = false;
     for (start, ids) in buckets {
-        for some in ids.chunks(MAX_SKETCHES) {
-            if let Some((starts, others)) = blocks.last_mut().filter(|(starts, _)| !starts.contains(&start)) {
-                let all: BTreeSet<_> = others.iter().chain(some).copied().collect();
-                if (starts.len() + 1) * all.len() <= MAX_SKETCHES {
-                    starts.push(start);
-                    *others = all.into_iter().collect();
-                    continue;
-                }
-            }
-            blocks.push((vec![start], some.to_vec()));
+        let joined =
+            blocks.last_mut().filter(|_| is_whole && ids.len() <= MAX_SKETCHES).filter(|(starts, others)| {
+                let all: BTreeSet<_> = others.iter().chain(ids).collect();
+                (starts.len() + 1) * all.len() <= MAX_SKETCHES
+            });
+        if let Some((starts, others)) = joined {
+            starts.push(start);
+            *others = others.iter().chain(ids).copied().collect::<BTreeSet<_>>().into_iter().collect();
+            continue;
         }
+        is_whole = ids.len() <= MAX_SKETCHES;
+        blocks.extend(ids.chunks(MAX_SKETCHES).map(|some| (vec![start], some.to_vec())));
     }
     blocks
 }
@@ -277,6 +281,7 @@ async fn read_sketches(
         let (counter, bucket) = (row.int(0)?, row.int(1)?);
         let reading = found.entry(counter).or_default();
         match Sketch::from_redis(&row.bytes(2)?) {
+            Ok(sketch) if sketch.is_empty() => {}
             Ok(sketch) => reading.values.push((at(bucket), stored::Value::Visitors(sketch))),
             Err(error) => {
                 let key = format!("{} {bucket}", key("access_visitors", counter));

@@ -2,15 +2,14 @@
 
 use loom::thread::spawn;
 
-use crate::sync::Arc;
 use crate::visits::in_flight::InFlightGauge;
 
 #[test]
 fn the_maximum_of_requests_in_flight_includes_concurrent_requests() {
     loom::model(|| {
-        let gauge = Arc::new(InFlight::default());
+        let gauge = InFlightGauge::default();
         let thread = {
-            let gauge = Arc::clone(&gauge);
+            let gauge = gauge.clone();
             spawn(move || gauge.enter())
         };
         let requests = (gauge.enter(), thread.join().expect("no panic"));
