@@ -6,7 +6,7 @@ use super::tree::{Tree, Use, sample};
 const FAMILIES: [&str; 5] = ["visits", "unique", "window", "entity", "document"];
 
 /// Modules that may use all families: the stores, the guide, and the parts used by other packages of the workspace.
-const ABOVE: [&str; 3] = ["stores", "guide", "internal"];
+const ABOVE: [&str; 4] = ["stores", "guide", "unstable", "internal"];
 
 /// Items that a family may use from another: user, owner and name.
 const SHARED: [(&str, &str, &str); 6] = [

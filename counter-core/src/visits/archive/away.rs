@@ -172,7 +172,7 @@ impl NearBuckets {
     pub(super) fn resolve(self, near: &mut Reading, far: &mut Reading, range: &Range<Timestamp>) {
         match far.unreadable.take() {
             Some(unreadable) if unreadable.extent == Extent::All => {
-                self.retain_known(near, &unreadable, range)
+                self.retain_known(near, &unreadable, range);
             }
             Some(mut unreadable) => {
                 let is_unknown = unreadable.extent.is_unknown();

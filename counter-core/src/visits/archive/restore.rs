@@ -157,7 +157,7 @@ impl Repair<'_> {
                 }
             };
             for ((counter, near), far) in self.counters.iter().zip(near).zip(far.counters) {
-                cells.extend(self.missing_cells(counter, near, far));
+                cells.extend(self.missing_cells(counter, &near, &far));
             }
         }
         // Counts are grouped by bucket.
@@ -166,7 +166,7 @@ impl Repair<'_> {
     }
 
     /// Returns the amounts of a counter that are missing in the near store. Unreadable values can't be repaired.
-    fn missing_cells(&self, counter: &CounterName, near: Reading, far: Reading) -> Vec<Cell> {
+    fn missing_cells(&self, counter: &CounterName, near: &Reading, far: &Reading) -> Vec<Cell> {
         let mut cells = Vec::new();
         let present: HashMap<_, _> = near.values.iter().map(|(start, value)| (*start, value)).collect();
         let none = Value::empty(self.values);

@@ -192,9 +192,10 @@ pub struct StoreInfo<'a> {
     pub counts_visitors_per_site: bool,
     /// The number of connections opened to servers so far, for [`Health`](crate::Health). The default is 0.
     pub connections: u64,
-    /// How far the clock of this process was ahead of the store clock when the last batch was sent, in seconds. This is
-    /// negative if the clock was behind, or `None` if the store either doesn't have a clock, or has not received a batch
-    /// yet.
+    /// The time by which the clock of this process was ahead of the store clock when the last batch was sent, in seconds.
+    ///
+    /// This is negative if the clock was behind, or `None` if the store either doesn't have a clock, or has not received a
+    /// batch yet.
     pub clock_skew: Option<i64>,
     /// The state of the archive, for [`Health`](crate::Health), or `None` if this is not an archive.
     pub archive: Option<ArchiveHealth>,

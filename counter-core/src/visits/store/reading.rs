@@ -92,7 +92,7 @@ pub struct Total {
     pub unreadable: Option<Unreadable>,
 }
 
-/// Which counters to list in [`Read::known`](crate::visits::store::Read::known).
+/// The counters to list by [`Read::known`](crate::visits::store::Read::known).
 #[derive(Clone, Copy, Debug)]
 pub struct KnownQuery<'a> {
     /// The precisions. Each has its own list of counters.

@@ -96,7 +96,7 @@ async fn a_hung_client_is_replaced() {
             while !done.load(Ordering::Relaxed) {
                 let store = store.clone();
                 let read = async move {
-                    drop(store.values(Kind::Counts, query(&[name("hits")], precision(1), always())).await)
+                    drop(store.values(Kind::Counts, query(&[name("hits")], precision(1), always())).await);
                 };
                 tokio::spawn(read);
                 tokio::time::sleep(Duration::from_millis(500)).await;

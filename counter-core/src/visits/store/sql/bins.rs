@@ -206,7 +206,7 @@ pub(crate) async fn read(store: &SqlVisits, query: Query<'_>) -> Result<Readings
             }
         }
     }
-    Ok(read::in_order(query, &known, found))
+    Ok(read::in_order(&query, &known, &found))
 }
 
 /// Parses a line with measure, index and count. An invalid bin is returned as `None`, and a negative count as

@@ -36,14 +36,14 @@ pub(crate) async fn samples(store: &SqlVisits, query: Query<'_>) -> Result<Readi
     let rows = rows(store, &known, query.precision, query.range.clone(), |matching| {
         format!("SELECT bucket, {lines} {matching} GROUP BY bucket")
     });
-    Ok(in_order(query, &known, readings(&rows.await?)?))
+    Ok(in_order(&query, &known, &readings(&rows.await?)?))
 }
 
 /// Returns the readings, which are sorted here, in the order of the query.
 pub(crate) fn in_order(
-    query: Query<'_>,
+    query: &Query<'_>,
     known: &HashMap<String, i64>,
-    found: HashMap<i64, Reading>,
+    found: &HashMap<i64, Reading>,
 ) -> Readings {
     let of = |counter: &CounterName| {
         let mut reading = known.get(&**counter).and_then(|id| found.get(id)).cloned().unwrap_or_default();
@@ -208,7 +208,7 @@ pub(crate) async fn sketches(store: &SqlVisits, query: Query<'_>) -> Result<Read
     for (starts, ids) in blocks(existing.range(..end).map(|(start, ids)| (unix(*start), &**ids))) {
         read_sketches(store, query.precision, &starts, &ids, &mut found).await?;
     }
-    Ok(Readings { end, ..in_order(query, &known, found) })
+    Ok(Readings { end, ..in_order(&query, &known, &found) })
 }
 
 /// Returns the counters with a sketch by bucket start.

@@ -55,7 +55,7 @@ async fn row(instances: u32, load: Load) -> Result<Vec<String>, Box<dyn Error>> 
     let mut fleet = Fleet::new("0", home);
     for (number, server) in servers.iter().enumerate().skip(1) {
         let store = RedisStore::connect(&server.url(), Namespace::default()).await?;
-        fleet = fleet.with(&number.to_string(), store)?;
+        fleet = fleet.site(&number.to_string(), store)?;
     }
     let stats = Counters::builder(fleet).build()?.stats();
     let region = stats.of_site("0").ok_or("a site of the fleet")?;

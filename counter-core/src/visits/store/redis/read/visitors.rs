@@ -85,7 +85,7 @@ pub(crate) async fn sketches(store: &RedisVisits, query: Query<'_>) -> Result<Re
                 match sketch {
                     Ok(sketch) if sketch.is_empty() => {}
                     Ok(sketch) => {
-                        readings[*place].values.push((bucket.start, value::Value::Visitors(sketch)))
+                        readings[*place].values.push((bucket.start, value::Value::Visitors(sketch)));
                     }
                     Err(unreadable) => {
                         store.logged_keys.log_once(&unreadable);
