@@ -101,7 +101,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     all(feature = "_sql", not(any(feature = "mariadb", feature = "postgres", feature = "sqlite"))),
-    allow(dead_code, unused_imports, unused_macros, reason = "only used by database drivers")
+    allow(
+        dead_code,
+        unreachable_code,
+        unused_imports,
+        unused_macros,
+        unused_variables,
+        reason = "only used by database drivers"
+    )
 )]
 
 mod sync;

@@ -2,15 +2,12 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use counter_core::source::{SourceName, Sources};
-use counter_core::visits::Hit;
+use counter_core::source::SourceName;
 use rdkafka::ClientConfig;
 
-use super::consumer::KafkaConsumer;
 use super::error::BuildError;
-use super::record::{Decision, Record};
 
-/// The settings of a [`KafkaConsumer`].
+/// The settings of a [`KafkaConsumer`](crate::KafkaConsumer).
 #[derive(Clone)]
 pub struct Builder {
     pub(crate) topic: String,
@@ -104,7 +101,7 @@ impl Builder {
         self
     }
 
-    /// Makes [`KafkaConsumer::run`] return when all partitions of this member have been read to the end.
+    /// Makes [`KafkaConsumer::run`](crate::KafkaConsumer::run) return when all partitions of this member have been read to the end.
     #[must_use]
     pub const fn until_end(mut self) -> Self {
         self.until_end = true;
@@ -172,28 +169,15 @@ impl Builder {
         self
     }
 
-    /// Builds a consumer. For each record, the closure pushes the hits and returns a decision with the time
-    /// at which the hits should be counted.
-    ///
-    /// The closure should be fast, and it must always return the same decision for the same record. If it
-    /// panics, the record is counted as malformed. This function starts the librdkafka threads, but only
-    /// [`KafkaConsumer::run`] joins the group.
-    ///
-    /// # Errors
-    /// Fails if a setting is [reserved](BuildError::Reserved) or unknown to librdkafka, or if the cluster and
-    /// topic names are too long.
-    pub fn build<F>(self, sources: Sources, decide: F) -> Result<KafkaConsumer<F>, BuildError>
-    where
-        F: FnMut(&Record<'_>, &mut Vec<Hit>) -> Decision,
-    {
-        if let Some(reserved) = self.reserved {
-            return Err(BuildError::Reserved(reserved));
+    /// Returns the settings of librdkafka, if they and the names are valid.
+    pub(crate) fn config(&self) -> Result<&ClientConfig, BuildError> {
+        if let Some(reserved) = &self.reserved {
+            return Err(BuildError::Reserved(reserved.clone()));
         }
         // A cluster id has 22 characters, a partition number has up to 10.
         let cluster = self.cluster.as_deref().unwrap_or("0123456789012345678901");
         source_name(cluster, &self.topic, i32::MAX)?; // longer than the start marker
-        let config = self.config.clone();
-        KafkaConsumer::new(self, &config, sources, decide)
+        Ok(&self.config)
     }
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 use counter_core::Timestamp;
 use counter_core::source::Sources;
 use counter_core::visits::Hit;
-use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -95,17 +94,31 @@ impl KafkaConsumer<()> {
     }
 }
 
+impl Builder {
+    /// Builds a consumer. For each record, the closure pushes the hits and returns a decision with the time
+    /// at which the hits should be counted.
+    ///
+    /// The closure should be fast, and it must always return the same decision for the same record. If it
+    /// panics, the record is counted as malformed. This function starts the librdkafka threads, but only
+    /// [`KafkaConsumer::run`] joins the group.
+    ///
+    /// # Errors
+    /// Fails if a setting is [reserved](BuildError::Reserved) or unknown to librdkafka, or if the cluster and
+    /// topic names are too long.
+    pub fn build<F>(self, sources: Sources, decide: F) -> Result<KafkaConsumer<F>, BuildError>
+    where
+        F: FnMut(&Record<'_>, &mut Vec<Hit>) -> Decision,
+    {
+        KafkaConsumer::new(self, sources, decide)
+    }
+}
+
 impl<F> KafkaConsumer<F>
 where
     F: FnMut(&Record<'_>, &mut Vec<Hit>) -> Decision,
 {
-    pub(crate) fn new(
-        settings: Builder,
-        config: &ClientConfig,
-        sources: Sources,
-        decide: F,
-    ) -> Result<Self, BuildError> {
-        let client = Client::new(config, &settings.topic)
+    fn new(settings: Builder, sources: Sources, decide: F) -> Result<Self, BuildError> {
+        let client = Client::new(settings.config()?, &settings.topic)
             .map_err(|error: KafkaError| BuildError::Settings(error.to_string()))?;
         let opener = Opener::new(&settings, sources.clone());
         Ok(Self {

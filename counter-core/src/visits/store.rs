@@ -32,6 +32,7 @@ pub use fence::{Fence, FenceKind, Incarnation, StoredFence, Witness};
 pub use identity::{GridMismatch, StoreId, StoreIdError};
 pub use read::Read;
 pub use read::StoreInfo;
+#[cfg(feature = "archive")]
 pub(crate) use read::Unions;
 pub(crate) use reading::sum;
 pub use reading::{

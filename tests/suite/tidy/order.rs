@@ -47,6 +47,7 @@ fn modules_use_only_modules_declared_before_them() {
     for package in [
         "counter-core",
         "counter-core/alert",
+        "counter-core/kafka",
         "counter-layer",
         "counter-layer/admin",
         "counter-layer/log",
