@@ -9,7 +9,9 @@ use std::time::Duration;
 use counter_core::archive::Archive;
 use counter_core::stores::{Shard, StoreFuture, WriterId};
 use counter_core::time::{Grid, Kind, Retention};
-use counter_core::visits::store::{ArchiveStore, Batch, Cell, Fence, FenceKind, Incarnation, Page, Progress, Query, Read, Value, Write};
+use counter_core::visits::store::{
+    ArchiveStore, Batch, Cell, Fence, FenceKind, Incarnation, Page, Progress, Query, Read, Value, Write,
+};
 use counter_core::{CounterName, Error, ErrorKind, MemoryStore, Precision, Precisions, Store, Timestamp};
 use models::{Choices, Faults, deeper, explore, poll_once};
 use tokio::task::yield_now;
