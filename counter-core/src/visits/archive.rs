@@ -181,8 +181,8 @@ impl Archive {
     }
 
     /// Returns the retention of a precision in the far store, or `None` if the far store doesn't keep it.
-    fn far_retention(&self, values: Kind, precision: Precision) -> Option<Retention> {
-        let set = self.far_grid.precisions(values)?;
+    fn far_retention(&self, kind: Kind, precision: Precision) -> Option<Retention> {
+        let set = self.far_grid.precisions(kind)?;
         set.of_width(precision.as_seconds()).map(|retention| Retention { precision, ..retention })
     }
 
@@ -190,7 +190,7 @@ impl Archive {
     fn far_store(&self, grid: &Grid) -> FarStore {
         let part = |near: Retention| {
             let precision = near.precision;
-            let set = |values| Precisions::new([self.far_retention(values, precision)?]).ok();
+            let set = |kind| Precisions::new([self.far_retention(kind, precision)?]).ok();
             let counts = set(Kind::Counts)?;
             let (visitors, bins) = (set(Kind::Visitors), set(Kind::Distributions));
             let near_bins = grid.distributions.as_ref().and_then(|set| set.retention(precision));
@@ -240,8 +240,8 @@ impl Archive {
     }
 
     /// Records the end of the buckets for which the final copy is done.
-    fn record_settled(&self, values: Kind, precision: Precision, settled: Timestamp) {
-        if values == Kind::Counts {
+    fn record_settled(&self, kind: Kind, precision: Precision, settled: Timestamp) {
+        if kind == Kind::Counts {
             self.state().settled.insert(precision, settled);
         }
     }
@@ -327,13 +327,13 @@ impl Settling for Archive {
             let distributions = near.distributions.iter().flat_map(Precisions::iter);
             let distributions = distributions.map(|retention| (Kind::Distributions, retention));
             // It does not matter when visitors are merged.
-            for (values, retention) in
+            for (kind, retention) in
                 near.counts.iter().map(|retention| (Kind::Counts, retention)).chain(distributions)
             {
-                if self.far_retention(values, retention.precision).is_none() {
+                if self.far_retention(kind, retention.precision).is_none() {
                     continue;
                 }
-                let progress = self.far.progress(values, retention.precision).await?;
+                let progress = self.far.progress(kind, retention.precision).await?;
                 if progress.is_none_or(|progress| progress.settled < retention.oldest(at)) {
                     return Ok(false);
                 }

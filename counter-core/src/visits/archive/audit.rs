@@ -100,7 +100,7 @@ pub struct Audit {
 #[non_exhaustive]
 pub struct Difference {
     /// The kind of value: a count, visitors or a distribution.
-    pub values: Kind,
+    pub kind: Kind,
     /// The counter that the value belongs to.
     pub counter: CounterName,
     /// The bucket that the value belongs to.
@@ -167,8 +167,8 @@ impl Auditor {
         };
         self.archive.check().await?;
         self.started_at = self.archive.far.time().await?;
-        for &(values, retention) in &self.listed.retained {
-            self.compare(values, retention, source, &mut audit).await?;
+        for &(kind, retention) in &self.listed.retained {
+            self.compare(kind, retention, source, &mut audit).await?;
         }
         *self.archive.audited.lock().expect(LOCK_POISONED) = Some(Arc::new(audit.clone()));
         Ok(audit)
@@ -206,24 +206,24 @@ impl Auditor {
 
     async fn compare(
         &self,
-        values: Kind,
+        kind: Kind,
         retention: Retention,
         source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<(), Error> {
         let precision = retention.precision;
-        let Some(progress) = self.archive.far.progress(values, precision).await? else { return Ok(()) };
+        let Some(progress) = self.archive.far.progress(kind, precision).await? else { return Ok(()) };
         let first = self.first(retention);
         let starts: Vec<_> = precision.starts(first..progress.copied.min(self.started_at)).collect();
         let mut next = Some(String::new());
         while let Some(from) = next {
-            let page = self.listed.counters(&self.archive, values, precision, &from, first).await?;
+            let page = self.listed.counters(&self.archive, kind, precision, &from, first).await?;
             audit.unreadable += page.unreadable;
             let (mut starts, mut max_buckets) = (&starts[..], BUCKETS_PER_READ);
             while !starts.is_empty() {
                 let some = &starts[..max_buckets.min(starts.len())];
                 let compared =
-                    self.compare_page(values, retention, &page.counters, some, source, audit).await?;
+                    self.compare_page(kind, retention, &page.counters, some, source, audit).await?;
                 starts = &starts[compared..];
                 // Sketches and bins might be too large to read this number of buckets.
                 max_buckets = (2 * compared).min(BUCKETS_PER_READ);
@@ -244,21 +244,21 @@ impl Auditor {
     /// compared buckets.
     async fn compare_page(
         &self,
-        values: Kind,
+        kind: Kind,
         retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
         source: Option<Side>,
         audit: &mut Audit,
     ) -> Result<usize, Error> {
-        let (mut found, compared) = self.read(values, retention, counters, starts).await?;
+        let (mut found, compared) = self.read(kind, retention, counters, starts).await?;
         let starts = &starts[..compared];
         // If a counter was forgotten in between, the values might differ, so we need to reread them.
         let lacks = |found: &Found| found.different.iter().any(|(_, [near, far])| near.lacks(far));
         let rechecked: Vec<_> = (0..counters.len()).filter(|index| lacks(&found[*index])).collect();
         if !rechecked.is_empty() {
             let some: Vec<_> = rechecked.iter().map(|index| counters[*index].clone()).collect();
-            let (second, _) = self.read(values, retention, &some, starts).await?;
+            let (second, _) = self.read(kind, retention, &some, starts).await?;
             rechecked.into_iter().zip(second).for_each(|(index, second)| found[index] = second);
         }
         let (mut late, mut less) = (BTreeMap::new(), BTreeMap::new());
@@ -270,7 +270,7 @@ impl Auditor {
                     audit.differing += 1;
                     if audit.differences.len() < MAX_DIFFERENCES {
                         audit.differences.push(Difference {
-                            values,
+                            kind,
                             counter: counters[index].clone(),
                             bucket: Bucket { precision: retention.precision, start },
                             near: near.number(),
@@ -284,13 +284,13 @@ impl Auditor {
                 }
             }
         }
-        self.put(values, retention.precision, counters, late, false).await?;
+        self.put(kind, retention.precision, counters, late, false).await?;
         match source {
-            Some(Side::Near) => self.put(values, retention.precision, counters, less, true).await?,
+            Some(Side::Near) => self.put(kind, retention.precision, counters, less, true).await?,
             Some(Side::Far) if !less.is_empty() => {
                 let affected: BTreeSet<_> = less.keys().map(|(index, _)| counters[*index].clone()).collect();
                 let affected: Vec<_> = affected.into_iter().collect();
-                audit.rejected += self.repair_near(values, retention, &affected, starts).await?;
+                audit.rejected += self.repair_near(kind, retention, &affected, starts).await?;
             }
             _ => {}
         }
@@ -300,20 +300,20 @@ impl Auditor {
     /// Adds the hits that only the far store has to the near store. Returns the number of rejected values.
     async fn repair_near(
         &self,
-        values: Kind,
+        kind: Kind,
         retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<u64, Error> {
         let first = self.first(retention);
         let starts: Vec<_> = starts.iter().copied().filter(|start| *start >= first).collect();
-        let values_of = |adds| restore(&self.archive, values, retention, adds, counters, &starts);
+        let values_of = |adds| restore(&self.archive, kind, retention, adds, counters, &starts);
         let mut rejected = 0;
         // Lifetimes are compared with the buckets of the coarsest precision. They come first: if the repair
         // is interrupted, the next audit only returns here if buckets still differ.
-        let counts = self.listed.retained.iter().filter(|(values, _)| *values == Kind::Counts);
+        let counts = self.listed.retained.iter().filter(|(kind, _)| *kind == Kind::Counts);
         let coarsest = counts.map(|(_, retention)| retention.precision).max();
-        if values == Kind::Counts && coarsest == Some(retention.precision) {
+        if kind == Kind::Counts && coarsest == Some(retention.precision) {
             rejected += values_of(Adds::Lifetimes).await?;
         }
         rejected += values_of(Adds::Samples).await?;
@@ -325,14 +325,14 @@ impl Auditor {
     /// only grow in between.
     async fn read(
         &self,
-        values: Kind,
+        kind: Kind,
         retention: Retention,
         counters: &[CounterName],
         starts: &[Timestamp],
     ) -> Result<(Vec<Found>, usize), Error> {
-        let far = listed::values(&*self.archive.far, values, retention, counters, starts).await?;
+        let far = listed::values(&*self.archive.far, kind, retention, counters, starts).await?;
         let read = starts.partition_point(|start| *start < far.end).max(1).min(starts.len());
-        let near = listed::values(&*self.archive.near, values, retention, counters, &starts[..read]).await?;
+        let near = listed::values(&*self.archive.near, kind, retention, counters, &starts[..read]).await?;
         // It is not a difference if a bucket is just about to leave the near store.
         let compared = self.first(retention)..near.end;
         let pairs = near.counters.into_iter().zip(far.counters);
@@ -344,16 +344,16 @@ impl Auditor {
     /// values.
     async fn put(
         &self,
-        values: Kind,
+        kind: Kind,
         precision: Precision,
         counters: &[CounterName],
         some: BTreeMap<ValueKey, Value>,
         replaces: bool,
     ) -> Result<(), Error> {
-        let (Some(retained), false) = (self.archive.far_retention(values, precision), some.is_empty()) else {
+        let (Some(retained), false) = (self.archive.far_retention(kind, precision), some.is_empty()) else {
             return Ok(());
         };
-        let mut page = Page::new(values, self.started_at, retained);
+        let mut page = Page::new(kind, self.started_at, retained);
         page.replaces = replaces;
         for ((index, start), value) in some {
             if page.counters.last() != Some(&counters[index]) {
@@ -361,7 +361,7 @@ impl Auditor {
             }
             page.values.entry(start).or_default().push((page.counters.len() - 1, value));
         }
-        if values == Kind::Counts && !replaces {
+        if kind == Kind::Counts && !replaces {
             // Late hits also increase the lifetimes.
             let lifetimes = self.archive.near.lifetimes(&page.counters).await?;
             page.lifetimes = lifetimes.into_iter().map(|lifetime| lifetime.unwrap_or(0)).collect();

@@ -120,20 +120,20 @@ impl Archive {
     }
 
     /// Returns the buckets that can be read without the far store, according to the later of two clocks.
-    pub(super) fn near_buckets(&self, values: Kind, precision: Precision) -> NearBuckets {
+    pub(super) fn near_buckets(&self, kind: Kind, precision: Precision) -> NearBuckets {
         let all =
             NearBuckets { precision, first: Timestamp::MIN, oldest: Timestamp::MIN, settled: Timestamp::MIN };
-        let Some(far) = self.far_retention(values, precision) else { return all };
+        let Some(far) = self.far_retention(kind, precision) else { return all };
         let behind = self.near.info().clock_skew.map_or(0, |skew| skew.min(0).unsigned_abs());
         let (now, state) = (Timestamp::now().plus(behind), self.state());
-        let retained = state.near.as_ref().and_then(|near| match values {
+        let retained = state.near.as_ref().and_then(|near| match kind {
             Kind::Counts => near.counts.retention(precision),
             Kind::Visitors => near.visitors.retention(precision),
             Kind::Distributions => near.distributions.as_ref()?.retention(precision),
         });
         // A bucket that has just left retention is still there, because it is only removed after the final copy.
         let oldest = retained.map_or(now, |retained| retained.oldest(now.minus(LATENESS)));
-        let settled = state.settled.get(&precision).filter(|_| values == Kind::Counts);
+        let settled = state.settled.get(&precision).filter(|_| kind == Kind::Counts);
         let settled = settled.map_or(oldest, |settled| oldest.min(*settled));
         NearBuckets { precision, first: far.oldest(now), oldest, settled }
     }

@@ -150,8 +150,8 @@ impl Copier {
         let renewed_at = Instant::now();
         let mut pass = Pass { copier: self, renewed_at, is_incomplete: false, copied: &mut copied };
         // Counts are copied last: when they are settled, the near store may remove the counter from its list.
-        for &(values, retention) in self.listed.retained.iter().rev() {
-            pass.copy(values, retention, now).await?;
+        for &(kind, retention) in self.listed.retained.iter().rev() {
+            pass.copy(kind, retention, now).await?;
         }
         Ok(copied)
     }
@@ -212,7 +212,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Copies the closed values of a precision, and stores the progress.
-    async fn copy(&mut self, values: Kind, retention: Retention, now: Timestamp) -> Result<(), Error> {
+    async fn copy(&mut self, kind: Kind, retention: Retention, now: Timestamp) -> Result<(), Error> {
         let (precision, lateness) = (retention.precision, self.copier.lateness.as_secs());
         let width = u64::from(precision.as_seconds());
         let closed = precision.bucket(now.minus(lateness)).start;
@@ -225,9 +225,9 @@ impl Pass<'_> {
         let known = |progress: &Progress| {
             progress.copied <= closed.plus(width) && progress.settled <= oldest.plus(width)
         };
-        let progress = far.progress(values, precision).await?.filter(known);
+        let progress = far.progress(kind, precision).await?.filter(known);
         let mut progress = progress.unwrap_or(Progress { copied: first, settled: first });
-        let key = (values, precision);
+        let key = (kind, precision);
         if progress.copied >= closed && (progress.settled >= oldest || self.is_still_incomplete(key).await?) {
             return Ok(());
         }
@@ -237,13 +237,13 @@ impl Pass<'_> {
             progress.settled.max(first)..retention.oldest(now).plus(EXPIRING_BUCKETS * width).min(closed);
         let recent = progress.copied.minus(RECOPIED_BUCKETS * width).max(first)..closed;
         for starts in chunks(precision, leaving) {
-            self.copy_buckets(values, retention, &starts).await?;
+            self.copy_buckets(kind, retention, &starts).await?;
             // If counters are missing in a list, they stay in the near store until the list can be read.
             if !self.is_incomplete {
                 let end = starts.last().map_or(oldest, |last| last.plus(width));
                 progress.settled = end.min(oldest).max(progress.settled);
                 // If the pass is interrupted, the next pass will continue here.
-                far.advance(values, precision, progress).await?;
+                far.advance(kind, precision, progress).await?;
             }
         }
         let is_incomplete = self.is_incomplete;
@@ -251,14 +251,14 @@ impl Pass<'_> {
             progress.settled = oldest.max(progress.settled);
         }
         for starts in chunks(precision, recent) {
-            self.copy_buckets(values, retention, &starts).await?;
+            self.copy_buckets(kind, retention, &starts).await?;
             let end = starts.last().map_or(closed, |last| last.plus(width));
             progress.copied = end.max(progress.copied);
-            far.advance(values, precision, progress).await?;
+            far.advance(kind, precision, progress).await?;
         }
         progress.copied = closed;
-        far.advance(values, precision, progress).await?;
-        self.copier.archive.record_settled(values, precision, progress.settled);
+        far.advance(kind, precision, progress).await?;
+        self.copier.archive.record_settled(kind, precision, progress.settled);
         let mut state = self.copier.archive.state();
         state.unreadable.insert(key, self.copied.unreadable - unreadable);
         match is_incomplete {
@@ -270,18 +270,18 @@ impl Pass<'_> {
 
     /// Returns `true` if the most recent copy lacks counters from a list that still can't be read.
     async fn is_still_incomplete(&self, key: (Kind, Precision)) -> Result<bool, Error> {
-        let (archive, (values, precision)) = (&self.copier.archive, key);
+        let (archive, (kind, precision)) = (&self.copier.archive, key);
         if !archive.state().incomplete.contains(&key) {
             return Ok(false);
         }
-        let first_page = self.copier.listed.counters(&*archive.near, values, precision, "", Timestamp::MIN);
+        let first_page = self.copier.listed.counters(&*archive.near, kind, precision, "", Timestamp::MIN);
         Ok(first_page.await?.is_incomplete)
     }
 
     /// Copies consecutive buckets of all counters.
     async fn copy_buckets(
         &mut self,
-        values: Kind,
+        kind: Kind,
         retention: Retention,
         starts: &[Timestamp],
     ) -> Result<(), Error> {
@@ -290,11 +290,11 @@ impl Pass<'_> {
             self.renew_lease().await?;
             let read = self.copier.archive.far.time().await?;
             let Some(&first) = starts.first() else { return Ok(()) };
-            let page = self.copier.listed.counters(near, values, retention.precision, &from, first).await?;
+            let page = self.copier.listed.counters(near, kind, retention.precision, &from, first).await?;
             // Unreadable entries are skipped.
             self.copied.unreadable += page.unreadable;
             self.is_incomplete |= page.is_incomplete;
-            self.copy_values(values, retention, &page.counters, starts, read).await?;
+            self.copy_values(kind, retention, &page.counters, starts, read).await?;
             next = page.next;
         }
         Ok(())
@@ -342,9 +342,9 @@ impl Pass<'_> {
     }
 
     /// Returns an empty page with the retention of the far store.
-    fn page(&self, values: Kind, precision: Precision, read: Timestamp) -> Page {
-        let retained = self.copier.archive.far_retention(values, precision).unwrap_or(precision.into());
-        Page::new(values, read, retained)
+    fn page(&self, kind: Kind, precision: Precision, read: Timestamp) -> Page {
+        let retained = self.copier.archive.far_retention(kind, precision).unwrap_or(precision.into());
+        Page::new(kind, read, retained)
     }
 
     /// Renews the lease at half of the duration. It is not an error to lose the lease.

@@ -62,8 +62,8 @@ fn last_label() -> String {
 
 impl Listed {
     pub(super) fn new(archive: &Archive, grid: &Grid) -> Self {
-        let of = |values, retained: Retention| {
-            archive.far_retention(values, retained.precision).map(|_| (values, retained))
+        let of = |kind, retained: Retention| {
+            archive.far_retention(kind, retained.precision).map(|_| (kind, retained))
         };
         let of_kind = |kind| {
             let retained = grid.precisions(kind).into_iter().flat_map(Precisions::iter);
@@ -80,12 +80,12 @@ impl Listed {
     pub(super) async fn counters(
         &self,
         store: &dyn Store,
-        values: Kind,
+        kind: Kind,
         precision: Precision,
         from: &str,
         since: Timestamp,
     ) -> Result<Counters, Error> {
-        let precisions = match values {
+        let precisions = match kind {
             Kind::Counts => std::slice::from_ref(&precision),
             // The counts of these counters may only have other precisions.
             Kind::Visitors | Kind::Distributions => &self.counts,
@@ -96,7 +96,7 @@ impl Listed {
         let mut counters: Vec<_> = names.into_iter().take(PAGE_SIZE).collect();
         // Names can't contain this character, so this is the next possible text.
         let mut next = counters.last().filter(|_| !is_last).map(|last| format!("{last}\0"));
-        if values == Kind::Distributions {
+        if kind == Kind::Distributions {
             // Values are measured for the site and for pages, but not for labels, which are most of the names.
             counters.retain(|name| name.label().is_none());
             next = next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });

@@ -40,7 +40,7 @@ const MAX_ATTEMPTS: u32 = 100;
 /// same.
 pub(super) async fn restore(
     archive: &Archive,
-    values: Kind,
+    kind: Kind,
     retention: Retention,
     adds: Adds,
     counters: &[CounterName],
@@ -53,7 +53,7 @@ pub(super) async fn restore(
     for shard in shards.iter() {
         let counters: Vec<_> = counters.iter().filter(|name| shards.of(name) == shard).cloned().collect();
         let repair =
-            Repair { archive, values, retention, adds, counters: &counters, starts, shard, grid: &grid };
+            Repair { archive, kind, retention, adds, counters: &counters, starts, shard, grid: &grid };
         if !counters.is_empty() {
             rejected += repair.run().await?;
         }
@@ -86,7 +86,7 @@ async fn position(archive: &Archive, shard: Shard, grid: &Arc<Grid>) -> Result<u
 /// A repair of counters on a single shard.
 struct Repair<'a> {
     archive: &'a Archive,
-    values: Kind,
+    kind: Kind,
     retention: Retention,
     adds: Adds,
     counters: &'a [CounterName],
@@ -133,7 +133,7 @@ impl Repair<'_> {
             Adds::Hits | Adds::Samples => self.missing_values().await?,
         };
         let max_samples = self.archive.near.info().batch_samples.max(1);
-        let max_cells = match self.values {
+        let max_cells = match self.kind {
             Kind::Counts => max_samples,
             Kind::Visitors => SKETCHES_PER_BATCH,
             Kind::Distributions => max_samples.div_ceil(MAX_CELL_BINS),
@@ -143,7 +143,7 @@ impl Repair<'_> {
     }
 
     async fn missing_values(&self) -> Result<Vec<Cell>, Error> {
-        let (Archive { near, far, .. }, kind) = (self.archive, self.values);
+        let (Archive { near, far, .. }, kind) = (self.archive, self.kind);
         let (mut cells, mut starts) = (Vec::new(), self.starts);
         while !starts.is_empty() {
             let far = values(&**far, kind, self.retention, self.counters, starts).await?;
@@ -169,7 +169,7 @@ impl Repair<'_> {
     fn missing_cells(&self, counter: &CounterName, near: &Reading, far: &Reading) -> Vec<Cell> {
         let mut cells = Vec::new();
         let present: HashMap<_, _> = near.values.iter().map(|(start, value)| (*start, value)).collect();
-        let none = Value::empty(self.values);
+        let none = Value::empty(self.kind);
         for (start, value) in &far.values {
             let missing = present.get(start).map_or(&none, |value| *value).missing(value);
             let Some(missing) = missing.filter(|_| !near.is_unknown(*start) && !far.is_unknown(*start))
@@ -226,7 +226,7 @@ impl Repair<'_> {
     /// Returns the sum of all buckets by counter, with the greater count of the two stores for each bucket.
     async fn sums(&self, counters: &[CounterName]) -> Result<Vec<u64>, Error> {
         let precision = self.retention.precision;
-        let retention = self.archive.far_retention(self.values, precision).unwrap_or(self.retention);
+        let retention = self.archive.far_retention(self.kind, precision).unwrap_or(self.retention);
         let now = Timestamp::now();
         let range = retention.oldest(now)..now.plus(MAX_FUTURE_SECONDS);
         let query = Query { counters, precision, range, retained: retention.samples.get() };

@@ -44,7 +44,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
-    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>>;
+    fn progress(&self, kind: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>>;
 
     /// Stores the copy progress of these values in a precision.
     ///
@@ -53,7 +53,7 @@ pub trait ArchiveStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     /// A dropped call may have been applied.
-    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()>;
+    fn advance(&self, kind: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()>;
 
     /// Stores a page. Keeps the greater of the stored and given counts, lifetimes and bins, and merges
     /// visitors. If the page [replaces](Page::replaces) values, the given values are stored instead. Counters
@@ -125,7 +125,7 @@ for_handles!(ArchiveStore {
     fn lease(holder: WriterId, time: Duration) -> StoreFuture<'a, bool>;
     fn release(holder: WriterId) -> StoreFuture<'a, ()>;
     fn time() -> StoreFuture<'a, Timestamp>;
-    fn progress(values: Kind, precision: Precision) -> StoreFuture<'a, Option<Progress>>;
-    fn advance(values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'a, ()>;
+    fn progress(kind: Kind, precision: Precision) -> StoreFuture<'a, Option<Progress>>;
+    fn advance(kind: Kind, precision: Precision, progress: Progress) -> StoreFuture<'a, ()>;
     fn put(page: &'a Page) -> StoreFuture<'a, ()>;
 });

@@ -129,7 +129,7 @@ impl From<&archive::Audit> for Audit {
 impl From<&archive::Difference> for AuditDifference {
     fn from(difference: &archive::Difference) -> Self {
         Self {
-            kind: match difference.values {
+            kind: match difference.kind {
                 Kind::Counts => "counts",
                 Kind::Visitors => "visitors",
                 Kind::Distributions => "distributions",

@@ -63,7 +63,7 @@ async fn a_repair_restores_near_store_losses_from_the_far_store(
     assert!(found.differing > 2 * 24 - 3 + 24 && found.late >= 3, "{found:?}");
     assert_eq!(found.unreadable, 0);
     let first = &found.differences[0];
-    assert_eq!((first.values, &*first.counter, first.near, first.far), (Kind::Counts, "/", 0, 1));
+    assert_eq!((first.kind, &*first.counter, first.near, first.far), (Kind::Counts, "/", 0, 1));
     assert_eq!(audit(&archive, &grid, None).await.late, 0, "late values are copied by the audit");
 
     // Concurrent repairs should be safe.
@@ -179,7 +179,7 @@ async fn a_repair_restores_lost_distributions_from_the_far_store(
     measure(&mut counters, 0..30, now).await;
     archive.copier(&grid).copy_once(Timestamp::now()).await.expect("both stores are available");
     let of_bins = |found: &Audit| {
-        let of_bins = found.differences.iter().filter(|one| one.values == Kind::Distributions);
+        let of_bins = found.differences.iter().filter(|one| one.kind == Kind::Distributions);
         of_bins.map(|one| (one.near, one.far)).collect::<Vec<_>>()
     };
     let found = audit(&archive, &grid, None).await;

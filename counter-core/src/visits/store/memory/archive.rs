@@ -53,13 +53,13 @@ impl ArchiveStore for MemoryVisits {
         Box::pin(async { Ok(Timestamp::now()) })
     }
 
-    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
-        Box::pin(async move { Ok(self.state().archived.progress.get(&(values, precision)).copied()) })
+    fn progress(&self, kind: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+        Box::pin(async move { Ok(self.state().archived.progress.get(&(kind, precision)).copied()) })
     }
 
-    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+    fn advance(&self, kind: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.state().archived.progress.insert((values, precision), progress);
+            self.state().archived.progress.insert((kind, precision), progress);
             Ok(())
         })
     }

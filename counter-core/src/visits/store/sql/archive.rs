@@ -30,12 +30,12 @@ impl ArchiveStore for SqlVisits {
         })
     }
 
-    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
-        Box::pin(progress(self, values, precision))
+    fn progress(&self, kind: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+        Box::pin(progress(self, kind, precision))
     }
 
-    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.database.attempt(|| advance(self, values, precision, progress)).await })
+    fn advance(&self, kind: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.database.attempt(|| advance(self, kind, precision, progress)).await })
     }
 
     fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {
@@ -76,9 +76,9 @@ async fn release(store: &SqlVisits, holder: WriterId) -> Result<(), Failure> {
     session.commit().await
 }
 
-async fn progress(store: &SqlVisits, values: Kind, precision: Precision) -> Result<Option<Progress>, Error> {
+async fn progress(store: &SqlVisits, kind: Kind, precision: Precision) -> Result<Option<Progress>, Error> {
     let text = "SELECT copied, settled FROM access_archive WHERE kind = ? AND width = ?";
-    let place = [Value::Int(kind(values)), Value::Int(width(precision))];
+    let place = [Value::Int(number(kind)), Value::Int(width(precision))];
     let rows = store.database.fetch(text, &place).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     Ok(Some(Progress { copied: at(row.int(0)?), settled: at(row.int(1)?) }))
@@ -86,7 +86,7 @@ async fn progress(store: &SqlVisits, values: Kind, precision: Precision) -> Resu
 
 async fn advance(
     store: &SqlVisits,
-    values: Kind,
+    kind: Kind,
     precision: Precision,
     progress: Progress,
 ) -> Result<(), Failure> {
@@ -98,7 +98,7 @@ async fn advance(
         "kind, width",
         &[("copied", "{new}"), ("settled", "{new}")],
     );
-    let row = [kind(values), width(precision), unix(progress.copied), unix(progress.settled)];
+    let row = [number(kind), width(precision), unix(progress.copied), unix(progress.settled)];
     let mut session = store.database.begin().await?;
     session.execute(&text, &row.map(Value::Int)).await?;
     session.commit().await
@@ -246,8 +246,8 @@ async fn put_visitors<'a>(
     Ok(())
 }
 
-const fn kind(values: Kind) -> i64 {
-    match values {
+const fn number(kind: Kind) -> i64 {
+    match kind {
         Kind::Counts => 0,
         Kind::Visitors => 1,
         Kind::Distributions => 2,
