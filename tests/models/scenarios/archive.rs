@@ -160,7 +160,7 @@ impl Far {
     async fn apply(&self, op: &Op) {
         let applied = match op {
             Op::Put(page) => self.store().put(page).await,
-            Op::Advance(values, precision, progress) => {
+            Op::Advance(kind, precision, progress) => {
                 self.store().advance(*values, *precision, *progress).await
             }
         };
@@ -205,12 +205,12 @@ impl ArchiveStore for Far {
         Box::pin(async { Ok(Timestamp::now()) })
     }
 
-    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
-        self.store().progress(values, precision)
+    fn progress(&self, kind: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+        self.store().progress(kind, precision)
     }
 
-    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
-        Box::pin(self.write(Op::Advance(values, precision, progress)))
+    fn advance(&self, kind: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+        Box::pin(self.write(Op::Advance(kind, precision, progress)))
     }
 
     fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {

@@ -334,12 +334,12 @@ impl ArchiveStore for SlowClock {
         Box::pin(async { Ok(self.0.time().await?.minus(self.1)) })
     }
 
-    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
-        self.0.progress(values, precision)
+    fn progress(&self, kind: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+        self.0.progress(kind, precision)
     }
 
-    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
-        self.0.advance(values, precision, progress)
+    fn advance(&self, kind: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+        self.0.advance(kind, precision, progress)
     }
 
     fn put<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, ()> {

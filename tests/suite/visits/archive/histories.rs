@@ -53,17 +53,17 @@ impl ArchiveStore for Far {
         Box::pin(async { Ok(Timestamp::now().plus(2)) })
     }
 
-    fn progress(&self, values: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
+    fn progress(&self, kind: Kind, precision: Precision) -> StoreFuture<'_, Option<Progress>> {
         Box::pin(async move {
             self.pass()?;
-            self.inner.progress(values, precision).await
+            self.inner.progress(kind, precision).await
         })
     }
 
-    fn advance(&self, values: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
+    fn advance(&self, kind: Kind, precision: Precision, progress: Progress) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.pass()?;
-            self.inner.advance(values, precision, progress).await
+            self.inner.advance(kind, precision, progress).await
         })
     }
 
