@@ -161,7 +161,7 @@ impl Far {
         let applied = match op {
             Op::Put(page) => self.store().put(page).await,
             Op::Advance(kind, precision, progress) => {
-                self.store().advance(*values, *precision, *progress).await
+                self.store().advance(*kind, *precision, *progress).await
             }
         };
         applied.expect("memory accepts everything");
