@@ -107,7 +107,7 @@ async fn following_into_an_archive_survives_an_outage_during_the_first_copy() {
     proxy.delay_replies(Duration::ZERO);
     until("the line is counted", LIMIT, async || totals(&redis).contains_key("hits")).await;
     // The archive follows once the copy has been repeated. At a shutdown, this is only waited for a few seconds.
-    let archive = sql(&path(&folder, "archive.db")).await;
+    let archive = sql(&format!("sqlite:{}", path(&folder, "archive.db"))).await;
     until("the line is archived", LIMIT, async || days(&archive).await == 1).await;
     import.terminate();
     let report = summary(import).await;
