@@ -22,7 +22,7 @@ use crate::redis::{Client, Cluster, Connection, Namespace, Topology};
 /// The user name and password are optional. You can also write `valkey` instead of `redis`, and `+` instead
 /// of `-`. Certificates are checked against the system trust store. If you need a private authority or a
 /// client certificate, enable the feature `own-client` and pass a `fred` configuration with a custom TLS
-/// connector to `connect_with`.
+/// connector to `unstable::OwnClient::connect_with`.
 ///
 /// ```no_run
 /// use counter_core::stores::Shards;

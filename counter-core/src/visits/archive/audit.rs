@@ -331,12 +331,12 @@ impl Auditor {
         starts: &[Timestamp],
     ) -> Result<(Vec<Found>, usize), Error> {
         let far = listed::values(&*self.archive.far, kind, retention, counters, starts).await?;
-        let read = starts.partition_point(|start| *start < far.end).max(1).min(starts.len());
+        let read = starts.partition_point(|start| *start < far.end);
         let near = listed::values(&*self.archive.near, kind, retention, counters, &starts[..read]).await?;
         // It is not a difference if a bucket is just about to leave the near store.
         let compared = self.first(retention)..near.end;
         let pairs = near.counters.into_iter().zip(far.counters);
-        let buckets = starts[..read].partition_point(|start| *start < near.end).max(1);
+        let buckets = starts[..read].partition_point(|start| *start < near.end);
         Ok((pairs.map(|(near, far)| Found::of(near, far, &compared)).collect(), buckets))
     }
 

@@ -313,7 +313,7 @@ impl Pass<'_> {
             self.renew_lease().await?;
             let near = Arc::clone(&self.copier.archive.near);
             let readings = listed::values(&*near, kind, retention, counters, starts).await?;
-            starts = &starts[starts.partition_point(|start| *start < readings.end).max(1)..];
+            starts = &starts[starts.partition_point(|start| *start < readings.end)..];
             // Sketches and distributions are large, so each bucket has its own page.
             let mut pages = BTreeMap::new();
             for (counter, reading) in counters.iter().zip(readings.counters) {

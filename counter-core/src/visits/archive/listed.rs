@@ -52,7 +52,10 @@ pub(super) async fn values(
     let range = starts.first().zip(starts.last()).map(|(first, last)| *first..last.plus(1));
     let range = range.unwrap_or(Timestamp::MIN..Timestamp::MIN);
     let query = Query { counters, precision: retention.precision, range, retained: retention.samples.get() };
-    store.values(kind, query).await
+    let start = query.range.start;
+    let mut readings = store.values(kind, query).await?;
+    readings.end = readings.next(start);
+    Ok(readings)
 }
 
 /// Returns an upper bound for the names of label values.

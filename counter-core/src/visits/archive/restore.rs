@@ -147,7 +147,7 @@ impl Repair<'_> {
         let (mut cells, mut starts) = (Vec::new(), self.starts);
         while !starts.is_empty() {
             let far = values(&**far, kind, self.retention, self.counters, starts).await?;
-            let (read, left) = starts.split_at(starts.partition_point(|start| *start < far.end).max(1));
+            let (read, left) = starts.split_at(starts.partition_point(|start| *start < far.end));
             starts = left;
             let near = match kind {
                 // The store merges sketches, so visitors that are already in the near store can't be double-counted.

@@ -122,18 +122,20 @@ impl Dump {
 
     /// Creates the lines of a part, and advances to the rest of it, or to the next part.
     async fn read(&mut self, part: &Part) -> Result<(), Error> {
-        let (names, mut end) = (Arc::clone(&self.names), None);
+        let (names, mut rest) = (Arc::clone(&self.names), None);
         match part {
             Part::Values { kind, retention, range, counters } => {
                 let (names, precision) = (&names[counters.clone()], retention.precision);
-                let (query_start, range, retained) = (range.start, range.clone(), retention.samples.get());
-                let query = Query { counters: names, precision, range, retained };
+                let retained = retention.samples.get();
+                let query = Query { counters: names, precision, range: range.clone(), retained };
                 let read = self.store.values(*kind, query).await?;
+                let range = read.next(range.start)..range.end;
+                let (kind, retention, counters) = (*kind, *retention, counters.clone());
+                rest = (!range.is_empty()).then(|| Part::Values { kind, retention, range, counters });
                 for (name, reading) in names.iter().zip(read.counters) {
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
                     self.push_values(precision, name, reading);
                 }
-                end = Some(read.end.max(query_start.plus(1)));
             }
             Part::Lifetimes { counters } => {
                 let names = &names[counters.clone()];
@@ -150,11 +152,8 @@ impl Dump {
                 }
             }
         }
-        if let State::Reading(current, _) = &mut self.state {
-            match (current, end) {
-                (Some(Part::Values { range, .. }), Some(end)) if end < range.end => range.start = end,
-                (current, _) => *current = None,
-            }
+        if let State::Reading(part, _) = &mut self.state {
+            *part = rest;
         }
         Ok(())
     }

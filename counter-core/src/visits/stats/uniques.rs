@@ -39,6 +39,7 @@ impl Stats {
         while range.start < range.end {
             let query = Query { counters, precision, range: range.clone(), retained: u32::MAX };
             let read = self.store.values(Kind::Visitors, query).await?;
+            range.start = read.next(range.start);
             for reading in read.counters {
                 if let Some(unreadable) = reading.unreadable {
                     return Err(unreadable.into());
@@ -49,7 +50,6 @@ impl Stats {
                     .filter_map(|(_, value)| value.visitors())
                     .for_each(|one| union.merge(one));
             }
-            range.start = read.end.max(range.start.plus(1));
         }
         let is_upper_bound = self.store.info().counts_visitors_per_site;
         Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR, is_upper_bound })

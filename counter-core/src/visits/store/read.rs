@@ -154,12 +154,12 @@ const MAX_SKETCHES: usize = 500;
 /// Returns the end of the first buckets of a range whose sketches fit in a response, given the number of sketches by bucket
 /// start.
 pub(crate) fn end_of_sketches(present: &BTreeMap<Timestamp, usize>, range: &Range<Timestamp>) -> Timestamp {
-    let mut remaining = None;
-    for (start, sketches) in present {
-        match remaining
-            .map_or(Some(MAX_SKETCHES.saturating_sub(*sketches)), |left: usize| left.checked_sub(*sketches))
-        {
-            Some(left) => remaining = Some(left),
+    let mut left = MAX_SKETCHES;
+    for (place, (start, sketches)) in present.iter().enumerate() {
+        match left.checked_sub(*sketches) {
+            Some(rest) => left = rest,
+            // The first bucket is always included.
+            None if place == 0 => left = 0,
             None => return *start,
         }
     }
@@ -253,7 +253,8 @@ impl Unions {
                 let query = Query { counters, precision, range, retained: u32::MAX };
                 let read = store.values(Kind::Visitors, query).await?;
                 // The store decides how many buckets it returns.
-                let end = left.partition_point(|bucket| bucket.start < read.end).max(1);
+                let next = read.next(first.start);
+                let end = left.partition_point(|bucket| bucket.start < next);
                 for (counter, reading) in read.counters.into_iter().enumerate() {
                     counted.add(counter, precision, reading, &left[..end]);
                 }

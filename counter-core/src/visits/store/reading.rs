@@ -215,6 +215,12 @@ impl Extent {
 }
 
 impl Readings {
+    /// Returns the start of the next query, given the start of this one. It is always later, even if a store of the
+    /// application returns a wrong end, so that a loop over queries ends.
+    pub(crate) fn next(&self, start: Timestamp) -> Timestamp {
+        self.end.max(start.plus(1))
+    }
+
     /// Combines these with the values of another store, up to the first of both ends.
     pub(crate) fn merge(&mut self, other: Self, combine: Combine) {
         self.end = self.end.min(other.end);
