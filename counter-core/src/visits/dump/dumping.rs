@@ -131,7 +131,7 @@ impl Dump {
                 let read = self.store.values(*kind, query).await?;
                 let range = read.next(range.start)..range.end;
                 let (kind, retention, counters) = (*kind, *retention, counters.clone());
-                rest = (!range.is_empty()).then(|| Part::Values { kind, retention, range, counters });
+                rest = (!range.is_empty()).then_some(Part::Values { kind, retention, range, counters });
                 for (name, reading) in names.iter().zip(read.counters) {
                     reading.unreadable.iter().for_each(|unreadable| self.report(unreadable));
                     self.push_values(precision, name, reading);
