@@ -33,7 +33,7 @@ pub use stats::{
     CounterPage, Coverage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques,
 };
 pub use store::{Cleaned, Extent, GridMismatch, Store, StoreId, StoreIdError, Total, Unreadable};
-pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageView, Recorder};
+pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageHit, Recorder};
 
 pub use crate::family::name::CounterNameError;
 pub use crate::family::writer::WriterId;

@@ -28,7 +28,7 @@ pub fn is_reserved(name: &str) -> bool {
     // Most names start with a slash, and reserved names never do.
     !name.starts_with('/')
         && ([HITS, CounterName::OTHER].contains(&name)
-            || name.starts_with(CounterName::LABELS)
+            || [CounterName::LABELS, CounterName::VIEWS].iter().any(|kind| name.starts_with(kind))
             || is_facet_counter(name))
 }
 
@@ -53,6 +53,7 @@ mod tests {
             "method:other",
             "agent:bot",
             "label:device:tv",
+            "view:hits",
         ] {
             assert!(is_reserved(name), "{name}");
         }

@@ -4,6 +4,7 @@ mod contract;
 mod distributions;
 mod labels;
 mod pairs;
+mod views;
 mod visitors;
 mod clean;
 mod expired;

@@ -37,6 +37,8 @@ impl CounterName {
     pub const OTHER: &str = "(other)";
     /// The prefix for [label](crate::visits::LabelValues) counters, such as `label:referrer:example.com`.
     pub const LABELS: &str = "label:";
+    /// The prefix for [view](crate::visits::PageHit::is_view) counters, such as `view:/articles/{id}`.
+    pub const VIEWS: &str = "view:";
 
     /// Creates a name.
     ///
@@ -58,6 +60,34 @@ impl CounterName {
 
     pub(crate) fn other() -> Self {
         Self(Self::OTHER.into())
+    }
+
+    /// Returns the name of the counter for the views among the hits of a counter. This is `None` if the name would be
+    /// too long; such a counter has no views.
+    ///
+    /// ```
+    /// use counter_core::CounterName;
+    ///
+    /// let page = CounterName::new("/articles/{id}")?;
+    /// let views = page.views().expect("a short name");
+    /// assert_eq!(&*views, "view:/articles/{id}");
+    /// assert_eq!(views.viewed(), Some("/articles/{id}"));
+    /// # Ok::<(), counter_core::visits::CounterNameError>(())
+    /// ```
+    #[must_use]
+    pub fn views(&self) -> Option<Self> {
+        self.has_views().then(|| Self([Self::VIEWS, self].concat().into()))
+    }
+
+    /// Returns `true` if there is a name for the views of this counter.
+    pub(crate) fn has_views(&self) -> bool {
+        Self::VIEWS.len() + self.len() <= Self::MAX_BYTES
+    }
+
+    /// Returns the name of the counter that was viewed if this is a [view](Self::views) counter.
+    #[must_use]
+    pub fn viewed(&self) -> Option<&str> {
+        self.strip_prefix(Self::VIEWS)
     }
 
     /// Returns the label and the value if this is a label counter.
@@ -149,9 +179,12 @@ fn split_pair(pair: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns the part of the name used to choose the shard. All values of a label belong to the same shard, so
-/// that a single sequence position covers a hit regardless of the value. A pair belongs to the shard of the
-/// page.
+/// that a single sequence position covers a hit regardless of the value. Pairs and views belong to the shard of
+/// the page.
 pub(crate) fn sharded_part(name: &str) -> &str {
+    if let Some(viewed) = name.strip_prefix(CounterName::VIEWS) {
+        return sharded_part(viewed);
+    }
     let label = name.strip_prefix(CounterName::LABELS).and_then(|rest| rest.split_once(':'));
     match label {
         None => name,

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use counter_core::visits::{Agent, Bin, Distribution, Measure, PageView};
+//! use counter_core::visits::{Agent, Bin, Distribution, Measure, PageHit};
 //! use counter_core::{Counters, MemoryStore, Precision, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -18,7 +18,7 @@
 //!
 //! for ms in [20, 21, 22, 4000] {
 //!     let (hit, bins) = (recorder.counter("/").hit(), [Bin::time(Duration::from_millis(ms))]);
-//!     recorder.page_view(PageView { bins: &bins, ..PageView::new(hit, Agent::Human) });
+//!     recorder.page_hit(PageHit { bins: &bins, ..PageHit::new(hit, Agent::Human) });
 //! }
 //! counters.flush().await?;
 //!

@@ -247,6 +247,28 @@ impl Precisions {
         Retention { precision, samples: retained.map_or(DEFAULT_SAMPLES, |retention| retention.samples) }
     }
 
+    /// Returns the index of the finest precision of at least an hour, or otherwise of the coarsest precision.
+    pub(crate) fn hours(&self) -> usize {
+        let is_hours = |retention: &Retention| retention.precision >= Precision::HOUR;
+        self.retained.iter().position(is_hours).unwrap_or(self.retained.len() - 1)
+    }
+
+    /// Returns the precisions in which views have samples: hours and coarser ones, but at least the coarsest.
+    ///
+    /// ```
+    /// use counter_core::Precisions;
+    ///
+    /// assert_eq!(Precisions::default().of_views().to_string(), "3600, 18000, 86400");
+    /// ```
+    #[must_use]
+    pub fn of_views(&self) -> Self {
+        let retained = self.retained[self.hours()..].to_vec();
+        Self {
+            base: base(retained.iter().map(|retention| retention.precision)).unwrap_or(self.base),
+            retained,
+        }
+    }
+
     /// Returns the precisions starting from the index `finest`, including the index.
     pub(crate) fn from(&self, finest: usize) -> impl Iterator<Item = (usize, Retention)> {
         self.iter().enumerate().skip(finest)

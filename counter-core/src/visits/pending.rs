@@ -12,6 +12,7 @@ mod delivery;
 mod group_commit;
 mod backlog;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
@@ -30,6 +31,7 @@ pub(crate) use journal::Journal;
 #[cfg(feature = "spool")]
 pub(crate) use journal::JournalEntry;
 use key::Key;
+pub(crate) use key::VIEW_FLAG;
 
 use super::distribution::{Bin, Bins};
 use crate::family::name::CounterName;
@@ -73,8 +75,18 @@ const MAX_LABEL_CELLS: usize = 200_000;
 impl Pending {
     /// Adds hits to a counter. Returns an upper bound on the work that this adds to a batch.
     pub(crate) fn add(&mut self, counter: u32, start: Timestamp, count: u64, grid: &Grid) -> usize {
+        if counter & VIEW_FLAG > 0 {
+            return self.add_views(counter, start, count, &grid.counts);
+        }
         let is_new = self.cells.add(counter, start, count, &grid.counts);
         if is_new { grid.counts.iter().len() } else { 0 }
+    }
+
+    /// Adds views, which only have samples by the hour and coarser ones.
+    fn add_views(&mut self, counter: u32, start: Timestamp, count: u64, set: &Precisions) -> usize {
+        let finest = set.hours();
+        let key = Key { counter, finest, start: set.start(finest, start) };
+        if self.cells.push(key, count) { key.precisions(set) } else { 0 }
     }
 
     /// Adds hits to a label value. Returns the work that this adds to a batch.
@@ -190,12 +202,17 @@ impl Pending {
 
     /// Takes everything, in chunks that change at most `samples` samples.
     pub(crate) fn take(&mut self, names: &[CounterName], grid: &Grid, samples: usize) -> Vec<Chunk> {
-        let name = |counter: u32| &names[counter as usize];
+        let name = |counter: u32| {
+            let name = &names[(counter & !VIEW_FLAG) as usize];
+            let views =
+                (counter & VIEW_FLAG > 0).then(|| name.views().expect("a counter without views has none"));
+            views.map_or(Cow::Borrowed(name), Cow::Owned)
+        };
         let mut cutter = Cutter::new(grid, samples);
         let cells = self.cells.take();
         for cells in cells.chunk_by(|(one, _), (other, _)| one.counter == other.counter) {
             let counter = name(cells[0].0.counter);
-            cutter.counts(counter, cells.iter().map(|(key, count)| (key.place(), *count)));
+            cutter.counts(&counter, cells.iter().map(|(key, count)| (key.place(), *count)));
         }
         let mut labels: Vec<_> = self.labels.drain().collect();
         labels.sort_unstable_by(|(one, _), (other, _)| {
@@ -206,11 +223,11 @@ impl Pending {
             cutter.counts(counter, cells.iter().map(|(key, count)| (key.place(), *count)));
         }
         for (key, raised) in sorted(&mut self.sketches) {
-            cutter.visitors(name(key.counter), key.place(), Arc::unwrap_or_clone(raised));
+            cutter.visitors(&name(key.counter), key.place(), Arc::unwrap_or_clone(raised));
         }
         if let Some(set) = &grid.distributions {
             for (key, bins) in sorted(&mut self.bins) {
-                cutter.bins(name(key.counter), key.place(), &bins, set);
+                cutter.bins(&name(key.counter), key.place(), &bins, set);
             }
         }
         cutter.finish()

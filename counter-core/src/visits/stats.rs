@@ -4,7 +4,9 @@ mod uniques;
 mod listing;
 mod distributions;
 mod labels;
+mod views;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -105,8 +107,9 @@ impl Stats {
     ///
     /// In a [fleet](crate::fleet), this applies to all sites.
     ///
-    /// If this is a page or a label value, its [pairs](crate::visits::LabelValues::by_page) will be removed, too. To
-    /// find them, this reads the names of all counters in the store.
+    /// If this is a page or a label value, its [views](CounterName::views) and its
+    /// [pairs](crate::visits::LabelValues::by_page) will be removed, too. To find the pairs, this reads the names of all
+    /// counters in the store.
     ///
     /// # Errors
     /// Returns an error if the store can't do this now, or if it can't list all counters, so that pairs may be
@@ -122,6 +125,11 @@ impl Stats {
     async fn forget_in_store(&self, counter: &CounterName) -> Result<(), Error> {
         self.store.forget(counter, &self.tally.grid, Timestamp::now()).await?;
         self.tally.forget(counter);
+        if counter.label().is_none()
+            && let Some(views) = counter.views()
+        {
+            self.store.forget(&views, &self.tally.grid, Timestamp::now()).await?;
+        }
         // Pairs must be last: if there are hits in the meantime, a page must not have fewer hits than its pairs.
         let (pairs, is_complete) = self.pairs_of(counter).await?;
         for pair in pairs {
@@ -298,6 +306,20 @@ impl Stats {
         max: u64,
     ) -> Result<u32, Error> {
         check(&self.tally.grid.counts, precision, range, counters, max)
+    }
+
+    /// Checks a range for these counters, of which views have fewer precisions.
+    fn check_counters(
+        &self,
+        counters: &[CounterName],
+        precision: Precision,
+        range: &Range<Timestamp>,
+        (count, max): (u64, u64),
+    ) -> Result<u32, Error> {
+        let counts = &self.tally.grid.counts;
+        let has_views = counters.iter().any(|counter| counter.viewed().is_some());
+        let set = if has_views { Cow::Owned(counts.of_views()) } else { Cow::Borrowed(counts) };
+        check(&set, precision, range, count, max)
     }
 }
 

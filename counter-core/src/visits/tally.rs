@@ -8,7 +8,7 @@
 mod single_writer;
 mod registry;
 mod label;
-mod view;
+mod page_hit;
 mod bins;
 mod visitors;
 mod stripe;
@@ -29,7 +29,7 @@ use std::time::Duration;
 use super::distribution::{Distribution, Measure};
 use super::in_flight::InFlightGauge;
 use super::ledger::{Health, Hint, Hints, Ledger, Requests, Skip};
-use super::pending::{Backlog, Chunk, CommitTicket, GroupCommit, Queues};
+use super::pending::{Backlog, Chunk, CommitTicket, GroupCommit, Queues, VIEW_FLAG};
 use super::store::{Batch, Remark};
 use crate::family::errands::Errands;
 use crate::family::name::CounterName;
@@ -43,12 +43,12 @@ pub use label::{LabelError, NotedValue};
 pub(crate) use label::{
     LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, MISSED, NONE, OTHER_VALUE, Part, hours, is_reserved,
 };
+pub use page_hit::PageHit;
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured};
 use registry::{OTHER, PAGE_FLAG, Registry};
 use stripe::Stripe;
 use stripes::Stripes;
-pub use view::PageView;
 use visitors::Recent;
 
 #[derive(Debug)]
@@ -123,7 +123,19 @@ impl Tally {
 
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
         let of_label = |(label, noted): (&Label, _)| label.name(noted);
+        if self.owns(counter) && counter.number & VIEW_FLAG > 0 {
+            return self.registry.name(viewed(counter))?.views();
+        }
         self.registry.name(counter).or_else(|| self.label_of(counter).and_then(of_label))
+    }
+
+    /// Returns the counter for the views among the hits of a counter: those of `(other)` for a foreign counter, or if the
+    /// name is too long.
+    pub(crate) fn views(&self, counter: Counter) -> Counter {
+        let has_views = |counter: &Counter| self.owns(*counter) && self.registry.has_views(counter.number);
+        let Counter { number, shard, tally } =
+            Some(viewed(counter)).filter(has_views).unwrap_or(self.registry.other());
+        Counter { number: number | VIEW_FLAG, shard, tally }
     }
 
     /// Returns a label, adding it if it is new.
@@ -318,4 +330,9 @@ impl Tally {
     fn number(&self, counter: Counter) -> u32 {
         if self.owns(counter) { counter.number } else { OTHER }
     }
+}
+
+/// Returns the counter whose views a counter counts, or a counter that does not count views unchanged.
+const fn viewed(counter: Counter) -> Counter {
+    Counter { number: counter.number & !VIEW_FLAG, ..counter }
 }

@@ -16,6 +16,7 @@ mod sources;
 mod total;
 mod lifetimes;
 mod top;
+mod views;
 mod labels;
 mod uniques;
 mod percentiles;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use counter_core::visits::{Agent, Bin, PageView, Skip};
+use counter_core::visits::{Agent, Bin, PageHit, Skip};
 use counter_core::{Counter, CounterName, Recorder, Timestamp, VisitorId};
-use http::HeaderValue;
 use http::header::USER_AGENT;
+use http::{HeaderValue, Method};
 
 use super::extra::{Confirmation, Extra, ExtraPool};
 use super::measures::Bins;
@@ -43,7 +43,7 @@ pub(crate) struct Counting {
     pub(super) needs_precheck: bool,
     /// True if [`Extra`] data must be kept until a request ends.
     pub(super) needs_extra: bool,
-    /// True if more than a page view must be recorded at the end of a request.
+    /// True if more than a page hit must be recorded at the end of a request.
     pub(super) needs_completion: bool,
 }
 
@@ -111,7 +111,15 @@ impl Counting {
             Some(Logged { has_method: false, .. }) => NO_METHOD,
             _ => self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method)),
         };
-        Ok(Classified { page, register, weight, agent, method, until })
+        let asks_for_view = self.settings.views && agent != Agent::Bot && self.asks_for_view(head, logged);
+        Ok(Classified { page, register, weight, agent, method, asks_for_view, until })
+    }
+
+    /// Returns `true` if a person who makes this request wants to see the page.
+    #[inline]
+    fn asks_for_view(&self, head: &RequestHead<'_>, logged: Option<&Logged<'_>>) -> bool {
+        let is_get = *head.method == Method::GET && logged.is_none_or(|logged| logged.has_method);
+        is_get && (self.settings.excludes_prefetch() || !is_prefetch(head.headers))
     }
 
     /// Returns `true` if missing pages count even if no rule matches.
@@ -324,7 +332,7 @@ impl Counting {
             return self.finish_with_extras(seen, outcome, extra);
         }
         match seen {
-            Ok(seen) => self.recorder.page_view(seen.view(self.hits)),
+            Ok(seen) => self.recorder.page_hit(seen.page_hit(self.hits, outcome)),
             Err(skip) => self.recorder.skip(*skip),
         }
     }
@@ -384,7 +392,7 @@ impl Counting {
         };
         self.note_missing(seen, None, outcome, extra.as_deref_mut());
         let labels = extra.as_deref().map_or(&[][..], |extra| &extra.labels);
-        self.recorder.page_view(PageView { others, labels, bins, ..seen.view(self.hits) });
+        self.recorder.page_hit(PageHit { others, labels, bins, ..seen.page_hit(self.hits, outcome) });
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {

@@ -1,13 +1,14 @@
 use counter_core::Recorder;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Hit, Measured, Skip};
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 
 use super::counting::Counting;
 use super::layer::AccessCounterLayer;
 use super::measures::Bins;
 use super::outcome::Outcome;
 use super::settings::facet::FACETS;
+use crate::classify::asks_for_first_part;
 use crate::identity::{Reads, RequestHead};
 use crate::request::logged::Logged;
 
@@ -88,6 +89,11 @@ impl Decider {
         let (page_hits, count) = seen.hits(counting.hits);
         hits.extend_from_slice(&page_hits[..count]);
         let hit = page_hits[0].register(None);
+        let is_partial = outcome == Outcome::Responded(StatusCode::PARTIAL_CONTENT);
+        if seen.is_view(outcome) && (!is_partial || asks_for_first_part(head.headers)) {
+            let views = page_hits[..count].iter().map(|of| hit.on(counting.recorder.views(of.counter())));
+            hits.extend(views);
+        }
         let mut others = [counting.hits; FACETS];
         let others = seen.others(settings, outcome, &mut others);
         hits.extend(others.iter().map(|counter| hit.on(*counter)));

@@ -13,7 +13,7 @@ use super::extra::{Confirmation, Extra, NewCall};
 use super::measures::{Bins, Measuring};
 use super::outcome::Outcome;
 use super::seen::Classified;
-use crate::classify::is_served;
+use crate::classify::{is_first_part, is_served};
 use crate::identity::RequestHead;
 
 /// A request in progress. It is counted exactly once: when the outcome is known, or when this is dropped.
@@ -91,6 +91,9 @@ impl Guard {
         {
             self.handle_response(response);
         }
+        if response.status() == StatusCode::PARTIAL_CONTENT {
+            self.partial(response.headers());
+        }
         match self.measuring {
             None => self.finish(Outcome::Responded(response.status())),
             Some(measuring) => self.measured(measuring, response.status(), response.headers()),
@@ -111,6 +114,14 @@ impl Guard {
         }
         if !is_counted {
             self.measuring = None;
+        }
+    }
+
+    /// Notes that this response is not a view if it continues a download.
+    #[cold]
+    fn partial(&mut self, headers: &HeaderMap) {
+        if let Ok(seen) = &mut self.seen {
+            seen.asks_for_view &= is_first_part(headers);
         }
     }
 

@@ -235,6 +235,52 @@ impl AccessCounterLayer {
         self
     }
 
+    /// Counts views too, i.e. requests of people who saw a page: `view:/articles/{id}` among the hits of a page, and
+    /// `view:hits` among all hits. Views are kept by the hour and coarser precisions. Default: disabled.
+    ///
+    /// A view is a `GET` request with a 2xx or 304 response. These are not views:
+    ///
+    /// | request | because |
+    /// |---|---|
+    /// | from a [bot](crate::guide::visitors#bots) | a person counts as well if the user agent was not recorded |
+    /// | prefetch | the page may never be shown |
+    /// | range that does not start at 0 (206) | continues a download or a video |
+    /// | [counted on arrival](Self::count_on_request), or a log or record without a method or status | it is not known whether the page was shown |
+    ///
+    /// Ranges are recognized by `Content-Range` in the response, or by `Range` in a log or record; without this
+    /// field, a request with the status 206 is not a view.
+    ///
+    /// ```
+    /// # use axum::{Router, routing::get};
+    /// # use tower::ServiceExt;
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::AccessCounterLayer;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder()).views();
+    /// # let like = async || "thanks";
+    /// let app: Router = Router::new().route("/a", get(async || "an article").post(like)).layer(layer);
+    /// # for (method, agent) in [("GET", "Firefox/140.0"), ("POST", "Firefox/140.0"), ("GET", "Googlebot/2.1")] {
+    /// #     let request = http::Request::builder().method(method).uri("/a");
+    /// #     let request = request.header("user-agent", format!("Mozilla/5.0 Gecko {agent}"));
+    /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
+    /// # }
+    /// // A person reads and likes an article, which is also read by a bot.
+    /// counters.flush().await?;
+    ///
+    /// let names = ["/a", "view:/a", "view:hits"].map(|name| name.parse().expect("a name"));
+    /// assert_eq!(counters.stats().lifetimes(&names).await?, [3, 1, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn views(mut self) -> Self {
+        self.settings.views = true;
+        self
+    }
+
     /// Counts all requests by these labels too, e.g. by referring site, see [`Label`]. Default: none.
     ///
     /// # Errors

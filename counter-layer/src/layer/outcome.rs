@@ -23,6 +23,11 @@ impl Outcome {
         matches!(self, Self::Responded(status) if status.as_u16() < 400)
     }
 
+    /// Returns `true` if the response shows the page, or tells the client that its copy is still valid.
+    pub(super) fn shows_page(self) -> bool {
+        matches!(self, Self::Responded(status) if status.is_success() || status == StatusCode::NOT_MODIFIED)
+    }
+
     /// Returns `true` if the page does not exist.
     pub(super) const fn is_missing(self) -> bool {
         matches!(self, Self::Responded(StatusCode::NOT_FOUND | StatusCode::GONE))

@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 
 use counter_core::sketch::Register;
 use counter_core::visits::Hit;
-use counter_core::visits::{Agent, PageView};
+use counter_core::visits::{Agent, PageHit};
 use counter_core::{Counter, Timestamp};
 
 use super::outcome::Outcome;
@@ -19,21 +19,33 @@ pub(super) struct Classified {
     pub(super) agent: Agent,
     /// Index of the method counter, if this facet is enabled.
     pub(super) method: u8,
+    /// True if this is a view if the response shows the page.
+    pub(super) asks_for_view: bool,
     /// End of the epoch in which the visitor was identified. The request must be counted before this.
     pub(super) until: Timestamp,
 }
 
 impl Classified {
-    /// Returns the page view to be recorded, with `everything` as the counter of all requests.
+    /// Returns the page hit to be recorded, with `everything` as the counter of all requests.
     #[inline]
-    pub(super) const fn view(&self, everything: Counter) -> PageView<'static> {
-        let hit = everything.hit().register(self.register).weight(self.weight);
-        PageView { page: self.page, until: self.until, ..PageView::new(hit, self.agent) }
+    pub(super) fn page_hit(&self, everything: Counter, outcome: Outcome) -> PageHit<'static> {
+        let (hit, is_view) = (self.hit(everything), self.is_view(outcome));
+        PageHit { page: self.page, is_view, until: self.until, ..PageHit::new(hit, self.agent) }
+    }
+
+    /// Returns `true` if a person saw the page.
+    #[inline]
+    pub(super) fn is_view(&self, outcome: Outcome) -> bool {
+        self.asks_for_view && outcome.shows_page()
+    }
+
+    const fn hit(&self, everything: Counter) -> Hit {
+        everything.hit().register(self.register).weight(self.weight)
     }
 
     /// Returns the hits for all requests and for the page, and the number of hits.
     pub(super) fn hits(&self, everything: Counter) -> ([Hit; 2], usize) {
-        let hit = self.view(everything).hit;
+        let hit = self.hit(everything);
         (self.page.map_or([hit; 2], |page| [hit, hit.on(page)]), 1 + usize::from(self.page.is_some()))
     }
 

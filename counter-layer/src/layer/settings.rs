@@ -40,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) matched_path: Option<Arc<MatchedPath>>,
     pub(crate) fallback: Option<Arc<Fallback>>,
     pub(crate) facets: Option<Arc<Facets>>,
+    pub(crate) views: bool,
     pub(crate) labels: Option<Arc<Labels>>,
     /// The measures to record as distributions.
     pub(crate) measures: Option<Measures>,
@@ -63,7 +64,7 @@ impl Settings {
         self.on_count.is_some() || self.labels.is_some()
     }
 
-    /// Returns `true` if there is more to do at the end of a request than to record a page view.
+    /// Returns `true` if there is more to do at the end of a request than to record a page hit.
     pub(crate) const fn needs_completion(&self) -> bool {
         let waits = matches!(self.delivery, Delivery::BeforeResponse { .. });
         let has_others = self.facets.is_some() || self.labels.is_some();

@@ -605,3 +605,34 @@ async fn a_hint_degrades_the_health() {
     let metrics = send(&site.router, "/admin/stats/metrics", None).await.body;
     assert!(metrics.contains("\naccess_counter_hints 1\n"), "{metrics}");
 }
+
+#[tokio::test]
+async fn views_are_those_of_the_site_and_of_the_pages_with_the_most() {
+    let mut site = site();
+    let unknown = fetch(&site.router, "views").await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND, "views that are not counted are not 0");
+    let start = precision(3600).bucket(Timestamp::now()).start;
+    for (counter, count) in [("hits", 9), ("/a", 2), ("/b", 3), ("/c", 3), ("a/z", 1), ("(other)", 7)] {
+        let recorder = site.recorder();
+        let views = recorder.views(recorder.counter(counter));
+        recorder.record_at(views, None, start, count.try_into().expect("not 0"));
+    }
+    site.counters.flush().await.expect("the store is available");
+    let all = [("/b", 3), ("/c", 3), ("/a", 2), ("a/z", 1)];
+    for (requested, width, expected) in [
+        ("", 3600, &all[..]),
+        ("&precision=86400&limit=2", 86_400, &all[..2]),
+        ("&prefix=%2F", 3600, &all[..3]),
+        ("&prefix=x", 3600, &[]),
+    ] {
+        let from = precision(width).bucket(start).start;
+        let (from, to) = (from.as_unix(), from.plus(width.into()).as_unix());
+        let pages: Vec<_> =
+            expected.iter().map(|(counter, count)| json!({"counter": counter, "count": count})).collect();
+        let expected = json!({"precision": width, "from": from, "to": to, "total": 9, "pages": pages});
+        check(&site.router, &format!("views?from={from}&to={to}{requested}"), expected).await;
+    }
+    assert_eq!(fetch(&site.router, "views?precision=60").await.json()["parameter"], "precision");
+    let series = fetch(&site.router, "series?counter=view:hits&precision=60").await;
+    assert_eq!(series.status, StatusCode::BAD_REQUEST, "{}", series.body);
+}

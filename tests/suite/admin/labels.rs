@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use counter_admin::Access;
-use counter_core::visits::{Agent, PageView};
+use counter_core::visits::{Agent, PageHit};
 use counter_core::{Counters, Timestamp};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -145,8 +145,8 @@ async fn count_pages(site: &mut Site, requests: &[(&str, &str)]) {
     let referrers = recorder.label_values("referrer").expect("a name").by_page();
     for (page, referrer) in requests {
         let noted = referrers.note(Some(referrer), NonZeroU32::MIN);
-        let view = PageView::new(recorder.counter("hits").hit(), Agent::Human);
-        recorder.page_view(PageView { page: Some(recorder.counter(page)), labels: &[noted], ..view });
+        let view = PageHit::new(recorder.counter("hits").hit(), Agent::Human);
+        recorder.page_hit(PageHit { page: Some(recorder.counter(page)), labels: &[noted], ..view });
     }
     site.record("/b", Timestamp::now(), 1).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use counter_admin::Access;
-use counter_core::visits::{Agent, Bin, Distribution, Measure, Measured, PageView, Skip};
+use counter_core::visits::{Agent, Bin, Distribution, Measure, Measured, PageHit, Skip};
 use counter_core::{Counters, MemoryStore, Timestamp};
 use http::{StatusCode, header};
 
@@ -172,7 +172,7 @@ async fn process_histograms_are_monotonic_and_sum_up_to_all_requests() {
     let (hit, page) = (recorder.counter("hits").hit(), recorder.counter("/"));
     let measure = |page, ms| {
         let bins = [Bin::time(Duration::from_millis(ms)), Bin::size(100), Bin::status(200)];
-        recorder.page_view(PageView { page, bins: &bins, ..PageView::new(hit, Agent::Human) });
+        recorder.page_hit(PageHit { page, bins: &bins, ..PageHit::new(hit, Agent::Human) });
     };
     let no_route = scrape(&site.router).await;
     assert!(!no_route.keys().any(|series| series.starts_with("http_server")), "{no_route:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use counter_core::stores::{StoreFuture, WriterId};
 use counter_core::visits::store::{ApplyOutcome, Batch, Fence, StoredFence, Witness};
-use counter_core::visits::{Agent, Hits, LabelValues, PageView};
+use counter_core::visits::{Agent, Hits, LabelValues, PageHit};
 use counter_core::{Counter, CounterName, Counters, Error, ErrorKind, MemoryStore, Recorder};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
@@ -301,8 +301,8 @@ impl History {
     /// Records a request with a page, a value and a pair.
     fn view(&self, page: Counter, values: &LabelValues) {
         let noted = values.note(Some("a.example"), NonZeroU32::MIN);
-        let view = PageView::new(self.recorder.counter("hits").hit(), Agent::Human);
-        self.recorder.page_view(PageView { page: Some(page), labels: &[noted], ..view });
+        let view = PageHit::new(self.recorder.counter("hits").hit(), Agent::Human);
+        self.recorder.page_hit(PageHit { page: Some(page), labels: &[noted], ..view });
     }
 
     /// Sends a batch so that the process detects lost data.

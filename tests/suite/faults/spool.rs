@@ -17,7 +17,7 @@ use counter_core::stores::Shards;
 use counter_core::time::Kind;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::Read;
-use counter_core::visits::{Agent, Bin, Distribution, Hits, PageView, SpoolHealth};
+use counter_core::visits::{Agent, Bin, Distribution, Hits, PageHit, SpoolHealth};
 use counter_core::{Counters, Error, ErrorKind, MemoryStore, Stats, Store, Timestamp};
 use tempfile::TempDir;
 use tests::until;
@@ -179,8 +179,8 @@ async fn distributions_are_recovered_once_even_if_they_are_disabled() {
         let mut counters = counters.build().expect("the folder is writable");
         let recorder = counters.recorder();
         for n in 0..requests {
-            let view = PageView::new(recorder.counter("a").hit(), Agent::Human);
-            recorder.page_view(PageView { bins: &[bin], ..view });
+            let view = PageHit::new(recorder.counter("a").hit(), Agent::Human);
+            recorder.page_hit(PageHit { bins: &[bin], ..view });
             if n == 10 {
                 // These hits should be in a batch instead of in the pending cells.
                 counters.flush().await.expect_err("the store is unavailable");

@@ -4,7 +4,7 @@ use axum::Router;
 use counter_admin::Access;
 use counter_core::stores::Shards;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, PageView};
+use counter_core::visits::{Agent, PageHit};
 use counter_core::{CounterName, Counters, Recorder, RedisStore, Stats, Timestamp};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -354,7 +354,7 @@ async fn forgetting_reports_that_pairs_may_be_left() {
         let noted = plans.note(Some("pro"), std::num::NonZeroU32::MIN);
         let page = Some(recorder.counter(page));
         let hit = recorder.counter("hits").hit();
-        recorder.page_view(PageView { page, labels: &[noted], ..PageView::new(hit, Agent::Human) });
+        recorder.page_hit(PageHit { page, labels: &[noted], ..PageHit::new(hit, Agent::Human) });
     }
     counters.flush().await.expect("Redis accepts it");
     let total = |shard: u32| format!("{{access:{shard}}}total");

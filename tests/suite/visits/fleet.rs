@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use counter_core::fleet::{Fleet, Site};
 use counter_core::stores::Namespace;
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Coverage, Hint, LabelValues, Measure, PageView};
+use counter_core::visits::{Agent, Bin, Coverage, Hint, LabelValues, Measure, PageHit};
 use counter_core::{
     CounterName, Counters, Error, ErrorKind, MemoryStore, Precisions, Recorder, RedisStore, Stats, Store,
     Timestamp,
@@ -46,11 +46,11 @@ impl Instance {
     fn view(&self, page: &str, visitor: u32, referrer: Option<&str>) {
         let visitor = VisitorKey::new([7; 16]).visitor(&[&visitor.to_le_bytes()]);
         let (hit, page) = (self.recorder.counter("hits").hit(), self.recorder.counter(page));
-        self.recorder.page_view(PageView {
+        self.recorder.page_hit(PageHit {
             page: Some(page),
             labels: &[self.labels.note(referrer, ONE)],
             bins: &[Bin::status(200)],
-            ..PageView::new(hit.visitor(visitor), Agent::Human)
+            ..PageHit::new(hit.visitor(visitor), Agent::Human)
         });
         self.recorder.record_at(page, None, Timestamp::now().minus(86_400), ONE);
     }

@@ -7,7 +7,7 @@ use counter_core::archive::{Archive, Side};
 use counter_core::source::{Commit, Source};
 use counter_core::time::Kind;
 use counter_core::visits::store::{ArchiveStore, Page, Value};
-use counter_core::visits::{Agent, LabelRanking, LabelValues, PageView};
+use counter_core::visits::{Agent, LabelRanking, LabelValues, PageHit};
 use counter_core::{
     AnyStore, Counter, CounterName, Counters, MemoryStore, Recorder, Stats, Store, Timestamp,
 };
@@ -69,7 +69,7 @@ impl Instance {
         let noted = self.values.note(Some(value).filter(|value| !value.is_empty()), ONE);
         let hit = self.hits.hit();
         let page = Some(self.recorder.counter(page));
-        self.recorder.page_view(PageView { page, labels: &[noted], ..PageView::new(hit, Agent::Human) });
+        self.recorder.page_hit(PageHit { page, labels: &[noted], ..PageHit::new(hit, Agent::Human) });
     }
 
     async fn flush(&mut self) {
@@ -212,8 +212,8 @@ async fn labels_with_pairs_are_listed_once(store: impl Store + Clone) {
         let values = if label == "z" { values } else { values.by_page() };
         for page in ["/", "/b"] {
             let (noted, page) = (values.note(Some("x"), ONE), Some(recorder.counter(page)));
-            let view = PageView::new(recorder.counter("hits").hit(), Agent::Human);
-            recorder.page_view(PageView { page, labels: &[noted], ..view });
+            let view = PageHit::new(recorder.counter("hits").hit(), Agent::Human);
+            recorder.page_hit(PageHit { page, labels: &[noted], ..view });
         }
     }
     counters.flush().await.expect("the store is available");

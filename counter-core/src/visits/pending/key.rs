@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 
 use crate::time::{Precisions, Retention, Timestamp};
 
+/// Flag for the number of a counter, for the views among its hits. Numbers are always lower.
+pub(crate) const VIEW_FLAG: u32 = 1 << 25;
+
 /// A counter, the index of the finest precision that still keeps the count, and a start that applies to this
 /// and all coarser precisions. For an expired count, the index is the number of precisions: only the lifetime
 /// includes it.

@@ -9,7 +9,7 @@ use crate::family::writer::WriterId;
 use crate::sketch::Register;
 use crate::time::{Grid, Timestamp};
 use crate::visits::distribution::Bin;
-use crate::visits::pending::Pending;
+use crate::visits::pending::{Pending, VIEW_FLAG};
 use crate::visits::store::{Adds, ApplyOutcome, Batch, DEFAULT_BATCH_SAMPLES, Fence, FenceKind, Store, hits};
 use crate::visits::tally::Tally;
 
@@ -62,7 +62,9 @@ impl Lane {
         register: Option<Register>,
         cutoff: Option<Timestamp>,
     ) {
-        if self.keeps(counts_end, at, cutoff) {
+        let is_view = counter & VIEW_FLAG > 0;
+        let keeps_views = self.far.as_ref().is_none_or(|far| far.has_views);
+        if (keeps_views || !is_view) && self.keeps(counts_end, at, cutoff) {
             self.touched = true;
             self.work += self.pending.add(counter, at, count, &self.grid);
         }

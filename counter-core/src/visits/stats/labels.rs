@@ -43,7 +43,7 @@ pub(super) struct RankedValues {
 }
 
 /// Maximum number of values to rank in name order. The same number may be ranked by lifetime.
-const MAX_VALUES: u64 = 50_000;
+pub(super) const MAX_VALUES: u64 = 50_000;
 
 /// Maximum number of label values to list by name, including values that are only ranked by lifetime.
 const MAX_LISTED: usize = 200_000;
@@ -388,7 +388,7 @@ impl Stats {
     ///
     /// ```
     /// use std::num::NonZeroU32;
-    /// use counter_core::visits::{Agent, PageView};
+    /// use counter_core::visits::{Agent, PageHit};
     /// use counter_core::{CounterName, Counters, MemoryStore, Precision, Timestamp};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -398,10 +398,10 @@ impl Stats {
     /// let referrers = recorder.label_values("referrer")?.by_page();
     /// for (page, referrer) in [("/a", "news.example"), ("/a", "blog.example"), ("/b", "news.example")] {
     ///     let noted = referrers.note(Some(referrer), NonZeroU32::MIN);
-    ///     recorder.page_view(PageView {
+    ///     recorder.page_hit(PageHit {
     ///         page: Some(recorder.counter(page)),
     ///         labels: &[noted],
-    ///         ..PageView::new(recorder.counter("hits").hit(), Agent::Human)
+    ///         ..PageHit::new(recorder.counter("hits").hit(), Agent::Human)
     ///     });
     /// }
     /// counters.flush().await?;

@@ -26,7 +26,7 @@ pub(super) const PAGE_SIZE: usize = 1000;
 
 impl Stats {
     /// Returns up to `limit` counters, sorted by name, starting after `after`. The limit is at most 1,000.
-    /// Label values are not included: see [`label`](Self::label).
+    /// Label values and views are not included: see [`label`](Self::label) and [`CounterName::views`].
     ///
     /// # Errors
     /// Returns an error if the store can't be read.
@@ -37,20 +37,16 @@ impl Stats {
     ) -> Result<CounterPage, Error> {
         let precisions: Vec<_> = self.tally.grid.counts.iter().map(|retention| retention.precision).collect();
         let limit = limit.clamp(1, PAGE_SIZE);
-        let mut first = self.list(&precisions, after, limit, Timestamp::MIN).await?;
-        let has_labels = first.counters.iter().any(|(name, _)| name.label().is_some());
-        first = without_labels(first);
-        // The page should also include the counters that follow the labels.
-        if has_labels
-            && let Some(after) = &first.next
-            && limit > first.counters.len()
-        {
+        let mut all = listable(self.list(&precisions, after, limit, Timestamp::MIN).await?);
+        // The page should also include the counters that follow the labels and the views.
+        while let Some(after) = all.next.take_if(|_| all.counters.len() < limit) {
             let rest =
-                self.list(&precisions, Some(after), limit - first.counters.len(), Timestamp::MIN).await?;
-            first.counters.extend(rest.counters);
-            first.next = rest.next;
+                self.list(&precisions, Some(&after), limit - all.counters.len(), Timestamp::MIN).await?;
+            let rest = listable(rest);
+            all.counters.extend(rest.counters);
+            all.next = rest.next;
         }
-        Ok(first)
+        Ok(all)
     }
 
     pub(super) async fn list(
@@ -96,16 +92,19 @@ impl Stats {
     }
 }
 
-/// Removes label values from a page. If the next page starts with label values, it will start after them.
-pub(super) fn without_labels(mut page: CounterPage) -> CounterPage {
-    page.next = page.next.map(|next| if next.starts_with(CounterName::LABELS) { last_label() } else { next });
-    page.counters.retain(|(name, _)| name.label().is_none());
+/// Removes label values and views from a page. If the next page starts with one, it will start after all of them.
+pub(super) fn listable(mut page: CounterPage) -> CounterPage {
+    let kind = |name: &str| {
+        [CounterName::LABELS, CounterName::VIEWS].into_iter().find(|kind| name.starts_with(kind))
+    };
+    page.next = page.next.map(|next| kind(&next).map_or(next, last));
+    page.counters.retain(|(name, _)| kind(name).is_none());
     page
 }
 
-/// Returns an upper bound for the names of label values.
-fn last_label() -> CounterName {
-    CounterName::new(&format!("{}{}", CounterName::LABELS, char::MAX)).expect("a name")
+/// Returns an upper bound for the names with this prefix.
+fn last(prefix: &str) -> CounterName {
+    CounterName::new(&format!("{prefix}{}", char::MAX)).expect("a name")
 }
 
 /// Counters with the most hits.
@@ -125,7 +124,8 @@ pub(super) const MAX_RANKED: u64 = 10_000_000;
 
 impl Stats {
     /// Returns up to `limit` counters with the most hits in the buckets that start in `range`. Only counters
-    /// accepted by `filter` are ranked. Label values are not included: see [`label`](Self::label).
+    /// accepted by `filter` are ranked. Label values and views are not included: see [`label`](Self::label) and
+    /// [`top_views`](Self::top_views).
     ///
     /// This will read all counters, so the ranking is exact. If a bucket can't be read, the counter is
     /// returned as unreadable instead.
@@ -146,7 +146,7 @@ impl Stats {
         let (mut after, mut listed, mut total_buckets) = (None, 0, 0);
         loop {
             let page = self.list(&[precision], after.as_ref(), PAGE_SIZE, range.start).await?;
-            let page = without_labels(page);
+            let page = listable(page);
             listed += page.counters.len() as u64;
             if listed > MAX_COUNTERS {
                 return Err(Error::new(ErrorKind::TooManyCounters { max: MAX_COUNTERS }));

@@ -65,7 +65,8 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Series, Unreadable>>, Error> {
-        let retained = self.check(precision, &range, counters.len() as u64, Self::MAX_SAMPLES)?;
+        let number = counters.len() as u64;
+        let retained = self.check_counters(counters, precision, &range, (number, Self::MAX_SAMPLES))?;
         let query = Query { counters, precision, range: range.clone(), retained };
         let read = self.store.values(Kind::Counts, query).await?;
         let series = |reading: Reading| Series {
@@ -123,7 +124,7 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Vec<Result<Total, Unreadable>>, Error> {
-        let retained = self.check(precision, &range, 1, Self::MAX_BUCKETS)?;
+        let retained = self.check_counters(counters, precision, &range, (1, Self::MAX_BUCKETS))?;
         self.store.totals(Query { counters, precision, range, retained }).await
     }
 

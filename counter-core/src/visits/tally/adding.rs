@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use super::Tally;
 use super::bins::BinKey;
 use super::label::NotedValue;
+use super::page_hit::PageHit;
 use super::registry::{Counter, Hit, Measured, OTHER, PAGE_FLAG};
 use super::stripe::{Buckets, Stripe};
-use super::view::PageView;
 use crate::sketch::Register;
 use crate::time::Timestamp;
 use crate::visits::distribution::Bin;
 use crate::visits::ledger::Agent;
+use crate::visits::pending::VIEW_FLAG;
 
 impl Tally {
     /// Returns the number of counters that can still be added.
@@ -29,39 +30,39 @@ impl Tally {
         }
     }
 
-    /// Adds a page view at an instant. Returns `true` if the caller should [`fold`](Self::fold).
+    /// Adds a page hit at an instant. Returns `true` if the caller should [`fold`](Self::fold).
     #[inline(always)]
-    pub(crate) fn view(&self, view: PageView<'_>, at: Timestamp) -> bool {
+    pub(crate) fn page_hit(&self, page_hit: PageHit<'_>, at: Timestamp) -> bool {
         match self.stripes.local() {
-            Some(stripe) => self.view_to(stripe, view, at),
-            None => self.view_in_new_stripe(view, at),
+            Some(stripe) => self.page_hit_to(stripe, page_hit, at),
+            None => self.page_hit_in_new_stripe(page_hit, at),
         }
     }
 
     #[cold]
-    fn view_in_new_stripe(&self, view: PageView<'_>, at: Timestamp) -> bool {
-        self.stripes.with(|stripe| self.view_to(stripe, view, at))
+    fn page_hit_in_new_stripe(&self, page_hit: PageHit<'_>, at: Timestamp) -> bool {
+        self.stripes.with(|stripe| self.page_hit_to(stripe, page_hit, at))
     }
 
     #[inline(always)]
-    fn view_to(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
-        let PageView { hit, page, others, labels, bins, agent, .. } = view;
+    fn page_hit_to(&self, stripe: &Stripe, page_hit: PageHit<'_>, at: Timestamp) -> bool {
+        let PageHit { hit, page, others, labels, bins, agent, is_view, .. } = page_hit;
         let is_simple = page.is_some() && others.is_empty() && bins.is_empty();
-        if is_simple && self.add_view(stripe, hit, page, at, agent) {
+        if is_simple && self.add_page_hit(stripe, hit, page, at, (agent, is_view)) {
             return !labels.is_empty() && self.add_labels(stripe.start(), hit.weight, page, labels);
         }
-        self.view_slow(stripe, view, at)
+        self.page_hit_slow(stripe, page_hit, at)
     }
 
-    /// Adds a page view via the fast path. Returns `false` if the view needs the slow path.
+    /// Adds a page hit via the fast path. Returns `false` if the page hit needs the slow path.
     #[inline(always)]
-    fn add_view(
+    fn add_page_hit(
         &self,
         stripe: &Stripe,
         hit: Hit,
         page: Option<Counter>,
         at: Timestamp,
-        agent: Agent,
+        (agent, is_view): (Agent, bool),
     ) -> bool {
         let (counter, weight) = (hit.counter, hit.weight.get().into());
         if !stripe.is_at(at) || !self.is_plain(counter) {
@@ -70,10 +71,16 @@ impl Tally {
         let number = match page {
             None => {
                 stripe.add(counter.number, weight);
+                if is_view {
+                    stripe.add_views(counter.number, weight);
+                }
                 counter.number
             }
             Some(page) if stripe.is_everything(counter.number) && self.is_plain(page) => {
                 stripe.add_page(page.number, weight);
+                if is_view {
+                    stripe.add_page_views(page.number, weight);
+                }
                 page.number | PAGE_FLAG
             }
             Some(_) => return false,
@@ -85,19 +92,20 @@ impl Tally {
         true
     }
 
-    /// Returns `true` if this is a counter of this tally, but neither `(other)` nor a label counter.
+    /// Returns `true` if this is a counter of this tally, but not `(other)`, a label counter, or a counter of views.
     #[inline]
     fn is_plain(&self, counter: Counter) -> bool {
-        self.owns(counter) && counter.number != OTHER
+        const { assert!(OTHER == 0) }
+        self.owns(counter) && (1..VIEW_FLAG).contains(&counter.number)
     }
 
     // The slow path.
     #[inline(never)]
-    fn view_slow(&self, stripe: &Stripe, view: PageView<'_>, at: Timestamp) -> bool {
-        let PageView { hit, page, others, labels, bins, agent, .. } = view;
+    fn page_hit_slow(&self, stripe: &Stripe, page_hit: PageHit<'_>, at: Timestamp) -> bool {
+        let PageHit { hit, page, others, labels, bins, agent, is_view, .. } = page_hit;
         let mut is_full = !stripe.is_at(at) && self.switch_to(stripe, at).unwrap_or_default();
-        if !self.add_view(stripe, hit, page, at, agent) {
-            is_full |= self.add_separately(stripe, hit, page, at, agent);
+        if !self.add_page_hit(stripe, hit, page, at, (agent, is_view)) {
+            is_full |= self.add_separately(stripe, hit, page, at, (agent, is_view));
         }
         is_full |= self.add_others(stripe, hit.weight, others, at);
         if !labels.is_empty() {
@@ -147,7 +155,7 @@ impl Tally {
         hit: Hit,
         page: Option<Counter>,
         at: Timestamp,
-        agent: Agent,
+        (agent, is_view): (Agent, bool),
     ) -> bool {
         let number = self.number(hit.counter);
         if page.is_some()
@@ -158,7 +166,10 @@ impl Tally {
             stripe.set_everything(number);
         }
         let local = [hit, page.map_or(hit, |page| hit.on(page))];
-        self.add_to(stripe, &local[..1 + usize::from(page.is_some())], at, Some(agent))
+        let hits = &local[..1 + usize::from(page.is_some())];
+        let is_full = self.add_to(stripe, hits, at, Some(agent));
+        let views = hits.iter().filter(|_| is_view).map(|hit| hit.register(None).on(self.views(hit.counter)));
+        is_full | views.fold(false, |is_full, views| is_full | self.add_to(stripe, &[views], at, None))
     }
 
     #[cold]
@@ -186,6 +197,10 @@ impl Tally {
                     self.count_label(hit.counter.tally, hit.counter.number, weight, stripe.start())
             {
                 is_full |= full;
+                continue;
+            }
+            if number & VIEW_FLAG > 0 {
+                stripe.add_views(number & !VIEW_FLAG, weight);
                 continue;
             }
             stripe.add(number, weight);
@@ -227,7 +242,7 @@ impl Tally {
                 continue;
             }
             is_full |= stripe.list(number, start, weight);
-            if let Some(register) = hit.register {
+            if let Some(register) = hit.register.filter(|_| number & VIEW_FLAG == 0) {
                 self.push(stripe, number, visitors, register);
             }
         }
@@ -281,7 +296,8 @@ impl Tally {
         (counter, page): (Counter, Option<Counter>),
         bins: &[Bin],
     ) -> bool {
-        let counters = (self.number(counter), page.map(|page| self.number(page)));
+        let number = |counter| self.number(counter) & !VIEW_FLAG;
+        let counters = (number(counter), page.map(number));
         let mut is_full = false;
         for bins in bins.chunks(2) {
             let of = BinKey::new(counters, (bins[0], bins.get(1).copied()));

@@ -5,12 +5,12 @@ use std::sync::MutexGuard;
 use super::Tally;
 use super::bins::{BinSlot, BinSums};
 use super::label::LabelCount;
-use super::registry::{PAGE_FLAG, Registry};
+use super::registry::{OTHER, PAGE_FLAG, Registry};
 use super::stripe::{ClosedCell, Stripe};
 use super::visitors::{MAX_CHUNK, OpenBuckets, Visit};
 use crate::family::shard::Shard;
 use crate::time::Timestamp;
-use crate::visits::pending::{Queues, Waiting};
+use crate::visits::pending::{Queues, VIEW_FLAG, Waiting};
 
 /// State of folding, protected by the backlog lock.
 #[derive(Debug, Default)]
@@ -62,9 +62,12 @@ impl Tally {
                     });
                 }
             }
-            for cell in spare.drain(..) {
-                let waiting = self.waiting(backlog, cell.counter);
-                waiting.each(|pending| _ = pending.add(cell.counter, cell.start, cell.count, &self.grid));
+            for ClosedCell { mut counter, start, count } in spare.drain(..) {
+                if counter & VIEW_FLAG > 0 && !self.registry.has_views(counter & !VIEW_FLAG) {
+                    counter = OTHER | VIEW_FLAG;
+                }
+                let waiting = self.waiting(backlog, counter & !VIEW_FLAG);
+                waiting.each(|pending| _ = pending.add(counter, start, count, &self.grid));
             }
         }
         (backlog.folding.spare, backlog.folding.spare_bins) = (spare, bins);

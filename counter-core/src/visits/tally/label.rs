@@ -81,14 +81,9 @@ pub(crate) const MAX_LABEL_VALUES: usize = 2000;
 /// Maximum number of pairs with a counter per label.
 pub(crate) const MAX_LABEL_PAIRS: usize = 16_000;
 
-/// Minimum width of a label hour, in seconds.
-const MIN_HOUR: u32 = 3600;
-
 /// Returns the precision to count the error bound of a label in.
 pub(crate) fn hours(counts: &Precisions) -> Precision {
-    let precisions = || counts.iter().map(|retention| retention.precision);
-    let hours = precisions().find(|precision| precision.as_seconds() >= MIN_HOUR);
-    hours.or(precisions().last()).unwrap_or(counts.base())
+    counts.precision(counts.hours())
 }
 
 // From the highest bit: set for a pair (1 bit), index of the label (4), place and generation (27).

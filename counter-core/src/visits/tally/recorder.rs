@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Tally;
 use super::label::{Label, LabelError, NotedValue};
+use super::page_hit::PageHit;
 use super::registry::{Counter, Hit, Measured};
-use super::view::PageView;
 use crate::family::name::CounterName;
 use crate::time::Timestamp;
 use crate::visitor::{Salt, SaltError, Salting, Secret, VisitorId};
@@ -99,6 +99,25 @@ impl Recorder {
         self.tally.find(name)
     }
 
+    /// Returns the counter for the views among the hits of a counter, e.g. `view:/articles/{id}`. It has samples by the
+    /// hour and coarser ones, and no visitors. Views don't need a slot of their own.
+    ///
+    /// This is not needed for a [`PageHit`]. Without a [name](CounterName::views) for these views, they count as
+    /// `view:(other)`.
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let recorder = Counters::builder(MemoryStore::new()).build()?.recorder();
+    /// let views = recorder.views(recorder.counter("/articles/{id}"));
+    /// assert_eq!(recorder.name(views).as_deref(), Some("view:/articles/{id}"));
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn views(&self, counter: Counter) -> Counter {
+        self.tally.views(counter)
+    }
+
     /// Returns the number of [counters](Self::counter) that can still be added.
     ///
     /// ```
@@ -185,17 +204,17 @@ impl Recorder {
     /// [`request`](Self::request).
     ///
     /// Only the first total counter to be used is this fast.
-    // Always inlined, so that we do not pay for parts that almost all views leave empty.
+    // Always inlined, so that we do not pay for parts that almost all requests leave empty.
     #[inline(always)]
-    pub fn page_view(&self, view: PageView<'_>) {
-        let at = Timestamp::now().min(view.until.minus(1));
-        self.fold_if(self.tally.view(view, at));
+    pub fn page_hit(&self, page_hit: PageHit<'_>) {
+        let at = Timestamp::now().min(page_hit.until.minus(1));
+        self.fold_if(self.tally.page_hit(page_hit, at));
     }
 
     /// Adds to distributions at an instant, without recording a hit.
     ///
     /// Use this for values that are only known after the hit, such as the time to the end of a response, or
-    /// if the hits do not fit into a [view](Self::page_view). This does nothing without
+    /// if the hits do not fit into a [page hit](Self::page_hit). This does nothing without
     /// [`Builder::distributions`](crate::Builder::distributions).
     pub fn measure_at(&self, measured: Measured<'_>, at: Timestamp) {
         self.fold_if(self.tally.measure(at, measured));
@@ -391,7 +410,7 @@ impl LabelValues {
     ///
     /// ```
     /// use std::num::NonZeroU32;
-    /// use counter_core::visits::{Agent, PageView};
+    /// use counter_core::visits::{Agent, PageHit};
     /// use counter_core::{Counters, MemoryStore, Timestamp};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -401,10 +420,10 @@ impl LabelValues {
     /// let plans = recorder.label_values("plan")?.by_page();
     /// for (page, plan) in [("/a", Some("free")), ("/a", None), ("/b", Some("free"))] {
     ///     let noted = plans.note(plan, NonZeroU32::MIN);
-    ///     recorder.page_view(PageView {
+    ///     recorder.page_hit(PageHit {
     ///         page: Some(recorder.counter(page)),
     ///         labels: &[noted],
-    ///         ..PageView::new(recorder.counter("hits").hit(), Agent::Human)
+    ///         ..PageHit::new(recorder.counter("hits").hit(), Agent::Human)
     ///     });
     /// }
     /// counters.flush().await?;
@@ -435,7 +454,7 @@ impl LabelValues {
     /// Announces hits of a page with a noted value. Returns the counter to record them on, or `None` unless
     /// [pairs](Self::by_page) with this value are counted.
     ///
-    /// This is not needed for the labels of a [`PageView`].
+    /// This is not needed for the labels of a [`PageHit`].
     pub fn pair(
         &self,
         noted: NotedValue,

@@ -161,6 +161,12 @@ impl Registry {
         names.get(counter.number as usize).filter(|_| counter.tally == self.other.tally).cloned()
     }
 
+    /// Returns `true` if there is a name for the views of a counter with this number.
+    pub(crate) fn has_views(&self, number: u32) -> bool {
+        let names = self.names.lock().expect("the lock is never poisoned");
+        names.get(number as usize).is_some_and(CounterName::has_views)
+    }
+
     /// Returns the names by number.
     pub(crate) fn names(&self) -> Arc<Vec<CounterName>> {
         Arc::clone(&self.names.lock().expect("the lock is never poisoned"))

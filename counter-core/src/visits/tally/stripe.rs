@@ -9,7 +9,9 @@
 mod counts;
 mod requests;
 
-use counts::{CountSnapshot, Counts, PART_COUNTERS, SIDES};
+use std::sync::OnceLock;
+
+use counts::{Count, CountSnapshot, Counts, PART_COUNTERS, SIDES};
 use requests::REQUEST_KINDS;
 
 use super::bins::{BinKey, BinSlot, BinTable, ThreadBins};
@@ -19,6 +21,7 @@ use super::visitors::Ring;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Precisions, Timestamp};
+use crate::visits::pending::VIEW_FLAG;
 
 /// The counts of a thread. Stripes do not share cache lines, so that threads can't slow each other down.
 #[derive(Debug)]
@@ -38,6 +41,9 @@ pub(crate) struct Stripe {
     /// Requests by kind.
     requests: [SingleWriter; REQUEST_KINDS],
     counts: Counts,
+    /// The views among the counts, if there were any.
+    views: OnceLock<Counts>,
+    counters: usize,
     /// Visitors of hits, on the way to the registers of their buckets.
     pub(crate) visitors: Ring,
     /// Bins in the current bucket of distributions.
@@ -65,8 +71,9 @@ struct Rest {
     side: usize,
     /// True if all counts of the other side are folded.
     is_folded: bool,
-    /// Folded counts, by counter number.
-    folded: Vec<[CountSnapshot; SIDES]>,
+    /// The folded part of the counts.
+    folded: Folded,
+    folded_views: Folded,
     /// Cells that no longer change.
     closed: Vec<ClosedCell>,
     /// Number of hits that were appended to the list, because they are not in the current bucket.
@@ -78,6 +85,9 @@ struct Rest {
     /// Bins that are not in the lock-free table of the thread.
     bins: BinTable,
 }
+
+/// Folded counts, by counter number.
+type Folded = Vec<[CountSnapshot; SIDES]>;
 
 /// A count that no longer changes, to be moved to the backlog by folding.
 #[derive(Clone, Copy, Debug)]
@@ -114,13 +124,16 @@ impl Stripe {
             everything: SingleWriter::new(u64::MAX),
             requests: Default::default(),
             counts: Counts::new(counters),
+            views: OnceLock::new(),
+            counters,
             visitors: Ring::default(),
             bins: ThreadBins::new(),
             rest: Mutex::new(Rest {
                 starts: [Timestamp::MIN; SIDES],
                 side: 0,
                 is_folded: true,
-                folded: Vec::new(),
+                folded: Folded::new(),
+                folded_views: Folded::new(),
                 closed: Vec::new(),
                 listed: 0,
                 listed_other: 0,
@@ -159,7 +172,7 @@ impl Stripe {
         if rest.starts[rest.side] != to.start {
             let other = 1 - rest.side;
             if !rest.is_folded {
-                rest.fold_side(other, &self.counts, counters, self.everything());
+                self.fold_side(&mut rest, other, counters);
             }
             rest.starts[other] = to.start;
             (rest.side, rest.is_folded) = (other, false);
@@ -204,6 +217,29 @@ impl Stripe {
     pub(crate) fn add_page(&self, counter: u32, weight: u64) {
         let side = self.side.load(Ordering::Relaxed) % SIDES;
         self.counts.slot(counter).0[side].of_page.add(weight);
+    }
+
+    /// Adds views in the [current](Self::is_at) bucket to a page counter, and also to the total counter.
+    #[inline]
+    pub(crate) fn add_page_views(&self, counter: u32, weight: u64) {
+        self.views_of(counter).of_page.add(weight);
+    }
+
+    /// Adds views in the [current](Self::is_at) bucket to a counter.
+    pub(crate) fn add_views(&self, counter: u32, weight: u64) {
+        self.views_of(counter).direct.add(weight);
+    }
+
+    #[inline]
+    fn views_of(&self, counter: u32) -> &Count {
+        let side = self.side.load(Ordering::Relaxed) % SIDES;
+        let views = self.views.get().unwrap_or_else(|| self.new_views());
+        &views.slot(counter).0[side]
+    }
+
+    #[cold]
+    fn new_views(&self) -> &Counts {
+        self.views.get_or_init(|| Counts::new(self.counters))
     }
 
     /// Adds hits in any bucket. Returns `true` if the caller should [`take`](Self::take) the cells.
@@ -254,20 +290,10 @@ impl Stripe {
             cells: rest.closed.len() + rest.bins.len() + self.bins.len(),
             ..StripeHits::default()
         };
-        let mut has_pages = false;
-        for (counter, slot) in self.counts.of(counters) {
-            let folded = rest.folded.get(counter as usize).copied().unwrap_or_default();
-            for (count, folded) in slot.0.iter().zip(folded) {
-                let CountSnapshot { direct, of_page } = count.get();
-                hits.recorded += direct + 2 * of_page;
-                hits.cells += usize::from(direct > folded.direct || of_page > folded.of_page);
-                has_pages |= of_page > folded.of_page;
-                if counter == OTHER {
-                    hits.overflow += direct;
-                }
-            }
+        hits.add(&self.counts, counters, &rest.folded, OTHER);
+        if let Some(views) = self.views.get() {
+            hits.add(views, counters, &rest.folded_views, VIEW_FLAG);
         }
-        hits.cells += usize::from(has_pages);
         hits.pending = hits.recorded - rest.taken;
         hits
     }
@@ -280,7 +306,7 @@ impl Stripe {
         let counters = counters();
         for side in 0..SIDES {
             if side == rest.side || !rest.is_folded {
-                rest.fold_side(side, &self.counts, counters, self.everything());
+                self.fold_side(rest, side, counters);
             }
         }
         rest.is_folded = true;
@@ -288,8 +314,42 @@ impl Stripe {
         rest.taken += cells.iter().map(|cell| cell.count).sum::<u64>();
     }
 
+    /// Appends the new counts of a side to the closed cells.
+    fn fold_side(&self, rest: &mut Rest, side: usize, counters: u32) {
+        let Rest { starts, closed, folded, folded_views, .. } = rest;
+        let (start, everything) = (starts[side], self.everything());
+        fold_side(side, &self.counts, counters, folded, everything, |counter, count| {
+            closed.push(ClosedCell { counter, start, count });
+        });
+        if let Some(views) = self.views.get() {
+            fold_side(side, views, counters, folded_views, everything, |counter, count| {
+                closed.push(ClosedCell { counter: counter | VIEW_FLAG, start, count });
+            });
+        }
+    }
+
     fn rest(&self) -> MutexGuard<'_, Rest> {
         self.rest.lock().expect("the lock is never poisoned")
+    }
+}
+
+impl StripeHits {
+    /// Adds the counts of the counters below `counters`; those of `overflow` also count as overflow.
+    fn add(&mut self, counts: &Counts, counters: u32, folded: &Folded, overflow: u32) {
+        let mut has_pages = false;
+        for (counter, slot) in counts.of(counters) {
+            let folded = folded.get(counter as usize).copied().unwrap_or_default();
+            for (count, folded) in slot.0.iter().zip(folded) {
+                let CountSnapshot { direct, of_page } = count.get();
+                self.recorded += direct + 2 * of_page;
+                self.cells += usize::from(direct > folded.direct || of_page > folded.of_page);
+                has_pages |= of_page > folded.of_page;
+                if counter == overflow {
+                    self.overflow += direct;
+                }
+            }
+        }
+        self.cells += usize::from(has_pages);
     }
 }
 
@@ -297,28 +357,34 @@ impl Rest {
     const fn is_full(&self) -> bool {
         self.closed.len() >= MAX_CLOSED_CELLS
     }
+}
 
-    /// Appends the new counts of a side to the closed cells.
-    fn fold_side(&mut self, side: usize, counts: &Counts, counters: u32, everything: u32) {
-        let start = self.starts[side];
-        let mut of_pages = 0;
-        for (counter, slot) in counts.of(counters) {
-            let index = counter as usize;
-            if index >= self.folded.len() {
-                self.folded.resize(index + PART_COUNTERS, Default::default());
-            }
-            let count = slot.0[side].get();
-            let folded = std::mem::replace(&mut self.folded[index][side], count);
-            let of_page = count.of_page - folded.of_page;
-            of_pages += of_page;
-            let new = count.direct - folded.direct + of_page;
-            if new > 0 {
-                self.closed.push(ClosedCell { counter, start, count: new });
-            }
+/// Calls `push` with the counters that have new counts on this side.
+fn fold_side(
+    side: usize,
+    counts: &Counts,
+    counters: u32,
+    all: &mut Folded,
+    everything: u32,
+    mut push: impl FnMut(u32, u64),
+) {
+    let mut of_pages = 0;
+    for (counter, slot) in counts.of(counters) {
+        let index = counter as usize;
+        if index >= all.len() {
+            all.resize(index + PART_COUNTERS, Default::default());
         }
-        if of_pages > 0 {
-            self.closed.push(ClosedCell { counter: everything, start, count: of_pages });
+        let count = slot.0[side].get();
+        let folded = std::mem::replace(&mut all[index][side], count);
+        let of_page = count.of_page - folded.of_page;
+        of_pages += of_page;
+        let new = count.direct - folded.direct + of_page;
+        if new > 0 {
+            push(counter, new);
         }
+    }
+    if of_pages > 0 {
+        push(everything, of_pages);
     }
 }
 

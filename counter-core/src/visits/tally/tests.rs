@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use super::view::PageView;
+use super::page_hit::PageHit;
 use super::*;
 use crate::sketch::Sketch;
 use crate::visitor::VisitorKey;
@@ -16,9 +16,9 @@ fn a_page_visitor_is_sent_again_after_forgetting_the_page_or_the_total() {
     let hit = tally.counter("hits").hit().visitor(VisitorKey::random().visitor(&[b"ann"]));
     let at = Timestamp::now();
     let visit = || {
-        // The first view takes the slow path, i.e. it adds two separate hits.
+        // The first page hit takes the slow path, i.e. it adds two separate hits.
         for _ in 0..2 {
-            tally.view(PageView { page: Some(tally.counter("/")), ..PageView::new(hit, Agent::Human) }, at);
+            tally.page_hit(PageHit { page: Some(tally.counter("/")), ..PageHit::new(hit, Agent::Human) }, at);
         }
         let chunks = tally.take(shard, at, 1000);
         let cells = chunks.iter().flat_map(|chunk| &chunk.cells).filter(|cell| cell.visitors().is_some());
@@ -33,7 +33,7 @@ fn a_page_visitor_is_sent_again_after_forgetting_the_page_or_the_total() {
 }
 
 #[test]
-fn views_and_separate_hits_give_the_same_counts() {
+fn page_hits_and_separate_hits_give_the_same_counts() {
     let names = NameLimits { counters: 10, labels: LabelLimits { values: 10, pairs: 10 } };
     let tally = || Tally::new(Grid::default(), names, Shards::ONE, Duration::from_secs(1));
     let (one, by_hits, foreign) = (tally(), tally(), tally());
@@ -44,7 +44,7 @@ fn views_and_separate_hits_give_the_same_counts() {
         let weight = NonZeroU32::new(u32::try_from(1 + n % 3).expect("small")).expect("not 0");
         let name = if n % 3 == 0 { "else" } else { "everything" };
         let page = ["/", "/a", "(other)"][usize::try_from(n / 3 % 3).expect("small")];
-        let view = |tally: &Tally| {
+        let page_hit = |tally: &Tally| {
             let page = match n % 7 {
                 0 => None,
                 // A counter of a different tally counts as `(other)`.
@@ -52,12 +52,15 @@ fn views_and_separate_hits_give_the_same_counts() {
                 _ => Some(tally.counter(page)),
             };
             let hit = tally.counter(name).hit().visitor(visitor).weight(weight);
-            PageView { page, ..PageView::new(hit, Agent::Human) }
+            PageHit { page, is_view: n % 5 < 2, ..PageHit::new(hit, Agent::Human) }
         };
-        one.view(PageView { others: &[one.counter("method"), one.counter("/")], ..view(&one) }, at);
-        let PageView { hit, page, .. } = view(&by_hits);
+        one.page_hit(PageHit { others: &[one.counter("method"), one.counter("/")], ..page_hit(&one) }, at);
+        let PageHit { hit, page, is_view, .. } = page_hit(&by_hits);
         let others = ["method", "/"].map(|name| by_hits.counter(name).hit().weight(weight));
-        let hits: Vec<_> = [hit].into_iter().chain(page.map(|page| hit.on(page))).chain(others).collect();
+        let of_page = [hit].into_iter().chain(page.map(|page| hit.on(page)));
+        let views = of_page.clone().filter(|_| is_view);
+        let views = views.map(|hit| hit.register(None).on(by_hits.views(hit.counter)));
+        let hits: Vec<_> = of_page.chain(others).chain(views).collect();
         by_hits.add(&hits, at, Some(Agent::Human));
         assert_eq!(one.ledger(), by_hits.ledger());
         if n % 500 == 499 {
@@ -106,17 +109,17 @@ fn visitors_are_never_sent_before_their_hits() {
             for n in 0..100_000_u32 {
                 let page = Some(tally.counter(&format!("/{}", n / 2000)));
                 let hit = everything.visitor(key.visitor(&[&n.to_le_bytes()]));
-                tally.view(PageView { page, ..PageView::new(hit, Agent::Human) }, Timestamp::now());
+                tally.page_hit(PageHit { page, ..PageHit::new(hit, Agent::Human) }, Timestamp::now());
             }
         });
-        let (mut views, mut visitors) = (0, 0);
+        let (mut hits_of_pages, mut visitors) = (0, 0);
         while !writer.is_finished() {
             for chunk in tally.take(shard, Timestamp::now(), 1000) {
-                views += hits(&chunk.cells);
+                hits_of_pages += hits(&chunk.cells);
                 visitors +=
                     chunk.cells.iter().filter_map(Cell::visitors).map(Sketch::len).sum::<usize>() as u64;
             }
-            assert!(visitors <= views, "{visitors} visitors of {views} hits");
+            assert!(visitors <= hits_of_pages, "{visitors} visitors of {hits_of_pages} hits");
         }
         assert!(visitors > 0);
     });

@@ -36,7 +36,7 @@ pub(crate) use time::LAG;
 pub(crate) use time::default_precision;
 pub(crate) use time::{
     CountPrecision, DefaultPrecision, DistributionPrecision, HasGrid, LastEventId, OptionalPrecision, Range,
-    ReadableRetention, VisitorPrecision,
+    ReadableRetention, ViewPrecision, VisitorPrecision,
 };
 
 use super::site::{SITE, Selected};

@@ -115,6 +115,20 @@ pub(crate) struct Top {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
+/// The views of the site, and the pages with the most views in a range, in descending order.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Views {
+    pub(crate) precision: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Views of all pages, including those that are not listed.
+    pub(crate) total: u64,
+    pub(crate) pages: Vec<Place>,
+    /// Unreadable keys. The affected pages are missing in `pages`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Place {
     pub(crate) counter: String,

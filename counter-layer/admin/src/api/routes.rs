@@ -26,6 +26,7 @@ use super::statuses;
 use super::top;
 use super::total;
 use super::uniques;
+use super::views;
 use crate::access::Access;
 use crate::options::Options;
 
@@ -66,6 +67,7 @@ pub(crate) fn routes(
         total::route(stats),
         lifetimes::route(stats),
         top::route(stats),
+        views::route(stats),
         labels::route(stats),
         labels::pages_route(stats),
         uniques::route(stats),

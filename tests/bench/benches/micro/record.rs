@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, PageView};
+use counter_core::visits::{Agent, PageHit};
 use counter_core::{Counter, Counters, MemoryStore, Recorder, VisitorId};
 use divan::{Bencher, black_box};
 
@@ -58,12 +58,12 @@ fn with_labels(bencher: Bencher<'_, '_>, labels: usize) {
         values.note(Some("de"), NonZeroU32::MIN)
     });
     let values: Vec<_> = values.collect();
-    let view = PageView {
+    let view = PageHit {
         page: Some(counters[1]),
         labels: &values,
-        ..PageView::new(counters[0].hit(), Agent::Human)
+        ..PageHit::new(counters[0].hit(), Agent::Human)
     };
     bencher
         .counter(divan::counter::ItemsCount::new(1000_usize))
-        .bench(|| (0..1000).for_each(|_| recorder.page_view(black_box(view))));
+        .bench(|| (0..1000).for_each(|_| recorder.page_hit(black_box(view))));
 }

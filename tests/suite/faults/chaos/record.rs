@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::support::{always, bins_of, listed, name, precision, query, samples_of, sketch_of};
 use counter_core::time::{Kind, Retention};
 use counter_core::visitor::VisitorKey;
-use counter_core::visits::{Agent, Bin, Distribution, Measured, PageView, Skip};
+use counter_core::visits::{Agent, Bin, Distribution, Measured, PageHit, Skip};
 use counter_core::{CounterName, Counters, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
 
 /// This should be enough to have pages in each of the 16 shards.
@@ -319,11 +319,11 @@ impl Record {
     /// Records a request with a pair now.
     fn view(&mut self, recorder: &Recorder, page: usize, value: usize, at: Timestamp) {
         let values = recorder.label_values("from").expect("a name").by_page();
-        recorder.page_view(PageView {
+        recorder.page_hit(PageHit {
             page: Some(recorder.counter(&title(page))),
             labels: &[values.note(paired_value(value), NonZeroU32::MIN)],
             until: at.plus(1),
-            ..PageView::new(recorder.counter(HITS_COUNTER).hit(), Agent::Human)
+            ..PageHit::new(recorder.counter(HITS_COUNTER).hit(), Agent::Human)
         });
         (self.requests, self.hits) = (self.requests + 1, self.hits + 1);
         self.count_pair(page, value, at, NonZeroU32::MIN);

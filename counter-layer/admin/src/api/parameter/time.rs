@@ -49,6 +49,10 @@ pub(crate) struct OptionalPrecision(pub(crate) Option<ReadableRetention>);
 #[derive(Debug)]
 pub(crate) struct VisitorPrecision(pub(crate) ReadableRetention);
 
+/// A retained precision of views, by default the finest.
+#[derive(Debug)]
+pub(crate) struct ViewPrecision(pub(crate) ReadableRetention);
+
 /// A retained precision of distributions.
 #[derive(Debug)]
 pub(crate) struct DistributionPrecision(pub(crate) ReadableRetention);
@@ -179,6 +183,20 @@ impl<S: HasGrid> Parameters<S> for VisitorPrecision {
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
         Ok(Self(ReadableRetention::of(required(values, &state.grid().visitors)?, &state.reach().visitors)))
+    }
+}
+
+impl<S: HasGrid> Parameters<S> for ViewPrecision {
+    fn describe() -> Vec<Description> {
+        let text = "The bucket width in seconds; the default is 3600, or the smallest width";
+        vec![Description { text, schema: |grid| widths(&grid.counts.of_views()), ..PRECISION_OR_DEFAULT }]
+    }
+
+    fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
+        let stored = state.grid().counts.of_views();
+        let named = optional(values, &stored)?.or_else(|| stored.iter().next());
+        let named = named.expect("a set of precisions is never empty");
+        Ok(Self(ReadableRetention::of(named, &state.reach().counts)))
     }
 }
 

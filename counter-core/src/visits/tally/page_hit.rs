@@ -8,7 +8,7 @@ use crate::visits::ledger::Agent;
 ///
 /// ```
 /// use std::time::Duration;
-/// use counter_core::visits::{Agent, Bin, Measure, PageView};
+/// use counter_core::visits::{Agent, Bin, Measure, PageHit};
 /// use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -16,11 +16,11 @@ use crate::visits::ledger::Agent;
 /// let hour = Precision::HOUR;
 /// let mut counters = Counters::builder(MemoryStore::new()).distributions(Precisions::new([hour])?).build()?;
 /// let recorder = counters.recorder();
-/// recorder.page_view(PageView {
+/// recorder.page_hit(PageHit {
 ///     page: Some(recorder.counter("/")),
 ///     others: &[recorder.counter("method:GET")],
 ///     bins: &[Bin::time(Duration::from_millis(20)), Bin::status(200)],
-///     ..PageView::new(recorder.counter("hits").hit(), Agent::Human)
+///     ..PageHit::new(recorder.counter("hits").hit(), Agent::Human)
 /// });
 /// counters.flush().await?;
 ///
@@ -34,7 +34,7 @@ use crate::visits::ledger::Agent;
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct PageView<'a> {
+pub struct PageHit<'a> {
     /// Hit on the total counter.
     pub hit: Hit,
     /// Page counter, which gets the same hit.
@@ -50,15 +50,28 @@ pub struct PageView<'a> {
     pub bins: &'a [Bin],
     /// Client that made the request.
     pub agent: Agent,
+    /// Set if a person saw the page. The hit then also counts as a view of the page and of the total, in
+    /// [counters of views](crate::CounterName::views), by the hour and coarser precisions. This is a hit of its own in
+    /// the [ledger](crate::Ledger).
+    pub is_view: bool,
     /// The request counts before this instant: see
     /// [`Recorder::request_until`](crate::Recorder::request_until).
     pub until: Timestamp,
 }
 
-impl PageView<'_> {
-    /// Creates a view without a page by this agent, at the current time.
+impl PageHit<'_> {
+    /// Creates a hit without a page by this agent, at the current time.
     #[must_use]
     pub const fn new(hit: Hit, agent: Agent) -> Self {
-        Self { hit, page: None, others: &[], labels: &[], bins: &[], agent, until: Timestamp::MAX }
+        Self {
+            hit,
+            page: None,
+            others: &[],
+            labels: &[],
+            bins: &[],
+            agent,
+            is_view: false,
+            until: Timestamp::MAX,
+        }
     }
 }
