@@ -8,7 +8,7 @@ use http::request::Parts;
 
 pub use crate::closure::Closure;
 use crate::identity::{self, Address, Forwarded, RequestHead};
-pub use crate::label::BOT_LABEL;
+pub use crate::label::{BOT_LABEL, SOURCE_LABEL};
 pub use crate::layer::{Counted, Decider};
 pub use crate::request::logged::Logged;
 pub use crate::reserved::{AGENTS, HITS, STATUSES, is_facet_counter, is_reserved};

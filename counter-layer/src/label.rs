@@ -4,11 +4,12 @@ mod text;
 mod value;
 mod host;
 mod query;
+mod groups;
 mod referrer;
 mod language;
 mod country;
 mod client;
-mod missing;
+mod late;
 mod source;
 mod noted;
 
@@ -16,13 +17,17 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU32;
 
+use counter_core::CounterName;
 use http::HeaderName;
 
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
+use crate::rules::{Rules, RulesBuilder, RulesError};
+use groups::Groups;
+pub use groups::{SourceGroup, SourceKind};
 pub use host::{InternalHost, InternalHostError};
-use missing::Missing;
-pub(crate) use missing::MissingHead;
+pub(crate) use late::LateHead;
+use late::{Late, Missing, Private};
 pub(crate) use noted::Labels;
 use query::{CAMPAIGN, CONTENT, MEDIUM, TERM};
 use source::Source;
@@ -40,18 +45,20 @@ use source::Source;
 /// | [`bot`](Self::bot) | `label:bot:GPTBot` | the user agent |
 /// | [`language`](Self::language) | `label:language:de` | the first language in `Accept-Language` |
 /// | [`country`](Self::country) | `label:country:CH` | a header set by a content delivery network |
+/// | [`source`](Self::source) | `label:source:Google` | for views, the query or the host in `Referer`, by the name that people use |
+/// | [`address`](Self::address) | `label:address:/articles/17` | for views, the path |
 /// | [`not_found`](Self::not_found) | `label:not_found:/old` | the path, if the response status is 404 or 410 |
 /// | [`broken_link`](Self::broken_link) | `label:broken_link:/old example.com` | the path and the host in `Referer` |
 /// | [`from_fn`](Self::from_fn) | `label:plan:free` | a closure |
 ///
-/// A counted request has exactly one value per label, so a label adds up to `hits`. Labels of missing pages only
-/// count those. `(none)` is used for requests with no value, and `(other)` for invalid values, and for rare values
+/// A counted request has exactly one value per label, so a label adds up to `hits`. Labels of views and of missing
+/// pages only count those. `(none)` is used for requests with no value, and `(other)` for invalid values, and for rare values
 /// if there are too many. A label can hold 2,000 values, and values with at least 0.1 % of the hits are always
 /// included. See [`LabelValues`](counter_core::visits::LabelValues) for the effect of scanners sending made-up
 /// values; in this case an error bound is returned with the counts.
 ///
 /// Only these values are stored; the address, query and user agent of a request are not, and paths only if you count
-/// missing pages. See [the
+/// addresses or missing pages. See [the
 /// guide](crate::guide::labels) for API keys, and the cost of labels.
 ///
 /// ```
@@ -90,6 +97,11 @@ pub struct Label {
 /// The name of [`Label::bot`].
 pub const BOT_LABEL: &str = "bot";
 
+const ADDRESS_LABEL: &str = CounterName::VIEW_LABELS[0];
+
+/// The name of [`Label::source`].
+pub const SOURCE_LABEL: &str = CounterName::VIEW_LABELS[1];
+
 impl Label {
     /// Counts the site a visitor came from: the host in the `Referer` header, in lower case, with `www.` and
     /// the port removed.
@@ -106,8 +118,110 @@ impl Label {
     /// Ignores referrers with this host or a subdomain, e.g. `www.example.org` for `example.org`: these
     /// requests count as `(none)`. This does not affect other labels.
     pub fn internal_host(mut self, host: InternalHost) -> Self {
-        if let Source::Referrer { internal } = &mut self.source {
+        if let Source::Referrer { internal } | Source::Late(Late::Group { internal, .. }) = &mut self.source {
             internal.push(host);
+        }
+        self
+    }
+
+    /// Counts where the people come from who [view](crate::AccessCounterLayer::views) a page, by the names that people
+    /// use.
+    ///
+    /// | view | value |
+    /// |---|---|
+    /// | from `www.google.de` or the Google app | `Google` |
+    /// | from `l.facebook.com` | `Facebook` |
+    /// | from `blog.example`, which is not [known](SourceGroup) | `blog.example` |
+    /// | with `utm_source=Newsletter` in the query, from any site | `Newsletter` |
+    /// | with `ref=hn` or `source=hackernews`, from any site | `Hacker News` |
+    /// | from an [internal host](Self::internal_host), or without a source | `(none)` |
+    ///
+    /// The text in the query has the limits of a [campaign](Self::campaign). This label enables views, and adds up to
+    /// them instead of `hits`. The hosts are the values of [`referrer`](Self::referrer).
+    ///
+    /// ```
+    /// # use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::{AccessCounterLayer, Label};
+    ///
+    /// # use axum::{Router, routing::get};
+    /// # use tower::ServiceExt;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder()).labels([Label::source(), Label::address()])?;
+    /// # let app: Router = Router::new().route("/articles/{id}", get(async || "text")).layer(layer);
+    /// # for (method, agent) in [("GET", "Firefox/140.0"), ("GET", "Googlebot/2.1"), ("HEAD", "Firefox/140.0")] {
+    /// #     let request = http::Request::builder().method(method).uri("/articles/17?utm_content=a");
+    /// #     let request = request.header("user-agent", format!("Mozilla/5.0 Gecko {agent}"));
+    /// #     let request = request.header("referer", "https://www.google.de/");
+    /// #     app.clone().oneshot(request.body(axum::body::Body::empty())?).await?;
+    /// # }
+    /// // A person follows a link on https://www.google.de to `/articles/17`; a bot reads the page as well.
+    /// counters.flush().await?;
+    ///
+    /// let names = ["hits", "view:hits", "label:source:Google", "label:address:/articles/17"];
+    /// let names = names.map(|name| name.parse().expect("a name"));
+    /// assert_eq!(counters.stats().lifetimes(&names).await?, [3, 1, 1, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn source() -> Self {
+        let groups = Box::new(Groups::default());
+        Self::new(Cow::Borrowed(SOURCE_LABEL), Source::Late(Late::Group { internal: Vec::new(), groups }))
+    }
+
+    /// Counts the paths of [views](crate::AccessCounterLayer::views), such as `/articles/17`, by page: the values of the
+    /// page `/articles/{id}` are its addresses.
+    ///
+    /// A path is [normalised](crate::Rules#paths), so it has no query and no matrix parameters. A path with more than 120
+    /// bytes counts as `(other)`. This label enables views, and adds up to them. Half of the places are reserved for
+    /// paths with a second view, so a scan of made-up paths can't take all of them.
+    ///
+    /// A path can contain personal data, e.g. a name or a token. You should name the routes that do in
+    /// [`except_paths`](Self::except_paths) or [`except_if`](Self::except_if), and consider
+    /// [`min_hits`](Self::min_hits). See [`source`](Self::source) for an example.
+    pub fn address() -> Self {
+        let source = Source::Late(Late::Address(Private::default()));
+        Self::new(Cow::Borrowed(ADDRESS_LABEL), source).by_page()
+    }
+
+    /// Does not keep the [addresses](Self::address) that match any of these patterns, like
+    /// [`RulesBuilder::exclude`](crate::RulesBuilder::exclude): their views count as `(other)`. This replaces earlier
+    /// patterns, and does not affect other labels.
+    ///
+    /// ```
+    /// use counter_layer::Label;
+    ///
+    /// let address = Label::address().except_paths(["/reset/{token}", "/u/*"])?;
+    /// # Ok::<(), counter_layer::RulesError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if a pattern is invalid, or if two patterns match the same paths.
+    pub fn except_paths(mut self, patterns: impl IntoIterator<Item: AsRef<str>>) -> Result<Self, RulesError> {
+        if let Source::Late(Late::Address(private)) = &mut self.source {
+            let exclude = |rules: RulesBuilder, pattern: _| rules.exclude(AsRef::<str>::as_ref(&pattern));
+            let rules = patterns.into_iter().fold(Rules::builder(), exclude);
+            private.paths = Some(rules.build()?);
+        }
+        Ok(self)
+    }
+
+    /// Does not keep the [address](Self::address) of a view if this closure returns `true` or panics: the view counts as
+    /// `(other)`. It is called for requests that may be views, before the inner service, and should only access memory.
+    /// This does not affect other labels.
+    ///
+    /// ```
+    /// use counter_layer::Label;
+    ///
+    /// let address = Label::address().except_if(|head| head.headers.contains_key("authorization"));
+    /// ```
+    pub fn except_if(
+        mut self,
+        is_private: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        if let Source::Late(Late::Address(private)) = &mut self.source {
+            private.closure = Some(Box::new(Closure::new("Label::except_if", is_private)));
         }
         self
     }
@@ -240,7 +354,7 @@ impl Label {
     /// # }
     /// ```
     pub const fn not_found() -> Self {
-        Self::new(Cow::Borrowed("not_found"), Source::Missing(Missing::Path))
+        Self::new(Cow::Borrowed("not_found"), Source::Late(Late::Missing(Missing::Path)))
     }
 
     /// Counts broken links: the path of a [missing page](Self::not_found), and the host of the page with the link,
@@ -248,7 +362,7 @@ impl Label {
     ///
     /// Includes links on your own pages. A request without a referring host counts as `(none)`.
     pub const fn broken_link() -> Self {
-        Self::new(Cow::Borrowed("broken_link"), Source::Missing(Missing::Link))
+        Self::new(Cow::Borrowed("broken_link"), Source::Late(Late::Missing(Missing::Link)))
     }
 
     /// Stores a value only after this number of hits, in this hour and the previous hour of this process. Earlier hits

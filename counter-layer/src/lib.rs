@@ -59,8 +59,8 @@ mod closure;
 mod recent;
 mod classify;
 mod identity;
-mod label;
 mod rules;
+mod label;
 mod layer;
 
 #[cfg(feature = "body")]
@@ -78,7 +78,7 @@ pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
-pub use label::{InternalHost, InternalHostError, Label};
+pub use label::{InternalHost, InternalHostError, Label, SourceGroup, SourceKind};
 pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Ignore, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]
 pub use limit::{

@@ -40,6 +40,9 @@ impl CounterName {
     /// The prefix for [view](crate::visits::PageHit::is_view) counters, such as `view:/articles/{id}`.
     pub const VIEWS: &str = "view:";
 
+    /// The [labels](crate::visits::LabelValues) whose values only count views: `address` and `source`.
+    pub const VIEW_LABELS: [&str; 2] = ["address", "source"];
+
     /// Creates a name.
     ///
     /// # Errors

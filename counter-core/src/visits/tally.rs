@@ -123,19 +123,29 @@ impl Tally {
 
     pub(crate) fn name(&self, counter: Counter) -> Option<CounterName> {
         let of_label = |(label, noted): (&Label, _)| label.name(noted);
-        if self.owns(counter) && counter.number & VIEW_FLAG > 0 {
-            return self.registry.name(viewed(counter))?.views();
-        }
-        self.registry.name(counter).or_else(|| self.label_of(counter).and_then(of_label))
+        let of_views = || self.registry.name(self.viewed(counter)?)?.views();
+        let of_label = || self.label_of(counter).and_then(of_label);
+        self.registry.name(counter).or_else(of_views).or_else(of_label)
     }
 
     /// Returns the counter for the views among the hits of a counter: those of `(other)` for a foreign counter, or if the
     /// name is too long.
     pub(crate) fn views(&self, counter: Counter) -> Counter {
-        let has_views = |counter: &Counter| self.owns(*counter) && self.registry.has_views(counter.number);
-        let Counter { number, shard, tally } =
-            Some(viewed(counter)).filter(has_views).unwrap_or(self.registry.other());
-        Counter { number: number | VIEW_FLAG, shard, tally }
+        let has_views = self.owns(counter) && self.registry.has_views(counter.number);
+        let of = if has_views { counter } else { self.registry.other() };
+        Counter { tally: self.views_tally(), ..of }
+    }
+
+    /// Returns the counter whose views this counter counts, if it is one of [views](Self::views).
+    fn viewed(&self, counter: Counter) -> Option<Counter> {
+        let tally = self.registry.other().tally;
+        (counter.tally == self.views_tally()).then_some(Counter { tally, ..counter })
+    }
+
+    /// Returns the tally id of counters of views. It is different, so that hits on other counters do not need to check for
+    /// views.
+    const fn views_tally(&self) -> u32 {
+        self.registry.other().tally.wrapping_add(1)
     }
 
     /// Returns a label, adding it if it is new.
@@ -165,6 +175,11 @@ impl Tally {
         self.labels.find(counter.tally, counter.number)
     }
 
+    /// Returns the label of a noted value.
+    pub(crate) fn label_of_value(&self, noted: NotedValue) -> Option<&Label> {
+        self.labels.of(noted)
+    }
+
     /// Makes labels count the error bounds again. Must be called if label counts on the way to the store are
     /// discarded.
     pub(crate) fn give_up_labels(&self) {
@@ -179,13 +194,18 @@ impl Tally {
     /// Returns a ticket for all hits that these counters received prior to this call.
     pub(crate) fn ticket(&self, hits: &[Hit]) -> CommitTicket {
         let other = self.registry.other();
-        let is_own = |counter| self.owns(counter) || self.label_of(counter).is_some();
+        let is_own = |counter| {
+            self.owns(counter) || self.viewed(counter).is_some() || self.label_of(counter).is_some()
+        };
         let shard = |hit: &Hit| if is_own(hit.counter) { hit.counter.shard } else { other.shard };
         self.commits.ticket(hits.iter().map(shard))
     }
 
     /// Returns the number and the shard of a counter, and `true` for `(other)`.
     pub(crate) fn slot(&self, counter: Counter) -> (u32, Shard, bool) {
+        if let Some(Counter { number, shard, .. }) = self.viewed(counter) {
+            return (number | VIEW_FLAG, shard, false);
+        }
         let counter = if self.owns(counter) { counter } else { self.registry.other() };
         (counter.number, counter.shard, counter.number == OTHER)
     }
@@ -330,9 +350,4 @@ impl Tally {
     fn number(&self, counter: Counter) -> u32 {
         if self.owns(counter) { counter.number } else { OTHER }
     }
-}
-
-/// Returns the counter whose views a counter counts, or a counter that does not count views unchanged.
-const fn viewed(counter: Counter) -> Counter {
-    Counter { number: counter.number & !VIEW_FLAG, ..counter }
 }

@@ -1,9 +1,11 @@
 //! Detects browser prefetches.
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Headers that can mark a prefetch. The first header is defined in the Fetch standard, the others are older.
-const HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", "x-moz"];
+/// Returns `true` for a header that can mark a prefetch. The first is defined in the Fetch standard, the others are older.
+fn is_purpose(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "sec-purpose" | "purpose" | "x-purpose" | "x-moz")
+}
 
 /// Returns `true` for a prefetch: `prefetch`, with optional parameters like `prerender`, or the older
 /// `preview`.
@@ -12,7 +14,8 @@ pub(crate) fn is_prefetch(headers: &HeaderMap) -> bool {
         let purpose = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         purpose.eq_ignore_ascii_case(b"prefetch") || purpose.eq_ignore_ascii_case(b"preview")
     };
-    HEADERS.iter().any(|header| headers.get(*header).is_some_and(says))
+    // Comparing all names takes less time than four lookups, because requests have few headers.
+    headers.iter().any(|(name, value)| is_purpose(name) && says(value))
 }
 
 #[cfg(test)]

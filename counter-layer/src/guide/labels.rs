@@ -3,7 +3,7 @@
 //! Routes are counted as pages. A [`Label`](crate::Label) counts a property that requests to different pages
 //! can share: the referring site, the campaign of a link, the kind of device and browser, the name of a bot,
 //! the language, or any value returned by a closure. Values are counted separately, and a request always has exactly one value
-//! per label, so a label adds up to `hits`:
+//! per label, so a label adds up to `hits`, or to the views if it only counts these:
 //!
 //! ```
 //! # use counter_core::{Counters, MemoryStore};
@@ -24,6 +24,13 @@
 //! Access logs are counted the same way if they contain the headers: the combined format has `Referer` and
 //! `User-Agent`, and you can add the third with `%{Accept-Language}i`. JSON records have `referrer`,
 //! `user_agent` and `language`. If a log or a record does not contain a header, its labels count `(not recorded)`.
+//!
+//! # Sources and addresses
+//!
+//! [`Label::source`](crate::Label::source) and [`Label::address`](crate::Label::address) answer where people come from and
+//! what they read. Both only count [views](crate::AccessCounterLayer::views), so bots, errors and other methods are left
+//! out, and they add up to `view:hits`. The hosts of a source such as `Google` are values of
+//! [`Label::referrer`](crate::Label::referrer), see [`SourceGroup::of_host`](crate::SourceGroup::of_host).
 //!
 //! # Campaigns
 //!
@@ -225,7 +232,7 @@
 //!
 //! # Privacy
 //!
-//! A label stores just the value: for missing pages the path, for referrers the host, for user agents the kind of device and browser, for
+//! A label stores just the value: for addresses and missing pages the path, for referrers the host, for user agents the kind of device and browser, for
 //! languages the preferred language. Labels do not count visitors. A host that is an IP address counts as
 //! `(other)`, and so does a value in a query that looks like a mail address, an IP address, a phone number or a token. But
 //! campaigns are free text: a campaign name that differs per recipient of a newsletter identifies the recipient, so you

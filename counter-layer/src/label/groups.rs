@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::text::Text;
+use crate::recent::Recent;
+
 /// A site or app that people come from, as counted by [`Label::source`](crate::Label::source).
 ///
 /// ```
@@ -45,6 +48,9 @@ pub(super) struct Groups {
     countries: Box<[(&'static str, SourceGroup)]>,
     /// Words in a query, [squashed](squashed), in ascending order.
     words: Box<[(String, SourceGroup)]>,
+    all: Box<[SourceGroup]>,
+    /// The place of the group in `all` plus one, or 0, for recent hosts.
+    recent: Recent,
 }
 
 /// The known groups, by kind. The format is described in the file.
@@ -107,15 +113,29 @@ impl Groups {
         })
     }
 
+    /// Returns the group of a host like [`of_host`](Self::of_host), from a cache if possible. The host may be any bytes.
+    pub(super) fn recent(&self, host: &[u8]) -> Option<SourceGroup> {
+        let place = self.recent.number(host, 0, || {
+            let group = std::str::from_utf8(host).ok().and_then(|host| self.of_host(host));
+            (0..).zip(&self.all).find(|(_, one)| Some(**one) == group).map_or(0, |(place, _)| place + 1)
+        });
+        self.all.get(usize::try_from(place).ok()?.checked_sub(1)?).copied()
+    }
+
     /// Returns the group of a word in a query.
     pub(super) fn of_word(&self, word: &str) -> Option<SourceGroup> {
-        find(&self.words, &squashed(word).collect::<String>())
+        let mut text = Text::new();
+        for c in squashed(word) {
+            c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| text.push(byte))?;
+        }
+        find(&self.words, text.as_str()?)
     }
 }
 
 impl Default for Groups {
     fn default() -> Self {
-        let (mut hosts, mut countries, mut words) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut hosts, mut countries) = (Vec::new(), Vec::new());
+        let mut words = Vec::<(String, SourceGroup)>::new();
         for (group, columns) in rows() {
             words.push((squashed(group.name).collect(), group));
             for word in columns.split(',').map(str::trim) {
@@ -129,7 +149,9 @@ impl Default for Groups {
         hosts.sort_unstable_by_key(|(host, _)| *host);
         countries.sort_unstable_by_key(|(host, _)| *host);
         words.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Self { hosts: hosts.into(), countries: countries.into(), words: words.into() }
+        let all = SourceGroup::all().collect();
+        let recent = Recent::default();
+        Self { hosts: hosts.into(), countries: countries.into(), words: words.into(), all, recent }
     }
 }
 
@@ -227,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_table_has_no_entry_twice() {
-        let Groups { hosts, countries, words } = Groups::default();
+        let Groups { hosts, countries, words, .. } = Groups::default();
         assert!(hosts.len() > 200 && hosts.is_sorted_by(|(one, _), (other, _)| one < other), "{hosts:?}");
         assert!(countries.is_sorted_by(|(one, _), (other, _)| one < other), "{countries:?}");
         assert!(words.is_sorted_by(|(one, _), (other, _)| one < other), "{words:?}");

@@ -7,7 +7,7 @@ use http::header::USER_AGENT;
 
 use super::Label;
 use super::client::{Client, Words};
-use super::missing::MissingHead;
+use super::late::{Late, LateHead, When};
 use super::source::{Source, header};
 use super::text::Text;
 use super::value::Value;
@@ -16,10 +16,13 @@ use crate::request::logged::Logged;
 
 /// The labels of a layer and their counters.
 pub(crate) struct Labels {
-    /// Labels of missing pages are last.
+    /// Labels that depend on the response are last.
     labels: Vec<(LabelValues, Source)>,
     /// Number of labels that count all requests.
     always: usize,
+    /// True if there are labels of views.
+    of_views: bool,
+    of_missing: bool,
     words: Option<Words>,
 }
 
@@ -37,11 +40,15 @@ impl Labels {
         }
         let needs_words =
             by_name.iter().any(|label| matches!(label.source, Source::Device | Source::Browser));
-        let is_missing = |label: &Label| matches!(label.source, Source::Missing(_));
-        by_name.sort_by_key(is_missing);
-        let always = by_name.iter().filter(|label| !is_missing(label)).count();
+        let is_late = |label: &Label| matches!(label.source, Source::Late(_));
+        by_name.sort_by_key(is_late);
+        let always = by_name.iter().filter(|label| !is_late(label)).count();
+        let has = |when| by_name.iter().any(|label| label.source.when() == Some(when));
+        let [of_views, of_missing] = [When::View, When::Missing].map(has);
         let bound = by_name.into_iter().map(|label| {
-            let is_guarded = is_missing(&label) || label.min_hits > NonZeroU32::MIN;
+            // Clients choose the paths.
+            let is_path = matches!(label.source, Source::Late(Late::Address(_) | Late::Missing(_)));
+            let is_guarded = is_path || label.min_hits > NonZeroU32::MIN;
             let mut values = recorder.label_values(&label.name)?;
             if is_guarded {
                 values = values.min_hits(label.min_hits);
@@ -50,7 +57,7 @@ impl Labels {
         });
         let labels = bound.collect::<Result<Vec<_>, LabelError>>()?;
         let words = needs_words.then(Words::default);
-        Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, always, words })))
+        Ok((!labels.is_empty()).then(|| Arc::new(Self { labels, always, of_views, of_missing, words })))
     }
 
     /// Notes the label values of a request that is read from a log, or made now if `None`.
@@ -75,33 +82,84 @@ impl Labels {
 
     /// Returns `true` if missing pages are counted.
     pub(crate) const fn count_missing(&self) -> bool {
-        self.always < self.labels.len()
+        self.of_missing
     }
 
-    /// Returns the part of a request that is needed if the page is missing, if any label needs it.
-    pub(crate) fn missing_head(&self, head: &RequestHead<'_>) -> Option<MissingHead> {
-        self.count_missing().then(|| MissingHead::of(head))
+    /// Returns `true` if there are labels of views.
+    pub(crate) const fn count_views(&self) -> bool {
+        self.of_views
+    }
+
+    /// Returns the part of a request that is needed when the response is known, if any label needs it.
+    pub(crate) fn late_head(&self, head: &RequestHead<'_>, asks_for_view: bool) -> Option<LateHead> {
+        let is_private =
+            |(_, source): &(_, Source)| matches!(source, Source::Late(late) if late.is_private(head));
+        (self.of_missing || (self.of_views && asks_for_view))
+            .then(|| LateHead::of(head, asks_for_view && self.labels[self.always..].iter().any(is_private)))
+    }
+
+    /// Notes the values of a request that may be a view. Returns `false` and notes nothing if any value has no place
+    /// yet. A noted value has no effect until it is counted.
+    pub(crate) fn note_known_view(&self, head: &RequestHead<'_>, noted: &mut Vec<NotedValue>) -> bool {
+        for (values, source) in &self.labels[self.always..] {
+            if let Source::Late(late) = source
+                && late.when() == When::View
+            {
+                let Some(known) = late.plain(head).and_then(|value| values.find(value)) else {
+                    noted.clear();
+                    return false;
+                };
+                noted.push(known);
+            }
+        }
+        true
+    }
+
+    /// Notes the values of a view.
+    pub(crate) fn note_view(
+        &self,
+        head: &LateHead,
+        logged: Option<&Logged<'_>>,
+        weight: NonZeroU32,
+        noted: &mut Vec<NotedValue>,
+    ) {
+        self.note_late(When::View, head, logged, weight, noted);
     }
 
     /// Notes the values of a missing page.
-    #[inline(never)]
     pub(crate) fn note_missing(
         &self,
-        head: &MissingHead,
+        head: &LateHead,
+        logged: Option<&Logged<'_>>,
+        weight: NonZeroU32,
+        noted: &mut Vec<NotedValue>,
+    ) {
+        self.note_late(When::Missing, head, logged, weight, noted);
+    }
+
+    #[inline(never)]
+    fn note_late(
+        &self,
+        when: When,
+        head: &LateHead,
         logged: Option<&Logged<'_>>,
         weight: NonZeroU32,
         noted: &mut Vec<NotedValue>,
     ) {
         for (values, source) in &self.labels[self.always..] {
-            let Source::Missing(part) = source else { continue };
-            let mut text = Text::new();
-            noted.push(note((values, source), head.value(*part, &mut text), logged, weight));
+            if let Source::Late(late) = source
+                && late.when() == when
+            {
+                noted.push(note((values, source), late.value(head, &mut Text::new()), logged, weight));
+            }
         }
     }
 
     /// Returns the counters for the label values of a request.
     pub(crate) fn counters(&self, noted: &[NotedValue]) -> impl Iterator<Item = Counter> {
-        self.labels.iter().zip(noted).map(|((values, _), noted)| values.counter(*noted))
+        // Any handle knows the counters of all labels.
+        let (values, _) = &self.labels[0];
+        noted.iter().map(|noted| values.counter(*noted))
     }
 
     /// Returns the counters for the label values of a request to a page, and for their pairs with the page.
@@ -112,11 +170,8 @@ impl Labels {
         at: Timestamp,
         weight: NonZeroU32,
     ) -> impl Iterator<Item = Counter> {
-        let pairs = self
-            .labels
-            .iter()
-            .zip(noted)
-            .filter_map(move |((values, _), noted)| values.pair(*noted, page?, at, weight));
+        let (values, _) = &self.labels[0];
+        let pairs = noted.iter().filter_map(move |noted| values.pair(*noted, page?, at, weight));
         self.counters(noted).chain(pairs)
     }
 }

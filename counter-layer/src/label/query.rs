@@ -25,6 +25,11 @@ const MIN_TOKEN_CHANGES: usize = 4;
 /// Minimum number of digits in a phone number, including the country code.
 const MIN_PHONE_DIGITS: usize = 8;
 
+/// Returns `true` if a query may contain a source.
+pub(super) fn has_source(query: &str) -> bool {
+    SOURCE.iter().any(|name| query.contains(name))
+}
+
 /// Returns the value of the first of these parameters that is not blank.
 pub(super) fn value<'a>(query: Option<&str>, names: &[&str], text: &'a mut Text) -> Value<'a> {
     let Some(query) = query else { return Value::None };

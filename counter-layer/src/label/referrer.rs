@@ -2,6 +2,7 @@
 
 use memchr::memchr;
 
+use super::groups::Groups;
 use super::host::{InternalHost, address_in, name};
 use super::query::{self, SOURCE};
 use super::text::Text;
@@ -22,6 +23,38 @@ pub(super) fn site<'a>(
         Value::Text(host) if is_internal(host.as_bytes(), internal) => Value::None,
         Value::Other if is_internal_address(referrer, internal) => Value::None,
         value => value,
+    }
+}
+
+/// Returns the group of the site or app that a request comes from, or else the site itself. What the owner wrote into the
+/// query is more specific than the referrer, e.g. for a newsletter that is read in a web mailer.
+pub(super) fn group<'a>(
+    referrer: &[u8],
+    query: Option<&str>,
+    internal: &[InternalHost],
+    groups: &Groups,
+    text: &'a mut Text,
+) -> Value<'a> {
+    let mut host_text = Text::new();
+    let host = host(referrer, &mut host_text);
+    match host {
+        Value::Text(host) if is_internal(host.as_bytes(), internal) => return Value::None,
+        Value::Other if is_internal_address(referrer, internal) => return Value::None,
+        _ => {}
+    }
+    let mut source_text = Text::new();
+    let (site, is_word) = match source(query, internal, &mut source_text) {
+        Value::None => (host, false),
+        source => (source, true),
+    };
+    let site = match site {
+        Value::Text(site) => site,
+        Value::None => return Value::None,
+        Value::Other => return Value::Other,
+    };
+    match groups.recent(site.as_bytes()).or_else(|| if is_word { groups.of_word(site) } else { None }) {
+        Some(group) => Value::Text(group.name()),
+        None => text.extend(site.bytes()).map_or(Value::Other, Value::Text),
     }
 }
 
@@ -166,6 +199,40 @@ mod tests {
             ("", Some("ref=192.0.2.1"), "(other)"),
         ] {
             assert_eq!(of(referrer, query), expected, "{referrer} {query:?}");
+        }
+    }
+
+    #[test]
+    fn sources_have_the_names_that_people_use() {
+        let internal = ["example.org".parse().expect("a host")];
+        let groups = Groups::default();
+        for (referrer, query, expected) in [
+            ("https://www.google.co.uk/", None, "Google"),
+            ("https://l.facebook.com/l.php?u=x", None, "Facebook"),
+            ("android-app://com.google.android.gm/", None, "Gmail"),
+            ("https://chatgpt.com/", Some("utm_source=chatgpt.com"), "ChatGPT"),
+            ("https://blog.example/post", None, "blog.example"),
+            // What the owner wrote counts.
+            ("https://mail.google.com/", Some("utm_source=Newsletter&utm_medium=email"), "Newsletter"),
+            ("", Some("ref=hackernews"), "Hacker News"),
+            ("", Some("source=FB"), "Facebook"),
+            ("", Some("utm_source=google&utm_medium=cpc"), "Google"),
+            ("", Some("ref=https%3A%2F%2Fwww.google.de%2F"), "Google"),
+            ("", Some("utm_source=ann%40example.com"), "(other)"),
+            ("https://google.com/", Some("utm_source="), "Google"),
+            // Links on the own site do not bring anyone.
+            ("https://example.org/", Some("ref=footer"), "(none)"),
+            ("https://google.com/", Some("ref=example.org"), "Google"),
+            ("https://192.0.2.1/", None, "(other)"),
+            ("", None, "(none)"),
+        ] {
+            let mut text = Text::new();
+            let group = match group(referrer.as_bytes(), query, &internal, &groups, &mut text) {
+                Value::None => "(none)",
+                Value::Other => "(other)",
+                Value::Text(group) => group,
+            };
+            assert_eq!(group, expected, "{referrer} {query:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::client::Client;
 use super::host::InternalHost;
-use super::missing::Missing;
+use super::late::{Late, Missing, When};
 use super::text::Text;
 use super::value::Value;
 use super::{country, language, query, referrer};
@@ -30,13 +30,19 @@ pub(super) enum Source {
         client: Box<Address>,
     },
     Closure(Box<FromFn>),
-    Missing(Missing),
+    /// Depends on the response.
+    Late(Late),
 }
 
 /// A closure to find a value in the request head.
 pub(super) type FromFn = Closure<dyn for<'a> Fn(&RequestHead<'a>) -> Option<Cow<'a, str>> + Send + Sync>;
 
 impl Source {
+    /// Returns when the value counts, if this depends on the response.
+    pub(super) const fn when(&self) -> Option<When> {
+        if let Self::Late(late) = self { Some(late.when()) } else { None }
+    }
+
     /// Returns text that does not need to be validated if it is equal to a known value. `None` if there is a shorter
     /// way to the value.
     #[inline]
@@ -51,11 +57,13 @@ impl Source {
     /// Returns the header that contains the value.
     pub(super) fn header(&self) -> Option<HeaderName> {
         match self {
-            Self::Referrer { .. } | Self::Missing(Missing::Link) => Some(REFERER),
+            Self::Referrer { .. } | Self::Late(Late::Group { .. } | Late::Missing(Missing::Link)) => {
+                Some(REFERER)
+            }
             Self::Device | Self::Browser | Self::Bot(_) => Some(USER_AGENT),
             Self::Language => Some(ACCEPT_LANGUAGE),
             Self::Country { header, .. } => Some(header.clone()),
-            Self::Query(_) | Self::Closure(_) | Self::Missing(Missing::Path) => None,
+            Self::Query(_) | Self::Closure(_) | Self::Late(_) => None,
         }
     }
 
@@ -91,7 +99,7 @@ impl Source {
                 Some(None) => Value::None,
                 None => Value::Other,
             },
-            Self::Missing(_) => Value::Other,
+            Self::Late(_) => Value::Other,
         }
     }
 }

@@ -23,6 +23,7 @@ use super::visit::{OnCount, Visit};
 use crate::classify::{Digest, UserAgent, is_call, is_prefetch};
 use crate::closure::catch_panic;
 use crate::identity::{ExpiringRegister, RequestHead, Visitors};
+use crate::label::Labels;
 use crate::request::logged::Logged;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
@@ -96,11 +97,15 @@ impl Counting {
             }
             None => (None, None, Timestamp::MAX),
         };
+        let mut asks_for_view = false;
         if self.needs_extra {
+            asks_for_view = self.settings.views && self.asks_for_view(head, agent, logged);
             if let Some(on_count) = &self.settings.on_count {
                 note_action(on_count, &Visit { head: *head, agent, visitor }, extra);
             }
-            self.note_labels(head, agent, logged, weight, extra);
+            if let Some(labels) = &self.settings.labels {
+                self.note_labels(labels, head, (agent, asks_for_view), logged, weight, extra);
+            }
         }
         if is_unmatched && let Some(extra) = extra {
             extra.is_unmatched = true;
@@ -111,15 +116,16 @@ impl Counting {
             Some(Logged { has_method: false, .. }) => NO_METHOD,
             _ => self.settings.facets.as_ref().map_or(0, |facets| facets.method_index(head.method)),
         };
-        let asks_for_view = self.settings.views && agent != Agent::Bot && self.asks_for_view(head, logged);
         Ok(Classified { page, register, weight, agent, method, asks_for_view, until })
     }
 
     /// Returns `true` if a person who makes this request wants to see the page.
-    #[inline]
-    fn asks_for_view(&self, head: &RequestHead<'_>, logged: Option<&Logged<'_>>) -> bool {
+    // Not inlined, because most layers do not count views.
+    #[inline(never)]
+    fn asks_for_view(&self, head: &RequestHead<'_>, agent: Agent, logged: Option<&Logged<'_>>) -> bool {
         let is_get = *head.method == Method::GET && logged.is_none_or(|logged| logged.has_method);
-        is_get && (self.settings.excludes_prefetch() || !is_prefetch(head.headers))
+        let may_prefetch = || !self.settings.excludes_prefetch();
+        is_get && agent != Agent::Bot && !(may_prefetch() && is_prefetch(head.headers))
     }
 
     /// Returns `true` if missing pages count even if no rule matches.
@@ -180,17 +186,18 @@ impl Counting {
     #[inline(never)]
     fn note_labels(
         &self,
+        labels: &Labels,
         head: &RequestHead<'_>,
-        agent: Agent,
+        (agent, asks_for_view): (Agent, bool),
         logged: Option<&Logged<'_>>,
         weight: NonZeroU32,
         extra: &mut Option<Box<Extra>>,
     ) {
-        let Some(labels) = &self.settings.labels else { return };
         let extra = extra.get_or_insert_with(|| self.pool.take());
         labels.note(head, agent, logged, weight, &mut extra.labels);
-        if let Some(missing) = labels.missing_head(head) {
-            extra.missing = Some(missing);
+        let is_known = asks_for_view && labels.note_known_view(head, &mut extra.of_view);
+        if let Some(late) = labels.late_head(head, asks_for_view && !is_known) {
+            extra.late = Some(late);
         }
     }
 
@@ -332,9 +339,16 @@ impl Counting {
             return self.finish_with_extras(seen, outcome, extra);
         }
         match seen {
-            Ok(seen) => self.recorder.page_hit(seen.page_hit(self.hits, outcome)),
+            Ok(seen) if seen.asks_for_view => self.finish_view(seen, outcome),
+            Ok(seen) => self.recorder.page_hit(seen.page_hit(self.hits)),
             Err(skip) => self.recorder.skip(*skip),
         }
+    }
+
+    // Not inlined, because most layers do not count views.
+    #[inline(never)]
+    fn finish_view(&self, seen: &Classified, outcome: Outcome) {
+        self.recorder.page_hit(PageHit { is_view: seen.is_view(outcome), ..seen.page_hit(self.hits) });
     }
 
     // Not inlined, because we want to keep the common path short.
@@ -390,9 +404,10 @@ impl Counting {
         } else {
             &[]
         };
-        self.note_missing(seen, None, outcome, extra.as_deref_mut());
+        self.note_late(seen, None, outcome, extra.as_deref_mut());
         let labels = extra.as_deref().map_or(&[][..], |extra| &extra.labels);
-        self.recorder.page_hit(PageHit { others, labels, bins, ..seen.page_hit(self.hits, outcome) });
+        let is_view = seen.is_view(outcome);
+        self.recorder.page_hit(PageHit { others, labels, bins, is_view, ..seen.page_hit(self.hits) });
         if let Delivery::BeforeResponse { timeout } = self.settings.delivery
             && outcome != Outcome::Aborted
         {
@@ -406,9 +421,9 @@ impl Counting {
         true
     }
 
-    /// Notes the label values of a missing page.
+    /// Notes the label values that depend on the response.
     #[inline]
-    pub(super) fn note_missing(
+    pub(super) fn note_late(
         &self,
         seen: &Classified,
         logged: Option<&Logged<'_>>,
@@ -416,10 +431,9 @@ impl Counting {
         extra: Option<&mut Extra>,
     ) {
         if let (Some(labels), Some(extra)) = (&self.settings.labels, extra)
-            && let Some(head) = &extra.missing
-            && outcome.is_missing()
+            && extra.has_late()
         {
-            labels.note_missing(head, logged, seen.weight, &mut extra.labels);
+            note_late(labels, seen, logged, outcome, extra);
         }
     }
 
@@ -458,6 +472,23 @@ impl Counting {
         let hits: Vec<_> = counters.chain(labels).map(Counter::hit).collect();
         let confirmed = Box::pin(self.recorder.confirmed(&hits, timeout));
         extra.get_or_insert_default().confirmation = Some(Confirmation(confirmed));
+    }
+}
+
+#[inline(never)]
+fn note_late(
+    labels: &Labels,
+    seen: &Classified,
+    logged: Option<&Logged<'_>>,
+    outcome: Outcome,
+    Extra { labels: noted, of_view, late, .. }: &mut Extra,
+) {
+    match late {
+        Some(head) if outcome.is_missing() => labels.note_missing(head, logged, seen.weight, noted),
+        _ if !seen.is_view(outcome) => {}
+        _ if !of_view.is_empty() => noted.extend_from_slice(of_view),
+        Some(head) => labels.note_view(head, logged, seen.weight, noted),
+        None => {}
     }
 }
 

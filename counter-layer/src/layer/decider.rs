@@ -90,14 +90,15 @@ impl Decider {
         hits.extend_from_slice(&page_hits[..count]);
         let hit = page_hits[0].register(None);
         let is_partial = outcome == Outcome::Responded(StatusCode::PARTIAL_CONTENT);
-        if seen.is_view(outcome) && (!is_partial || asks_for_first_part(head.headers)) {
+        seen.asks_for_view &= !is_partial || asks_for_first_part(head.headers);
+        if seen.is_view(outcome) {
             let views = page_hits[..count].iter().map(|of| hit.on(counting.recorder.views(of.counter())));
             hits.extend(views);
         }
         let mut others = [counting.hits; FACETS];
         let others = seen.others(settings, outcome, &mut others);
         hits.extend(others.iter().map(|counter| hit.on(*counter)));
-        counting.note_missing(&seen, Some(logged), outcome, extra.as_deref_mut());
+        counting.note_late(&seen, Some(logged), outcome, extra.as_deref_mut());
         if let (Some(labels), Some(extra)) = (&settings.labels, extra.as_deref()) {
             let counters = labels.counters_with_page(&extra.labels, seen.page, logged.at, seen.weight);
             hits.extend(counters.map(|counter| hit.on(counter)));

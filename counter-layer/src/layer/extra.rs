@@ -8,7 +8,7 @@ use http::HeaderValue;
 
 use super::seen::Classified;
 use super::visit::CountAction;
-use crate::label::MissingHead;
+use crate::label::LateHead;
 
 /// Request data that is rarely needed. It is boxed to keep requests small.
 #[derive(Debug, Default)]
@@ -21,8 +21,10 @@ pub(crate) struct Extra {
     pub(super) confirmation: Option<Confirmation>,
     /// The label values. The memory is reused.
     pub(super) labels: Vec<NotedValue>,
-    /// Set if missing pages are counted.
-    pub(super) missing: Option<MissingHead>,
+    /// The values of labels of views, if all of them are known when the request arrives. The memory is reused.
+    pub(super) of_view: Vec<NotedValue>,
+    /// Set if a label depends on the response.
+    pub(super) late: Option<LateHead>,
     /// True if no rule matches, so that the request only counts if the page is missing.
     pub(super) is_unmatched: bool,
 }
@@ -62,9 +64,15 @@ impl Extra {
         self.cookie.is_some() || self.call.is_some()
     }
 
+    /// Returns `true` if labels depend on the response.
+    #[inline]
+    pub(super) const fn has_late(&self) -> bool {
+        self.late.is_some() || !self.of_view.is_empty()
+    }
+
     /// Returns `true` if nothing of this is needed after the request was counted.
     const fn is_done(&self) -> bool {
-        let Self { cookie, then, call, confirmation, labels: _, missing: _, is_unmatched: _ } = self;
+        let Self { cookie, then, call, confirmation, labels: _, of_view: _, late: _, is_unmatched: _ } = self;
         cookie.is_none() && then.is_none() && call.is_none() && confirmation.is_none()
     }
 }
@@ -82,7 +90,8 @@ impl ExtraPool {
     pub(super) fn recycle(&self, extra: &mut Option<Box<Extra>>) {
         let Some(mut extra) = extra.take_if(|extra| extra.is_done()) else { return };
         extra.labels.clear();
-        (extra.missing, extra.is_unmatched) = (None, false);
+        extra.of_view.clear();
+        (extra.late, extra.is_unmatched) = (None, false);
         if let Ok(Some(extra)) = SPARE.try_with(|spare| spare.replace(Some(extra))) {
             let mut boxes = self.lock();
             if boxes.len() < MAX_POOLED_BOXES {

@@ -287,6 +287,7 @@ impl AccessCounterLayer {
     /// Returns an error if a label name is invalid, or if there are more than 16 labels for this recorder.
     pub fn labels(mut self, labels: impl IntoIterator<Item = Label>) -> Result<Self, LabelError> {
         self.settings.labels = Labels::of(&self.recorder, labels)?;
+        self.settings.views |= self.settings.labels.as_ref().is_some_and(|labels| labels.count_views());
         Ok(self)
     }
 

@@ -28,9 +28,9 @@ pub(super) struct Classified {
 impl Classified {
     /// Returns the page hit to be recorded, with `everything` as the counter of all requests.
     #[inline]
-    pub(super) fn page_hit(&self, everything: Counter, outcome: Outcome) -> PageHit<'static> {
-        let (hit, is_view) = (self.hit(everything), self.is_view(outcome));
-        PageHit { page: self.page, is_view, until: self.until, ..PageHit::new(hit, self.agent) }
+    pub(super) const fn page_hit(&self, everything: Counter) -> PageHit<'static> {
+        let hit = everything.hit().register(self.register).weight(self.weight);
+        PageHit { page: self.page, until: self.until, ..PageHit::new(hit, self.agent) }
     }
 
     /// Returns `true` if a person saw the page.
@@ -39,13 +39,9 @@ impl Classified {
         self.asks_for_view && outcome.shows_page()
     }
 
-    const fn hit(&self, everything: Counter) -> Hit {
-        everything.hit().register(self.register).weight(self.weight)
-    }
-
     /// Returns the hits for all requests and for the page, and the number of hits.
     pub(super) fn hits(&self, everything: Counter) -> ([Hit; 2], usize) {
-        let hit = self.hit(everything);
+        let hit = self.page_hit(everything).hit;
         (self.page.map_or([hit; 2], |page| [hit, hit.on(page)]), 1 + usize::from(self.page.is_some()))
     }
 

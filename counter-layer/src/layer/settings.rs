@@ -61,7 +61,7 @@ impl Settings {
 
     /// Returns `true` if data must be kept until the request ends.
     pub(crate) const fn needs_extra(&self) -> bool {
-        self.on_count.is_some() || self.labels.is_some()
+        self.on_count.is_some() || self.labels.is_some() || self.views
     }
 
     /// Returns `true` if there is more to do at the end of a request than to record a page hit.

@@ -63,7 +63,7 @@ pub(crate) fn has_denormal_encoding(text: &str) -> bool {
 
 /// Returns `true` if a quick scan shows that the path is already normal, which is the common case.
 // This scans all bytes even if the result is known, because a branch per byte would be slower.
-fn is_plain(path: &str) -> bool {
+pub(crate) fn is_plain(path: &str) -> bool {
     let (mut odd, mut before) = (0, 0);
     for byte in path.bytes() {
         let class = CLASSES[usize::from(byte)];

@@ -1,20 +1,32 @@
 //! Label options.
 
+use std::error::Error;
+
 use axum::http::HeaderName;
 use clap::Args;
-use counter_core::visits::LabelError;
 use counter_layer::{AccessCounterLayer, Address, InternalHost, Label};
+
+use crate::problem::At;
 
 /// Options for labels.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
-    /// Count referrers, campaigns, clients, bots, languages.
+    /// Count sources, addresses, campaigns, clients, bots, languages.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
-    /// Host that is not a referrer, can be repeated.
+    /// Host that is not a source or referrer, can be repeated.
     #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
     own_hosts: Vec<InternalHost>,
+    /// Pattern of paths to keep private, can be repeated.
+    #[arg(
+        long = "private-path",
+        env = "COUNTER_PRIVATE_PATHS",
+        value_name = "PATTERN",
+        value_delimiter = ',',
+        requires = "labels"
+    )]
+    private_paths: Vec<String>,
     /// Count mediums, contents and terms of campaigns.
     #[arg(long, env = "COUNTER_CAMPAIGN_DETAILS", requires = "labels")]
     campaign_details: bool,
@@ -32,23 +44,24 @@ impl Labels {
         self.own_hosts.first().map(ToString::to_string)
     }
 
-    /// Adds the labels to the layer if they are enabled.
+    /// Adds views to the layer, and labels if they are enabled.
     pub(crate) fn apply(
         &self,
         layer: AccessCounterLayer,
         client: Address,
-    ) -> Result<AccessCounterLayer, LabelError> {
-        let own_hosts = self.own_hosts.iter().cloned();
-        let referrer = own_hosts.fold(Label::referrer(), Label::internal_host);
+    ) -> Result<AccessCounterLayer, Box<dyn Error>> {
+        let from_outside = |label| self.own_hosts.iter().cloned().fold(label, Label::internal_host);
+        let [source, referrer] = [Label::source(), Label::referrer()].map(from_outside);
+        let address = Label::address().except_paths(&self.private_paths).at("--private-path")?;
         let country = self.country_header.clone().map(|header| Label::country(header, client));
         let by_page = [referrer, Label::device(), Label::bot()].map(Label::by_page);
-        let of_site = [Label::campaign(), Label::browser(), Label::language()];
+        let of_site = [source, address, Label::campaign(), Label::browser(), Label::language()];
         let details = [Label::medium(), Label::content(), Label::term()];
         let details = details.into_iter().filter(|_| self.campaign_details);
         let clients = by_page.into_iter().chain(of_site).chain(details).chain(country);
         let missing = [Label::not_found(), Label::broken_link()];
         let labels =
             clients.filter(|_| self.labels).chain(missing.into_iter().filter(|_| self.missing_pages));
-        layer.labels(labels)
+        Ok(layer.views().labels(labels)?)
     }
 }

@@ -37,7 +37,7 @@ impl std::fmt::Debug for Work {
     }
 }
 
-pub static WORK: [Work; 12] = [
+pub static WORK: [Work; 14] = [
     Work { name: "record", prepare: record, baseline: None },
     Work { name: "in_flight", prepare: in_flight, baseline: None },
     Work { name: "bare", prepare: bare, baseline: None },
@@ -49,6 +49,8 @@ pub static WORK: [Work; 12] = [
     Work { name: "measured", prepare: measured, baseline: Some("bare") },
     Work { name: "labelled", prepare: labelled, baseline: Some("bare") },
     Work { name: "by_page", prepare: by_page, baseline: Some("bare") },
+    Work { name: "views", prepare: views, baseline: Some("bare") },
+    Work { name: "addresses", prepare: addresses, baseline: Some("bare") },
     Work { name: "ignoring", prepare: ignoring, baseline: Some("bare") },
 ];
 
@@ -138,6 +140,19 @@ fn labelled() -> Run {
 /// The layer with labels for referrers and languages, which are also counted per page.
 fn by_page() -> Run {
     let labels = [Label::referrer().by_page(), Label::language().by_page()];
+    let layer = AccessCounterLayer::new(recorder()).labels(labels).expect("names of labels");
+    run_requests(|service| layer.layer(service), matched())
+}
+
+/// The layer with views.
+fn views() -> Run {
+    let layer = AccessCounterLayer::new(recorder()).views();
+    run_requests(|service| layer.layer(service), matched())
+}
+
+/// The layer with labels for the addresses and the sources of views.
+fn addresses() -> Run {
+    let labels = [Label::address(), Label::source()];
     let layer = AccessCounterLayer::new(recorder()).labels(labels).expect("names of labels");
     run_requests(|service| layer.layer(service), matched())
 }

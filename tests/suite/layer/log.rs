@@ -153,6 +153,11 @@ pub(super) fn labels() -> [Label; 8] {
     ]
 }
 
+fn address() -> Label {
+    let address = Label::address().except_paths(["/api/*"]).expect("a pattern");
+    address.except_if(|head| head.uri.query().is_some_and(|query| query.contains("utm_campaign")))
+}
+
 /// Returns layers with typical settings. Visitors are identified with the key, if there is a key, or with the
 /// daily salt.
 fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLayer> {
@@ -183,7 +188,7 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
             forwarded().trusted_networks(["10.0.0.0/8".parse().expect("a network")]).into(),
         )
         .distributions([Measure::Status])
-        .labels(labels())
+        .labels(labels().into_iter().chain([Label::source(), address()]))
         .expect("labels"),
         identify(
             layer()
@@ -200,7 +205,7 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
         ]),
         layer()
             .classify_agent(|head| if head.method == Method::HEAD { Agent::Bot } else { Agent::Human })
-            .labels([Label::not_found(), Label::broken_link().by_page()])
+            .labels([Label::not_found(), Label::broken_link().by_page(), Label::source(), address()])
             .expect("labels"),
         // Missing pages count even if no rule matches.
         layer().rules(rules().build().expect("rules")).labels([Label::not_found()]).expect("labels"),
@@ -237,7 +242,8 @@ async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
     }
     for label in stats.labels().await.expect("memory answers") {
         let all = stats.label(&label, days, range.clone(), 1000).await.expect("days are kept");
-        assert!(all.total == counts["hits"].0 || ["not_found", "broken_link"].contains(&&*label), "{label}");
+        let counter = if ["address", "source"].contains(&&*label) { "view:hits" } else { "hits" };
+        assert!(all.total == counts[counter].0 || ["not_found", "broken_link"].contains(&&*label), "{label}");
         assert_eq!(all.missed, 0, "{label}");
         for (value, count) in all.values {
             counts.insert(format!("label:{label}:{value}"), (count, 0, Vec::new()));
@@ -311,10 +317,13 @@ async fn a_request_counts_the_same_through_the_layer_and_from_the_log() {
         let is_viewed = |count: &(u64, u64, _)| (1..read.0["hits"].0).contains(&count.0);
         assert_eq!(read.0.get("view:hits").is_some_and(is_viewed), number != 4, "{read:?}");
         let labels = |start: &str| read.0.keys().filter(|name| name.starts_with(start)).count();
-        let at_least = [0, 40, 0, 40, 0, 0, 10, 2][number];
+        let at_least = [0, 40, 0, 40, 0, 0, 15, 2][number];
         assert!(labels("label:") >= at_least && (at_least > 0 || labels("label:") == 0), "{read:?}");
         assert_eq!(labels("label:referrer@:") > 2, number == 3, "{read:?}");
         assert_eq!(labels("label:not_found:/") > 5, number >= 6, "{read:?}");
+        assert_eq!(labels("label:address@:") > 2, number == 3, "{read:?}");
+        assert_eq!(labels("label:source:") > 2, [3, 6].contains(&number), "{read:?}");
+        assert!(labels("label:address:/api") == 0 && labels("label:address@:/api") == 0, "{read:?}");
     }
 }
 

@@ -74,7 +74,8 @@ async fn views_are_kept_by_the_hour_and_ranked_by_page(store: impl Store + Clone
     assert_eq!(stats.lifetimes(&names).await.expect("readable"), [15, 10, 5, 3, 0]);
     let now = Timestamp::now();
     let hour = now.minus(3600)..now;
-    let error = stats.series(&names[3], precision(60), hour.clone()).await.expect_err("not kept by the minute");
+    let error =
+        stats.series(&names[3], precision(60), hour.clone()).await.expect_err("not kept by the minute");
     assert!(matches!(error.kind(), ErrorKind::UnknownPrecision { .. }), "{error}");
     assert!(error.to_string().contains("3600, 18000, 86400"), "{error}");
     let ranked = stats.top_views(precision(60), hour, 1, |_| true).await;

@@ -99,8 +99,12 @@ impl Stats {
         limit: usize,
     ) -> Result<Vec<(String, Result<LabelRanking, Error>)>, Error> {
         let expected = self.expected(expected);
+        let has_views = self.grid().counts.of_views().retention(precision).is_some();
         let read = async |label: String| {
             let range = range.clone();
+            if page.is_some() && !has_views && CounterName::VIEW_LABELS.contains(&&*label) {
+                return None;
+            }
             let ranking = match page {
                 None => self.label(&label, precision, range, limit).await.map(Some),
                 Some(page) => self.values_of_page(&label, page, precision, range, limit, true).await,
@@ -381,8 +385,8 @@ const ALL_PAIRS: usize = 10_000;
 impl Stats {
     /// Returns up to `limit` values of a label with the most hits of a page, in the buckets that start in `range`.
     ///
-    /// [`total`](LabelRanking::total) is the number of hits of the page, and [`other`](LabelRanking::other) is the
-    /// rest: hits of values and pairs above the limits, of invalid values, and from times when the label did not
+    /// [`total`](LabelRanking::total) is the number of hits of the page, or of its views if the label [only counts
+    /// views](CounterName::VIEW_LABELS), and [`other`](LabelRanking::other) is the rest: hits of values and pairs above the limits, of invalid values, and from times when the label did not
     /// [count pairs](crate::visits::LabelValues::by_page). [`missed`](LabelRanking::missed) is the maximum that
     /// belongs to any single value because of the limits.
     ///
@@ -421,7 +425,8 @@ impl Stats {
     /// The same limits apply as for [`label`](Self::label).
     ///
     /// # Errors
-    /// Returns an error in the same cases as [`label`](Self::label).
+    /// Returns an error in the same cases as [`label`](Self::label), or if the label only counts views, which have no
+    /// samples in this precision.
     pub async fn label_of_page(
         &self,
         label: &str,
@@ -452,7 +457,9 @@ impl Stats {
             let (_, of, value) = name.pair()?;
             (*of == **page).then(|| value.to_owned())
         };
-        let read = Read { label, prefix, of: page, first_list: VALUES_OF_PAGE, value };
+        let views = page.views().filter(|_| CounterName::VIEW_LABELS.contains(&label));
+        let of = views.as_ref().unwrap_or(page);
+        let read = Read { label, prefix, of, first_list: VALUES_OF_PAGE, value };
         let pairs = self.rank_pairs(&read, precision, &range).await?;
         if skip_empty && pairs.ranking.counters.is_empty() {
             return Ok(None);
@@ -467,7 +474,8 @@ impl Stats {
 
     /// Returns the [values of a page](Self::label_of_page) for all labels with pairs of this page, sorted by name.
     ///
-    /// Labels are found in the same way as by [`label_rankings`](Self::label_rankings).
+    /// Labels are found in the same way as by [`label_rankings`](Self::label_rankings). If views have no samples in this
+    /// precision, labels that only count views are left out.
     ///
     /// # Errors
     /// Returns an error if the labels can't be listed. If a label can't be ranked, the error is returned in place

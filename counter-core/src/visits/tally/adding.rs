@@ -48,7 +48,10 @@ impl Tally {
     fn page_hit_to(&self, stripe: &Stripe, page_hit: PageHit<'_>, at: Timestamp) -> bool {
         let PageHit { hit, page, others, labels, bins, agent, is_view, .. } = page_hit;
         let is_simple = page.is_some() && others.is_empty() && bins.is_empty();
-        if is_simple && self.add_page_hit(stripe, hit, page, at, (agent, is_view)) {
+        if is_simple && self.add_page_hit(stripe, hit, page, at, agent) {
+            if is_view && let Some(page) = page {
+                stripe.add_page_views(page.number, hit.weight.get().into());
+            }
             return !labels.is_empty() && self.add_labels(stripe.start(), hit.weight, page, labels);
         }
         self.page_hit_slow(stripe, page_hit, at)
@@ -62,7 +65,7 @@ impl Tally {
         hit: Hit,
         page: Option<Counter>,
         at: Timestamp,
-        (agent, is_view): (Agent, bool),
+        agent: Agent,
     ) -> bool {
         let (counter, weight) = (hit.counter, hit.weight.get().into());
         if !stripe.is_at(at) || !self.is_plain(counter) {
@@ -71,16 +74,10 @@ impl Tally {
         let number = match page {
             None => {
                 stripe.add(counter.number, weight);
-                if is_view {
-                    stripe.add_views(counter.number, weight);
-                }
                 counter.number
             }
             Some(page) if stripe.is_everything(counter.number) && self.is_plain(page) => {
                 stripe.add_page(page.number, weight);
-                if is_view {
-                    stripe.add_page_views(page.number, weight);
-                }
                 page.number | PAGE_FLAG
             }
             Some(_) => return false,
@@ -95,8 +92,7 @@ impl Tally {
     /// Returns `true` if this is a counter of this tally, but not `(other)`, a label counter, or a counter of views.
     #[inline]
     fn is_plain(&self, counter: Counter) -> bool {
-        const { assert!(OTHER == 0) }
-        self.owns(counter) && (1..VIEW_FLAG).contains(&counter.number)
+        self.owns(counter) && counter.number != OTHER
     }
 
     // The slow path.
@@ -104,8 +100,11 @@ impl Tally {
     fn page_hit_slow(&self, stripe: &Stripe, page_hit: PageHit<'_>, at: Timestamp) -> bool {
         let PageHit { hit, page, others, labels, bins, agent, is_view, .. } = page_hit;
         let mut is_full = !stripe.is_at(at) && self.switch_to(stripe, at).unwrap_or_default();
-        if !self.add_page_hit(stripe, hit, page, at, (agent, is_view)) {
-            is_full |= self.add_separately(stripe, hit, page, at, (agent, is_view));
+        if !self.add_page_hit(stripe, hit, page, at, agent) {
+            is_full |= self.add_separately(stripe, hit, page, at, agent);
+        }
+        if is_view {
+            is_full |= self.add_view(stripe, hit, page, at);
         }
         is_full |= self.add_others(stripe, hit.weight, others, at);
         if !labels.is_empty() {
@@ -155,7 +154,7 @@ impl Tally {
         hit: Hit,
         page: Option<Counter>,
         at: Timestamp,
-        (agent, is_view): (Agent, bool),
+        agent: Agent,
     ) -> bool {
         let number = self.number(hit.counter);
         if page.is_some()
@@ -166,10 +165,28 @@ impl Tally {
             stripe.set_everything(number);
         }
         let local = [hit, page.map_or(hit, |page| hit.on(page))];
-        let hits = &local[..1 + usize::from(page.is_some())];
-        let is_full = self.add_to(stripe, hits, at, Some(agent));
-        let views = hits.iter().filter(|_| is_view).map(|hit| hit.register(None).on(self.views(hit.counter)));
-        is_full | views.fold(false, |is_full, views| is_full | self.add_to(stripe, &[views], at, None))
+        self.add_to(stripe, &local[..1 + usize::from(page.is_some())], at, Some(agent))
+    }
+
+    /// Adds the view of a page hit, which may have needed the slow path.
+    #[inline(never)]
+    fn add_view(&self, stripe: &Stripe, hit: Hit, page: Option<Counter>, at: Timestamp) -> bool {
+        let weight = hit.weight.get().into();
+        match page {
+            _ if !stripe.is_at(at) || !self.is_plain(hit.counter) => {}
+            None => {
+                stripe.add_views(hit.counter.number, weight);
+                return false;
+            }
+            Some(page) if stripe.is_everything(hit.counter.number) && self.is_plain(page) => {
+                stripe.add_page_views(page.number, weight);
+                return false;
+            }
+            Some(_) => {}
+        }
+        let views = |counter| self.views(counter).hit().weight(hit.weight);
+        let both = [views(hit.counter), views(page.unwrap_or(hit.counter))];
+        self.add_to(stripe, &both[..1 + usize::from(page.is_some())], at, None)
     }
 
     #[cold]
@@ -199,8 +216,10 @@ impl Tally {
                 is_full |= full;
                 continue;
             }
-            if number & VIEW_FLAG > 0 {
-                stripe.add_views(number & !VIEW_FLAG, weight);
+            if number == OTHER
+                && let Some(of) = self.viewed(hit.counter)
+            {
+                stripe.add_views(of.number, weight);
                 continue;
             }
             stripe.add(number, weight);
@@ -241,8 +260,12 @@ impl Tally {
                 is_full |= full;
                 continue;
             }
+            if let Some(of) = self.viewed(hit.counter) {
+                is_full |= stripe.list(of.number | VIEW_FLAG, start, weight);
+                continue;
+            }
             is_full |= stripe.list(number, start, weight);
-            if let Some(register) = hit.register.filter(|_| number & VIEW_FLAG == 0) {
+            if let Some(register) = hit.register {
                 self.push(stripe, number, visitors, register);
             }
         }
@@ -296,8 +319,7 @@ impl Tally {
         (counter, page): (Counter, Option<Counter>),
         bins: &[Bin],
     ) -> bool {
-        let number = |counter| self.number(counter) & !VIEW_FLAG;
-        let counters = (number(counter), page.map(number));
+        let counters = (self.number(counter), page.map(|page| self.number(page)));
         let mut is_full = false;
         for bins in bins.chunks(2) {
             let of = BinKey::new(counters, (bins[0], bins.get(1).copied()));

@@ -390,10 +390,15 @@ impl LabelValues {
     /// Returns the counter to record hits of a noted value on. Visitors of these hits are not counted.
     ///
     /// If the place has been given to a different value in the meantime, the hits will count as `(other)`. A
-    /// value that was noted via a different label counts for that label.
+    /// value that was noted via a different label of the recorder counts for that label.
     #[must_use]
     pub fn counter(&self, noted: NotedValue) -> Counter {
-        self.label.counter(noted, None)
+        self.of(noted).counter(noted, None)
+    }
+
+    /// Returns the label that a value was noted via.
+    fn of(&self, noted: NotedValue) -> &Label {
+        self.tally.label_of_value(noted).unwrap_or(&self.label)
     }
 
     /// Counts the pairs of a page and a value from now on, for all handles to this label: the values of a page,
@@ -462,8 +467,9 @@ impl LabelValues {
         at: Timestamp,
         weight: NonZeroU32,
     ) -> Option<Counter> {
-        let pair = self.label.note_pair(&self.tally.page(page)?, noted, at, weight)?;
-        Some(self.label.counter(pair, Some(page.shard)))
+        let label = self.of(noted);
+        let pair = label.note_pair(&self.tally.page(page)?, noted, at, weight)?;
+        Some(label.counter(pair, Some(page.shard)))
     }
 }
 

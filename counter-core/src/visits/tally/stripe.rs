@@ -220,7 +220,8 @@ impl Stripe {
     }
 
     /// Adds views in the [current](Self::is_at) bucket to a page counter, and also to the total counter.
-    #[inline]
+    // Not inlined, because most layers do not count views.
+    #[inline(never)]
     pub(crate) fn add_page_views(&self, counter: u32, weight: u64) {
         self.views_of(counter).of_page.add(weight);
     }

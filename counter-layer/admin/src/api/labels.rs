@@ -3,8 +3,8 @@ use std::collections::HashMap;
 use axum::response::Response;
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Stats, Timestamp};
-use counter_layer::Bot;
-use counter_layer::internal::BOT_LABEL;
+use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
+use counter_layer::{Bot, SourceGroup};
 use futures_util::future::join_all;
 
 use super::caching;
@@ -23,7 +23,8 @@ pub(crate) fn route(stats: &Stats) -> Route {
         .details(
             "At most 10,000 buckets per value; without `from` the latest 1,000. If a label has more than 50,000 \
              values, or 10,000,000 buckets in total, some rare values are omitted, and `is_partial` is true. Known \
-             bots in the label `bot` have a purpose, and an operator if it is known. The values of a page are only \
+             bots in the label `bot` have a purpose, and an operator if it is known. Known groups in the label `source` have \
+             a kind. The values of a page are only \
              available for labels that are counted by page.",
         )
 }
@@ -106,10 +107,14 @@ impl LabelTop {
             BOT_LABEL => Bot::all().map(|bot| (bot.name(), bot)).collect(),
             _ => HashMap::new(),
         };
+        let groups: HashMap<_, _> = match label.as_str() {
+            SOURCE_LABEL => SourceGroup::all().map(|group| (group.name(), group.kind().as_str())).collect(),
+            _ => HashMap::new(),
+        };
         let value = |(value, count): (String, u64)| {
             let bot = bots.get(value.as_str());
-            let operator = bot.and_then(Bot::operator);
-            LabelValue { operator, purpose: bot.map(|bot| bot.purpose().as_str()), value, count }
+            let (operator, purpose) = (bot.and_then(Bot::operator), bot.map(|bot| bot.purpose().as_str()));
+            LabelValue { operator, purpose, kind: groups.get(value.as_str()).copied(), value, count }
         };
         let values = values.into_iter().map(value).collect();
         let unreadable = Unreadable::list(unreadable);

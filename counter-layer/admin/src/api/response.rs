@@ -182,6 +182,9 @@ pub(crate) struct LabelValue {
     /// The purpose of the bot, e.g. `AI training`. Only for known bots in the label `bot`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purpose: Option<&'static str>,
+    /// The kind of source: `search`, `social`, `mail`, `assistant` or `other`. Only for known groups in the label `source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<&'static str>,
 }
 
 /// The pages with the most hits of a label value.

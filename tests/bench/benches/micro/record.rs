@@ -58,11 +58,8 @@ fn with_labels(bencher: Bencher<'_, '_>, labels: usize) {
         values.note(Some("de"), NonZeroU32::MIN)
     });
     let values: Vec<_> = values.collect();
-    let view = PageHit {
-        page: Some(counters[1]),
-        labels: &values,
-        ..PageHit::new(counters[0].hit(), Agent::Human)
-    };
+    let view =
+        PageHit { page: Some(counters[1]), labels: &values, ..PageHit::new(counters[0].hit(), Agent::Human) };
     bencher
         .counter(divan::counter::ItemsCount::new(1000_usize))
         .bench(|| (0..1000).for_each(|_| recorder.page_hit(black_box(view))));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
-use counter_layer::internal::BOT_LABEL;
+use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
 
 use super::bots;
 use super::missing;
@@ -27,7 +27,8 @@ const MAX_PAGES: usize = 20;
 const MAX_PANELS: usize = 16;
 
 /// Titles for the built-in labels. Custom labels are shown by name.
-const TITLES: [(&str, &str); 12] = [
+const TITLES: [(&str, &str); 14] = [
+    ("address", "Addresses"),
     (BOT_LABEL, "Bots"),
     (counters::BROKEN_LINKS, "Broken links"),
     ("browser", "Browsers"),
@@ -39,15 +40,17 @@ const TITLES: [(&str, &str); 12] = [
     ("medium", "Campaign mediums"),
     (counters::MISSING_PAGES, "Missing pages"),
     (REFERRER, "Referrers"),
+    (SOURCE_LABEL, "Sources"),
     ("term", "Campaign terms"),
 ];
 
 /// Labels to read without a round trip to find them. The store reads some names in vain for each that does not exist, so
 /// rare labels are not listed.
-const EXPECTED: [&str; 6] = [BOT_LABEL, "browser", "campaign", "device", "language", "referrer"];
+const EXPECTED: [&str; 8] =
+    ["address", BOT_LABEL, "browser", "campaign", "device", "language", REFERRER, SOURCE_LABEL];
 
 /// Labels to read for a page.
-const EXPECTED_OF_PAGE: [&str; 3] = [BOT_LABEL, "device", "referrer"];
+const EXPECTED_OF_PAGE: [&str; 4] = ["address", BOT_LABEL, "device", REFERRER];
 
 /// Rankings by label.
 type Rankings = Vec<(String, Result<LabelRanking, Error>)>;
@@ -137,7 +140,7 @@ async fn compare(
             true => "with rare or invalid values",
             false => "with other values",
         };
-        let none = if label == REFERRER { "direct" } else { "without a value" };
+        let none = if [REFERRER, SOURCE_LABEL].contains(&&*label) { "direct" } else { "without a value" };
         let mut panel = panel(ranking, [none, others], before, address);
         if [counters::MISSING_PAGES, counters::BROKEN_LINKS].contains(&&*label) {
             panel.rows.iter_mut().for_each(missing::describe);
