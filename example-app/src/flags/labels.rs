@@ -12,7 +12,7 @@ use crate::problem::At;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
-    /// Count sources, addresses, campaigns, clients, bots, languages.
+    /// Count sources, addresses, campaigns, clients, bots.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
     /// Host that is not a source or referrer, can be repeated.
