@@ -8,6 +8,8 @@ mod groups;
 mod referrer;
 mod language;
 mod country;
+#[cfg(feature = "geo")]
+mod geo;
 mod client;
 mod late;
 mod source;
@@ -23,6 +25,8 @@ use http::HeaderName;
 use crate::closure::Closure;
 use crate::identity::{Address, RequestHead};
 use crate::rules::{Rules, RulesBuilder, RulesError};
+#[cfg(feature = "geo")]
+pub use geo::{CountryDatabase, CountryDatabaseError};
 use groups::Groups;
 pub use groups::{SourceGroup, SourceKind};
 pub use host::{InternalHost, InternalHostError};
@@ -44,7 +48,7 @@ use source::Source;
 /// | [`browser`](Self::browser) | `label:browser:firefox` etc., `label:browser:bot` | the user agent |
 /// | [`bot`](Self::bot) | `label:bot:GPTBot` | the user agent |
 /// | [`language`](Self::language) | `label:language:de` | the first language in `Accept-Language` |
-/// | [`country`](Self::country) | `label:country:CH` | a header set by a content delivery network |
+/// | [`country`](Self::country) | `label:country:CH` | a header set by a content delivery network, or the address in a database |
 /// | [`source`](Self::source) | `label:source:Google` | for views, the query or the host in `Referer`, by the name that people use |
 /// | [`address`](Self::address) | `label:address:/articles/17` | for views, the path |
 /// | [`not_found`](Self::not_found) | `label:not_found:/old` | the path, if the response status is 404 or 410 |
@@ -313,6 +317,28 @@ impl Label {
     /// ```
     pub fn country(header: HeaderName, client: Address) -> Self {
         Self::new(Cow::Borrowed("country"), Source::Country { header, client: Box::new(client) })
+    }
+
+    /// Counts the country of the visitor, as a code of two letters, by looking up the client address in a database.
+    ///
+    /// `client` determines the address, like the [identity](crate::Identity::forwarded). An address that is not known or
+    /// not in the database counts as `(none)`. Logs and records count the same if they contain the address. This label
+    /// has the same name as [`country`](Self::country).
+    ///
+    /// ```no_run
+    /// use counter_layer::{CountryDatabase, Identity, Label};
+    ///
+    /// let database = CountryDatabase::open("dbip-country-lite.mmdb")?;
+    /// let country = Label::country_from(&database, Identity::peer());
+    /// // Every minute, or when a new version has been downloaded:
+    /// database.reload()?;
+    /// # Ok::<(), counter_layer::CountryDatabaseError>(())
+    /// ```
+    #[cfg(feature = "geo")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "geo")))]
+    pub fn country_from(database: &CountryDatabase, client: Address) -> Self {
+        let source = Source::Database { database: database.clone(), client: Box::new(client) };
+        Self::new(Cow::Borrowed("country"), source)
     }
 
     /// Counts the paths of missing pages, i.e. of requests with the response status 404 or 410.

@@ -78,6 +78,9 @@ pub use identity::{
     Address, ClosureIdentity, Forwarded, ForwardedAddress, Identity, IdentityError, IssuedCookie, RequestHead,
 };
 pub use ipnet;
+#[cfg(feature = "geo")]
+#[cfg_attr(docsrs, doc(cfg(feature = "geo")))]
+pub use label::{CountryDatabase, CountryDatabaseError};
 pub use label::{InternalHost, InternalHostError, Label, SourceGroup, SourceKind};
 pub use layer::{AccessCounter, AccessCounterLayer, Delivery, Facet, Ignore, Outcome, ResponseFuture, Visit};
 #[cfg(feature = "limit")]

@@ -25,6 +25,7 @@ pub mod browser;
 pub mod anomalies;
 pub mod history;
 pub mod powercut;
+pub mod mmdb;
 
 pub use cluster::RedisCluster;
 pub use mariadb::MariaDb;

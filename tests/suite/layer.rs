@@ -9,6 +9,7 @@ mod in_flight;
 mod bots;
 mod ignored;
 mod country;
+mod geo;
 mod missing;
 mod identity;
 mod cookie;

@@ -5,6 +5,8 @@ use http::header::{ACCEPT_LANGUAGE, REFERER, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 
 use super::client::Client;
+#[cfg(feature = "geo")]
+use super::geo::CountryDatabase;
 use super::host::InternalHost;
 use super::late::{Late, Missing, When};
 use super::text::Text;
@@ -27,6 +29,11 @@ pub(super) enum Source {
     Language,
     Country {
         header: HeaderName,
+        client: Box<Address>,
+    },
+    #[cfg(feature = "geo")]
+    Database {
+        database: CountryDatabase,
         client: Box<Address>,
     },
     Closure(Box<FromFn>),
@@ -63,6 +70,8 @@ impl Source {
             Self::Device | Self::Browser | Self::Bot(_) => Some(USER_AGENT),
             Self::Language => Some(ACCEPT_LANGUAGE),
             Self::Country { header, .. } => Some(header.clone()),
+            #[cfg(feature = "geo")]
+            Self::Database { .. } => None,
             Self::Query(_) | Self::Closure(_) | Self::Late(_) => None,
         }
     }
@@ -89,6 +98,11 @@ impl Source {
                 country::country(code.map_or(&[], HeaderValue::as_bytes), text)
             }
             Self::Country { .. } => Value::None,
+            #[cfg(feature = "geo")]
+            Self::Database { database, client } => match client.ip(head) {
+                Some(address) => database.country(address.to_canonical(), text),
+                None => Value::None,
+            },
             Self::Bot(names) => {
                 let name = names.find(plain(header(head, &USER_AGENT), &mut [0; MAX_SCANNED_BYTES]));
                 name.map_or(Value::Other, Value::Text)

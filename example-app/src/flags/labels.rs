@@ -4,9 +4,9 @@ use std::error::Error;
 
 use axum::http::HeaderName;
 use clap::Args;
-use counter_layer::{AccessCounterLayer, Address, InternalHost, Label};
+use counter_layer::{AccessCounterLayer, Address, CountryDatabase, InternalHost, Label};
 
-use crate::problem::At;
+use crate::problem::{At, explain};
 
 /// Options for labels.
 #[derive(Debug, Args)]
@@ -36,12 +36,32 @@ pub(crate) struct Labels {
     /// Header with the country, set by a trusted proxy.
     #[arg(long, env = "COUNTER_COUNTRY_HEADER", value_name = "NAME", requires = "labels")]
     country_header: Option<HeaderName>,
+    /// File with the countries of networks (MaxMind DB).
+    #[arg(
+        long,
+        env = "COUNTER_COUNTRY_DATABASE",
+        value_name = "FILE",
+        value_parser = open,
+        requires = "labels",
+        conflicts_with = "country_header"
+    )]
+    country_database: Option<CountryDatabase>,
+}
+
+/// Opens a database of countries.
+fn open(path: &str) -> Result<CountryDatabase, String> {
+    CountryDatabase::open(path).map_err(|error| explain(&error))
 }
 
 impl Labels {
     /// Returns the name of the site: its first own host.
     pub(crate) fn site_name(&self) -> Option<String> {
         self.own_hosts.first().map(ToString::to_string)
+    }
+
+    /// Returns the database of countries.
+    pub(crate) const fn country_database(&self) -> Option<&CountryDatabase> {
+        self.country_database.as_ref()
     }
 
     /// Adds views to the layer, and labels if they are enabled.
@@ -53,7 +73,9 @@ impl Labels {
         let from_outside = |label| self.own_hosts.iter().cloned().fold(label, Label::internal_host);
         let [source, referrer] = [Label::source(), Label::referrer()].map(from_outside);
         let address = Label::address().except_paths(&self.private_paths).at("--private-path")?;
-        let country = self.country_header.clone().map(|header| Label::country(header, client));
+        let by_header = self.country_header.clone().map(|header| Label::country(header, client.clone()));
+        let country =
+            by_header.or_else(|| Some(Label::country_from(self.country_database.as_ref()?, client)));
         let by_page = [referrer, Label::device(), Label::bot()].map(Label::by_page);
         let of_site = [source, address, Label::campaign(), Label::browser(), Label::language()];
         let details = [Label::medium(), Label::content(), Label::term()];

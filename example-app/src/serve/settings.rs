@@ -9,7 +9,7 @@ use counter_core::archive::Archive;
 use counter_core::time::Grid;
 use counter_core::visits::{BuildError, Distribution, Measure};
 use counter_core::{AnyStore, Counters, Recorder, Secret};
-use counter_layer::{AccessCounterLayer, Address, Delivery, Facet, Forwarded, Identity};
+use counter_layer::{AccessCounterLayer, Address, CountryDatabase, Delivery, Facet, Forwarded, Identity};
 use example_app::demo::History;
 
 use super::server::Timeouts;
@@ -250,6 +250,11 @@ impl Settings {
     /// Returns the name of the site, if known.
     pub(super) fn site_name(&self) -> Option<String> {
         self.counting.labels.site_name()
+    }
+
+    /// Returns the database of countries.
+    pub(super) const fn country_database(&self) -> Option<&CountryDatabase> {
+        self.counting.labels.country_database()
     }
 
     /// Returns how to determine client addresses.

@@ -1,6 +1,7 @@
 use std::error::Error;
 use std::future::pending;
 use std::io::Write as _;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,7 +12,7 @@ use counter_core::archive::Archive;
 use counter_core::window::{Window, WindowCounters};
 use counter_core::{AnyStore, Counters, Secret, Stats, Timestamp};
 use counter_layer::body::InFlightLayer;
-use counter_layer::{Address, LimitKey, OnStoreError, ProblemRejection, WindowLimitLayer};
+use counter_layer::{Address, CountryDatabase, LimitKey, OnStoreError, ProblemRejection, WindowLimitLayer};
 use counter_log::LogCounter;
 use example_app::demo::History;
 use example_app::forum::Forum;
@@ -19,7 +20,8 @@ use example_app::{app, demo};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::interval;
 
 use super::announcement::announcement;
 use super::parts::{Parts, TaskResult};
@@ -29,7 +31,7 @@ use super::watch::Prepared;
 use crate::flags::grid;
 use crate::flags::store::{Mode, check_archive, unusable};
 use crate::lines::Lines;
-use crate::problem::At;
+use crate::problem::{At, explain};
 
 /// The site, ready to be served.
 struct Site {
@@ -48,6 +50,9 @@ struct Site {
 
 /// Number of texts that one visitor may add to the forum within a minute.
 const MAX_TEXTS_PER_MINUTE: u32 = 5;
+
+/// Interval to check whether the country database has changed.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Serves the site until a signal stops the program.
 ///
@@ -181,10 +186,30 @@ async fn assemble(
     if let Some(archive) = archive {
         parts.add("the archive upkeep", |stopped| run_archive(archive, stats, archive_interval, stopped));
     }
+    if let Some(database) = settings.country_database().cloned() {
+        parts.add("the country database", |stopped| reload(database, stopped));
+    }
     if let Some(watch) = watch {
         parts.add("the alert watch", |stopped| run(watch, stopped));
     }
     Ok(Site { router, counters, parts, live, place, history })
+}
+
+/// Reads the country database again when it has changed.
+async fn reload(database: CountryDatabase, stopped: impl Future<Output = ()>) -> TaskResult {
+    let (mut stopped, mut interval) = (pin!(stopped), interval(RELOAD_INTERVAL));
+    loop {
+        tokio::select! {
+            () = &mut stopped => return Ok(()),
+            _ = interval.tick() => {}
+        }
+        let database = database.clone();
+        match spawn_blocking(move || database.reload()).await? {
+            Ok(true) => tracing::info!("the country database was read again"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!("{}; the previous one remains in use", explain(&error)),
+        }
+    }
 }
 
 /// Recalculates the forum counts every night.

@@ -26,7 +26,7 @@ async fn the_help_is_grouped_and_names_environment_variables_beside_the_flags() 
         }
         flags += lines.len();
     }
-    assert_eq!(flags, 35, "{help}");
+    assert_eq!(flags, 36, "{help}");
 }
 
 #[tokio::test]
