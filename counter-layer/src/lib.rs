@@ -47,6 +47,7 @@
 //! |---|---|
 //! | `axum` (default) | counting by axum's `MatchedPath`, and the peer address from `ConnectInfo` |
 //! | `body` | distributions of body sizes and of the time until a response ends; a gauge of requests in flight |
+//! | `geo` | `CountryDatabase`, to look up the countries of addresses |
 //! | `grpc` | `GrpcStatusLayer`, to count gRPC statuses; calls are counted by method without this feature |
 //! | `limit` | `WindowLimitLayer`, to limit requests per window across all instances |
 //! | `serde` | rules from configuration |

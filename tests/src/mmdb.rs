@@ -5,9 +5,17 @@ use std::net::IpAddr;
 /// A value in the data section.
 #[derive(Clone, Debug)]
 pub enum Data {
+    /// Text of at most 28 bytes.
     Text(&'static str),
-    Number(u64),
+    /// An unsigned number of 16 bits.
+    U16(u16),
+    /// An unsigned number of 32 bits.
+    U32(u32),
+    /// An unsigned number of 64 bits.
+    U64(u64),
+    /// An empty array.
     List,
+    /// A map with at most 28 entries.
     Map(Vec<(&'static str, Data)>),
 }
 
@@ -51,15 +59,15 @@ pub fn database(kind: &'static str, networks: &[((&str, u8), Data)]) -> Vec<u8> 
     file.extend(data);
     file.extend(b"\xab\xcd\xefMaxMind.com");
     let metadata = [
-        ("binary_format_major_version", Data::Number(2)),
-        ("binary_format_minor_version", Data::Number(0)),
-        ("build_epoch", Data::Number(1_790_000_000)),
+        ("binary_format_major_version", Data::U16(2)),
+        ("binary_format_minor_version", Data::U16(0)),
+        ("build_epoch", Data::U64(1_790_000_000)),
         ("database_type", Data::Text(kind)),
         ("description", Data::Map(Vec::new())),
-        ("ip_version", Data::Number(6)),
+        ("ip_version", Data::U16(6)),
         ("languages", Data::List),
-        ("node_count", Data::Number(nodes.len() as u64)),
-        ("record_size", Data::Number(24)),
+        ("node_count", Data::U32(u32::try_from(nodes.len()).expect("a small database"))),
+        ("record_size", Data::U16(24)),
     ];
     write(&Data::Map(metadata.to_vec()), &mut file);
     file
@@ -94,12 +102,10 @@ fn write(value: &Data, to: &mut Vec<u8>) {
             to.push(2 << 5 | size(text.len()));
             to.extend(text.as_bytes());
         }
-        Data::Number(number) => {
-            // An unsigned number of up to 64 bits is an extended type.
-            to.extend([8, 9 - 7]);
-            to.extend(number.to_be_bytes());
-        }
-        // An empty array is an extended type.
+        Data::U16(number) => to.extend([&[5 << 5 | 2][..], &number.to_be_bytes()].concat()),
+        Data::U32(number) => to.extend([&[6 << 5 | 4][..], &number.to_be_bytes()].concat()),
+        // Types above 7 are extended: they have a second byte.
+        Data::U64(number) => to.extend([&[8, 9 - 7][..], &number.to_be_bytes()].concat()),
         Data::List => to.extend([0, 11 - 7]),
         Data::Map(entries) => {
             to.push(7 << 5 | size(entries.len()));

@@ -10,6 +10,7 @@ mod bots;
 mod ignored;
 mod country;
 mod geo;
+mod views;
 mod missing;
 mod identity;
 mod cookie;

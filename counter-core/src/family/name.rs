@@ -40,7 +40,8 @@ impl CounterName {
     /// The prefix for [view](crate::visits::PageHit::is_view) counters, such as `view:/articles/{id}`.
     pub const VIEWS: &str = "view:";
 
-    /// The [labels](crate::visits::LabelValues) whose values only count views: `address` and `source`.
+    /// The [labels](crate::visits::LabelValues) whose values only count views: `address` and `source`. Other labels must
+    /// not have these names, because their totals are compared with views.
     pub const VIEW_LABELS: [&str; 2] = ["address", "source"];
 
     /// Creates a name.

@@ -180,9 +180,10 @@ impl Pending {
         self.labels.values().fold(self.cells.sum(), |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns the start of the oldest bucket with hits.
+    /// Returns the start of the oldest bucket with hits. Views are left out: their cells start at the hour, and a view comes
+    /// with a hit.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
-        let cells = self.cells.keys().map(|key| key.start);
+        let cells = self.cells.keys().filter(|key| key.counter & VIEW_FLAG == 0).map(|key| key.start);
         cells.chain(self.labels.keys().map(|key| key.start)).min()
     }
 

@@ -59,8 +59,8 @@ pub enum Record<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterRecord<'a> {
-    /// The counter name, from `counter`. Some names are reserved for the layer, such as `hits`, `status:2xx`
-    /// and `label:device:tv`.
+    /// The counter name, from `counter`. Some names are reserved for the layer, such as `hits`, `status:2xx`,
+    /// `label:device:tv` and `view:hits`.
     pub counter: Cow<'a, str>,
     /// The time, from `at` in Unix seconds.
     pub at: Timestamp,

@@ -1,7 +1,7 @@
 //! Ranges: [RFC 9110, section 14](https://www.rfc-editor.org/rfc/rfc9110#section-14).
 
 use http::header::{CONTENT_RANGE, RANGE};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Returns `true` if a response with a part of a page contains the start of the page. Several parts have no
 /// `Content-Range`, and are not the start.
@@ -9,9 +9,10 @@ pub(crate) fn is_first_part(response: &HeaderMap) -> bool {
     first_byte(response, &CONTENT_RANGE, b' ') == Some(b"0")
 }
 
-/// Returns `true` if a request asks for a part of a page with the start of the page.
+/// Returns `true` if a request asks for a single part of a page, with the start of the page.
 pub(crate) fn asks_for_first_part(request: &HeaderMap) -> bool {
-    first_byte(request, &RANGE, b'=') == Some(b"0")
+    let is_single = |range: &HeaderValue| !range.as_bytes().contains(&b',');
+    first_byte(request, &RANGE, b'=') == Some(b"0") && request.get(RANGE).is_some_and(is_single)
 }
 
 /// Returns the position of the first byte of a range in bytes; this is empty for the last bytes.
@@ -24,8 +25,6 @@ fn first_byte<'a>(headers: &'a HeaderMap, name: &HeaderName, separator: u8) -> O
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]
@@ -35,7 +34,8 @@ mod tests {
         };
         for (range, content_range, expected) in [
             ("bytes=0-", "bytes 0-9/10", true),
-            ("Bytes= 0-1,5-9", "Bytes 0-1/*", true),
+            ("Bytes= 0-1", "Bytes 0-1/*", true),
+            ("bytes=0-1,5-9", "", false),
             ("bytes=1-", "bytes 1-9/10", false),
             ("bytes=-5", "bytes 5-9/10", false),
             ("bytes=00-5", "bytes */10", false),

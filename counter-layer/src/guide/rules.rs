@@ -371,7 +371,7 @@
 //! # Rejected rules
 //!
 //! [`build`](crate::RulesBuilder::build) returns an error for counter names that are reserved by the layer:
-//! `hits`, `(other)`, and the [facet](crate::Facet) names. It also rejects patterns that can never match,
+//! `hits`, `(other)`, the [facet](crate::Facet) names, and names that start with `label:` or `view:`. It also rejects patterns that can never match,
 //! because otherwise a counter would silently stay empty; patterns that are ambiguous to readers; and two
 //! patterns of equal rank matching the same requests, because then the order would matter. The error message
 //! includes a suggestion.

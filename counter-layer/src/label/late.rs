@@ -71,8 +71,8 @@ impl Late {
         }
     }
 
-    /// Returns text that does not need to be validated if it is equal to a known value. `None` if there is no such short
-    /// way to the value.
+    /// Returns text that does not need to be validated if it is equal to a known value, or an empty text for a live request
+    /// without a value. `None` if there is no such short way to the value.
     pub(super) fn plain<'a>(&'a self, head: &RequestHead<'a>) -> Option<&'a [u8]> {
         match self {
             Self::Address(private) => {
@@ -81,10 +81,20 @@ impl Late {
                 (is_short && private.closure.is_none() && !private.excludes(path)).then_some(path.as_bytes())
             }
             Self::Group { internal, groups } => {
-                let is_tagged = head.uri.query().is_some_and(query::has_source);
                 let referrer = head.headers.get(REFERER).map_or(&[][..], |referrer| referrer.as_bytes());
-                let host = referrer::plain_host(referrer, internal).filter(|_| !is_tagged)?;
-                Some(groups.recent(host).map_or(host, |group| group.name().as_bytes()))
+                let is_tagged = head.uri.query().is_some_and(query::has_source);
+                if referrer.is_empty() && !is_tagged {
+                    return Some(&[]);
+                }
+                let host = referrer::plain_host(referrer, &[])?;
+                if referrer::is_internal(host, internal) {
+                    return Some(&[]);
+                }
+                // Other hosts need to be validated before we know what they belong to.
+                let is_valid =
+                    |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(byte);
+                let is_known = !is_tagged && host.iter().all(is_valid);
+                is_known.then(|| groups.recent(host).map_or(host, |group| group.name().as_bytes()))
             }
             Self::Missing(_) => None,
         }
@@ -118,8 +128,11 @@ impl Private {
     }
 
     fn excludes(&self, path: &str) -> bool {
-        let excludes = |paths: &Rules| matches!(paths.by_path(&Method::GET, path), Some(Match::Excluded(_)));
-        self.paths.as_ref().is_some_and(excludes)
+        let Some(paths) = &self.paths else { return false };
+        // In rules, `/reset/7/` is not the same as `/reset/7`, but it is as private.
+        [path, path.trim_end_matches('/')]
+            .iter()
+            .any(|path| matches!(paths.by_path(&Method::GET, path), Some(Match::Excluded(_))))
     }
 }
 

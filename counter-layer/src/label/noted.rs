@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use counter_core::visits::{Agent, LabelError, LabelValues, NotedValue};
-use counter_core::{Counter, Recorder, Timestamp};
+use counter_core::{Counter, CounterName, Recorder, Timestamp};
 use http::header::USER_AGENT;
 
 use super::Label;
@@ -35,6 +35,10 @@ impl Labels {
     ) -> Result<Option<Arc<Self>>, LabelError> {
         let mut by_name = Vec::<Label>::new();
         for label in chosen {
+            let is_of_views = label.source.when() == Some(When::View);
+            if !is_of_views && CounterName::VIEW_LABELS.contains(&&*label.name) {
+                return Err(LabelError::Reserved(label.name.into_owned()));
+            }
             by_name.retain(|other| other.name != label.name);
             by_name.push(label);
         }
@@ -100,16 +104,29 @@ impl Labels {
 
     /// Notes the values of a request that may be a view. Returns `false` and notes nothing if any value has no place
     /// yet. A noted value has no effect until it is counted.
-    pub(crate) fn note_known_view(&self, head: &RequestHead<'_>, noted: &mut Vec<NotedValue>) -> bool {
+    pub(crate) fn note_known_view(
+        &self,
+        head: &RequestHead<'_>,
+        logged: Option<&Logged<'_>>,
+        weight: NonZeroU32,
+        noted: &mut Vec<NotedValue>,
+    ) -> bool {
         for (values, source) in &self.labels[self.always..] {
-            if let Source::Late(late) = source
-                && late.when() == When::View
-            {
-                let Some(known) = late.plain(head).and_then(|value| values.find(value)) else {
+            let Source::Late(late) = source else { continue };
+            if late.when() != When::View {
+                continue;
+            }
+            let known = match late.plain(head) {
+                // A log may not contain the header.
+                Some(b"") if logged.is_none() => Some(values.note(None, weight)),
+                plain => plain.and_then(|value| values.find(value)),
+            };
+            match known {
+                Some(known) => noted.push(known),
+                None => {
                     noted.clear();
                     return false;
-                };
-                noted.push(known);
+                }
             }
         }
         true

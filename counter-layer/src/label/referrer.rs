@@ -88,7 +88,7 @@ pub(super) fn host<'a>(referrer: &[u8], text: &'a mut Text) -> Value<'a> {
 }
 
 /// Returns `true` if the host or a parent domain is in the list.
-fn is_internal(host: &[u8], internal: &[InternalHost]) -> bool {
+pub(super) fn is_internal(host: &[u8], internal: &[InternalHost]) -> bool {
     internal.iter().any(|internal| internal.has_name(host))
 }
 

@@ -195,7 +195,7 @@ impl Counting {
     ) {
         let extra = extra.get_or_insert_with(|| self.pool.take());
         labels.note(head, agent, logged, weight, &mut extra.labels);
-        let is_known = asks_for_view && labels.note_known_view(head, &mut extra.of_view);
+        let is_known = asks_for_view && labels.note_known_view(head, logged, weight, &mut extra.of_view);
         if let Some(late) = labels.late_head(head, asks_for_view && !is_known) {
             extra.late = Some(late);
         }

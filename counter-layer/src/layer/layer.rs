@@ -247,8 +247,8 @@ impl AccessCounterLayer {
     /// | range that does not start at 0 (206) | continues a download or a video |
     /// | [counted on arrival](Self::count_on_request), or a log or record without a method or status | it is not known whether the page was shown |
     ///
-    /// Ranges are recognized by `Content-Range` in the response, or by `Range` in a log or record; without this
-    /// field, a request with the status 206 is not a view.
+    /// Ranges are recognized by `Content-Range` in the response, or by `Range` in a log; without this field, a request
+    /// with the status 206 is not a view. A prefetch counts as a view in a log or record that does not contain its purpose.
     ///
     /// ```
     /// # use axum::{Router, routing::get};
@@ -284,7 +284,7 @@ impl AccessCounterLayer {
     /// Counts all requests by these labels too, e.g. by referring site, see [`Label`]. Default: none.
     ///
     /// # Errors
-    /// Returns an error if a label name is invalid, or if there are more than 16 labels for this recorder.
+    /// Returns an error if a label name is invalid or reserved, or if there are more than 16 labels for this recorder.
     pub fn labels(mut self, labels: impl IntoIterator<Item = Label>) -> Result<Self, LabelError> {
         self.settings.labels = Labels::of(&self.recorder, labels)?;
         self.settings.views |= self.settings.labels.as_ref().is_some_and(|labels| labels.count_views());

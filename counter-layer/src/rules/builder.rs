@@ -77,8 +77,8 @@ impl RulesBuilder {
     ///
     /// # Errors
     /// Returns an error if a pattern can never match, if two patterns of equal rank match the same requests,
-    /// or if a counter name is invalid or reserved by the layer (`hits`, `(other)`, and the
-    /// [facet](crate::Facet) names). For conflicts, the error contains both patterns and both counters.
+    /// or if a counter name is invalid or reserved by the layer (`hits`, `(other)`, the
+    /// [facet](crate::Facet) names, and names that start with `label:` or `view:`). For conflicts, the error contains both patterns and both counters.
     pub fn build(self) -> Result<Rules, RulesError> {
         let Self { exclude, exclude_prefetch, rules: given, by_matched_path, default_counter } = self;
         let mut excluded = Table::default();

@@ -15,7 +15,7 @@ pub(crate) struct Labels {
     /// Count sources, addresses, campaigns, clients, bots.
     #[arg(long, env = "COUNTER_LABELS")]
     labels: bool,
-    /// Host that is not a source or referrer, can be repeated.
+    /// Host that is not a referrer, can be repeated.
     #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
     own_hosts: Vec<InternalHost>,
     /// Pattern of paths to keep private, can be repeated.
@@ -38,8 +38,8 @@ pub(crate) struct Labels {
     country_header: Option<HeaderName>,
     /// File with the countries of networks (MaxMind DB).
     #[arg(
-        long,
-        env = "COUNTER_COUNTRY_DATABASE",
+        long = "country-file",
+        env = "COUNTER_COUNTRY_FILE",
         value_name = "FILE",
         value_parser = open,
         requires = "labels",

@@ -251,3 +251,27 @@ async fn histograms_are_monotonic_with_measurements_of_single_pages() {
     assert_eq!(grown, [(&series("/7"), &301.0), (&series("/late"), &1.0)]);
     assert!(before.keys().all(|series| after.contains_key(series)));
 }
+
+#[tokio::test]
+async fn views_are_exported_if_there_are_any() {
+    let mut site = site();
+    let recorder = site.recorder();
+    let (hit, page) = (recorder.counter("hits").hit(), Some(recorder.counter("/a")));
+    for is_view in [false, true, true] {
+        recorder.page_hit(PageHit { page, ..PageHit::new(hit, Agent::Human) });
+        site.counters.flush().await.expect("the store is available");
+        let before = scrape(&site.router).await;
+        recorder.page_hit(PageHit { page, is_view, ..PageHit::new(hit, Agent::Human) });
+        site.counters.flush().await.expect("the store is available");
+        let after = scrape(&site.router).await;
+        for counter in ["hits", "/a"] {
+            let series = format!("access_counter_lifetime_views_total{{counter=\"{counter}\"}}");
+            let views = |values: &BTreeMap<String, f64>| values.get(&series).copied();
+            assert_eq!(
+                views(&after).unwrap_or_default() - views(&before).unwrap_or_default(),
+                f64::from(u8::from(is_view))
+            );
+            assert!(is_view || views(&after).is_none(), "views that are not counted are not 0");
+        }
+    }
+}

@@ -388,6 +388,8 @@ fn invalid_rules_are_rejected_with_the_reason() {
     let odd = AlertRule::above("a", hits(), precision(7), 1);
     assert_eq!(build_error(vec![odd]), RuleError::Precision("a".to_owned(), precision(7)));
     assert_eq!(build_error(vec![quantile(0.9)]), RuleError::Precision("a".to_owned(), minute));
+    let views = AlertRule::above("a", name("view:hits"), minute, 1);
+    assert_eq!(build_error(vec![views]), RuleError::Precision("a".to_owned(), minute));
     assert_eq!(build_error((0..5001).map(|n| above(&n.to_string())).collect()), RuleError::TooMany);
     let words = build_error(vec![share(2.0)]).to_string();
     assert!(words.contains("between 0 and 1"), "{words}");

@@ -156,7 +156,7 @@ fn a_file_without_countries_is_rejected() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("asn.mmdb");
     assert!(matches!(CountryDatabase::open(&path), Err(CountryDatabaseError::Io(..))));
-    let asn = Data::Map(vec![("autonomous_system_organization", Data::Text("Example"))]);
+    let asn = Data::Map(vec![("autonomous_system_number", Data::U32(64_496))]);
     fs::write(&path, tests::mmdb::database("GeoLite2-ASN", &[(("192.0.2.0", 24), asn)])).expect("room");
     let error = CountryDatabase::open(&path).expect_err("no countries");
     assert!(error.to_string().contains("asn.mmdb has no countries: its type is GeoLite2-ASN"), "{error}");

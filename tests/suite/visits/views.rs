@@ -2,7 +2,7 @@
 
 use counter_core::archive::Archive;
 use counter_core::source::Commit;
-use counter_core::visits::{Agent, PageHit};
+use counter_core::visits::{Agent, Coverage, PageHit};
 use counter_core::{AnyStore, Counter, Counters, ErrorKind, Recorder, Stats, Store, Timestamp};
 
 use crate::stores;
@@ -66,7 +66,7 @@ fn expected() -> Vec<(Vec<(String, u64)>, u64)> {
 }
 
 async fn views_are_kept_by_the_hour_and_ranked_by_page(store: impl Store + Clone) {
-    let counters = visited(store).await;
+    let mut counters = visited(store).await;
     let stats = counters.stats();
     assert_eq!(views(&stats).await, expected());
 
@@ -80,6 +80,14 @@ async fn views_are_kept_by_the_hour_and_ranked_by_page(store: impl Store + Clone
     assert!(error.to_string().contains("3600, 18000, 86400"), "{error}");
     let ranked = stats.top_views(precision(60), hour, 1, |_| true).await;
     assert!(matches!(ranked.expect_err("not kept by the minute").kind(), ErrorKind::UnknownPrecision { .. }));
+
+    // A view waits for the store since its second, although its bucket is an hour.
+    let before = Timestamp::now();
+    request(&counters.recorder(), "/a", true);
+    let held = stats.held_since(Timestamp::now()).expect("a hit that is not sent");
+    assert!(held >= before, "{held} {before}");
+    counters.flush().await.expect("the store is available");
+    assert_eq!(counters.recorder().counter("view:/a"), counters.recorder().counter("(other)"));
 
     // They are neither pages nor counters that are listed.
     let mut listed = Vec::new();
@@ -95,7 +103,7 @@ async fn views_are_kept_by_the_hour_and_ranked_by_page(store: impl Store + Clone
     pages.sort_unstable();
     assert_eq!(listed, pages);
     let ledger = counters.recorder().ledger();
-    assert_eq!((ledger.hits.recorded, ledger.hits.applied, ledger.requests.recorded), (50, 50, 15));
+    assert_eq!((ledger.hits.recorded, ledger.hits.applied, ledger.requests.recorded), (54, 54, 16));
 }
 
 async fn a_log_adds_the_same_views(store: impl Store + Clone) {
@@ -149,6 +157,29 @@ async fn views_of_old_days_are_archived(near: impl Store + Clone) {
     archive.copier(stats.grid()).copy_once(now).await.expect("both stores are available");
     near.forget(&views, stats.grid(), now).await.expect("the store is available");
     assert_eq!(days().await, 7);
+}
+
+#[tokio::test]
+async fn views_that_began_in_the_middle_of_a_period_do_not_cover_it() {
+    let mut counters =
+        Counters::builder(counter_core::MemoryStore::new()).build().expect("the defaults are fine");
+    let (recorder, stats) = (counters.recorder(), counters.stats());
+    let now = precision(3600).bucket(Timestamp::now()).start;
+    let (page, count) = (recorder.counter("/a"), 1.try_into().expect("not 0"));
+    for hours in 1..72 {
+        recorder.record_at(page, None, now.minus(hours * 3600), count);
+        if hours <= 4 {
+            recorder.record_at(recorder.views(page), None, now.minus(hours * 3600), count);
+        }
+    }
+    counters.flush().await.expect("memory takes all");
+    let period = now.minus(6 * 3600)..now.minus(3 * 3600);
+    let coverage = async |counter| {
+        let coverage = stats.coverage(&[name(counter)], period.clone(), now).await.expect("readable");
+        coverage[0] == Coverage::Complete
+    };
+    assert!(coverage("/a").await);
+    assert!(!coverage("view:/a").await);
 }
 
 async fn forgetting_a_page_removes_its_views(store: impl Store + Clone) {

@@ -159,7 +159,8 @@ impl Account {
             self.oldest_sent = Timestamp::MAX;
         }
         self.sent = self.sent.saturating_add(hits(cells));
-        let counts = cells.iter().filter(|cell| cell.count().is_some());
+        // A view comes with a hit, and its cell starts at the hour.
+        let counts = cells.iter().filter(|cell| cell.count().is_some() && cell.counter.viewed().is_none());
         self.oldest_sent = counts.map(|cell| cell.start).fold(self.oldest_sent, Timestamp::min);
         self.sent_cells += cells.len();
     }

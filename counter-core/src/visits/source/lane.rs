@@ -68,7 +68,7 @@ impl Lane {
             self.touched = true;
             self.work += self.pending.add(counter, at, count, &self.grid);
         }
-        if let Some(register) = register
+        if let Some(register) = register.filter(|_| !is_view)
             && self.keeps(visitors_end, at, cutoff)
         {
             self.touched = true;
@@ -100,7 +100,8 @@ impl Lane {
         cutoff: Option<Timestamp>,
     ) {
         let Some(set) = &self.grid.distributions else { return };
-        if !self.keeps(bins_end, at, cutoff) {
+        // Views have no distributions.
+        if counter & VIEW_FLAG > 0 || !self.keeps(bins_end, at, cutoff) {
             return;
         }
         let start = set.base().bucket(at).start;

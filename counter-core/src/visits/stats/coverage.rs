@@ -68,11 +68,17 @@ impl Stats {
     ) -> Result<Vec<Coverage>, Error> {
         let (length, now) = (period.end.as_unix().saturating_sub(period.start.as_unix()), Timestamp::now());
         let range = period.start..end.max(period.end);
-        let Some(within) = self.retention_of(&range, length, now) else {
+        let has_views = counters.iter().any(|counter| counter.viewed().is_some());
+        let of = |counts: &Precisions| if has_views { counts.of_views() } else { counts.clone() };
+        let (near, reach) = (of(&self.tally.grid.counts), of(&self.reach.counts));
+        // An archive is only read if the range is not retained otherwise.
+        let Some(within) =
+            retention_of(&near, &range, length, now).or_else(|| retention_of(&reach, &range, length, now))
+        else {
             return Ok(vec![Coverage::Unknown; counters.len()]);
         };
         let within = (within, range);
-        let before = self.before(&period, length, now);
+        let before = before(&near, &period, length, now);
         let latest = period.start.plus(length / TOLERANCE);
         let sites = self.store.info().sites;
         let reads = [Some(&within), before.as_ref()].into_iter().flatten();
@@ -99,34 +105,35 @@ impl Stats {
         }
         Ok(all)
     }
+}
 
-    /// Returns the buckets before a period in which to look for hits: the coarsest that are retained.
-    fn before(
-        &self,
-        period: &Range<Timestamp>,
-        length: u64,
-        now: Timestamp,
-    ) -> Option<(Retention, Range<Timestamp>)> {
-        let range = |part: &Retention| {
-            let end = part.precision.bucket(period.start).start;
-            end.minus(length.max(part.precision.as_seconds().into()))..end
-        };
-        let all = self.tally.grid.counts.iter().map(|part| (part, range(&part)));
-        all.filter(|(part, range)| part.oldest(now) <= range.start).last()
-    }
+/// Returns the buckets before a period in which to look for hits: the coarsest that are retained.
+fn before(
+    counts: &Precisions,
+    period: &Range<Timestamp>,
+    length: u64,
+    now: Timestamp,
+) -> Option<(Retention, Range<Timestamp>)> {
+    let range = |part: &Retention| {
+        let end = part.precision.bucket(period.start).start;
+        end.minus(length.max(part.precision.as_seconds().into()))..end
+    };
+    let all = counts.iter().map(|part| (part, range(&part)));
+    all.filter(|(part, range)| part.oldest(now) <= range.start).last()
+}
 
-    /// Returns the coarsest precision with enough buckets in a period of this length at the start of a range. An archive is
-    /// only read if the range is not retained otherwise.
-    fn retention_of(&self, range: &Range<Timestamp>, length: u64, now: Timestamp) -> Option<Retention> {
-        let fits = |precision: Precision| u64::from(precision.as_seconds()) * MIN_BUCKETS <= length;
-        let find = |counts: &Precisions| {
-            let retained = counts.iter().filter(|part| part.oldest(now) <= range.start);
-            let retained: Vec<_> =
-                retained.filter(|part| buckets(part.precision, range) <= Self::MAX_BUCKETS).collect();
-            retained.iter().rfind(|part| fits(part.precision)).or(retained.first()).copied()
-        };
-        find(&self.tally.grid.counts).or_else(|| find(&self.reach.counts))
-    }
+/// Returns the coarsest precision with enough buckets in a period of this length at the start of a range.
+fn retention_of(
+    counts: &Precisions,
+    range: &Range<Timestamp>,
+    length: u64,
+    now: Timestamp,
+) -> Option<Retention> {
+    let fits = |precision: Precision| u64::from(precision.as_seconds()) * MIN_BUCKETS <= length;
+    let retained = counts.iter().filter(|part| part.oldest(now) <= range.start);
+    let retained: Vec<_> =
+        retained.filter(|part| buckets(part.precision, range) <= Stats::MAX_BUCKETS).collect();
+    retained.iter().rfind(|part| fits(part.precision)).or(retained.first()).copied()
 }
 
 /// The start of the first bucket of each counter, or `None` without any hits.

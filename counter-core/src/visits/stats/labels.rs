@@ -457,8 +457,13 @@ impl Stats {
             let (_, of, value) = name.pair()?;
             (*of == **page).then(|| value.to_owned())
         };
-        let views = page.views().filter(|_| CounterName::VIEW_LABELS.contains(&label));
-        let of = views.as_ref().unwrap_or(page);
+        let views = page.views();
+        let of = match (CounterName::VIEW_LABELS.contains(&label), &views) {
+            (false, _) => page,
+            (true, Some(views)) => views,
+            // The name is too long, so that its views are not known.
+            (true, None) => return Ok(None),
+        };
         let read = Read { label, prefix, of, first_list: VALUES_OF_PAGE, value };
         let pairs = self.rank_pairs(&read, precision, &range).await?;
         if skip_empty && pairs.ranking.counters.is_empty() {

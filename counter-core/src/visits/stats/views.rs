@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::Stats;
 use super::labels::{MAX_VALUES, RankedValues, name};
-use super::listing::{PAGE_SIZE, Ranking};
+use super::listing::{MAX_RANKED, PAGE_SIZE, Ranking};
+use super::{Stats, buckets};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::time::{Precision, Timestamp};
@@ -38,7 +38,8 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if views have no samples in this precision, or in the same cases as [`top`](Self::top).
+    /// Returns an error if views have no samples in this precision, if there are more than 50,000 pages, if pages times
+    /// buckets exceed 10,000,000, if the range is empty or has more than 10,000 buckets, or if the store can't be read.
     pub async fn top_views(
         &self,
         precision: Precision,
@@ -52,7 +53,11 @@ impl Stats {
         let RankedValues { mut ranking, is_partial } =
             self.rank_values(&prefix, is_ranked, PAGE_SIZE, precision, &range).await?;
         if is_partial {
-            return Err(Error::new(ErrorKind::TooManyCounters { max: MAX_VALUES }));
+            let requested = buckets(precision, &range).saturating_mul(MAX_VALUES);
+            return Err(Error::new(match requested > MAX_RANKED {
+                true => ErrorKind::TooManyBuckets { requested, max: MAX_RANKED },
+                false => ErrorKind::TooManyCounters { max: MAX_VALUES },
+            }));
         }
         let page =
             |(views, count): (CounterName, u64)| Some((CounterName::new(views.viewed()?).ok()?, count));

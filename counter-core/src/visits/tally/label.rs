@@ -35,6 +35,8 @@ pub enum LabelError {
     Name(String),
     /// The process already has 16 labels.
     TooMany(String),
+    /// The name is that of a label that only counts [views](CounterName::VIEW_LABELS).
+    Reserved(String),
 }
 
 /// The labels of a process.
@@ -329,6 +331,12 @@ impl fmt::Display for LabelError {
                 write!(
                     f,
                     "{name:?} is not a valid label name: use 1 to {MAX_NAME_BYTES} of the characters a-z, 0-9, - and _"
+                )
+            }
+            Self::Reserved(name) => {
+                write!(
+                    f,
+                    "the label name {name:?} is reserved for a label that only counts views; use another name"
                 )
             }
             Self::TooMany(name) => {

@@ -76,7 +76,8 @@ impl Recorder {
     ///
     /// An invalid [`CounterName`](crate::CounterName) maps to the counter `(other)`, so that totals remain
     /// exact. This also applies to a new name if the process already has the maximum number of counters
-    /// (2,000 by default). A name keeps the counter until the process exits.
+    /// (2,000 by default). A name keeps the counter until the process exits. Names that start with `view:` belong to
+    /// [`views`](Self::views), and also map to `(other)`.
     #[inline]
     #[must_use]
     pub fn counter(&self, name: &str) -> Counter {

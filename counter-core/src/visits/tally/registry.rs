@@ -137,7 +137,9 @@ impl Registry {
         if self.full.get().is_some() {
             return None;
         }
-        CounterName::new(name).map_or_else(|_| Some(self.other()), |name| self.insert(name))
+        // The counter of views does not have a slot, and has other precisions.
+        let name = CounterName::new(name).ok().filter(|name| name.viewed().is_none());
+        name.map_or_else(|| Some(self.other()), |name| self.insert(name))
     }
 
     /// Returns the number of names that can still be added.

@@ -319,14 +319,16 @@ impl Stripe {
     fn fold_side(&self, rest: &mut Rest, side: usize, counters: u32) {
         let Rest { starts, closed, folded, folded_views, .. } = rest;
         let (start, everything) = (starts[side], self.everything());
-        fold_side(side, &self.counts, counters, folded, everything, |counter, count| {
-            closed.push(ClosedCell { counter, start, count });
-        });
+        // A thread adds the hit before the view, so we need to fold views first. Otherwise, we could fold a view before the
+        // hit.
         if let Some(views) = self.views.get() {
             fold_side(side, views, counters, folded_views, everything, |counter, count| {
                 closed.push(ClosedCell { counter: counter | VIEW_FLAG, start, count });
             });
         }
+        fold_side(side, &self.counts, counters, folded, everything, |counter, count| {
+            closed.push(ClosedCell { counter, start, count });
+        });
     }
 
     fn rest(&self) -> MutexGuard<'_, Rest> {

@@ -97,9 +97,13 @@ async fn metrics(RequestParts { state: source, .. }: RequestParts<Source, ()>) -
     }
     let (lifetimes, alerts) = join(lifetimes(stats), alerts(stats, options.alerts.as_ref())).await;
     page.one(GAUGE, "access_counter_store_up", "Whether the store is readable", u8::from(lifetimes.is_ok()));
-    if let Ok(Lifetimes { lifetimes, complete, unreadable }) = lifetimes {
+    if let Ok(Lifetimes { lifetimes, views, complete, unreadable }) = lifetimes {
         let help = "Lifetime hits of counters, over all instances of the store";
         page.family(COUNTER, "access_counter_lifetime_hits_total", help, COUNTER, &lifetimes);
+        if !views.is_empty() {
+            let help = "Lifetime views of the site (`hits`) and of pages, over all instances of the store";
+            page.family(COUNTER, "access_counter_lifetime_views_total", help, COUNTER, &views);
+        }
         let help = "Whether the lifetimes include all counters";
         page.one(GAUGE, "access_counter_lifetimes_complete", help, u8::from(complete));
         let help = "Unreadable entries in the list of counters and lifetimes";
@@ -121,6 +125,8 @@ async fn alerts(stats: &Stats, alerts: Option<&Alerts>) -> Vec<RuleStatus> {
 /// keys that can't be read.
 struct Lifetimes {
     lifetimes: Vec<(String, u64)>,
+    /// Views by counter, for counters that have any.
+    views: Vec<(String, u64)>,
     complete: bool,
     unreadable: Vec<Unreadable>,
 }
@@ -128,18 +134,22 @@ struct Lifetimes {
 async fn lifetimes(stats: &Stats) -> Result<Lifetimes, Error> {
     let page = stats.list_counters(None, MAX_SERIES).await?;
     let names: Vec<_> = page.counters.into_iter().map(|(name, _)| name).collect();
-    let totals = stats.lifetimes_by_counter(&names).await?;
-    let (mut lifetimes, mut unreadable) = (Vec::with_capacity(names.len()), page.unreadable);
-    for (name, total) in names.iter().zip(totals) {
-        match total {
-            Ok(total) => lifetimes.push((name.to_string(), total)),
-            Err(why) => unreadable.push(why),
+    let names_of_views: Vec<_> = names.iter().filter_map(CounterName::views).collect();
+    let all = [&names[..], &names_of_views].concat();
+    let (mut lifetimes, mut views, mut unreadable) =
+        (Vec::with_capacity(names.len()), Vec::new(), page.unreadable);
+    for (name, total) in all.iter().zip(stats.lifetimes_by_counter(&all).await?) {
+        match (name.viewed(), total) {
+            (None, Ok(total)) => lifetimes.push((name.to_string(), total)),
+            (Some(_), Ok(0)) => {}
+            (Some(viewed), Ok(total)) => views.push((viewed.to_owned(), total)),
+            (_, Err(why)) => unreadable.push(why),
         }
     }
     // If the totals key has the wrong type, all counters report the same key.
     unreadable.sort_by(|one, other| (&one.key, &one.reason).cmp(&(&other.key, &other.reason)));
     unreadable.dedup();
-    Ok(Lifetimes { lifetimes, complete: page.next.is_none() && unreadable.is_empty(), unreadable })
+    Ok(Lifetimes { lifetimes, views, complete: page.next.is_none() && unreadable.is_empty(), unreadable })
 }
 
 impl Page {
