@@ -31,7 +31,7 @@ use groups::Groups;
 pub use groups::{SourceGroup, SourceKind};
 pub use host::{InternalHost, InternalHostError};
 pub(crate) use late::LateHead;
-use late::{Late, Missing, Private};
+use late::{Late, Missing};
 pub(crate) use noted::Labels;
 use query::{CAMPAIGN, CONTENT, MEDIUM, TERM};
 use source::Source;
@@ -185,7 +185,7 @@ impl Label {
     /// [`except_paths`](Self::except_paths) or [`except_if`](Self::except_if), and consider
     /// [`min_hits`](Self::min_hits). See [`source`](Self::source) for an example.
     pub fn address() -> Self {
-        let source = Source::Late(Late::Address(Private::default()));
+        let source = Source::Late(Late::Address(Box::default()));
         Self::new(Cow::Borrowed(ADDRESS_LABEL), source).by_page()
     }
 

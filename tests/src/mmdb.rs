@@ -16,7 +16,7 @@ pub enum Data {
     /// An empty array.
     List,
     /// A map with at most 28 entries.
-    Map(Vec<(&'static str, Data)>),
+    Map(Vec<(&'static str, Self)>),
 }
 
 /// Writes a database with the data of these networks, given as an address and the length of the prefix. No network may

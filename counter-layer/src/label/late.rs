@@ -18,7 +18,7 @@ use crate::rules::{Match, Rules};
 /// A value that depends on the response.
 pub(super) enum Late {
     /// The path of a view, unless it is private.
-    Address(Private),
+    Address(Box<Private>),
     /// The site or app that a view comes from.
     Group {
         internal: Vec<InternalHost>,
@@ -102,7 +102,8 @@ impl Late {
 
     /// Returns `true` if the address of a request must not be kept because of the closure.
     pub(super) fn is_private(&self, head: &RequestHead<'_>) -> bool {
-        let Self::Address(Private { closure: Some(closure), .. }) = self else { return false };
+        let Self::Address(private) = self else { return false };
+        let Some(closure) = &private.closure else { return false };
         // A panic must not reveal an address.
         closure.call(|is_private| is_private(head)).unwrap_or(true)
     }
@@ -210,7 +211,7 @@ mod tests {
             let of = |part| Late::Missing(part);
             assert_eq!(of(Missing::Path).value(&head, &mut Text::new()), path, "{uri}");
             assert_eq!(of(Missing::Link).value(&head, &mut text), link, "{uri}");
-            assert_eq!(Late::Address(Private::default()).value(&head, &mut Text::new()), path, "{uri}");
+            assert_eq!(Late::Address(Box::default()).value(&head, &mut Text::new()), path, "{uri}");
         }
     }
 }
