@@ -80,8 +80,10 @@ async fn a_log_is_counted_once_even_if_it_is_imported_repeatedly() {
     ] {
         assert_eq!(first[name], count, "{name} in {first}");
     }
-    let expected = [("hits", 51), ("/articles/{id}", 50), ("/", 1), ("status:2xx", 51), ("agent:human", 51)];
-    let expected: BTreeMap<_, _> = expected.map(|(name, count)| (name.to_owned(), count)).into();
+    let hits = [("hits", 51), ("/articles/{id}", 50), ("/", 1), ("status:2xx", 51), ("agent:human", 51)];
+    let views = [("view:hits", 51), ("view:/articles/{id}", 50), ("view:/", 1)];
+    let expected = hits.into_iter().chain(views).map(|(name, count)| (name.to_owned(), count));
+    let expected: BTreeMap<_, _> = expected.collect();
     assert_eq!(totals(&redis), expected);
 
     let second = summary(import(&redis, &[&log]).await).await;
@@ -101,9 +103,9 @@ async fn expired_lines_are_reported_and_counted_in_lifetimes() {
     let times = [now.minus(200 * day), now, now.plus(2 * day)];
     fs::write(&log, times.map(|at| line_at(at, "/", 200, 1)).concat()).expect("there is space");
     let report = summary(import(&redis, &["--route", "/", &log]).await).await;
-    // A line counts for `hits`, the page, the status and the agent.
+    // A line counts for `hits`, the page, the status and the agent, and for the views of the site and of the page.
     let expected =
-        json!({ "applied": 4, "archived": 0, "expired": 4, "ahead": 4, "refused": 0, "returned": 0 });
+        json!({ "applied": 6, "archived": 0, "expired": 6, "ahead": 6, "refused": 0, "returned": 0 });
     assert_eq!((&report["recorded"], &report["hits"]), (&json!(3), &expected), "{report}");
     assert_eq!(totals(&redis)["hits"], 2);
 }
