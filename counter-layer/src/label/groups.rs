@@ -113,10 +113,14 @@ impl Groups {
         })
     }
 
-    /// Returns the group of a host like [`of_host`](Self::of_host), from a cache if possible. The host may be any bytes.
+    /// Returns the group of a host like [`of_host`](Self::of_host), from a cache if possible. The host may be any bytes:
+    /// only one that needs no validation has a group.
     pub(super) fn recent(&self, host: &[u8]) -> Option<SourceGroup> {
         let place = self.recent.number(host, 0, || {
-            let group = std::str::from_utf8(host).ok().and_then(|host| self.of_host(host));
+            let is_plain =
+                |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(byte);
+            let host = std::str::from_utf8(host).ok().filter(|host| host.as_bytes().iter().all(is_plain));
+            let group = host.and_then(|host| self.of_host(host));
             (0..).zip(&self.all).find(|(_, one)| Some(**one) == group).map_or(0, |(place, _)| place + 1)
         });
         self.all.get(usize::try_from(place).ok()?.checked_sub(1)?).copied()

@@ -90,11 +90,7 @@ impl Late {
                 if referrer::is_internal(host, internal) {
                     return Some(&[]);
                 }
-                // Other hosts need to be validated before we know what they belong to.
-                let is_valid =
-                    |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(byte);
-                let is_known = !is_tagged && host.iter().all(is_valid);
-                is_known.then(|| groups.recent(host).map_or(host, |group| group.name().as_bytes()))
+                (!is_tagged).then(|| groups.recent(host).map_or(host, |group| group.name().as_bytes()))
             }
             Self::Missing(_) => None,
         }
