@@ -635,6 +635,8 @@ async fn views_are_those_of_the_site_and_of_the_pages_with_the_most() {
     assert_eq!(fetch(&site.router, "views?precision=60").await.json()["parameter"], "precision");
     let export = fetch(&site.router, "export?counter=hits&counter=view:hits&precision=60").await;
     assert_eq!(export.status, StatusCode::BAD_REQUEST, "{}", export.body);
+    let live = fetch(&site.router, "live?counter=view:hits&precision=60").await;
+    assert_eq!(live.status, StatusCode::BAD_REQUEST, "{}", live.body);
     let series = fetch(&site.router, "series?counter=view:hits&precision=60").await;
     assert_eq!(series.status, StatusCode::BAD_REQUEST, "{}", series.body);
 }

@@ -71,11 +71,7 @@ async fn export(
         return Err(Problem::of(&error, &stats));
     }
     read::require_known(&stats, &named).await?;
-    let set = stats.grid().counts.of_views();
-    if named.iter().any(|counter| counter.viewed().is_some()) && set.retention(precision).is_none() {
-        let error = ErrorKind::UnknownPrecision { requested: precision, retained: set.to_string() };
-        return Err(Problem::of(&Error::new(error), &stats));
-    }
+    read::check_views(&stats, &named, precision)?;
     let size = usize::try_from((MAX_SAMPLES / buckets).clamp(1, MAX_COUNTERS)).unwrap_or(1);
     let remaining = if named.is_empty() { Remaining::KnownAfter(None) } else { Remaining::Named(named) };
     let mut pages = Pages { stats, precision, range, format, remaining, size };

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use counter_core::time::Grid;
 use counter_core::visits::{Distribution, Distributions, Measure};
-use counter_core::{CounterName, Precision, Stats, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
 
 use super::caching;
 use super::parameter::{self, HasGrid, ReadableRetention};
@@ -64,6 +64,21 @@ pub(crate) async fn distributions(
     }
     let max_age = caching::max_age(retention.precision, range.end, now);
     Ok(Measured { range, found, merged, max_age })
+}
+
+/// Returns an error if there are views among the counters, which have no samples in this precision. For responses that
+/// start before all counters are read.
+pub(crate) fn check_views(
+    stats: &Stats,
+    counters: &[CounterName],
+    precision: Precision,
+) -> Result<(), Problem> {
+    let of_views = stats.grid().counts.of_views();
+    if counters.iter().all(|counter| counter.viewed().is_none()) || of_views.retention(precision).is_some() {
+        return Ok(());
+    }
+    let error = ErrorKind::UnknownPrecision { requested: precision, retained: of_views.to_string() };
+    Err(Problem::of(&Error::new(error), stats))
 }
 
 /// Fails if a counter is unknown. If the list of counters can't be read, this accepts all counters.
