@@ -144,6 +144,26 @@ impl Stats {
         &self.tally.grid
     }
 
+    /// Returns the precisions in which all of these counters have samples: those of the grid, or those of
+    /// [views](Precisions::of_views) if there are views among the counters.
+    ///
+    /// ```
+    /// use counter_core::{CounterName, Counters, MemoryStore};
+    ///
+    /// let stats = Counters::builder(MemoryStore::new()).build()?.stats();
+    /// let names = ["/a", "view:/a"].map(|name| CounterName::new(name).expect("a name"));
+    /// assert_eq!(stats.precisions_of(&names[..1]).to_string(), "1, 5, 60, 300, 3600, 18000, 86400");
+    /// assert_eq!(stats.precisions_of(&names).to_string(), "3600, 18000, 86400");
+    /// # Ok::<(), counter_core::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn precisions_of<'a>(
+        &self,
+        counters: impl IntoIterator<Item = &'a CounterName>,
+    ) -> Cow<'_, Precisions> {
+        precisions_of(&self.tally.grid.counts, counters)
+    }
+
     /// Returns the buckets that can be read, i.e. the configured grid plus the longer retention of an
     /// archive, if there is an archive.
     ///
@@ -308,7 +328,7 @@ impl Stats {
         check(&self.tally.grid.counts, precision, range, counters, max)
     }
 
-    /// Checks a range for these counters, of which views have fewer precisions.
+    /// Checks a range for these counters. Views have fewer precisions than other counters.
     fn check_counters(
         &self,
         counters: &[CounterName],
@@ -316,11 +336,17 @@ impl Stats {
         range: &Range<Timestamp>,
         (count, max): (u64, u64),
     ) -> Result<u32, Error> {
-        let counts = &self.tally.grid.counts;
-        let has_views = counters.iter().any(|counter| counter.viewed().is_some());
-        let set = if has_views { Cow::Owned(counts.of_views()) } else { Cow::Borrowed(counts) };
-        check(&set, precision, range, count, max)
+        check(&self.precisions_of(counters), precision, range, count, max)
     }
+}
+
+/// Returns the precisions in which all of these counters have samples.
+fn precisions_of<'a, 'b>(
+    counts: &'a Precisions,
+    counters: impl IntoIterator<Item = &'b CounterName>,
+) -> Cow<'a, Precisions> {
+    let has_views = counters.into_iter().any(|counter| counter.viewed().is_some());
+    if has_views { Cow::Owned(counts.of_views()) } else { Cow::Borrowed(counts) }
 }
 
 /// Returns the retention in samples, or an error if this range can't be read.

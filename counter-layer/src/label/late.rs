@@ -29,7 +29,7 @@ pub(super) enum Late {
 
 /// When a value counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(crate) enum When {
     View,
     Missing,
 }

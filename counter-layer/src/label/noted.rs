@@ -132,30 +132,9 @@ impl Labels {
         true
     }
 
-    /// Notes the values of a view.
-    pub(crate) fn note_view(
-        &self,
-        head: &LateHead,
-        logged: Option<&Logged<'_>>,
-        weight: NonZeroU32,
-        noted: &mut Vec<NotedValue>,
-    ) {
-        self.note_late(When::View, head, logged, weight, noted);
-    }
-
-    /// Notes the values of a missing page.
-    pub(crate) fn note_missing(
-        &self,
-        head: &LateHead,
-        logged: Option<&Logged<'_>>,
-        weight: NonZeroU32,
-        noted: &mut Vec<NotedValue>,
-    ) {
-        self.note_late(When::Missing, head, logged, weight, noted);
-    }
-
+    /// Notes the values that depend on the response.
     #[inline(never)]
-    fn note_late(
+    pub(crate) fn note_late(
         &self,
         when: When,
         head: &LateHead,

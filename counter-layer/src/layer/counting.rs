@@ -23,7 +23,7 @@ use super::visit::{OnCount, Visit};
 use crate::classify::{Digest, UserAgent, is_call, is_prefetch};
 use crate::closure::catch_panic;
 use crate::identity::{ExpiringRegister, RequestHead, Visitors};
-use crate::label::Labels;
+use crate::label::{Labels, When};
 use crate::request::logged::Logged;
 use crate::request::{self, Route, is_private};
 use crate::reserved::is_reserved;
@@ -484,10 +484,12 @@ fn note_late(
     Extra { labels: noted, of_view, late, .. }: &mut Extra,
 ) {
     match late {
-        Some(head) if outcome.is_missing() => labels.note_missing(head, logged, seen.weight, noted),
+        Some(head) if outcome.is_missing() => {
+            labels.note_late(When::Missing, head, logged, seen.weight, noted);
+        }
         _ if !seen.is_view(outcome) => {}
         _ if !of_view.is_empty() => noted.extend_from_slice(of_view),
-        Some(head) => labels.note_view(head, logged, seen.weight, noted),
+        Some(head) => labels.note_late(When::View, head, logged, seen.weight, noted),
         None => {}
     }
 }

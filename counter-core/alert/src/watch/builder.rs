@@ -128,13 +128,11 @@ impl WatchBuilder {
         drop(names);
         for rule in rules {
             rule.check()?;
-            let of_views = grid.counts.of_views();
-            let has_views = rule.condition.all_counters().iter().any(|counter| counter.viewed().is_some());
+            let counts = stats.precisions_of(rule.condition.all_counters());
             let retained = match &rule.condition {
                 Condition::Local(_) => continue,
-                _ if has_views => Some(&of_views),
                 Condition::QuantileAbove { .. } => grid.distributions.as_ref(),
-                _ => Some(&grid.counts),
+                _ => Some(&*counts),
             };
             // We look up by width, because the precision of the counters may have a UTC offset.
             let width = rule.precision.as_seconds();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use futures_util::future::try_join;
 
-use super::{Stats, buckets};
+use super::{Stats, buckets, precisions_of};
 use crate::error::Error;
 use crate::family::future::StoreFuture;
 use crate::family::name::CounterName;
@@ -68,9 +68,7 @@ impl Stats {
     ) -> Result<Vec<Coverage>, Error> {
         let (length, now) = (period.end.as_unix().saturating_sub(period.start.as_unix()), Timestamp::now());
         let range = period.start..end.max(period.end);
-        let has_views = counters.iter().any(|counter| counter.viewed().is_some());
-        let of = |counts: &Precisions| if has_views { counts.of_views() } else { counts.clone() };
-        let (near, reach) = (of(&self.tally.grid.counts), of(&self.reach.counts));
+        let (near, reach) = (self.precisions_of(counters), precisions_of(&self.reach.counts, counters));
         // An archive is only read if the range is not retained otherwise.
         let Some(within) =
             retention_of(&near, &range, length, now).or_else(|| retention_of(&reach, &range, length, now))

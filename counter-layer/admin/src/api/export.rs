@@ -71,7 +71,7 @@ async fn export(
         return Err(Problem::of(&error, &stats));
     }
     read::require_known(&stats, &named).await?;
-    read::check_views(&stats, &named, precision)?;
+    read::check_precision(&stats, &named, precision)?;
     let size = usize::try_from((MAX_SAMPLES / buckets).clamp(1, MAX_COUNTERS)).unwrap_or(1);
     let remaining = if named.is_empty() { Remaining::KnownAfter(None) } else { Remaining::Named(named) };
     let mut pages = Pages { stats, precision, range, format, remaining, size };

@@ -81,7 +81,7 @@ async fn listen(
     let (Counters(mut counters), CountPrecision(retention), LastEventId(mark)) = parameters;
     counters.sort();
     counters.dedup();
-    read::check_views(&live.stats, &counters, retention.precision)?;
+    read::check_precision(&live.stats, &counters, retention.precision)?;
     // Archived samples don't change, so it is enough to follow the live store.
     let retention = Retention { precision: retention.precision, samples: retention.samples };
     let max = NonZeroU32::new(MAX_SAMPLES / u32::try_from(counters.len()).unwrap_or(u32::MAX).max(1));

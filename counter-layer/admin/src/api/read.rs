@@ -66,18 +66,18 @@ pub(crate) async fn distributions(
     Ok(Measured { range, found, merged, max_age })
 }
 
-/// Returns an error if there are views among the counters, which have no samples in this precision. For responses that
-/// start before all counters are read.
-pub(crate) fn check_views(
+/// Returns an error if some of these counters have no samples in this precision. For responses that start before all
+/// counters are read.
+pub(crate) fn check_precision(
     stats: &Stats,
     counters: &[CounterName],
     precision: Precision,
 ) -> Result<(), Problem> {
-    let of_views = stats.grid().counts.of_views();
-    if counters.iter().all(|counter| counter.viewed().is_none()) || of_views.retention(precision).is_some() {
+    let kept = stats.precisions_of(counters);
+    if kept.retention(precision).is_some() {
         return Ok(());
     }
-    let error = ErrorKind::UnknownPrecision { requested: precision, retained: of_views.to_string() };
+    let error = ErrorKind::UnknownPrecision { requested: precision, retained: kept.to_string() };
     Err(Problem::of(&Error::new(error), stats))
 }
 
