@@ -30,7 +30,7 @@ pub use ledger::{
     Requests, Skip, SpoolHealth,
 };
 pub use stats::{
-    CounterPage, Coverage, Distributions, LabelRanking, Ranking, Series, Slowest, Stats, Uniques,
+    CounterPage, Coverage, Distributions, LabelRanking, Now, Ranking, Series, Slowest, Stats, Uniques,
 };
 pub use store::{Cleaned, Extent, GridMismatch, Store, StoreId, StoreIdError, Total, Unreadable};
 pub use tally::{Counter, Hit, LabelError, LabelValues, Measured, NotedValue, PageHit, Recorder};

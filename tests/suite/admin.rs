@@ -19,6 +19,7 @@ mod audits;
 mod archived;
 mod alerts;
 mod notes;
+mod goals;
 mod ignored;
 mod login;
 mod slow_bodies;

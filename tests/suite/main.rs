@@ -12,6 +12,7 @@ mod unique;
 mod window;
 mod document;
 mod note;
+mod goal;
 mod entity;
 mod alert;
 mod redis;

@@ -6,6 +6,7 @@ mod labels;
 mod pairs;
 mod views;
 mod visitors;
+mod now;
 mod clean;
 mod expired;
 mod archive;

@@ -1,4 +1,4 @@
 //! Shared with other packages in this workspace, which pin the exact version. This is not part of the public
 //! API.
 
-pub use crate::document_version::DocumentVersion;
+pub use crate::document::DocumentVersion;

@@ -71,8 +71,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod isolated;
-mod document_version;
+mod document;
 pub mod note;
+pub mod goal;
 pub mod forecast;
 pub mod detector;
 mod alert;

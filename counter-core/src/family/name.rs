@@ -35,6 +35,9 @@ impl CounterName {
     pub const MAX_BYTES: usize = 200;
     /// The counter used for hits if the name is not valid, or if all slots are already in use.
     pub const OTHER: &str = "(other)";
+
+    /// The name of the visitors of the last minutes: see [`Stats::now`](crate::Stats::now). It has no hits.
+    pub const NOW: &str = "(now)";
     /// The prefix for [label](crate::visits::LabelValues) counters, such as `label:referrer:example.com`.
     pub const LABELS: &str = "label:";
     /// The prefix for [view](crate::visits::PageHit::is_view) counters, such as `view:/articles/{id}`.

@@ -69,6 +69,9 @@ pub struct Flusher {
     shutdown_timeout: Duration,
 }
 
+/// Minimum time between two batches with the people who are here now.
+const PRESENCE_INTERVAL: Duration = Duration::from_secs(2);
+
 impl Flusher {
     pub(crate) fn new(
         tally: Arc<Tally>,
@@ -104,6 +107,7 @@ impl Flusher {
         sent.into_iter().collect::<Result<(), Error>>()?;
         // We only log a failure to share salts, since hits matter more.
         drop(catch_panic(share_salts_and_check_skew(&mut self.sharing, &mut self.skew, &self.store)).await);
+        self.tally.presence.share(&*self.store).await;
         self.watch.check(&*self.store, &self.tally).await;
         self.tally.errands.run().await;
         Ok(())
@@ -152,7 +156,13 @@ impl Flusher {
                     sleep(interval).await;
                 }
             };
-            tokio::join!(sharing, flushing, watching, self.durability.maintain_forever());
+            let presence = async {
+                loop {
+                    self.tally.presence.share(&*self.store).await;
+                    sleep(interval.max(PRESENCE_INTERVAL)).await;
+                }
+            };
+            tokio::join!(sharing, flushing, watching, presence, self.durability.maintain_forever());
         })
     }
 

@@ -16,7 +16,7 @@ pub use labels::LabelRanking;
 pub use listing::CounterPage;
 pub use listing::Ranking;
 pub use series::Series;
-pub use uniques::Uniques;
+pub use uniques::{Now, Uniques};
 
 #[cfg(feature = "dump")]
 use super::dump::{Dump, Restore};

@@ -11,6 +11,7 @@ mod label;
 mod page_hit;
 mod bins;
 mod visitors;
+mod presence;
 mod stripe;
 mod stripes;
 mod folding;
@@ -44,6 +45,8 @@ pub(crate) use label::{
     LabelLimits, MAX_LABEL_PAIRS, MAX_LABEL_VALUES, MISSED, NONE, OTHER_VALUE, Part, hours, is_reserved,
 };
 pub use page_hit::PageHit;
+use presence::Presence;
+pub(crate) use presence::STAY;
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured};
 use registry::{OTHER, PAGE_FLAG, Registry};
@@ -72,6 +75,7 @@ pub(crate) struct Tally {
     is_full: AtomicBool,
     stripes: Stripes,
     recent: Recent,
+    pub(crate) presence: Presence,
     pub(crate) backlog: Backlog<Folding>,
 }
 
@@ -103,6 +107,7 @@ impl Tally {
             is_full: AtomicBool::new(false),
             stripes: Stripes::new(names.counters + 1),
             recent: Recent::new(grid.visitors.base().as_seconds().into()),
+            presence: Presence::new(),
             grid: Arc::new(grid),
             backlog: Backlog::new(shards, Folding::default()),
         }

@@ -275,6 +275,27 @@
 //! All clients with access to the dashboard can see the notes. However, a link to a view does not show notes,
 //! because these may be internal.
 //!
+//! # Goals
+//!
+//! A goal is a counter of what people should do: a page, e.g. the one after an order, or a counter to which your code or
+//! [another program](#hits-from-other-programs) adds. If you set [`Options::goals`](crate::Options::goals), a token that
+//! [may note](crate::Access::may_note) can mark it, with a name for people:
+//!
+//! ```sh
+//! curl -X POST -G -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/goals \
+//!     --data-urlencode counter=signups --data-urlencode 'name=Signed up'
+//! curl -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/goals?precision=86400&from=1763596800'
+//! ```
+//!
+//! ```json
+//! {"precision": 86400, "from": 1763596800, "to": 1764201600, "goals": [{"counter": "signups", "name": "Signed up",
+//!   "now": {"hits": 43, "people": 40, "conversion": 0.021}, "before": {"hits": 31, "people": 30, "conversion": 0.018}}]}
+//! ```
+//!
+//! The conversion is the share of the people of the site who reached the goal. `before` is null unless the site and the goal
+//! were counted in all of the preceding period. `people` is null if the hits have no visitors, e.g. because your code recorded
+//! them without one.
+//!
 //! # A link to one view
 //!
 //! If you are signed in with a [token](crate::Access::bearer), you can share the current view: the page

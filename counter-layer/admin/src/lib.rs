@@ -39,7 +39,7 @@
 //! | mount the router behind a proxy, or use the sessions of your application | [`guide`] |
 //! | read counts from a program | [`guide::api`] |
 //! | see what the pages show | [`guide::dashboard`] |
-//! | enable notes, alerts, audits, or hits from other programs | [`Options`] |
+//! | enable notes, goals, alerts, audits, or hits from other programs | [`Options`] |
 //! | embed a badge or a sparkline into another site | [`pictures`] |
 //! | find out why a request is counted under a name | [`explain`] |
 //!
@@ -62,7 +62,7 @@
 //! | [`Access::may_forget`] | forgetting counters | always enabled |
 //! | [`Access::may_record`] | sending hits | `/api/hits`, `Options::hits` (feature `hits`) |
 //! | [`Access::may_repair`] | auditing and repairing an archive | `/api/audit`, [`Options::archive`] |
-//! | [`Access::may_note`] | adding and removing notes | `/api/notes`, [`Options::notes`] |
+//! | [`Access::may_note`] | changing notes and goals | `/api/notes`, `/api/goals`, [`Options::notes`], [`Options::goals`] |
 //! | [`Access::may_silence`] | silencing rules and sending tests | `/api/alerts`, [`Options::alerts`] |
 //!
 //! If a proxy terminates TLS, you should use [`Access::secure_cookie`] to restrict the session cookie to TLS.

@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
 use counter_alert::Alerts;
+use counter_alert::goal::Goals;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 
@@ -32,6 +33,7 @@ pub struct Options {
     pub(crate) archive: Option<Archive>,
     pub(crate) alerts: Option<Alerts>,
     pub(crate) notes: Option<Notes>,
+    pub(crate) goals: Option<Goals>,
     pub(crate) ignore_switch: bool,
     pub(crate) site_name: Option<Arc<str>>,
 }
@@ -50,6 +52,7 @@ impl Options {
             archive: None,
             alerts: None,
             notes: None,
+            goals: None,
             ignore_switch: false,
             site_name: None,
         }
@@ -219,6 +222,28 @@ impl Options {
     #[must_use]
     pub fn notes(mut self, notes: Notes) -> Self {
         self.notes = Some(notes);
+        self
+    }
+
+    /// Serves goals at `/api/goals`: how many people reach them, and the conversion. Clients that
+    /// [may note](crate::Access::may_note) can mark counters as goals. Without this option, the path does not exist.
+    ///
+    /// ```
+    /// use counter_admin::{Access, Options};
+    /// use counter_alert::goal::Goals;
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// let store = MemoryStore::new();
+    /// let counters = Counters::builder(store.clone()).build()?;
+    /// let options = Options::new().goals(Goals::new(store));
+    /// let access = Access::bearer("a-long-random-token")?.may_note();
+    /// let admin = counter_admin::router_with(counters.stats(), access, options);
+    /// # drop(admin);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn goals(mut self, goals: Goals) -> Self {
+        self.goals = Some(goals);
         self
     }
 

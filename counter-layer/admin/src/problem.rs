@@ -241,6 +241,18 @@ impl Problem {
         Self::store_unavailable(error, stats)
     }
 
+    /// A goal may or may not have been marked or removed.
+    pub(crate) fn goals_not_changed(error: &Error, stats: &Stats) -> Self {
+        if matches!(error.kind(), ErrorKind::TooManyItems { .. }) {
+            return Self::new(
+                StatusCode::CONFLICT,
+                "the maximum number of goals is reached: remove one first",
+            );
+        }
+        warn(stats, error, "cannot change goals");
+        Self::store_unavailable(error, stats)
+    }
+
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     }

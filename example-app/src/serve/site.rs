@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use counter_admin::{Access, Options, TimeZoneError};
 use counter_alert::Watch;
+use counter_alert::goal::Goals;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::window::{Window, WindowCounters};
@@ -161,7 +162,8 @@ async fn assemble(
         .live_until(async { drop(live_ended.await) })
         .ignore_switch()
         .hits(counters.sources(), log_counter)
-        .notes(notes);
+        .notes(notes)
+        .goals(Goals::new(store.clone()));
     if let Some(zone) = &settings.grid.time_zone {
         options = options.time_zone(zone)?.time_zone_remedy(grid::TIME_ZONE_REMEDY);
     }

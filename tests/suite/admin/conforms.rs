@@ -6,6 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use counter_admin::{Access, Options};
 use counter_alert::Alerts;
+use counter_alert::goal::Goals;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::visits::Distribution;
@@ -27,7 +28,8 @@ pub(crate) async fn description() -> Value {
     let notes = Notes::new(MemoryStore::new());
     let options =
         Options::new().hits(counters.sources(), LogCounter::new(&layer)).archive(archive).notes(notes);
-    let options = options.alerts(Alerts::new(MemoryStore::new(), []));
+    let (alerts, goals) = (Alerts::new(MemoryStore::new(), []), Goals::new(MemoryStore::new()));
+    let options = options.alerts(alerts).goals(goals);
     let admin = counter_admin::router_with(counters.stats(), Access::open(), options);
     let router = Router::new().nest("/admin/stats", admin);
     let request = Request::get("/admin/stats/api/openapi.json").body(Body::empty()).expect("a path");

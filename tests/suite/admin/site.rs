@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use counter_admin::{Access, Options};
 use counter_alert::Alerts;
+use counter_alert::goal::Goals;
 use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::visitor::VisitorKey;
@@ -66,7 +67,8 @@ impl Site {
         let layer = AccessCounterLayer::new(counters.recorder());
         let endless = Options::new().live_until(pending());
         let options = endless.hits(counters.sources(), LogCounter::new(&layer)).archive(archive).notes(notes);
-        let options = options.alerts(Alerts::new(MemoryStore::new(), []));
+        let (alerts, goals) = (Alerts::new(MemoryStore::new(), []), Goals::new(MemoryStore::new()));
+        let options = options.alerts(alerts).goals(goals);
         let admin = counter_admin::router_with(counters.stats(), access, options);
         Self { counters, router: Router::new().nest("/admin/stats", admin) }
     }

@@ -68,6 +68,7 @@ async fn answers(stats: &Stats, now: Timestamp) -> Vec<String> {
     let mut answers = vec![
         format!("{:?}", stats.lifetimes(&names).await),
         format!("{:?}", stats.uniques(&names, hour, range.clone()).await),
+        format!("{:?}", stats.now().await.map(|now| now.people)),
         format!("{:?}", stats.uniques_by_counter(&names, hour, range.clone()).await),
         format!("{:?}", stats.uniques_by_range(&names, hour, &[range.clone(), now..now.plus(1)]).await),
         format!("{:?}", stats.distribution(&names, hour, range.clone(), Measure::Status).await),

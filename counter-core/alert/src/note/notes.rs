@@ -1,13 +1,10 @@
 use std::ops::RangeBounds;
-use std::sync::Arc;
 
 use counter_core::document::DocumentStore;
-use counter_core::internal::change_document;
 use counter_core::{Error, ErrorKind, Timestamp};
-use serde::{Deserialize, Serialize};
 
 use super::note::Note;
-use crate::document_version::DocumentVersion;
+use crate::document::DocumentList;
 
 /// The notes shared by all processes that use a store.
 ///
@@ -26,9 +23,7 @@ use crate::document_version::DocumentVersion;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Notes {
-    store: Arc<dyn DocumentStore>,
-}
+pub struct Notes(DocumentList<Note>);
 
 /// The result of adding a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,18 +35,6 @@ pub struct Added {
     pub is_new: bool,
 }
 
-/// The content of the document in the [`DocumentStore`] that holds all notes.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct StoredNotes {
-    #[serde(default)]
-    version: DocumentVersion<1>,
-    /// All notes, in insertion order.
-    notes: Vec<Note>,
-}
-
-/// The name of the document with all notes, in the [`DocumentStore`].
-const DOCUMENT: &str = "notes";
-
 impl Notes {
     /// The maximum number of notes in a store.
     pub const MAX: usize = 1000;
@@ -59,7 +42,7 @@ impl Notes {
     /// Creates a handle to the notes in a store.
     #[must_use]
     pub fn new(store: impl DocumentStore) -> Self {
-        Self { store: Arc::new(store) }
+        Self(DocumentList::new(store, "notes"))
     }
 
     /// Adds a note. If the id is already in use, this returns the existing note instead.
@@ -79,7 +62,7 @@ impl Notes {
             notes.push(note.clone());
             (Ok(Added { note: note.clone(), is_new: true }), true)
         };
-        self.change(add).await?
+        self.0.change(add).await?
     }
 
     /// Returns the notes in a time range, in chronological order.
@@ -87,7 +70,7 @@ impl Notes {
     /// # Errors
     /// Fails if the store can't be read.
     pub async fn list(&self, range: impl RangeBounds<Timestamp>) -> Result<Vec<Note>, Error> {
-        let mut notes = StoredNotes::decode(&self.store.read(DOCUMENT).await?.content)?.notes;
+        let mut notes = self.0.read().await?;
         notes.retain(|note| range.contains(&note.at()));
         notes.sort_by_key(Note::at);
         Ok(notes)
@@ -105,33 +88,6 @@ impl Notes {
             let is_removed = notes.len() < before;
             (is_removed, is_removed)
         };
-        self.change(remove).await
-    }
-
-    /// Changes the notes, and retries if another process has changed the notes in the meantime. `change`
-    /// returns an outcome, and whether the notes need to be written.
-    async fn change<T>(&self, change: impl Fn(&mut Vec<Note>) -> (T, bool) + Send) -> Result<T, Error> {
-        let changed = change_document(&*self.store, DOCUMENT, move |document| {
-            let mut stored = StoredNotes::decode(&document?.content)?;
-            let (outcome, is_changed) = change(&mut stored.notes);
-            Ok((outcome, is_changed.then(|| stored.encode())))
-        });
-        changed.await?.ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable).caused_by("too many concurrent changes to the notes")
-        })
-    }
-}
-
-impl StoredNotes {
-    fn decode(content: &[u8]) -> Result<Self, Error> {
-        if content.is_empty() {
-            return Ok(Self::default());
-        }
-        serde_json::from_slice(content)
-            .map_err(|error| Error::new(ErrorKind::Malformed { key: DOCUMENT.to_owned() }).caused_by(error))
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers and strings can be serialized as JSON")
+        self.0.change(remove).await
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::history::{Arrival, HistoryEntry, MAX_HISTORY};
 use super::state::{Decision, RuleState};
 use crate::alert::{Alert, AlertKind};
-use crate::document_version::DocumentVersion;
+use crate::document::DocumentVersion;
 use crate::message::Message;
 
 /// The content of the alerts document: the state of all rules, and the undelivered messages.

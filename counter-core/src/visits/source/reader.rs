@@ -15,7 +15,7 @@ use crate::family::writer::WriterId;
 use crate::time::Timestamp;
 use crate::visits::ledger::{Dropped, Skip};
 use crate::visits::store::{ApplyOutcome, Cell, FenceKind, Part, Remark, Store};
-use crate::visits::tally::{Hit, Measured, Part as LabelPart, Tally};
+use crate::visits::tally::{Hit, Measured, Part as LabelPart, STAY, Tally};
 
 /// A reader of a [source](crate::source), which merges records and sends them in chunks.
 ///
@@ -40,6 +40,8 @@ pub struct Source {
     hits: SourceHits,
     /// Time at which all shards were last at the same position.
     aligned: Instant,
+    /// People in earlier records are not here now.
+    here_since: Timestamp,
 }
 
 /// The result of [`Source::commit`].
@@ -86,7 +88,22 @@ impl Source {
         let lanes: Vec<_> = store.info().shards.iter().map(lane).collect();
         let (shards, aligned, hits) = (lanes.len(), Instant::now(), SourceHits::default());
         let (history, position) = (None, 0);
-        Self { name, writer, tally, store, lanes, shards, history, position, life, status, hits, aligned }
+        let here_since = Timestamp::now().minus(STAY * 60);
+        Self {
+            name,
+            writer,
+            tally,
+            store,
+            lanes,
+            shards,
+            history,
+            position,
+            life,
+            status,
+            hits,
+            aligned,
+            here_since,
+        }
     }
 
     pub(super) async fn open(mut self, has_history: bool, far: Option<&FarStore>) -> Result<Self, Error> {
@@ -165,6 +182,12 @@ impl Source {
         let is_expired = self.life.is_some_and(|life| at < oldest(Timestamp::now(), life));
         let is_new = |lane: &Lane| range.start >= lane.read_to.max(before);
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
+        // We only read the clock if the record is not too old anyway.
+        if at >= self.here_since
+            && let Some(register) = hits.iter().find_map(|hit| hit.register)
+        {
+            self.tally.presence.see_at(at, register);
+        }
         for hit in hits {
             if let Some((label, noted)) = self.tally.label_of(hit.counter) {
                 let (weight, is_own_new) =
@@ -341,6 +364,7 @@ impl Source {
             self.renew_cutoff().await?;
         }
         self.status.lock().commit(self.position);
+        self.tally.presence.share(&*self.store).await;
         Ok(Commit::Done)
     }
 

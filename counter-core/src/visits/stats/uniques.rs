@@ -8,6 +8,7 @@ use crate::family::name::CounterName;
 use crate::sketch::{STANDARD_ERROR, Sketch};
 use crate::time::{Bucket, Kind, Precision, Timestamp};
 use crate::visits::store::{Query, Unreadable};
+use crate::visits::tally::STAY;
 
 /// An estimate of unique visitors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +23,56 @@ pub struct Uniques {
     pub is_upper_bound: bool,
 }
 
+/// The people of the last five minutes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Now {
+    /// The number of people.
+    pub people: Uniques,
+    /// Start of the minute five minutes ago: people who were seen since then are included.
+    pub since: Timestamp,
+}
+
 impl Stats {
+    /// Returns the number of people of the last five minutes, i.e. the visitors of any counter, on all instances and
+    /// [sites](crate::fleet).
+    ///
+    /// Instances share this every two seconds, as a sketch for the site by the minute. This is a single read of at most
+    /// seven sketches, which a Redis server merges itself. Records of [sources](crate::source) are included if they are
+    /// recent. If the store loses data or an instance exits without a final flush, people are missing for up to five
+    /// minutes.
+    ///
+    /// ```
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::{Counters, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// for (page, person) in [("/", b"one"), ("/about", b"two"), ("/", b"two")] {
+    ///     recorder.record(recorder.counter(page), Some(VisitorKey::new([7; 16]).visitor(&[person])));
+    /// }
+    /// counters.flush().await?;
+    /// assert_eq!(counters.stats().now().await?.people.visitors, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error if the store can't be read, or a site of a fleet.
+    pub async fn now(&self) -> Result<Now, Error> {
+        let (minute, now) = (Precision::MINUTE, Timestamp::now());
+        let since = minute.bucket(now.minus(STAY * 60)).start;
+        // The clock of an instance may be ahead by up to a minute.
+        let start = |start| Bucket { precision: minute, start };
+        let buckets = minute.starts(since..now.plus(61)).map(start).collect();
+        let counter = CounterName::new(CounterName::NOW).expect("a valid name");
+        let counts = self.store.visitor_counts(&[counter], &[buckets]).await?;
+        let visitors = counts.into_iter().flatten().next().expect("a counter and a union")?;
+        Ok(Now { people: self.estimate(visitors), since })
+    }
+
     /// Returns the total number of unique visitors of these counters, in the buckets that start in `range`.
     ///
     /// # Errors
@@ -51,8 +101,7 @@ impl Stats {
                     .for_each(|one| union.merge(one));
             }
         }
-        let is_upper_bound = self.store.info().counts_visitors_per_site;
-        Ok(Uniques { visitors: union.estimate(), standard_error: STANDARD_ERROR, is_upper_bound })
+        Ok(self.estimate(union.estimate()))
     }
 
     /// Returns the number of unique visitors for each counter, in the given order, in the buckets that start
@@ -169,11 +218,15 @@ impl Stats {
         }
         Self::check_sketches(unions.iter().map(|buckets| buckets.len() as u64).sum(), counters)?;
         let counts = self.store.visitor_counts(counters, unions).await?;
-        let is_upper_bound = self.store.info().counts_visitors_per_site;
-        let of = |visitors| Uniques { visitors, standard_error: STANDARD_ERROR, is_upper_bound };
-        let to_uniques =
-            |counts: Vec<Result<u64, _>>| counts.into_iter().map(|count| count.map(of)).collect();
+        let to_uniques = |counts: Vec<Result<u64, _>>| {
+            counts.into_iter().map(|count| count.map(|count| self.estimate(count))).collect()
+        };
         Ok(counts.into_iter().map(to_uniques).collect())
+    }
+
+    fn estimate(&self, visitors: u64) -> Uniques {
+        let is_upper_bound = self.store.info().counts_visitors_per_site;
+        Uniques { visitors, standard_error: STANDARD_ERROR, is_upper_bound }
     }
 
     fn check_sketches(buckets: u64, counters: &[CounterName]) -> Result<(), Error> {

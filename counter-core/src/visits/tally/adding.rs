@@ -233,6 +233,7 @@ impl Tally {
     /// Adds the visitor of a hit in the current bucket, unless the visitor was counted recently.
     #[inline(always)]
     fn visit(&self, stripe: &Stripe, number: u32, register: Register) {
+        self.presence.see(stripe.minute(), register);
         if self.recent.add(number, stripe.everything(), stripe.visitors_number(), register) {
             self.push(stripe, number, stripe.visitors_start(), register);
         }
@@ -266,6 +267,7 @@ impl Tally {
             }
             is_full |= stripe.list(number, start, weight);
             if let Some(register) = hit.register {
+                self.presence.see_at(at, register);
                 self.push(stripe, number, visitors, register);
             }
         }

@@ -15,6 +15,7 @@ use counts::{Count, CountSnapshot, Counts, PART_COUNTERS, SIDES};
 use requests::REQUEST_KINDS;
 
 use super::bins::{BinKey, BinSlot, BinTable, ThreadBins};
+use super::presence::Minute;
 use super::registry::OTHER;
 use super::single_writer::SingleWriter;
 use super::visitors::Ring;
@@ -34,6 +35,8 @@ pub(crate) struct Stripe {
     visitors_start: SingleWriter,
     /// Number of the visitor bucket since 1970.
     visitors_number: SingleWriter,
+    /// The current minute.
+    minute: SingleWriter,
     /// The side of the slots that the thread adds to. No other thread reads this.
     side: AtomicUsize,
     /// The total counter; invalid until the first page hit.
@@ -120,6 +123,7 @@ impl Stripe {
             start: SingleWriter::default(),
             visitors_start: SingleWriter::default(),
             visitors_number: SingleWriter::default(),
+            minute: SingleWriter::default(),
             side: AtomicUsize::new(0),
             everything: SingleWriter::new(u64::MAX),
             requests: Default::default(),
@@ -165,6 +169,13 @@ impl Stripe {
         self.visitors_number.get()
     }
 
+    /// Returns the current minute.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "set from 32 bits")]
+    pub(crate) fn minute(&self) -> Minute {
+        Minute::from_bits(self.minute.get() as u32)
+    }
+
     /// Switches to the buckets of an instant. Returns `true` if the caller should [`take`](Self::take) the
     /// cells. Only counters below `counters` can have hits.
     pub(crate) fn switch_to(&self, to: Buckets, counters: u32) -> bool {
@@ -181,6 +192,7 @@ impl Stripe {
         self.start.set(to.start.as_unix());
         self.visitors_start.set(to.visitors.as_unix());
         self.visitors_number.set(to.visitors_number);
+        self.minute.set(Minute::of(to.at).bits().into());
         self.at.set(to.at.as_unix());
         rest.is_full()
     }

@@ -236,8 +236,9 @@ impl Access {
         self
     }
 
-    /// Grants the right to add and remove notes, via `/api/notes` and on the pages. You must also set
-    /// [`Options::notes`](crate::Options::notes). All clients with access can read notes.
+    /// Grants the right to add and remove notes, via `/api/notes` and on the pages, and goals, via `/api/goals`. You must
+    /// also set [`Options::notes`](crate::Options::notes) or [`Options::goals`](crate::Options::goals). All clients with
+    /// access can read both.
     ///
     /// ```
     /// use counter_admin::Access;

@@ -66,7 +66,7 @@ pub(crate) struct RevocationsUnknown;
 /// Request extension: the client may silence rules and send tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaySilence;
-/// Request extension: the client may add and remove notes.
+/// Request extension: the client may change notes and goals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MayNote;
 

@@ -37,6 +37,8 @@ pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
 pub(crate) const TEST_FORM: &str = "/alerts/test";
 /// The API path to list, add and remove notes.
 pub(crate) const NOTES: &str = "/api/notes";
+/// The API path to list, mark and remove goals.
+pub(crate) const GOALS: &str = "/api/goals";
 /// The path of the form to add a note.
 pub(crate) const NOTE_FORM: &str = "/notes";
 /// The path of the form to remove a note.
@@ -76,7 +78,7 @@ impl Right {
             (&Method::POST, HITS) => Self::Record,
             (&Method::POST, AUDIT) => Self::Repair,
             (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM) => Self::Silence,
-            (&Method::POST | &Method::DELETE, NOTES) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
+            (&Method::POST | &Method::DELETE, NOTES | GOALS) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
                 Self::Note
             }
             _ => Self::Forget,
@@ -101,7 +103,7 @@ impl Right {
             Self::Record => "send hits",
             Self::Repair => "audit and repair the archive",
             Self::Silence => "silence rules or send a test",
-            Self::Note => "add and remove notes",
+            Self::Note => "change notes and goals",
         }
     }
 }

@@ -8,7 +8,7 @@ use counter_core::source::SourceStatus;
 use counter_core::visits::{Distribution, Measure, Metric, MetricValue, Unreadable};
 use counter_core::{CounterName, Error, Stats};
 use counter_layer::internal::HITS;
-use futures_util::future::join;
+use futures_util::future::join3;
 use http::header::CONTENT_TYPE;
 
 use super::parameter::RequestParts;
@@ -95,7 +95,8 @@ async fn metrics(RequestParts { state: source, .. }: RequestParts<Source, ()>) -
     for histogram in &HISTOGRAMS {
         page.histogram(histogram, &stats.process_distributions(histogram.measure));
     }
-    let (lifetimes, alerts) = join(lifetimes(stats), alerts(stats, options.alerts.as_ref())).await;
+    let (lifetimes, now, alerts) =
+        join3(lifetimes(stats), stats.now(), alerts(stats, options.alerts.as_ref())).await;
     page.one(GAUGE, "access_counter_store_up", "Whether the store is readable", u8::from(lifetimes.is_ok()));
     if let Ok(Lifetimes { lifetimes, views, complete, unreadable }) = lifetimes {
         let help = "Lifetime hits of counters, over all instances of the store";
@@ -109,6 +110,10 @@ async fn metrics(RequestParts { state: source, .. }: RequestParts<Source, ()>) -
         let help = "Unreadable entries in the list of counters and lifetimes";
         page.one(GAUGE, "access_counter_unreadable", help, unreadable.len());
         page.name(&unreadable);
+    }
+    if let Ok(now) = now {
+        let help = "People of the last five minutes, over all instances of the store";
+        page.one(GAUGE, "access_counter_people_now", help, now.people.visitors);
     }
     page.alerts(&alerts);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()

@@ -11,6 +11,7 @@ mod right;
 mod silence;
 mod time;
 mod note;
+mod goal;
 
 use axum::extract::FromRequestParts;
 use counter_core::time::Grid;
@@ -23,6 +24,7 @@ pub(crate) use counters::{
 };
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label};
+pub(crate) use goal::NewGoal;
 pub(crate) use measured::{Quantiles, RangeMeasure, StatusMeasure};
 pub(crate) use note::{NewNote, NoteId};
 pub(crate) use numbers::Horizon;

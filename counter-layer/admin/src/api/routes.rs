@@ -9,12 +9,14 @@ use super::counters;
 use super::explore;
 use super::export;
 use super::forecast;
+use super::goals;
 use super::index;
 use super::labels;
 use super::lifetimes;
 use super::live::{self, Live};
 use super::metrics;
 use super::notes;
+use super::now;
 use super::openapi;
 use super::percentiles;
 use super::process;
@@ -58,6 +60,9 @@ pub(crate) fn routes(
     if let Some(notes) = &options.notes {
         optional.extend(notes::routes(stats, notes));
     }
+    if let Some(goals) = &options.goals {
+        optional.extend(goals::routes(stats, goals));
+    }
     let mut routes = vec![
         first,
         index::route(stats, catalog),
@@ -68,6 +73,7 @@ pub(crate) fn routes(
         lifetimes::route(stats),
         top::route(stats),
         views::route(stats),
+        now::route(stats),
         labels::route(stats),
         labels::pages_route(stats),
         uniques::route(stats),

@@ -1,0 +1,39 @@
+//! Parameters to mark a goal.
+
+use counter_alert::goal::{Goal, GoalNameError};
+use serde_json::json;
+
+use super::counters::Counter;
+use super::{Description, Parameters, Times, Values};
+use crate::problem::Problem;
+
+/// A goal to mark, with counter and name.
+#[derive(Debug)]
+pub(crate) struct NewGoal(pub(crate) Goal);
+
+impl<S> Parameters<S> for NewGoal {
+    fn describe() -> Vec<Description> {
+        let schema = |_: &_| {
+            json!({
+                "type": "string",
+                "maxLength": Goal::MAX_CHARS,
+                // At least one character must not be blank.
+                "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
+            })
+        };
+        let name = Description::new("name", "What people do, e.g. “Signed up”", schema);
+        let mut all = <Counter as Parameters<S>>::describe();
+        all.push(Description { example: Some("Signed up"), ..name.times(Times::Once) });
+        all
+    }
+
+    fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
+        let Counter(counter) = Counter::read(values, state)?;
+        let allowed = GoalNameError.to_string();
+        let Some(name) = values.one("name")? else {
+            return Err(Problem::parameter("missing parameter", "name", None, allowed));
+        };
+        let invalid = |_| Problem::parameter("not a valid name of a goal", "name", Some(name), allowed);
+        Ok(Self(Goal::new(counter, name).map_err(invalid)?))
+    }
+}
