@@ -50,6 +50,11 @@ pub enum ErrorKind {
         /// The available precisions, as a comma-separated list.
         retained: String,
     },
+    /// A counter never has visitors, because it only counts hits.
+    NoVisitors {
+        /// The counter.
+        counter: String,
+    },
     /// The range is empty, or ends before it starts.
     EmptyRange,
     /// The query covers too many buckets.
@@ -134,6 +139,9 @@ impl fmt::Display for Error {
                 write!(f, "the store contains unexpected data for the key {key:?}")
             }
             ErrorKind::Incomplete { missing } => write!(f, "{missing} cannot be read"),
+            ErrorKind::NoVisitors { counter } => {
+                write!(f, "the counter {counter} has no visitors, because it only counts hits")
+            }
             ErrorKind::UnknownPrecision { requested, retained } => {
                 write!(f, "the precision {requested} is not retained; available precisions: {retained}")
             }

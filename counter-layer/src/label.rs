@@ -95,6 +95,7 @@ pub struct Label {
     name: Cow<'static, str>,
     source: Source,
     by_page: bool,
+    people: bool,
     min_hits: NonZeroU32,
 }
 
@@ -421,7 +422,27 @@ impl Label {
     }
 
     const fn new(name: Cow<'static, str>, source: Source) -> Self {
-        Self { name, source, by_page: false, min_hits: NonZeroU32::MIN }
+        Self { name, source, by_page: false, people: false, min_hits: NonZeroU32::MIN }
+    }
+
+    /// Counts people by value and day, too. They are the visitors of counters such as `label:source:Google`: see
+    /// [`Stats::uniques_by_counter`](counter_core::Stats::uniques_by_counter), or `/api/labels` with `people=true`.
+    ///
+    /// A value of a day takes about 300 bytes in Redis for up to ten people, and up to 12 KB for thousands: see
+    /// [`guide::scale`](counter_core::guide::scale).
+    ///
+    /// ```
+    /// use counter_core::{Counters, MemoryStore};
+    /// use counter_layer::{AccessCounterLayer, Label};
+    ///
+    /// let counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let layer = AccessCounterLayer::new(counters.recorder()).labels([Label::source().people()])?;
+    /// # drop(layer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn people(mut self) -> Self {
+        self.people = true;
+        self
     }
 
     /// Counts the values for each page too, and thereby the pages for each value, e.g. in

@@ -7,6 +7,7 @@ mod pairs;
 mod views;
 mod visitors;
 mod now;
+mod people;
 mod clean;
 mod expired;
 mod archive;

@@ -25,7 +25,8 @@
 //! let today = day.bucket(now).start..now.plus(1);
 //! let found = goals.reached(&counters.stats(), &"hits".parse()?, day, today).await?;
 //! let reached = found[0].now.clone()?;
-//! assert_eq!((reached.hits, reached.people, reached.conversion()), (1, Some(1), Some(0.25)));
+//! let people = reached.people.map(|people| people.visitors);
+//! assert_eq!((reached.hits, people, reached.conversion()), (1, Some(1), Some(0.25)));
 //! // Nothing was counted on the day before.
 //! assert_eq!(found[0].before, None);
 //! # Ok(())
@@ -37,7 +38,7 @@ use std::ops::Range;
 
 use counter_core::document::DocumentStore;
 use counter_core::visits::{Coverage, Stats, Total, Uniques, Unreadable};
-use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Precision, Precisions, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::document::DocumentList;
@@ -50,9 +51,16 @@ pub struct Goal {
     name: String,
 }
 
-/// The error for a goal with an invalid name: empty, longer than [`Goal::MAX_CHARS`] characters, or with a control character.
+/// The error for an invalid goal.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct GoalNameError;
+#[non_exhaustive]
+pub enum GoalError {
+    /// The name is empty, is longer than [`Goal::MAX_CHARS`] characters, or contains a control character.
+    Name,
+    /// The counter is a [label value](CounterName::label), or only counts [views](CounterName::viewed), so that it has no
+    /// people in all precisions.
+    Counter,
+}
 
 /// The goals shared by all processes that use a store.
 #[derive(Clone, Debug)]
@@ -72,15 +80,15 @@ pub struct GoalResult {
 }
 
 /// The hits and the people of a goal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Reached {
     /// The hits of the counter.
     pub hits: u64,
-    /// The people among the hits, estimated; `None` if no hit had a visitor, so that the number is not known.
-    pub people: Option<u64>,
-    /// The people of the site, estimated.
-    pub of: u64,
+    /// The people among the hits; `None` if no hit had a visitor, so that the number is not known.
+    pub people: Option<Uniques>,
+    /// The people of the site.
+    pub of: Uniques,
 }
 
 impl Goal {
@@ -90,12 +98,15 @@ impl Goal {
     /// Creates a goal.
     ///
     /// # Errors
-    /// Fails if the name is [invalid](GoalNameError).
-    pub fn new(counter: CounterName, name: impl Into<String>) -> Result<Self, GoalNameError> {
+    /// Fails if the [name](GoalError::Name) or the [counter](GoalError::Counter) is invalid.
+    pub fn new(counter: CounterName, name: impl Into<String>) -> Result<Self, GoalError> {
         let name = name.into();
+        if counter.label().is_some() || counter.viewed().is_some() {
+            return Err(GoalError::Counter);
+        }
         let is_empty = name.trim().is_empty();
         match is_empty || name.chars().count() > Self::MAX_CHARS || name.chars().any(char::is_control) {
-            true => Err(GoalNameError),
+            true => Err(GoalError::Name),
             false => Ok(Self { counter, name }),
         }
     }
@@ -169,8 +180,8 @@ impl Goals {
     /// Returns how often each goal was reached in the buckets that start in `range`, and in as many buckets before. `site` is the counter of all hits, `hits` by default.
     ///
     /// # Errors
-    /// Returns an error if the precision is not in the grid of counts and that of visitors, if the range is empty, if goals
-    /// times buckets exceed 5,000, or if the store can't be read.
+    /// Returns an error if the precision is not in the grid of counts and that of visitors, if the range is empty, if buckets
+    /// of all goals and of the site exceed 10,000, or if the store can't be read.
     pub async fn reached(
         &self,
         stats: &Stats,
@@ -185,11 +196,11 @@ impl Goals {
         let start = precision.starts(range.clone()).next().unwrap_or(range.start);
         let before = start.minus(width * precision.starts(range.clone()).count() as u64)..start;
         let coverage = stats.coverage(&counters, before.clone(), range.end).await?;
-        let is_retained = stats
-            .reach()
-            .visitors
-            .retention(precision)
-            .is_some_and(|retained| retained.oldest(Timestamp::now()) <= before.start);
+        let (reach, now) = (stats.reach(), Timestamp::now());
+        let keeps = |set: &Precisions| {
+            set.retention(precision).is_some_and(|retained| retained.oldest(now) <= before.start)
+        };
+        let is_retained = keeps(&reach.counts) && keeps(&reach.visitors);
         let has_before = is_retained && coverage[0] == Coverage::Complete;
         let now = reached(stats, &counters, precision, range).await?;
         let before = match has_before {
@@ -216,9 +227,9 @@ async fn reached(
     let mut people = stats.uniques_by_counter(counters, precision, range).await?.into_iter();
     let site = people.next().expect("the first is that of the site");
     let of = |(hits, people): (Result<Total, _>, Result<Uniques, _>)| {
-        let (hits, people) = (hits?.known()?, people?.visitors);
-        let people = (hits == 0 || people > 0).then_some(people);
-        Ok(Reached { hits, people, of: site.clone()?.visitors })
+        let (hits, people) = (hits?.known()?, people?);
+        let people = (hits == 0 || people.visitors > 0).then_some(people);
+        Ok(Reached { hits, people, of: site.clone()? })
     };
     Ok(hits.into_iter().skip(1).zip(people).map(of).collect())
 }
@@ -226,28 +237,38 @@ async fn reached(
 impl Reached {
     /// Returns the people as a share of the people of the site, from 0 to 1. `None` if either is unknown, or if the site had
     /// no people.
+    ///
+    /// In both numbers, a person without a stable identity counts once per [salt epoch](Stats::salt_epoch), a day by default.
+    /// Over several days, this is thus the share of daily visitors.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "people are fewer than 2^53")]
     pub fn conversion(&self) -> Option<f64> {
-        let people = self.people.filter(|_| self.of > 0)?;
+        let people = self.people.filter(|_| self.of.visitors > 0)?;
         // Both are estimates, so that the part may be larger.
-        Some((people as f64 / self.of as f64).min(1.0))
+        Some((people.visitors as f64 / self.of.visitors as f64).min(1.0))
     }
 }
 
-impl fmt::Display for GoalNameError {
+impl fmt::Display for GoalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the name of a goal must have 1 to {} characters, and no control characters",
-            Goal::MAX_CHARS
-        )
+        match self {
+            Self::Name => {
+                write!(
+                    f,
+                    "a name of a goal has 1 to {} characters, and no control characters",
+                    Goal::MAX_CHARS
+                )
+            }
+            Self::Counter => {
+                f.write_str("a goal is the counter of a page or of your code, not a label or views")
+            }
+        }
     }
 }
 
-impl std::error::Error for GoalNameError {}
+impl std::error::Error for GoalError {}
 
-counter_core::internal::debug_in_full!(GoalNameError);
+counter_core::internal::debug_in_full!(GoalError);
 
 /// A counter name as a string.
 mod as_text {

@@ -253,6 +253,25 @@ impl Precisions {
         self.retained.iter().position(is_hours).unwrap_or(self.retained.len() - 1)
     }
 
+    /// Returns the index of the finest precision of at least a day, or otherwise of the coarsest precision.
+    pub(crate) fn days(&self) -> usize {
+        let is_days = |retention: &Retention| retention.precision >= Precision::DAY;
+        self.retained.iter().position(is_days).unwrap_or(self.retained.len() - 1)
+    }
+
+    /// Returns the precisions in which [label values](crate::visits::LabelValues::people) have visitors: days and coarser
+    /// ones, but at least the coarsest.
+    ///
+    /// ```
+    /// use counter_core::time::Grid;
+    ///
+    /// assert_eq!(Grid::default().visitors.of_label_values().to_string(), "86400");
+    /// ```
+    #[must_use]
+    pub fn of_label_values(&self) -> Self {
+        self.at_least(self.days())
+    }
+
     /// Returns the precisions in which views have samples: hours and coarser ones, but at least the coarsest.
     ///
     /// ```
@@ -262,7 +281,12 @@ impl Precisions {
     /// ```
     #[must_use]
     pub fn of_views(&self) -> Self {
-        let retained = self.retained[self.hours()..].to_vec();
+        self.at_least(self.hours())
+    }
+
+    /// Returns the precisions starting from an index.
+    fn at_least(&self, finest: usize) -> Self {
+        let retained = self.retained[finest..].to_vec();
         Self {
             base: base(retained.iter().map(|retention| retention.precision)).unwrap_or(self.base),
             retained,

@@ -189,6 +189,7 @@ impl Archive {
     /// Returns what the far store keeps of each precision of a grid.
     fn far_store(&self, grid: &Grid) -> FarStore {
         let hours = grid.counts.precision(grid.counts.hours());
+        let days = grid.visitors.precision(grid.visitors.days());
         let part = |near: Retention| {
             let precision = near.precision;
             let set = |kind| Precisions::new([self.far_retention(kind, precision)?]).ok();
@@ -200,6 +201,7 @@ impl Archive {
                 near_visitors: grid.visitors.retention(precision).filter(|_| visitors.is_some()),
                 near_bins: near_bins.filter(|_| bins.is_some()),
                 has_views: precision >= hours,
+                has_label_people: precision >= days,
                 grid: Arc::new(Grid {
                     visitors: visitors.unwrap_or_else(|| counts.clone()),
                     counts,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 #[cfg(feature = "metrics")]
 use super::ledger;
 use super::store::Store;
-use super::tally::Tally;
+use super::tally::{PRESENCE_INTERVAL, Tally};
 use crate::error::{Error, ErrorKind};
 use crate::family::future::BoxFuture;
 use crate::family::passes::until;
@@ -68,9 +68,6 @@ pub struct Flusher {
     interval: Duration,
     shutdown_timeout: Duration,
 }
-
-/// Minimum time between two batches with the people who are here now.
-const PRESENCE_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Flusher {
     pub(crate) fn new(
@@ -159,7 +156,7 @@ impl Flusher {
             let presence = async {
                 loop {
                     self.tally.presence.share(&*self.store).await;
-                    sleep(interval.max(PRESENCE_INTERVAL)).await;
+                    sleep(PRESENCE_INTERVAL).await;
                 }
             };
             tokio::join!(sharing, flushing, watching, presence, self.durability.maintain_forever());
@@ -182,6 +179,9 @@ impl Flusher {
                 }
                 if done && self.shards.iter().all(ShardFlusher::is_empty) {
                     self.durability.finish(deadline).await;
+                    // If the store hangs only now, this is not worth the wait.
+                    let soon = deadline.min(Instant::now() + Duration::from_secs(1));
+                    drop(timeout_at(soon, self.tally.presence.share(&*self.store)).await);
                     return Ok(());
                 }
                 if done && Instant::now() >= deadline {

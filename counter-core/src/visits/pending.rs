@@ -44,7 +44,9 @@ use crate::visits::store::Value;
 pub(crate) struct Pending {
     cells: Cells,
     /// Counts of label values by name, because label values do not have numbers.
-    labels: LabelMap,
+    labels: LabelMap<u64>,
+    /// Raised registers of label values.
+    label_people: LabelMap<Sketch>,
     /// Raised registers, shared with copies that a spool is about to write.
     sketches: Map<Arc<Sketch>>,
     bins: Map<Bins>,
@@ -55,7 +57,7 @@ pub(crate) struct Pending {
 type Map<V> = HashMap<Key, V, fast::RandomState>;
 
 /// A map with names as keys, which clients can choose.
-type LabelMap = HashMap<Key<CounterName>, u64, quality::RandomState>;
+type LabelMap<V> = HashMap<Key<CounterName>, V, quality::RandomState>;
 
 /// Bytes on the wire that a batch may have per sample that it may change. With 1,000 samples, this is 64 KiB,
 /// which will not stall a slow connection.
@@ -111,6 +113,21 @@ impl Pending {
         }
     }
 
+    /// Raises a register in the visitors of a label value, which are kept by the day. Returns an estimate of the work that
+    /// this adds to a batch.
+    pub(crate) fn raise_label(
+        &mut self,
+        counter: &CounterName,
+        at: Timestamp,
+        register: Register,
+        grid: &Grid,
+    ) -> usize {
+        let finest = grid.visitors.days();
+        let key = Key { counter: counter.clone(), finest, start: grid.visitors.start(finest, at) };
+        let work = key.precisions(&grid.visitors).div_ceil(3);
+        if self.label_people.entry(key).or_default().raise(register) { work } else { 0 }
+    }
+
     /// Raises a register in the visitors of a counter. Returns an estimate of the work that this adds to a
     /// batch, which is too high if the sketch has many registers.
     pub(crate) fn raise(&mut self, counter: u32, start: Timestamp, register: Register, grid: &Grid) -> usize {
@@ -144,8 +161,12 @@ impl Pending {
     pub(crate) fn work(&self, grid: &Grid) -> usize {
         let cells = self.cells.keys().map(|key| key.precisions(&grid.counts));
         let labels = self.labels.keys().map(|key| key.precisions(&grid.counts));
+        let work = |raised: &Sketch, precisions: usize| sketch_work(raised) * precisions;
         let sketches = self.sketches.iter();
-        let sketches = sketches.map(|(key, raised)| sketch_work(raised) * key.precisions(&grid.visitors));
+        let sketches = sketches.map(|(key, raised)| work(raised, key.precisions(&grid.visitors)));
+        let people = self.label_people.iter();
+        let sketches =
+            sketches.chain(people.map(|(key, raised)| work(raised, key.precisions(&grid.visitors))));
         let bins = self.bins.iter();
         let bins = bins
             .map(|(key, bins)| grid.distributions.as_ref().map_or(0, |set| bins.len() * key.precisions(set)));
@@ -167,7 +188,7 @@ impl Pending {
 
     /// Returns the number of cells, sketches and distribution buckets.
     pub(crate) fn len(&self) -> usize {
-        self.cells.len() + self.labels.len() + self.sketches.len() + self.bins.len()
+        self.cells.len() + self.labels.len() + self.label_people.len() + self.sketches.len() + self.bins.len()
     }
 
     /// Returns `true` if there are too many pending label cells, so that label values must not be replaced.
@@ -194,6 +215,7 @@ impl Pending {
         let expired = grid.counts.iter().len();
         coarsen(&mut self.labels, &grid.counts, now, Some(expired), merge);
         compact(&mut self.labels, &grid.counts, MAX_LABEL_CELLS, |_| 1, merge);
+        coarsen(&mut self.label_people, &grid.visitors, now, None, |all, some| all.merge(&some));
         coarsen(&mut self.sketches, &grid.visitors, now, None, |all, some| Arc::make_mut(all).merge(&some));
         if let Some(set) = &grid.distributions {
             coarsen(&mut self.bins, set, now, None, |all, some| merge_bins(all, &some));
@@ -222,6 +244,13 @@ impl Pending {
         for cells in labels.chunk_by(|(one, _), (other, _)| one.counter == other.counter) {
             let counter = &cells[0].0.counter;
             cutter.counts(counter, cells.iter().map(|(key, count)| (key.place(), *count)));
+        }
+        let mut people: Vec<_> = self.label_people.drain().collect();
+        people.sort_unstable_by(|(one, _), (other, _)| {
+            one.counter.cmp(&other.counter).then(one.start.cmp(&other.start))
+        });
+        for (key, raised) in people {
+            cutter.visitors(&key.counter, key.place(), raised);
         }
         for (key, raised) in sorted(&mut self.sketches) {
             cutter.visitors(&name(key.counter), key.place(), Arc::unwrap_or_clone(raised));

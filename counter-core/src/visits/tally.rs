@@ -46,7 +46,7 @@ pub(crate) use label::{
 };
 pub use page_hit::PageHit;
 use presence::Presence;
-pub(crate) use presence::STAY;
+pub(crate) use presence::{INTERVAL as PRESENCE_INTERVAL, STAY};
 pub use recorder::{LabelValues, Recorder};
 pub use registry::{Counter, Hit, Measured};
 use registry::{OTHER, PAGE_FLAG, Registry};
@@ -91,7 +91,7 @@ impl Tally {
         let registry = Registry::new(names.counters, WriterId::random(), shards);
         // Label counters use a different tally id, so that hits on other counters do not need to check for
         // labels.
-        let labels = Labels::new(!registry.other().tally, names.labels, shards, &grid.counts);
+        let labels = Labels::new(!registry.other().tally, names.labels, shards, &grid);
         Self {
             commits: GroupCommit::new(shards),
             hints: Hints::default(),
@@ -166,6 +166,11 @@ impl Tally {
     /// Counts pairs of a page and a value of this label from now on.
     pub(crate) fn count_pairs(&self, label: &Label) {
         self.labels.count_pairs(label);
+    }
+
+    /// Adds the people of the values of this label from now on.
+    pub(crate) fn count_people(&self, label: &Label) {
+        self.labels.count_people(label);
     }
 
     /// Returns a page to count pairs of. This is `None` for a counter of a different tally.
@@ -276,6 +281,7 @@ impl Tally {
     pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
         let backlog = &mut *self.backlog.lock();
         backlog.delivery.lose(hits);
+        self.labels.forget_people();
         let open = std::mem::take(&mut backlog.folding.open);
         self.registry.shards(&mut backlog.folding.shards);
         let is_lost = |number| backlog.folding.shards.get(number as usize) == Some(&shard);
@@ -291,6 +297,8 @@ impl Tally {
     pub(crate) fn forget(&self, counter: &CounterName) {
         if let Some(counter) = self.registry.find(counter) {
             self.forget_visitors(&mut self.backlog.lock(), |number| number == counter.number);
+        } else if counter.label().is_some() {
+            self.labels.forget_people();
         }
     }
 

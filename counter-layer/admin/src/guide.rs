@@ -288,11 +288,13 @@
 //! ```
 //!
 //! ```json
-//! {"precision": 86400, "from": 1763596800, "to": 1764201600, "goals": [{"counter": "signups", "name": "Signed up",
-//!   "now": {"hits": 43, "people": 40, "conversion": 0.021}, "before": {"hits": 31, "people": 30, "conversion": 0.018}}]}
+//! {"precision": 86400, "from": 1763596800, "to": 1764201600, "salt_epoch": 86400, "goals": [{"counter": "signups", "name": "Signed up",
+//!   "now": {"hits": 43, "people": 40, "conversion": 0.021, "is_upper_bound": false},
+//!   "before": {"hits": 31, "people": 30, "conversion": 0.018, "is_upper_bound": false}}]}
 //! ```
 //!
-//! The conversion is the share of the people of the site who reached the goal. `before` is null unless the site and the goal
+//! The conversion is the share of the people of the site who reached the goal. Without a stable identity, a person counts once
+//! per salt epoch in both numbers, which is a day by default. `before` is null unless the site and the goal
 //! were counted in all of the preceding period. `people` is null if the hits have no visitors, e.g. because your code recorded
 //! them without one.
 //!

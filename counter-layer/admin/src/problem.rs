@@ -209,6 +209,12 @@ impl Problem {
             ErrorKind::TooManyCounters { .. } => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
+            ErrorKind::NoVisitors { counter } => Self::parameter(
+                error.to_string(),
+                "counter",
+                Some(counter),
+                "pages, the site, or label values that count people",
+            ),
             _ => {
                 warn(stats, error, "cannot read the statistics");
                 Self::store_unavailable(error, stats)
@@ -346,6 +352,7 @@ impl Message {
             ErrorKind::TooManyBuckets { .. }
             | ErrorKind::TooManyCounters { .. }
             | ErrorKind::UnknownPrecision { .. }
+            | ErrorKind::NoVisitors { .. }
             | ErrorKind::EmptyRange
             => sentence(&error.to_string()),
             // A reader of several sites needs the name of the site and the reason.

@@ -57,6 +57,9 @@ impl Labels {
             if is_guarded {
                 values = values.min_hits(label.min_hits);
             }
+            if label.people {
+                values = values.people();
+            }
             Ok((if label.by_page { values.by_page() } else { values }, label.source))
         });
         let labels = bound.collect::<Result<Vec<_>, LabelError>>()?;

@@ -101,7 +101,8 @@ impl Decider {
         counting.note_late(&seen, Some(logged), outcome, extra.as_deref_mut());
         if let (Some(labels), Some(extra)) = (&settings.labels, extra.as_deref()) {
             let counters = labels.counters_with_page(&extra.labels, seen.page, logged.at, seen.weight);
-            hits.extend(counters.map(|counter| hit.on(counter)));
+            // A label may count people.
+            hits.extend(counters.map(|counter| page_hits[0].on(counter)));
         }
         counting.pool.recycle(&mut extra);
         let measures = settings.measures.filter(|_| !settings.count_on_request);

@@ -48,7 +48,8 @@ async fn a_goal_is_marked_read_and_removed() {
     assert_eq!(
         found["goals"],
         json!([{
-            "counter": "signups", "name": "Signed up", "now": {"hits": 2, "people": 2, "conversion": 0.5}, "before": null,
+            "counter": "signups", "name": "Signed up", "before": null,
+            "now": {"hits": 2, "people": 2, "conversion": 0.5, "is_upper_bound": false},
         }])
     );
     let removed = change(&router, Method::DELETE, "counter=signups").await;
@@ -71,6 +72,7 @@ async fn goals_need_the_right_a_name_and_the_option() {
         ("name=a", "counter"),
         ("counter=&name=a", "counter"),
         ("counter=a", "name"),
+        ("counter=view:a&name=a", "counter"),
         ("counter=a&name=", "name"),
         ("counter=a&name=a%0Ab", "name"),
         ("counter=a&name=a&more=b", "more"),

@@ -50,6 +50,8 @@ pub(in crate::visits) struct FarPart {
     pub(in crate::visits) near_bins: Option<Retention>,
     /// True if views have samples in this precision.
     pub(in crate::visits) has_views: bool,
+    /// True if label values have visitors in this precision.
+    pub(in crate::visits) has_label_people: bool,
 }
 
 /// Reports whether an archive has the final values of all buckets that the near store does not keep.

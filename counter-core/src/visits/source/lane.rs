@@ -90,6 +90,21 @@ impl Lane {
         }
     }
 
+    /// Adds a person to a label value.
+    pub(super) fn raise_label(
+        &mut self,
+        counter: &CounterName,
+        at: Timestamp,
+        register: Register,
+        cutoff: Option<Timestamp>,
+    ) {
+        let keeps_people = self.far.as_ref().is_none_or(|far| far.has_label_people);
+        if keeps_people && self.keeps(visitors_end, at, cutoff) {
+            self.touched = true;
+            self.work += self.pending.raise_label(counter, at, register, &self.grid);
+        }
+    }
+
     /// Adds to each of these bins.
     pub(super) fn measure(
         &mut self,

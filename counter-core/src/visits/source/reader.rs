@@ -183,10 +183,10 @@ impl Source {
         let is_new = |lane: &Lane| range.start >= lane.read_to.max(before);
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
         // We only read the clock if the record is not too old anyway.
-        if at >= self.here_since
-            && let Some(register) = hits.iter().find_map(|hit| hit.register)
-        {
-            self.tally.presence.see_at(at, register);
+        if at >= self.here_since {
+            let mut registers: Vec<_> = hits.iter().filter_map(|hit| hit.register).collect();
+            registers.dedup();
+            registers.into_iter().for_each(|register| self.tally.presence.see_at(at, register));
         }
         for hit in hits {
             if let Some((label, noted)) = self.tally.label_of(hit.counter) {
@@ -197,8 +197,11 @@ impl Source {
                     counted += if is_own_new { weight } else { 0 };
                 } else if is_near_new || far.iter().any(is_new) {
                     // The error bound of pairs is on a different shard, which may be at a different position.
-                    for LabelPart { counter, shard, count } in
-                        label.parts(noted, weight, at).into_iter().flatten().filter(|part| part.count > 0)
+                    let register = hit.register.filter(|_| !noted.is_pair() && label.has_people());
+                    let parts = label.parts(noted, weight, at).into_iter().flatten();
+                    // The second part is the error bound.
+                    for (LabelPart { counter, shard, count }, register) in
+                        parts.zip([register, None]).filter(|(part, _)| part.count > 0)
                     {
                         let lane = &mut near[shard.index()];
                         if is_new(lane) {
@@ -209,6 +212,9 @@ impl Source {
                         }
                         for lane in std::iter::once(lane).chain(&mut *far).filter(|lane| is_new(lane)) {
                             lane.add_label(&counter, at, count, cutoff);
+                            if let Some(register) = register {
+                                lane.raise_label(&counter, at, register, cutoff);
+                            }
                             is_full |= lane.is_full(clock);
                         }
                     }
@@ -364,7 +370,7 @@ impl Source {
             self.renew_cutoff().await?;
         }
         self.status.lock().commit(self.position);
-        self.tally.presence.share(&*self.store).await;
+        self.tally.presence.share_if_due(&*self.store).await;
         Ok(Commit::Done)
     }
 
@@ -483,6 +489,7 @@ impl Source {
         if !self.lanes.iter().any(Lane::is_due) {
             self.renew_cutoff().await?;
         }
+        self.tally.presence.share_if_due(&*self.store).await;
         Ok(commit)
     }
 

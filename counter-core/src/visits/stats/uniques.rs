@@ -1,12 +1,13 @@
 //! Unique visitors.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Stats, buckets, check};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::CounterName;
 use crate::sketch::{STANDARD_ERROR, Sketch};
-use crate::time::{Bucket, Kind, Precision, Timestamp};
+use crate::time::{Bucket, Kind, Precision, Precisions, Timestamp};
 use crate::visits::store::{Query, Unreadable};
 use crate::visits::tally::STAY;
 
@@ -19,7 +20,8 @@ pub struct Uniques {
     /// The standard error, relative to the estimate. About two thirds of all estimates should be within this
     /// error.
     pub standard_error: f64,
-    /// `true` if a visitor counts once per site of a [fleet](crate::fleet), so that the estimate is an upper bound.
+    /// `true` if a visitor may count more than once, e.g. once per site of a [fleet](crate::fleet), so that the estimate is an
+    /// upper bound.
     pub is_upper_bound: bool,
 }
 
@@ -29,7 +31,7 @@ pub struct Uniques {
 pub struct Now {
     /// The number of people.
     pub people: Uniques,
-    /// Start of the minute five minutes ago: people who were seen since then are included.
+    /// Start of the minute five minutes ago, by the store clock: people who were seen since then are included.
     pub since: Timestamp,
 }
 
@@ -37,10 +39,10 @@ impl Stats {
     /// Returns the number of people of the last five minutes, i.e. the visitors of any counter, on all instances and
     /// [sites](crate::fleet).
     ///
-    /// Instances share this every two seconds, as a sketch for the site by the minute. This is a single read of at most
-    /// seven sketches, which a Redis server merges itself. Records of [sources](crate::source) are included if they are
-    /// recent. If the store loses data or an instance exits without a final flush, people are missing for up to five
-    /// minutes.
+    /// Instances share this every two seconds, as a sketch for the site by the minute of the store clock. This is a single
+    /// read of at most seven sketches, which a Redis server merges itself. Records of [sources](crate::source) are included if
+    /// they are recent. If the store loses data or an instance exits without a final flush, people are missing for up to five
+    /// minutes. Shortly after a new [salt epoch](Self::salt_epoch), a person may count twice, so this is an upper bound.
     ///
     /// ```
     /// use counter_core::visitor::VisitorKey;
@@ -62,21 +64,26 @@ impl Stats {
     /// # Errors
     /// Returns an error if the store can't be read, or a site of a fleet.
     pub async fn now(&self) -> Result<Now, Error> {
-        let (minute, now) = (Precision::MINUTE, Timestamp::now());
+        let minute = Precision::MINUTE;
+        let ahead = self.store.info().clock_skew.unwrap_or(0);
+        let now = Timestamp::from_unix(Timestamp::now().as_unix().saturating_add_signed(-ahead));
         let since = minute.bucket(now.minus(STAY * 60)).start;
-        // The clock of an instance may be ahead by up to a minute.
+        // Minutes are rounded by the store clock.
         let start = |start| Bucket { precision: minute, start };
         let buckets = minute.starts(since..now.plus(61)).map(start).collect();
         let counter = CounterName::new(CounterName::NOW).expect("a valid name");
         let counts = self.store.visitor_counts(&[counter], &[buckets]).await?;
         let visitors = counts.into_iter().flatten().next().expect("a counter and a union")?;
-        Ok(Now { people: self.estimate(visitors), since })
+        let mut people = self.estimate(visitors);
+        // People have new ids in a new salt epoch.
+        people.is_upper_bound |= self.salt_epoch.bucket(since) != self.salt_epoch.bucket(now);
+        Ok(Now { people, since })
     }
 
     /// Returns the total number of unique visitors of these counters, in the buckets that start in `range`.
     ///
     /// # Errors
-    /// Returns an error if the precision is not in the visitor grid, if the range is empty, if counters times
+    /// Returns an error if a counter has no visitors in this [precision](Self::visitor_precisions_of), if the range is empty, if counters times
     /// buckets exceed 1,000, or if the store or the key of any of these buckets can't be read.
     pub async fn uniques(
         &self,
@@ -84,7 +91,8 @@ impl Stats {
         precision: Precision,
         range: Range<Timestamp>,
     ) -> Result<Uniques, Error> {
-        check(&self.tally.grid.visitors, precision, &range, counters.len() as u64, Self::MAX_SKETCHES)?;
+        let kept = self.visitor_precisions_of(counters)?;
+        check(&kept, precision, &range, counters.len() as u64, Self::MAX_SKETCHES)?;
         let (mut union, mut range) = (Sketch::new(), range);
         while range.start < range.end {
             let query = Query { counters, precision, range: range.clone(), retained: u32::MAX };
@@ -135,7 +143,7 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the precision is not in the visitor grid, if the range is empty, if counters times
+    /// Returns an error if a counter has no visitors in this [precision](Self::visitor_precisions_of), if the range is empty, if counters times
     /// buckets exceed 10,000, or if the store can't be read.
     pub async fn uniques_by_counter(
         &self,
@@ -179,7 +187,7 @@ impl Stats {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the precision is not in the visitor grid, if a range is empty, if counters times
+    /// Returns an error if a counter has no visitors in this [precision](Self::visitor_precisions_of), if a range is empty, if counters times
     /// the buckets of all ranges exceed 10,000, or if the store can't be read.
     pub async fn uniques_by_range(
         &self,
@@ -187,9 +195,9 @@ impl Stats {
         precision: Precision,
         ranges: &[Range<Timestamp>],
     ) -> Result<Vec<Vec<Result<Uniques, Unreadable>>>, Error> {
-        let mut requested = 0_u64;
+        let (kept, mut requested) = (self.visitor_precisions_of(counters)?, 0_u64);
         for range in ranges {
-            check(&self.tally.grid.visitors, precision, range, 0, 0)?;
+            check(&kept, precision, range, 0, 0)?;
             requested = buckets(precision, range).saturating_add(requested);
         }
         Self::check_sketches(requested, counters)?;
@@ -205,16 +213,16 @@ impl Stats {
     /// This takes a single round trip to the shards, like [`uniques_by_range`](Self::uniques_by_range).
     ///
     /// # Errors
-    /// Returns an error if a precision is not in the visitor grid, if counters times the buckets of all unions exceed
+    /// Returns an error if a counter has no visitors in a [precision](Self::visitor_precisions_of), if counters times the buckets of all unions exceed
     /// 10,000, or if the store can't be read.
     pub async fn uniques_by_union(
         &self,
         counters: &[CounterName],
         unions: &[Vec<Bucket>],
     ) -> Result<Vec<Vec<Result<Uniques, Unreadable>>>, Error> {
-        let visitors = &self.tally.grid.visitors;
+        let kept = self.visitor_precisions_of(counters)?;
         for Bucket { precision, start } in unions.iter().flatten() {
-            check(visitors, *precision, &(*start..start.plus(1)), 0, 0)?;
+            check(&kept, *precision, &(*start..start.plus(1)), 0, 0)?;
         }
         Self::check_sketches(unions.iter().map(|buckets| buckets.len() as u64).sum(), counters)?;
         let counts = self.store.visitor_counts(counters, unions).await?;
@@ -222,6 +230,23 @@ impl Stats {
             counts.into_iter().map(|count| count.map(|count| self.estimate(count))).collect()
         };
         Ok(counts.into_iter().map(to_uniques).collect())
+    }
+
+    /// Returns the precisions in which all of these counters have visitors: label values only have them by
+    /// [days](crate::time::Precisions::of_label_values).
+    ///
+    /// # Errors
+    /// Fails if one of these is a counter of [views](CounterName::views) or [pairs](CounterName::pair), which never have
+    /// visitors.
+    pub fn visitor_precisions_of(&self, counters: &[CounterName]) -> Result<Cow<'_, Precisions>, Error> {
+        if let Some(counter) = counters.iter().find(|name| name.viewed().is_some() || name.pair().is_some()) {
+            return Err(Error::new(ErrorKind::NoVisitors { counter: counter.to_string() }));
+        }
+        let visitors = &self.tally.grid.visitors;
+        Ok(match counters.iter().any(|counter| counter.label().is_some()) {
+            true => Cow::Owned(visitors.of_label_values()),
+            false => Cow::Borrowed(visitors),
+        })
     }
 
     fn estimate(&self, visitors: u64) -> Uniques {

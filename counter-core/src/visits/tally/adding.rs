@@ -6,6 +6,7 @@ use super::Tally;
 use super::bins::BinKey;
 use super::label::NotedValue;
 use super::page_hit::PageHit;
+use super::presence::Minute;
 use super::registry::{Counter, Hit, Measured, OTHER, PAGE_FLAG};
 use super::stripe::{Buckets, Stripe};
 use crate::sketch::Register;
@@ -52,7 +53,7 @@ impl Tally {
             if is_view && let Some(page) = page {
                 stripe.add_page_views(page.number, hit.weight.get().into());
             }
-            return !labels.is_empty() && self.add_labels(stripe.start(), hit.weight, page, labels);
+            return !labels.is_empty() && self.add_labels(stripe.start(), hit, page, labels);
         }
         self.page_hit_slow(stripe, page_hit, at)
     }
@@ -109,7 +110,7 @@ impl Tally {
         is_full |= self.add_others(stripe, hit.weight, others, at);
         if !labels.is_empty() {
             let start = if stripe.is_at(at) { stripe.start() } else { self.buckets(at).start };
-            is_full |= self.add_labels(start, hit.weight, page, labels);
+            is_full |= self.add_labels(start, hit, page, labels);
         }
         is_full |= self.measure_to(stripe, at, (hit.counter, page), bins);
         is_full
@@ -131,15 +132,9 @@ impl Tally {
 
     /// Adds weighted hits to label values, and to their pairs with a page, in the bucket with this start.
     #[inline(never)]
-    fn add_labels(
-        &self,
-        start: Timestamp,
-        weight: NonZeroU32,
-        page: Option<Counter>,
-        labels: &[NotedValue],
-    ) -> bool {
+    fn add_labels(&self, start: Timestamp, hit: Hit, page: Option<Counter>, labels: &[NotedValue]) -> bool {
         let page = page.and_then(|page| self.page(page));
-        self.labels.count_with_page(page, labels, weight.get().into(), start)
+        self.labels.count_with_page(page, labels, (hit.weight.get().into(), hit.register), start)
     }
 
     #[cold]
@@ -210,8 +205,11 @@ impl Tally {
             let number = self.number(hit.counter);
             let weight = u64::from(hit.weight.get());
             if number == OTHER
-                && let Some(full) =
-                    self.count_label(hit.counter.tally, hit.counter.number, weight, stripe.start())
+                && let Some(full) = self.count_label(
+                    (hit.counter.tally, hit.counter.number),
+                    (weight, hit.register),
+                    stripe.start(),
+                )
             {
                 is_full |= full;
                 continue;
@@ -244,8 +242,14 @@ impl Tally {
     /// pay off.
     #[cold]
     fn switch_to(&self, stripe: &Stripe, at: Timestamp) -> Option<bool> {
-        let (buckets, now) = (self.buckets(at), self.buckets(Timestamp::now()));
-        (buckets.start == now.start).then(|| stripe.switch_to(buckets, self.registry.counters()))
+        let now = Timestamp::now();
+        let buckets = self.buckets(at);
+        if buckets.start != self.buckets(now).start {
+            return None;
+        }
+        // A bucket can be much longer than a minute.
+        let minute = if buckets.minute == Minute::of(now) { buckets.minute } else { Minute::NONE };
+        Some(stripe.switch_to(Buckets { minute, ..buckets }, self.registry.counters()))
     }
 
     /// Adds hits at any instant. Returns `true` if the caller should [`fold`](Self::fold).
@@ -255,8 +259,9 @@ impl Tally {
         let mut is_full = false;
         for hit in hits {
             let (number, weight) = (self.number(hit.counter), u64::from(hit.weight.get()));
-            let label = (number == OTHER)
-                .then(|| self.count_label(hit.counter.tally, hit.counter.number, weight, start));
+            let label = (number == OTHER).then(|| {
+                self.count_label((hit.counter.tally, hit.counter.number), (weight, hit.register), start)
+            });
             if let Some(full) = label.flatten() {
                 is_full |= full;
                 continue;
@@ -298,9 +303,14 @@ impl Tally {
     /// [`fold`](Self::fold), or `None` if this is not a label counter.
     // Takes numbers, because a reference to a hit would force it into memory.
     #[cold]
-    fn count_label(&self, tally: u32, number: u32, weight: u64, start: Timestamp) -> Option<bool> {
+    fn count_label(
+        &self,
+        (tally, number): (u32, u32),
+        (weight, register): (u64, Option<Register>),
+        start: Timestamp,
+    ) -> Option<bool> {
         let (label, noted) = self.labels.find(tally, number)?;
-        Some(label.count(noted, weight, start))
+        Some(label.count(noted, weight, start) | label.add_person(noted, start, register))
     }
 
     /// Adds only to bins of distributions. Returns `true` if the caller should [`fold`](Self::fold).
@@ -338,6 +348,7 @@ impl Tally {
     fn buckets(&self, at: Timestamp) -> Buckets {
         let visitors = self.grid.visitors.base().bucket(at).start;
         let visitors_number = self.recent.busy.number(visitors);
-        Buckets { at, start: self.grid.counts.base().bucket(at).start, visitors, visitors_number }
+        let (start, minute) = (self.grid.counts.base().bucket(at).start, Minute::of(at));
+        Buckets { at, start, visitors, visitors_number, minute }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use super::Tally;
 use super::bins::{BinSlot, BinSums};
-use super::label::LabelCount;
+use super::label::{LabelCount, NewPerson};
 use super::registry::{OTHER, PAGE_FLAG, Registry};
 use super::stripe::{ClosedCell, Stripe};
 use super::visitors::{MAX_CHUNK, OpenBuckets, Visit};
@@ -27,6 +27,7 @@ pub(crate) struct Folding {
     spare: Vec<ClosedCell>,
     spare_bins: Vec<BinSlot>,
     spare_labels: Vec<LabelCount>,
+    spare_people: Vec<NewPerson>,
     /// All bins since the process started, because exported histograms must never shrink.
     pub(super) bins: BinSums,
 }
@@ -74,14 +75,20 @@ impl Tally {
         self.collect(backlog);
         let is_crowded = backlog.waiting.iter().any(|waiting| waiting.pending.is_crowded());
         let mut labels = std::mem::take(&mut backlog.folding.spare_labels);
+        let mut people = std::mem::take(&mut backlog.folding.spare_people);
         for label in self.labels.iter() {
             label.take(&mut labels, is_crowded);
             for LabelCount { name, shard, start, count } in labels.drain(..) {
                 let waiting = &mut backlog.waiting[shard.index()];
                 waiting.each(|pending| _ = pending.add_label(&name, start, count, &self.grid));
             }
+            let shard = label.take_people(&mut people);
+            for NewPerson { value, at, register } in people.drain(..) {
+                let waiting = &mut backlog.waiting[shard.index()];
+                waiting.each(|pending| _ = pending.raise_label(&value, at, register, &self.grid));
+            }
         }
-        backlog.folding.spare_labels = labels;
+        (backlog.folding.spare_labels, backlog.folding.spare_people) = (labels, people);
         backlog.coarsen(now, &self.grid);
     }
 

@@ -2,6 +2,7 @@
 
 mod places;
 mod recent;
+mod people;
 mod values;
 #[cfg(all(test, counter_loom))]
 mod models;
@@ -13,8 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use super::registry::Counter;
 use crate::family::name::CounterName;
 use crate::family::shard::{Shard, Shards};
-use crate::time::{Precision, Precisions, Timestamp};
+use crate::sketch::Register;
+use crate::time::{Grid, Precision, Precisions, Timestamp};
 
+pub(crate) use people::NewPerson;
 pub(crate) use places::{LabelCount, MISSED, NONE, OTHER_VALUE, Part};
 use places::{Limits, Noted};
 use recent::RecentValues;
@@ -50,6 +53,7 @@ pub(crate) struct Labels {
     limits: LabelLimits,
     shards: Shards,
     hours: Precision,
+    days: Precision,
 }
 
 /// Maximum numbers of names per label.
@@ -102,6 +106,10 @@ impl NotedValue {
         Self(flag | label << Self::NOTED_BITS | noted.packed())
     }
 
+    pub(crate) const fn is_pair(self) -> bool {
+        self.0 & Self::PAIR != 0
+    }
+
     const fn label(self) -> usize {
         ((self.0 & !Self::PAIR) >> Self::NOTED_BITS) as usize
     }
@@ -111,20 +119,21 @@ impl NotedValue {
     }
 
     const fn which(self) -> Which {
-        if self.0 & Self::PAIR == 0 { Which::Value(self.noted()) } else { Which::Pair(self.noted()) }
+        if self.is_pair() { Which::Pair(self.noted()) } else { Which::Value(self.noted()) }
     }
 }
 
 impl Labels {
     /// Creates an empty set of labels. The limits must not exceed [`MAX_LABEL_VALUES`] and [`MAX_LABEL_PAIRS`].
-    pub(crate) fn new(tally: u32, limits: LabelLimits, shards: Shards, counts: &Precisions) -> Self {
+    pub(crate) fn new(tally: u32, limits: LabelLimits, shards: Shards, grid: &Grid) -> Self {
         Self {
             labels: Default::default(),
             values: Arc::default(),
             tally,
             limits,
             shards,
-            hours: hours(counts),
+            hours: hours(&grid.counts),
+            days: grid.visitors.precision(grid.visitors.days()),
         }
     }
 
@@ -168,6 +177,16 @@ impl Labels {
         label.with(|values| values.count_pairs(&prefix, self.shards.of(&prefix), limits));
     }
 
+    /// Adds the people of values from now on.
+    pub(crate) fn count_people(&self, label: &Label) {
+        label.with(|values| values.count_people(self.days));
+    }
+
+    /// Lets people count again if they return.
+    pub(crate) fn forget_people(&self) {
+        self.values().iter_mut().for_each(Values::forget_people);
+    }
+
     /// Returns the label and the noted value or pair if this is a label counter.
     pub(crate) fn find(&self, tally: u32, number: u32) -> Option<(&Label, NotedValue)> {
         let noted = NotedValue(number);
@@ -186,20 +205,20 @@ impl Labels {
         self.values().iter_mut().for_each(Values::give_up);
     }
 
-    /// Counts hits of noted values, and of their pairs with a page. Returns `true` if the caller should
-    /// [take](Label::take) the counts.
+    /// Counts hits of noted values with the register of the person, and of their pairs with a page. Returns `true` if the
+    /// caller should [take](Label::take) the counts.
     #[inline]
     pub(crate) fn count_with_page(
         &self,
         page: Option<Page<impl Fn() -> Option<CounterName> + Copy>>,
         noted: &[NotedValue],
-        weight: u64,
+        hits: (u64, Option<Register>),
         start: Timestamp,
     ) -> bool {
         let (mut values, mut is_full) = (self.values(), false);
         for noted in noted {
             if let Some(values) = values.get_mut(noted.label()) {
-                is_full |= values.count_with_page(page, noted.noted(), weight, start);
+                is_full |= values.count_with_page(page, noted.noted(), hits, start);
             }
         }
         is_full
@@ -289,6 +308,25 @@ impl Label {
         self.with(|values| values.count(noted.which(), weight, start))
     }
 
+    /// Adds the person of a noted value if [people are counted](Labels::count_people). Returns `true` if the caller should
+    /// [take](Self::take_people) them.
+    pub(crate) fn add_person(&self, noted: NotedValue, at: Timestamp, register: Option<Register>) -> bool {
+        match noted.which() {
+            Which::Value(noted) => self.with(|values| values.add_person(noted, at, register)),
+            Which::Pair(_) => false,
+        }
+    }
+
+    pub(crate) fn has_people(&self) -> bool {
+        self.with(|values| values.has_people())
+    }
+
+    /// Moves all new people to an empty list, and returns the shard of their values.
+    pub(crate) fn take_people(&self, new: &mut Vec<NewPerson>) -> Shard {
+        self.with(|values| values.take_people(new));
+        self.shard
+    }
+
     /// Returns the counters of a noted value or pair and of the error bound, and the amounts to add to both.
     pub(crate) fn parts(&self, noted: NotedValue, weight: u64, at: Timestamp) -> Option<[Part; 2]> {
         self.with(|values| values.parts(noted.which(), weight, at))
@@ -357,7 +395,7 @@ mod tests {
     #[test]
     fn a_value_that_lost_its_place_can_get_it_back() {
         let limits = LabelLimits { values: 2, pairs: 1 };
-        let labels = Labels::new(0, limits, Shards::ONE, &Precisions::default());
+        let labels = Labels::new(0, limits, Shards::ONE, &Grid::default());
         let label = labels.named("plan").expect("a name");
         let count = |value: &str, at: u64| {
             let at = Timestamp::from_unix(at);

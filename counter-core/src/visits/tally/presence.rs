@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::family::name::CounterName;
@@ -24,8 +25,10 @@ use crate::visits::store::{Adds, ApplyOutcome, Batch, Cell, Fence, FenceKind, St
 pub(crate) struct Presence {
     /// A slot per register. From the lowest bit: whether it was collected, the rank, and the [minute](Minute). Threads thus
     /// only have to raise it.
-    slots: Box<[AtomicU32; SLOTS]>,
-    /// Registers of earlier minutes that were not collected before a new minute, or are from a log.
+    slots: Slots,
+    /// Slots that were replaced by those of a new minute before they were collected.
+    replaced: Slots,
+    /// People of earlier minutes, e.g. from a log.
     earlier: std::sync::Mutex<People>,
     sender: Mutex<Sender>,
 }
@@ -40,7 +43,11 @@ struct Sender {
     /// Position of the latest batch. It is never used again: an unacknowledged batch may have been applied.
     sent: u64,
     unsent: People,
+    /// When to send the next batch, unless it is the last one.
+    due: Instant,
 }
+
+type Slots = Box<[AtomicU32; SLOTS]>;
 
 /// People by minute.
 type People = BTreeMap<Minute, Sketch>;
@@ -48,6 +55,9 @@ type People = BTreeMap<Minute, Sketch>;
 /// A minute, as its number since 2020 in the bits of a slot. This fits until the year 2083.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Minute(u32);
+
+/// Minimum time between two batches.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long people stay, in minutes.
 pub(crate) const STAY: u64 = 5;
@@ -72,10 +82,14 @@ impl Presence {
         let minutes = Retention { precision: Precision::MINUTE, samples: SAMPLES.try_into().expect("not 0") };
         let visitors = Precisions::new([minutes]).expect("one precision is a set");
         let grid = Arc::new(Grid { visitors, ..Grid::default() });
-        let sender = Sender { writer: WriterId::random(), grid, stored: 0, sent: 0, unsent: People::new() };
-        let slots: Box<[_]> = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
-        let slots = slots.try_into().expect("collected as many");
-        Self { slots, earlier: std::sync::Mutex::default(), sender: Mutex::new(sender) }
+        let (writer, unsent, due) = (WriterId::random(), People::new(), Instant::now());
+        let sender = Sender { writer, grid, stored: 0, sent: 0, unsent, due };
+        let slots = || {
+            let slots: Box<[_]> = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
+            slots.try_into().expect("collected as many")
+        };
+        let (earlier, sender) = (std::sync::Mutex::default(), Mutex::new(sender));
+        Self { slots: slots(), replaced: slots(), earlier, sender }
     }
 
     /// Adds the register of a person who is here in this minute.
@@ -90,9 +104,8 @@ impl Presence {
     #[inline(never)]
     fn raise(&self, seen: u32, register: Register) {
         let before = self.slot(register).fetch_max(seen, Ordering::Relaxed);
-        let (minute, before) = (Minute::of_slot(before), Minute::register(before, register.index));
-        if let Some(register) = before.filter(|_| minute < Minute::of_slot(seen)) {
-            self.see_earlier(minute, register, Minute::of_slot(seen));
+        if before & COLLECTED == 0 && Minute::of_slot(before) < Minute::of_slot(seen) {
+            self.replaced[usize::from(register.index) % SLOTS].fetch_max(before, Ordering::Relaxed);
         }
     }
 
@@ -102,24 +115,27 @@ impl Presence {
         if seen == now {
             self.see(seen, register);
         } else if seen.is_recent(now) {
-            self.see_earlier(seen, register, now);
+            let mut earlier = self.earlier();
+            earlier.entry(seen).or_default().raise(register);
+            // In case nobody shares them.
+            earlier.retain(|minute, _| minute.is_recent(now));
         }
     }
 
-    fn see_earlier(&self, minute: Minute, register: Register, now: Minute) {
-        let mut earlier = self.earlier();
-        earlier.entry(minute).or_default().raise(register);
-        // In case nobody shares them.
-        earlier.retain(|minute, _| minute.is_recent(now));
+    /// Sends the people who are new since the previous call to the store, unless that was within the last [`INTERVAL`].
+    pub(crate) async fn share_if_due(&self, store: &dyn Store) {
+        if self.sender.try_lock().is_ok_and(|sender| sender.due <= Instant::now()) {
+            self.share(store).await;
+        }
     }
 
     /// Sends the people who are new since the previous call to the store. If this fails, the next call will retry.
     pub(crate) async fn share(&self, store: &dyn Store) {
         let Ok(mut sender) = self.sender.try_lock() else { return };
-        let now = Minute::of(Timestamp::now());
-        self.collect(&mut sender.unsent, now);
+        self.collect(&mut sender.unsent, Minute::of(Timestamp::now()));
         // A failure of the store is already reported by the flusher.
         drop(catch_panic(sender.send(store)).await);
+        sender.due = Instant::now() + INTERVAL;
     }
 
     /// Adds the registers that were raised since the previous call, and removes people who have left.
@@ -127,17 +143,20 @@ impl Presence {
         for (minute, earlier) in std::mem::take(&mut *self.earlier()) {
             people.entry(minute).or_default().merge(&earlier);
         }
-        for (index, slot) in (0..).zip(&*self.slots) {
-            let seen = slot.load(Ordering::Relaxed);
-            let minute = Minute::of_slot(seen);
-            // After a clock that was ahead, people would not be seen until it is this late.
-            let next = if minute > now.plus(1) { 0 } else { seen | COLLECTED };
-            // If a thread raises the register in the meantime, it is still to be collected.
-            if next != seen
-                && slot.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-                && let Some(register) = Minute::register(seen, index)
-            {
-                people.entry(minute).or_default().raise(register);
+        // Replaced slots must be last: a thread may replace a slot in the meantime.
+        for slots in [&self.slots, &self.replaced] {
+            for (index, slot) in (0..).zip(&**slots) {
+                let seen = slot.load(Ordering::Relaxed);
+                let minute = Minute::of_slot(seen);
+                // After a clock that was ahead, people would not be seen until it is this late.
+                let next = if minute > now.plus(1) { 0 } else { seen | COLLECTED };
+                // If a thread raises the register in the meantime, it is still to be collected.
+                if next != seen
+                    && slot.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+                    && let Some(register) = Minute::register(seen, index)
+                {
+                    people.entry(minute).or_default().raise(register);
+                }
             }
         }
         people.retain(|minute, _| minute.is_recent(now));
@@ -154,6 +173,9 @@ impl Presence {
 }
 
 impl Minute {
+    /// Out of date at any time.
+    pub(crate) const NONE: Self = Self(0);
+
     /// Returns the minute that contains an instant, or the first minute of 2020 if it is earlier.
     pub(crate) fn of(at: Timestamp) -> Self {
         let number = (at.as_unix() / 60).saturating_sub(FIRST);
@@ -184,8 +206,10 @@ impl Minute {
         (slot & COLLECTED == 0 && rank > 0).then_some(Register { index, rank })
     }
 
-    fn start(self) -> Timestamp {
-        Timestamp::from_unix((u64::from(self.0 / MINUTE) + FIRST) * 60)
+    /// Returns the start of the minute by the store clock, given the seconds by which this clock is ahead.
+    fn start(self, ahead: i64) -> Timestamp {
+        let minutes = i64::from(self.0 / MINUTE) - (ahead + 30).div_euclid(60);
+        Timestamp::from_unix((u64::try_from(minutes).unwrap_or(0) + FIRST) * 60)
     }
 
     const fn plus(self, minutes: u32) -> Self {
@@ -203,9 +227,10 @@ impl Sender {
     async fn send(&mut self, store: &dyn Store) -> Result<(), Error> {
         let counter = CounterName::new(CounterName::NOW).expect("a valid name");
         let shard = store.info().shards.of(&counter);
+        let ahead = store.info().clock_skew.unwrap_or(0);
         let cell = |(minute, people): (&Minute, &Sketch)| Cell {
             counter: counter.clone(),
-            start: minute.start(),
+            start: minute.start(ahead),
             finest: Precision::MINUTE,
             value: Value::Visitors(people.clone()),
         };
@@ -269,7 +294,12 @@ mod tests {
         assert_eq!(collected(&presence, second), [(first, register(7, 4)), (second, register(7, 1))]);
         presence.see(third, register(7, 1));
         assert_eq!(collected(&presence, third), [(third, register(7, 1))]);
-        assert_eq!(first.start(), Timestamp::from_unix(AT.as_unix() / 60 * 60));
+        let start = Timestamp::from_unix(AT.as_unix() / 60 * 60);
+        assert_eq!(first.start(0), start);
+        assert_eq!(
+            [29, 30, -30, -31].map(|ahead| first.start(ahead)),
+            [start, start.minus(60), start, start.plus(60)]
+        );
     }
 
     #[test]
@@ -294,7 +324,7 @@ mod tests {
         let now = Minute::of(Timestamp::now());
         let count = async || {
             let counter = [CounterName::new(CounterName::NOW).expect("a name")];
-            let unions = [vec![Precision::MINUTE.bucket(now.start())]];
+            let unions = [vec![Precision::MINUTE.bucket(now.start(0))]];
             store.visitor_counts(&counter, &unions).await.expect("a store")[0][0].clone().expect("readable")
         };
         presence.see(now, register(1, 1));

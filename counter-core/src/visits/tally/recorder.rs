@@ -446,6 +446,42 @@ impl LabelValues {
         self
     }
 
+    /// Counts people by value and day, too, for all handles to this label in this process. They are the visitors of the
+    /// counters of values, such as `label:plan:free`.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use counter_core::visitor::VisitorKey;
+    /// use counter_core::visits::{Agent, PageHit};
+    /// use counter_core::{Counters, MemoryStore, Precision, Timestamp};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut counters = Counters::builder(MemoryStore::new()).build()?;
+    /// let recorder = counters.recorder();
+    /// let plans = recorder.label_values("plan")?.people();
+    /// for (person, plan) in [(1, "free"), (1, "free"), (2, "free"), (3, "large")] {
+    ///     recorder.page_hit(PageHit {
+    ///         labels: &[plans.note(Some(plan), NonZeroU32::MIN)],
+    ///         ..PageHit::new(recorder.counter("hits").hit().visitor(VisitorKey::new([7; 16]).visitor(&[&[person]])), Agent::Human)
+    ///     });
+    /// }
+    /// counters.flush().await?;
+    ///
+    /// let (day, now) = (Precision::DAY, Timestamp::now());
+    /// let names = ["label:plan:free", "label:plan:large"].map(|name| name.parse().expect("a name"));
+    /// let people = counters.stats().uniques_by_counter(&names, day, now.minus(86_400)..now.plus(1)).await?;
+    /// let people: Vec<_> = people.into_iter().flatten().map(|uniques| uniques.visitors).collect();
+    /// assert_eq!(people, [2, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn people(self) -> Self {
+        self.tally.count_people(&self.label);
+        self
+    }
+
     /// Gives a place only to values with at least this number of requests in this hour and the previous hour, for all
     /// handles to this label in this process. Earlier hits count as `(other)`. This can only raise the number.
     ///

@@ -138,7 +138,8 @@ impl Registry {
             return None;
         }
         // The counter of views does not have a slot, and has other precisions.
-        let name = CounterName::new(name).ok().filter(|name| name.viewed().is_none());
+        let name =
+            CounterName::new(name).ok().filter(|name| name.viewed().is_none() && &**name != CounterName::NOW);
         name.map_or_else(|| Some(self.other()), |name| self.insert(name))
     }
 

@@ -62,6 +62,8 @@ pub(crate) struct Buckets {
     pub(crate) visitors: Timestamp,
     /// Number of the visitor bucket since 1970.
     pub(crate) visitors_number: u64,
+    /// The minute, or [`Minute::NONE`] if it is not the current one.
+    pub(crate) minute: Minute,
 }
 
 /// The locked part of a stripe. The thread only needs this lock if a bucket starts, for a hit in a different
@@ -192,7 +194,7 @@ impl Stripe {
         self.start.set(to.start.as_unix());
         self.visitors_start.set(to.visitors.as_unix());
         self.visitors_number.set(to.visitors_number);
-        self.minute.set(Minute::of(to.at).bits().into());
+        self.minute.set(to.minute.bits().into());
         self.at.set(to.at.as_unix());
         rest.is_full()
     }
@@ -414,7 +416,7 @@ mod tests {
 
     fn buckets(second: u64) -> Buckets {
         let at = Timestamp::from_unix(second);
-        Buckets { at, start: at, visitors: at, visitors_number: second }
+        Buckets { at, start: at, visitors: at, visitors_number: second, minute: Minute::NONE }
     }
 
     /// Sums up the cells of a stripe while other threads may add to it.

@@ -2,7 +2,7 @@ use axum::Json;
 use axum::response::Response;
 use counter_alert::goal::{GoalResult, Goals};
 use counter_core::time::Grid;
-use counter_core::{CounterName, Stats, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use counter_layer::internal::HITS;
 use http::StatusCode;
 use serde::Serialize;
@@ -21,6 +21,9 @@ pub(crate) struct ReachedGoals {
     precision: u32,
     from: u64,
     to: u64,
+    /// The length of a salt epoch in seconds. A person will count again in the next epoch, for the goal and for the site,
+    /// unless the identity is stable.
+    salt_epoch: u32,
     goals: Vec<ReachedGoal>,
     /// Unreadable keys. The affected goals have no `now`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -45,6 +48,8 @@ struct Reached {
     people: Option<u64>,
     /// The share of the people of the site, from 0 to 1; null if one of the numbers is not known or 0.
     conversion: Option<f64>,
+    /// True if a visitor of several sites counts once per site.
+    is_upper_bound: bool,
 }
 
 /// A counter that is a goal.
@@ -79,8 +84,8 @@ pub(crate) fn routes(stats: &Stats, goals: &Goals) -> [Route; 3] {
     let error_response = "The store does not respond, or there were too many concurrent changes; the change may have been applied";
     [
         reached.json::<ReachedGoals>().cached().details(
-            "The conversion is the number of people of the goal divided by the number of people of the site. At most 10,000 \
-             buckets over all goals.",
+            "The conversion is the number of people of the goal divided by the number of people of the site. In a range of \
+             several salt epochs, both are the sums of the epochs. At most 196 buckets.",
         ),
         marked
             .json::<Goal>()
@@ -93,7 +98,13 @@ pub(crate) fn routes(stats: &Stats, goals: &Goals) -> [Route; 3] {
 
 async fn reached(request: RequestParts<State, (VisitorPrecision, Range)>) -> Result<Response, Problem> {
     let RequestParts { state: State { stats, goals }, headers, .. } = request;
-    let (VisitorPrecision(retention), range) = request.parameters;
+    let (VisitorPrecision(mut retention), range) = request.parameters;
+    let Some(counts) = stats.reach().counts.retention(retention.precision) else {
+        let requested = retention.precision;
+        let error = ErrorKind::UnknownPrecision { requested, retained: stats.grid().counts.to_string() };
+        return Err(Problem::of(&Error::new(error), &stats));
+    };
+    retention.reach = retention.reach.min(counts.samples);
     let now = Timestamp::now();
     let max = Stats::MAX_COUNTED_SKETCHES / (Goals::MAX as u64 + 1);
     let (precision, range) = (retention.precision, range.buckets(retention, max, now)?.range);
@@ -105,6 +116,7 @@ async fn reached(request: RequestParts<State, (VisitorPrecision, Range)>) -> Res
         precision: precision.as_seconds(),
         from: range.start.as_unix(),
         to: range.end.as_unix(),
+        salt_epoch: stats.salt_epoch().as_seconds(),
         unreadable: Unreadable::list(unreadable),
         goals: results.into_iter().map(ReachedGoal::from).collect(),
     };
@@ -149,6 +161,12 @@ impl From<GoalResult> for ReachedGoal {
 
 impl From<counter_alert::goal::Reached> for Reached {
     fn from(reached: counter_alert::goal::Reached) -> Self {
-        Self { hits: reached.hits, people: reached.people, conversion: reached.conversion() }
+        let (people, of) = (reached.people, reached.of);
+        Self {
+            hits: reached.hits,
+            people: people.map(|people| people.visitors),
+            conversion: reached.conversion(),
+            is_upper_bound: of.is_upper_bound,
+        }
     }
 }

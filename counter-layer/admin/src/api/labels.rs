@@ -1,20 +1,25 @@
 use std::collections::HashMap;
 
 use axum::response::Response;
-use counter_core::visits::LabelRanking;
-use counter_core::{CounterName, Stats, Timestamp};
+use counter_core::visits::{LabelRanking, Uniques};
+use counter_core::{CounterName, Error, Precision, Stats, Timestamp};
 use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
 use counter_layer::{Bot, SourceGroup};
 use futures_util::future::join_all;
 
 use super::caching;
-use super::parameter::{CountPrecision, LabelAndValue, LabelNames, Limit, OfPage, Range, RequestParts};
+use super::parameter::{
+    CountPrecision, LabelAndValue, LabelNames, Limit, OfPage, Range, RequestParts, WithPeople,
+};
 use super::response::{LabelTop, LabelValue, Labels, Place, Unreadable, ValuePages};
 use super::route::Route;
 use crate::problem::Problem;
 
 /// The default number of buckets.
 const DEFAULT_BUCKETS: u64 = 1000;
+
+/// The counter of requests without a value.
+const NONE: &str = "(none)";
 
 pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/labels", "The label values with the most hits", stats.clone(), labels)
@@ -25,7 +30,8 @@ pub(crate) fn route(stats: &Stats) -> Route {
              values, or 10,000,000 buckets in total, some rare values are omitted, and `is_partial` is true. Known \
              bots in the label `bot` have a purpose, and an operator if it is known. Known groups in the label `source` have \
              a kind. The values of a page are only \
-             available for labels that are counted by page.",
+             available for labels that are counted by page. People are available for labels that count people, in precisions of \
+             a day or more, for at most 10,000 buckets per label.",
         )
 }
 
@@ -41,11 +47,15 @@ pub(crate) fn pages_route(stats: &Stats) -> Route {
 }
 
 async fn labels(
-    request: RequestParts<Stats, (LabelNames, OfPage, CountPrecision, Range, Limit<10>)>,
+    request: RequestParts<Stats, (LabelNames, OfPage, CountPrecision, Range, Limit<10>, WithPeople)>,
 ) -> Result<Response, Problem> {
     let RequestParts { state: stats, headers, .. } = request;
-    let (LabelNames(names), OfPage(page), CountPrecision(retention), range, Limit(limit)) =
+    let (LabelNames(names), OfPage(page), CountPrecision(retention), range, Limit(limit), people) =
         request.parameters;
+    if let (WithPeople(true), Some(page)) = (&people, &page) {
+        let allowed = "no page: the people of a page are not counted by value";
+        return Err(Problem::parameter("not available with people", "counter", Some(page), allowed));
+    }
     let now = Timestamp::now();
     let (precision, range) = (retention.precision, range.buckets(retention, DEFAULT_BUCKETS, now)?.range);
     let failed = |error| Problem::of(&error, &stats);
@@ -68,7 +78,11 @@ async fn labels(
     };
     let mut labels = Vec::with_capacity(rankings.len());
     for (label, ranking) in rankings {
-        labels.push(LabelTop::of(label, page.as_ref(), ranking.map_err(failed)?));
+        let mut top = LabelTop::of(label, page.as_ref(), ranking.map_err(failed)?);
+        if people.0 {
+            top.read_people(&stats, precision, range.clone()).await.map_err(failed)?;
+        }
+        labels.push(top);
     }
     let (from, to) = (range.start.as_unix(), range.end.as_unix());
     let response = Labels { precision: precision.as_seconds(), from, to, labels };
@@ -101,6 +115,33 @@ async fn pages(
 }
 
 impl LabelTop {
+    /// Adds the people of the values. If there are hits without people, they are not known.
+    async fn read_people(
+        &mut self,
+        stats: &Stats,
+        precision: Precision,
+        range: std::ops::Range<Timestamp>,
+    ) -> Result<(), Error> {
+        let counts = std::iter::once(self.none).chain(self.values.iter().map(|value| value.count));
+        let counts: Vec<_> = counts.collect();
+        let values = std::iter::once(NONE).chain(self.values.iter().map(|value| &*value.value));
+        let counter = |value: &str| {
+            CounterName::new(&format!("{}{}:{value}", CounterName::LABELS, self.label)).expect("it was read")
+        };
+        let counters: Vec<_> = values.map(counter).collect();
+        let uniques = stats.uniques_by_counter(&counters, precision, range).await?;
+        let mut unreadable = Vec::new();
+        let known = |(uniques, count): (Result<Uniques, _>, u64)| {
+            let uniques = uniques.map_err(|why| unreadable.push(why)).ok()?;
+            (uniques.visitors > 0 || count == 0).then_some(uniques.visitors)
+        };
+        let mut people = uniques.into_iter().zip(counts).map(known);
+        self.none_people = people.next();
+        self.values.iter_mut().zip(people).for_each(|(value, people)| value.people = Some(people));
+        self.unreadable.extend(Unreadable::list(unreadable));
+        Ok(())
+    }
+
     fn of(label: String, page: Option<&CounterName>, top: LabelRanking) -> Self {
         let LabelRanking { values, none, other, missed, total, is_partial, unreadable, .. } = top;
         let bots: HashMap<_, _> = match label.as_str() {
@@ -114,11 +155,18 @@ impl LabelTop {
         let value = |(value, count): (String, u64)| {
             let bot = bots.get(value.as_str());
             let (operator, purpose) = (bot.and_then(Bot::operator), bot.map(|bot| bot.purpose().as_str()));
-            LabelValue { operator, purpose, kind: groups.get(value.as_str()).copied(), value, count }
+            LabelValue {
+                operator,
+                purpose,
+                kind: groups.get(value.as_str()).copied(),
+                value,
+                count,
+                people: None,
+            }
         };
         let values = values.into_iter().map(value).collect();
         let unreadable = Unreadable::list(unreadable);
         let counter = page.map(ToString::to_string);
-        Self { label, counter, total, none, other, missed, is_partial, values, unreadable }
+        Self { label, counter, total, none, none_people: None, other, missed, is_partial, values, unreadable }
     }
 }

@@ -16,7 +16,7 @@ struct Now {
     since: u64,
     /// The standard error as a fraction of `people`. Two thirds of all estimates are within this error.
     standard_error: f64,
-    /// True if a visitor of several sites counts once per site.
+    /// True if a visitor may count twice: once per site, or again in a new salt epoch.
     is_upper_bound: bool,
 }
 

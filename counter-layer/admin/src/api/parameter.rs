@@ -23,7 +23,7 @@ pub(crate) use counters::{
     After, AnyCounters, Counter, Counters, KindFilter, LabelAndValue, LabelNames, OfPage, Prefix,
 };
 pub(crate) use explained::{Matched, Method, Path};
-pub(crate) use file::{FileFormat, Fill, Format, Label};
+pub(crate) use file::{FileFormat, Fill, Format, Label, WithPeople};
 pub(crate) use goal::NewGoal;
 pub(crate) use measured::{Quantiles, RangeMeasure, StatusMeasure};
 pub(crate) use note::{NewNote, NoteId};
@@ -212,4 +212,5 @@ tuples! {
     A B C;
     A B C D;
     A B C D E;
+    A B C D E F;
 }

@@ -156,6 +156,9 @@ pub(crate) struct LabelTop {
     pub(crate) total: u64,
     /// Hits without a value.
     pub(crate) none: u64,
+    /// People without a value, as for a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) none_people: Option<Option<u64>>,
     /// Hits with values that did not fit into the limit, or with invalid values. For a page, this is the rest of the
     /// hits.
     pub(crate) other: u64,
@@ -176,6 +179,9 @@ pub(crate) struct LabelTop {
 pub(crate) struct LabelValue {
     pub(crate) value: String,
     pub(crate) count: u64,
+    /// An estimate of the people, if requested; null if the label does not count people, or if they can't be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) people: Option<Option<u64>>,
     /// The operator of the bot. Only for known bots in the label `bot`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) operator: Option<&'static str>,

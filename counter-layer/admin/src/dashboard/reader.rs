@@ -110,14 +110,21 @@ impl<'a> Reader<'a> {
         Ok(all.into_iter().map(|total| self.note(total)).collect())
     }
 
-    /// Returns the visitors of each counter and union of buckets, in this order.
+    /// Returns the visitors of each counter and union of buckets, in this order. Those of views and label values are not
+    /// known.
     pub(crate) async fn uniques(
         &self,
         counters: &[CounterName],
         unions: &[Vec<Bucket>],
     ) -> Result<Vec<Option<Uniques>>, Error> {
-        let all = self.stats.uniques_by_union(counters, unions).await?;
-        Ok(all.into_iter().flatten().map(|uniques| self.note(uniques)).collect())
+        let has_visitors = |counter: &&CounterName| counter.label().is_none() && counter.viewed().is_none();
+        let visited: Vec<_> = counters.iter().filter(has_visitors).cloned().collect();
+        let mut found = self.stats.uniques_by_union(&visited, unions).await?.into_iter().peekable();
+        let of = |counter: &CounterName| match found.next_if(|_| has_visitors(&counter)) {
+            Some(uniques) => uniques.into_iter().map(|uniques| self.note(uniques)).collect(),
+            None => vec![None; unions.len()],
+        };
+        Ok(counters.iter().flat_map(of).collect())
     }
 
     /// Returns the distributions of a counter for these measures.

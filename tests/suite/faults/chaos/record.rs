@@ -4,10 +4,12 @@ use std::num::NonZeroU32;
 use super::servers::Servers;
 use crate::random::Random;
 use crate::support::{always, bins_of, listed, name, precision, query, samples_of, sketch_of};
+use counter_core::sketch::Sketch;
 use counter_core::time::{Kind, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, Bin, Distribution, Measured, PageHit, Skip};
 use counter_core::{CounterName, Counters, Precision, Precisions, Recorder, Store, Timestamp, VisitorId};
+use tests::history::Promise;
 
 /// This should be enough to have pages in each of the 16 shards.
 const PAGES: usize = 40;
@@ -27,9 +29,12 @@ const VALUES: usize = PAGES + PAST_COUNTERS;
 const PAIRED: usize = VALUES + LABEL_VALUES;
 const PAIRS: usize = PAIRED + PAIRED_VALUES.len();
 
-/// Counters for hits that clients wait for, following the pairs.
+/// The first address, following the pairs. A page has one.
+const ADDRESSES: usize = PAIRS + PAGES * PAIRED_VALUES.len();
+
+/// Counters for hits that clients wait for, following the addresses.
 pub(crate) const CONFIRMED: usize = 3;
-const FIRST_CONFIRMED: usize = PAIRS + PAGES * PAIRED_VALUES.len();
+const FIRST_CONFIRMED: usize = ADDRESSES + PAGES;
 
 const COUNTERS: usize = FIRST_CONFIRMED + CONFIRMED;
 
@@ -51,6 +56,8 @@ const DAY: u32 = 86_400;
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     counts: BTreeMap<(usize, Timestamp), u64>,
+    /// Views of pages.
+    views: BTreeMap<(usize, Timestamp), u64>,
     /// Visitors by hour.
     visitors: BTreeMap<(usize, Timestamp), BTreeSet<u32>>,
     bins: BTreeMap<(usize, Timestamp), BTreeMap<Bin, u64>>,
@@ -88,7 +95,10 @@ impl Record {
                 self.hit(recorder, page, now, Some(visitor), weight(random.among(1..4)));
             }
             100..132 => self.hit(recorder, page, now, None, weight(1)),
-            132..140 => self.view(recorder, page, random.one_of(&[0, 1, 2]), now),
+            132..140 => {
+                let visitor = u32::try_from(random.among(0..3000)).expect("small");
+                self.view(recorder, page, random.one_of(&[0, 1, 2]), now, visitor);
+            }
             140..170 => {
                 // The second, five seconds or minute of this hit is about to leave retention.
                 let widths = [1, 5, 5, 60].map(precision);
@@ -148,6 +158,9 @@ impl Record {
         for (place, count) in other.counts {
             *self.counts.entry(place).or_default() += count;
         }
+        for (place, views) in other.views {
+            *self.views.entry(place).or_default() += views;
+        }
         for (place, visitors) in other.visitors {
             self.visitors.entry(place).or_default().extend(visitors);
         }
@@ -200,7 +213,16 @@ impl Record {
             if !samples.is_empty() {
                 known.insert((name(HITS_COUNTER), width));
             }
+            if width >= precision(HOUR) {
+                self.compare_views(store, width, &mut known).await;
+            }
         }
+        self.compare_people(
+            store,
+            began,
+            (now, servers.promise() == Promise::Eventual || !store.info().sites.is_empty()),
+        )
+        .await;
         let widths: Vec<_> = precisions().iter().map(|retention| retention.precision).collect();
         let found = store.known(listed(&widths, "", 10_000)).await.expect("readable").counters.into_iter();
         let found = found.filter(|known_by| known_by.1 != precision(ARCHIVED) || known.contains(known_by));
@@ -213,6 +235,54 @@ impl Record {
             // Bins may be missing close to the end of retention.
             let oldest = if retention.precision == precision(60) { began } else { Timestamp::MIN };
             self.compare_bins(store, retention.precision, oldest, now).await;
+        }
+    }
+
+    async fn compare_views(
+        &self,
+        store: &impl Store,
+        width: Precision,
+        known: &mut BTreeSet<(CounterName, Precision)>,
+    ) {
+        let mut all = BTreeMap::<_, BTreeMap<_, u64>>::new();
+        for ((page, at), views) in &self.views {
+            for viewed in [title(*page), name(HITS_COUNTER)] {
+                let buckets = all.entry(viewed.views().expect("a short name")).or_default();
+                *buckets.entry(width.bucket(*at).start).or_default() += views;
+            }
+        }
+        assert!(all.len() > 1, "there are views");
+        for (counter, expected) in all {
+            let samples = samples_of(store, std::slice::from_ref(&counter), width, always()).await.concat();
+            let samples: BTreeMap<_, _> =
+                samples.into_iter().map(|sample| (sample.start, sample.count)).collect();
+            assert_eq!(samples, expected, "{counter} by {width} s");
+            known.insert((counter, width));
+        }
+    }
+
+    /// Compares the people who are here now, unless some have left, or servers may lack a batch.
+    async fn compare_people(
+        &self,
+        store: &(impl Store + Clone),
+        began: Timestamp,
+        (now, may_lack): (Timestamp, bool),
+    ) {
+        let found = Counters::builder(store.clone()).build().expect("good settings").stats().now().await;
+        let people = found.expect("readable").people;
+        if people.is_upper_bound {
+            return;
+        }
+        let found = people.visitors;
+        let visitors = self.visitors.values().flatten().collect::<BTreeSet<_>>();
+        let mut people = Sketch::new();
+        for visitor in visitors {
+            people.insert(self::visitor(*visitor));
+        }
+        let expected = people.estimate();
+        assert!(found <= expected, "{found} of {expected} people");
+        if now.minus(300) < began && !may_lack {
+            assert_eq!(found, expected, "people");
         }
     }
 
@@ -262,7 +332,10 @@ impl Record {
 
     async fn compare_visitors(&self, store: &impl Store, servers: &impl Servers, width: Precision) {
         let mut buckets = BTreeMap::<_, BTreeSet<u32>>::new();
-        for ((page, hour), visitors) in &self.visitors {
+        // The people of a value are only counted by the day.
+        let kept =
+            self.visitors.iter().filter(|((counter, _), _)| *counter < PAGES || width > precision(HOUR));
+        for ((page, hour), visitors) in kept {
             buckets.entry((*page, width.bucket(*hour))).or_default().extend(visitors);
         }
         assert!(buckets.len() >= PAGES);
@@ -317,14 +390,29 @@ impl Record {
     }
 
     /// Records a request with a pair now.
-    fn view(&mut self, recorder: &Recorder, page: usize, value: usize, at: Timestamp) {
+    fn view(&mut self, recorder: &Recorder, page: usize, value: usize, at: Timestamp, visitor: u32) {
         let values = recorder.label_values("from").expect("a name").by_page();
+        let addresses = recorder.label_values("address").expect("a name").people();
+        let address = title(ADDRESSES + page);
+        let (_, address) = address.label().expect("a value of a label");
         recorder.page_hit(PageHit {
             page: Some(recorder.counter(&title(page))),
-            labels: &[values.note(paired_value(value), NonZeroU32::MIN)],
+            labels: &[
+                values.note(paired_value(value), NonZeroU32::MIN),
+                addresses.note(Some(address), NonZeroU32::MIN),
+            ],
+            is_view: true,
             until: at.plus(1),
-            ..PageHit::new(recorder.counter(HITS_COUNTER).hit(), Agent::Human)
+            ..PageHit::new(recorder.counter(HITS_COUNTER).hit().visitor(self::visitor(visitor)), Agent::Human)
         });
+        *self.views.entry((page, at)).or_default() += 1;
+        *self.counts.entry((ADDRESSES + page, at)).or_default() += 1;
+        // The address, and the views of the page and of the site.
+        self.hits += 3;
+        let hour = precision(HOUR).bucket(at).start;
+        for counter in [page, ADDRESSES + page] {
+            self.visitors.entry((counter, hour)).or_default().insert(visitor);
+        }
         (self.requests, self.hits) = (self.requests + 1, self.hits + 1);
         self.count_pair(page, value, at, NonZeroU32::MIN);
     }
@@ -376,8 +464,9 @@ fn title(counter: usize) -> CounterName {
         ..VALUES => name(&format!("/page/{counter}")),
         VALUES..PAIRED => name(&format!("label:site:{}.example", counter - VALUES)),
         PAIRED..PAIRS => name(&format!("label:from:{}", PAIRED_VALUES[counter - PAIRED])),
+        ADDRESSES..FIRST_CONFIRMED => name(&format!("label:address:/page/{}/of/it", counter - ADDRESSES)),
         FIRST_CONFIRMED.. => name(&format!("/confirmed/{}", counter - FIRST_CONFIRMED)),
-        PAIRS..FIRST_CONFIRMED => {
+        PAIRS..ADDRESSES => {
             let (page, value) =
                 ((counter - PAIRS) / PAIRED_VALUES.len(), (counter - PAIRS) % PAIRED_VALUES.len());
             CounterName::of_pair("from", &title(page), PAIRED_VALUES[value]).expect("a short name")

@@ -1,7 +1,9 @@
+use super::people::{NewPerson, People};
 use super::places::{LabelCount, Limits, Noted, Part, Places};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
-use crate::time::Timestamp;
+use crate::sketch::Register;
+use crate::time::{Precision, Timestamp};
 
 /// The values of a label, and pairs of a page and a value if these are counted.
 #[derive(Debug)]
@@ -10,6 +12,7 @@ pub(super) struct Values {
     /// Only contains pairs whose value has a place. There is no counter for all others: they are the rest of
     /// the hits of the page.
     pairs: Option<Box<Places<PairKey>>>,
+    people: Option<Box<People>>,
 }
 
 /// The number of a page, and the place and the generation of a value.
@@ -39,12 +42,21 @@ pub(super) enum Which {
 impl Values {
     pub(super) fn new(label: &str, shard: Shard, limits: Limits) -> Self {
         let prefix = format!("{}{label}:", CounterName::LABELS);
-        Self { values: Places::new(&prefix, shard, limits), pairs: None }
+        Self { values: Places::new(&prefix, shard, limits), pairs: None, people: None }
     }
 
     /// Counts pairs from now on.
     pub(super) fn count_pairs(&mut self, prefix: &str, shard: Shard, limits: Limits) {
         self.pairs.get_or_insert_with(|| Box::new(Places::new(prefix, shard, limits)));
+    }
+
+    /// Adds people from now on.
+    pub(super) fn count_people(&mut self, days: Precision) {
+        self.people.get_or_insert_with(|| Box::new(People::new(days)));
+    }
+
+    pub(super) const fn has_people(&self) -> bool {
+        self.people.is_some()
     }
 
     /// Raises the number of hits that a value needs for a place.
@@ -111,14 +123,14 @@ impl Values {
         }))
     }
 
-    /// Counts hits of a noted value, and of the pair with a page. Returns `true` if the caller should
+    /// Counts hits of a noted value with the register of the person, and of the pair with a page. Returns `true` if the caller should
     /// [take](Self::take) the counts.
     #[inline]
     pub(super) fn count_with_page(
         &mut self,
         page: Option<Page<impl Fn() -> Option<CounterName>>>,
         value: Noted,
-        weight: u64,
+        (weight, register): (u64, Option<Register>),
         start: Timestamp,
     ) -> bool {
         let pair = if self.pairs.is_some() {
@@ -128,6 +140,25 @@ impl Values {
         };
         self.values.count(value, weight, start)
             | pair.is_some_and(|pair| self.count(Which::Pair(pair), weight, start))
+            | self.add_person(value, start, register)
+    }
+
+    /// Adds the person of a noted value if people are counted. Returns `true` if the caller should take them.
+    pub(super) fn add_person(&mut self, value: Noted, at: Timestamp, register: Option<Register>) -> bool {
+        let Self { people: Some(people), values, .. } = self else { return false };
+        register.is_some_and(|register| people.add(value, at, register, || values.name(value)))
+    }
+
+    /// Moves all new people to an empty list.
+    pub(super) fn take_people(&mut self, new: &mut Vec<NewPerson>) {
+        if let Some(people) = &mut self.people {
+            std::mem::swap(&mut people.new, new);
+        }
+    }
+
+    /// Lets people count again if they return.
+    pub(super) fn forget_people(&mut self) {
+        self.people.iter_mut().for_each(|people| people.forget());
     }
 
     /// Counts hits of a noted value or pair. Returns `true` if the caller should [take](Self::take) the counts.

@@ -18,6 +18,10 @@ pub(crate) struct FileFormat(pub(crate) Format);
 #[derive(Debug)]
 pub(crate) struct Fill(pub(crate) bool);
 
+/// Whether to include the people of label values.
+#[derive(Debug)]
+pub(crate) struct WithPeople(pub(crate) bool);
+
 /// The label of a badge.
 #[derive(Debug)]
 pub(crate) struct Label(pub(crate) Option<String>);
@@ -50,6 +54,21 @@ impl<S> Parameters<S> for Fill {
             None | Some("none") => Ok(Self(false)),
             Some("zero") => Ok(Self(true)),
             value => Err(Problem::parameter("not a way to fill gaps", "fill", value, "none, zero")),
+        }
+    }
+}
+
+impl<S> Parameters<S> for WithPeople {
+    fn describe() -> Vec<Description> {
+        let text = "Whether to include the people of values, which are kept by the day";
+        vec![Description::new("people", text, |_| json!({"type": "boolean"}))]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        match values.one("people")? {
+            None | Some("false") => Ok(Self(false)),
+            Some("true") => Ok(Self(true)),
+            value => Err(Problem::parameter("not a choice", "people", value, "false, true")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Parameters to mark a goal.
 
-use counter_alert::goal::{Goal, GoalNameError};
+use counter_alert::goal::{Goal, GoalError};
 use serde_json::json;
 
 use super::counters::Counter;
@@ -29,11 +29,15 @@ impl<S> Parameters<S> for NewGoal {
 
     fn read(values: &Values<'_>, state: &S) -> Result<Self, Problem> {
         let Counter(counter) = Counter::read(values, state)?;
-        let allowed = GoalNameError.to_string();
         let Some(name) = values.one("name")? else {
-            return Err(Problem::parameter("missing parameter", "name", None, allowed));
+            return Err(Problem::parameter("missing parameter", "name", None, GoalError::Name.to_string()));
         };
-        let invalid = |_| Problem::parameter("not a valid name of a goal", "name", Some(name), allowed);
-        Ok(Self(Goal::new(counter, name).map_err(invalid)?))
+        let shown = counter.to_string();
+        Goal::new(counter, name).map(Self).map_err(|error| match error {
+            GoalError::Counter => {
+                Problem::parameter("not a counter of a goal", "counter", Some(&shown), error.to_string())
+            }
+            _ => Problem::parameter("not a valid name of a goal", "name", Some(name), error.to_string()),
+        })
     }
 }

@@ -235,8 +235,13 @@ impl Moving {
                 Page::Counter => Ok((Some(Summary::of_counter(period, view, extent).await?), None)),
             }
         };
-        let ((summary, raised), plot) = try_join(site_parts, Plot::read(period, view, now)).await?;
-        Ok(Self { summary, raised, ..Self::of(period, view, plot) })
+        // If the people of the last minutes can't be read, the page does not need to be missing, too.
+        let people = async { Ok(period.reader.stats.now().await.ok()) };
+        let ((summary, raised), plot, people) =
+            try_join3(site_parts, Plot::read(period, view, now), people).await?;
+        let moving = Self { summary, raised, ..Self::of(period, view, plot) };
+        let status = people.iter().fold(moving.status, Status::with_people);
+        Ok(Self { status, ..moving })
     }
 
     /// Reads only the chart.

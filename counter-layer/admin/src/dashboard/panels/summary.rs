@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counter_core::visits::{Hint, Measure, Requests, Uniques};
+use counter_core::visits::{Hint, Measure, Now, Requests, Uniques};
 use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
 use futures_util::future::{try_join3, try_join4};
 
@@ -312,6 +312,17 @@ impl Status {
             problems.push(format!("{}.", hits_that(ledger.hits.overflow, &words)));
         }
         Self { is_loud, text: problems.join(" ") }
+    }
+
+    /// Adds the people of the last minutes, unless there is a problem.
+    pub(crate) fn with_people(self, now: &Now) -> Self {
+        if self.is_loud {
+            return self;
+        }
+        let people = digits::grouped(now.people.visitors);
+        let limit = if now.people.is_upper_bound { "At most " } else { "" };
+        let word = if now.people.visitors == 1 { "person" } else { "people" };
+        Self { text: format!("{limit}{people} {word} now. {}", self.text), ..self }
     }
 
     /// Returns the status to show if the store can't be read. A process without pending hits would not notice
