@@ -76,8 +76,10 @@ impl Labels {
         let by_header = self.country_header.clone().map(|header| Label::country(header, client.clone()));
         let country =
             by_header.or_else(|| Some(Label::country_from(self.country_database.as_ref()?, client)));
+        let country = country.map(Label::people);
         let by_page = [referrer, Label::device(), Label::bot()].map(Label::by_page);
-        let of_site = [source, address, Label::campaign(), Label::browser(), Label::language()];
+        let [source, address, campaign] = [source, address, Label::campaign()].map(Label::people);
+        let of_site = [source, address, campaign, Label::browser(), Label::language()];
         let details = [Label::medium(), Label::content(), Label::term()];
         let details = details.into_iter().filter(|_| self.campaign_details);
         let clients = by_page.into_iter().chain(of_site).chain(details).chain(country);

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use counter_admin::Access;
+use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, PageHit};
 use counter_core::{Counters, Timestamp};
 use http::StatusCode;
@@ -257,5 +258,51 @@ async fn the_overview_with_all_labels_needs_at_most_six_round_trips() {
         };
         let fewest = proxy.fewest_round_trips(6, call).await;
         assert!(fewest <= 6, "{fewest}");
+    }
+}
+
+#[tokio::test]
+async fn people_of_values_are_known_if_the_label_counts_them() {
+    let mut site = site_at_noon();
+    let recorder = site.recorder();
+    let [sources, plans] = ["source", "plan"].map(|label| recorder.label_values(label).expect("a name"));
+    let sources = sources.people();
+    for (person, source) in [(1, Some("Google")), (1, Some("Google")), (2, Some("Google")), (3, None)] {
+        recorder.page_hit(PageHit {
+            labels: &[sources.note(source, NonZeroU32::MIN), plans.note(Some("free"), NonZeroU32::MIN)],
+            ..PageHit::new(
+                recorder.counter("hits").hit().visitor(VisitorKey::new([7; 16]).visitor(&[&[person]])),
+                Agent::Human,
+            )
+        });
+    }
+    site.counters.flush().await.expect("the store takes it");
+    let labels = async |question: &str| fetch(&site.router, &format!("labels?{question}")).await;
+    let top = labels("precision=86400&people=true").await;
+    assert_eq!(top.status, StatusCode::OK, "{}", top.body);
+    let of = |top: &Value, label: usize| {
+        (top["labels"][label]["none_people"].clone(), top["labels"][label]["values"].clone())
+    };
+    let top = top.json();
+    // The label `plan` does not count people, which is not the same as nobody.
+    assert_eq!(of(&top, 0), (json!(0), json!([{"value": "free", "count": 4, "people": null}])));
+    let kind = json!([{"value": "Google", "count": 3, "people": 2, "kind": "search"}]);
+    assert_eq!(of(&top, 1), (json!(1), kind));
+    let without = labels("precision=86400&label=source").await.json();
+    assert!(without["labels"][0].get("none_people").is_none());
+
+    for (question, parameter) in [
+        ("precision=3600&people=true", "precision"),
+        ("precision=86400&people=yes", "people"),
+        ("precision=86400&people=true&counter=/", "counter"),
+    ] {
+        let refused = labels(question).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{question}: {}", refused.body);
+        assert_eq!(refused.json()["parameter"], parameter, "{question}: {}", refused.body);
+    }
+    for counter in ["view:hits", "label:plan@:/+%3D+free"] {
+        let refused = fetch(&site.router, &format!("uniques?precision=86400&counter={counter}")).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.body);
+        assert_eq!(refused.json()["parameter"], "counter", "{}", refused.body);
     }
 }

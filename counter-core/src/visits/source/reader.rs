@@ -324,7 +324,9 @@ impl Source {
     /// If you drop the future, records are not lost or double-counted.
     pub async fn commit(&mut self) -> Result<Commit, Error> {
         let align = self.aligned.elapsed() >= ALIGN_INTERVAL;
-        self.send(align).await
+        let commit = self.send(align).await;
+        self.tally.presence.share_if_due(&*self.store).await;
+        commit
     }
 
     /// Sends the buffered records, and advances all shards to the same position, so that the next reader can
@@ -336,7 +338,10 @@ impl Source {
     /// # Cancel safety
     /// Same as for [`commit`](Self::commit).
     pub async fn close(&mut self) -> Result<Commit, Error> {
-        self.send(true).await
+        let commit = self.send(true).await;
+        // There may be no flusher that shares them later.
+        self.tally.presence.share(&*self.store).await;
+        commit
     }
 
     async fn send(&mut self, align: bool) -> Result<Commit, Error> {
@@ -370,7 +375,6 @@ impl Source {
             self.renew_cutoff().await?;
         }
         self.status.lock().commit(self.position);
-        self.tally.presence.share_if_due(&*self.store).await;
         Ok(Commit::Done)
     }
 
