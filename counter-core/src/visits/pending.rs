@@ -46,7 +46,7 @@ pub(crate) struct Pending {
     /// Counts of label values by name, because label values do not have numbers.
     labels: LabelMap<u64>,
     /// Raised registers of label values.
-    label_people: LabelMap<Sketch>,
+    label_people: LabelMap<Arc<Sketch>>,
     /// Raised registers, shared with copies that a spool is about to write.
     sketches: Map<Arc<Sketch>>,
     bins: Map<Bins>,
@@ -73,6 +73,10 @@ const MAX_BINS: usize = 1_000_000;
 /// Maximum number of pending label cells, about 20 MB. Above this limit, fine buckets are folded into coarser
 /// ones. Above half of it, label values are no longer replaced.
 const MAX_LABEL_CELLS: usize = 200_000;
+
+/// Maximum number of pending sketches of label values. Above this limit, which is only reached if the store does not respond for
+/// days, people of further values are not counted.
+const MAX_LABEL_PEOPLE: usize = 20_000;
 
 impl Pending {
     /// Adds hits to a counter. Returns an upper bound on the work that this adds to a batch.
@@ -125,7 +129,13 @@ impl Pending {
         let finest = grid.visitors.days();
         let key = Key { counter: counter.clone(), finest, start: grid.visitors.start(finest, at) };
         let work = key.precisions(&grid.visitors).div_ceil(3);
-        if self.label_people.entry(key).or_default().raise(register) { work } else { 0 }
+        let entries = self.label_people.len();
+        let raised = match self.label_people.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(_) if entries >= MAX_LABEL_PEOPLE => return 0,
+            Entry::Vacant(entry) => entry.insert(Arc::default()),
+        };
+        if Arc::make_mut(raised).raise(register) { work } else { 0 }
     }
 
     /// Raises a register in the visitors of a counter. Returns an estimate of the work that this adds to a
@@ -193,7 +203,7 @@ impl Pending {
 
     /// Returns `true` if there are too many pending label cells, so that label values must not be replaced.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.labels.len() > MAX_LABEL_CELLS / 2
+        self.labels.len() > MAX_LABEL_CELLS / 2 || self.label_people.len() > MAX_LABEL_PEOPLE / 2
     }
 
     /// Returns the sum of all cells.
@@ -215,7 +225,9 @@ impl Pending {
         let expired = grid.counts.iter().len();
         coarsen(&mut self.labels, &grid.counts, now, Some(expired), merge);
         compact(&mut self.labels, &grid.counts, MAX_LABEL_CELLS, |_| 1, merge);
-        coarsen(&mut self.label_people, &grid.visitors, now, None, |all, some| all.merge(&some));
+        coarsen(&mut self.label_people, &grid.visitors, now, None, |all, some| {
+            Arc::make_mut(all).merge(&some);
+        });
         coarsen(&mut self.sketches, &grid.visitors, now, None, |all, some| Arc::make_mut(all).merge(&some));
         if let Some(set) = &grid.distributions {
             coarsen(&mut self.bins, set, now, None, |all, some| merge_bins(all, &some));
@@ -250,7 +262,7 @@ impl Pending {
             one.counter.cmp(&other.counter).then(one.start.cmp(&other.start))
         });
         for (key, raised) in people {
-            cutter.visitors(&key.counter, key.place(), raised);
+            cutter.visitors(&key.counter, key.place(), Arc::unwrap_or_clone(raised));
         }
         for (key, raised) in sorted(&mut self.sketches) {
             cutter.visitors(&name(key.counter), key.place(), Arc::unwrap_or_clone(raised));

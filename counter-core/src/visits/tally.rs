@@ -258,6 +258,15 @@ impl Tally {
             Remark::NewLifetime { cell } => number(&batch.cells.get(*cell)?.counter),
             Remark::Rejected { .. } => None,
         });
+        // A new value may also be one that another instance has forgotten.
+        for remark in remarks {
+            if let Remark::NewLifetime { cell } = remark
+                && let Some(counter) = batch.cells.get(*cell).map(|cell| &cell.counter)
+                && counter.label().is_some()
+            {
+                self.labels.forget_people(Some(counter));
+            }
+        }
         let backlog = &mut *self.backlog.lock();
         // Almost all of these counters are new, i.e. the store can't have lost their visitors.
         let take_visited =
@@ -281,7 +290,7 @@ impl Tally {
     pub(crate) fn lost_by_server(&self, shard: Shard, hits: u64) {
         let backlog = &mut *self.backlog.lock();
         backlog.delivery.lose(hits);
-        self.labels.forget_people();
+        self.labels.forget_people(None);
         let open = std::mem::take(&mut backlog.folding.open);
         self.registry.shards(&mut backlog.folding.shards);
         let is_lost = |number| backlog.folding.shards.get(number as usize) == Some(&shard);
@@ -297,8 +306,9 @@ impl Tally {
     pub(crate) fn forget(&self, counter: &CounterName) {
         if let Some(counter) = self.registry.find(counter) {
             self.forget_visitors(&mut self.backlog.lock(), |number| number == counter.number);
-        } else if counter.label().is_some() {
-            self.labels.forget_people();
+        }
+        if counter.label().is_some() {
+            self.labels.forget_people(Some(counter));
         }
     }
 

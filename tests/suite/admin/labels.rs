@@ -277,17 +277,31 @@ async fn people_of_values_are_known_if_the_label_counts_them() {
         });
     }
     site.counters.flush().await.expect("the store takes it");
-    let labels = async |question: &str| fetch(&site.router, &format!("labels?{question}")).await;
+    let router = site.router.clone();
+    let labels = async |question: &str| fetch(&router, &format!("labels?{question}")).await;
     let top = labels("precision=86400&people=true").await;
     assert_eq!(top.status, StatusCode::OK, "{}", top.body);
     let of = |top: &Value, label: usize| {
         (top["labels"][label]["none_people"].clone(), top["labels"][label]["values"].clone())
     };
     let top = top.json();
+    assert_eq!(top["salt_epoch"], 86_400);
     // The label `plan` does not count people, which is not the same as nobody.
     assert_eq!(of(&top, 0), (json!(0), json!([{"value": "free", "count": 4, "people": null}])));
     let kind = json!([{"value": "Google", "count": 3, "people": 2, "kind": "search"}]);
     assert_eq!(of(&top, 1), (json!(1), kind));
+    // Hits before people were counted.
+    let days_ago = |days: u64| Timestamp::now().minus(86_400 * days);
+    let google = recorder.label_values("source").expect("a name");
+    let noted = google.counter(google.note_at(Some("Google"), days_ago(3), NonZeroU32::MIN));
+    recorder.record_at(noted, None, days_ago(3), NonZeroU32::MIN);
+    site.counters.flush().await.expect("the store takes it");
+    let since =
+        labels("precision=86400&label=source&people=true").await.json()["labels"][0]["people_since"].as_u64();
+    assert!(since.is_some_and(|since| since > days_ago(1).as_unix()), "{since:?}");
+    let today = format!("precision=86400&label=source&people=true&from={}", Timestamp::now().as_unix());
+    assert!(labels(&today).await.json()["labels"][0].get("people_since").is_none());
+
     let without = labels("precision=86400&label=source").await.json();
     assert!(without["labels"][0].get("none_people").is_none());
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::history::{FarStore, History};
 use super::lane::{Lane, empty, hits_in_buckets, mark_read};
@@ -324,9 +324,9 @@ impl Source {
     /// If you drop the future, records are not lost or double-counted.
     pub async fn commit(&mut self) -> Result<Commit, Error> {
         let align = self.aligned.elapsed() >= ALIGN_INTERVAL;
-        let commit = self.send(align).await;
+        let commit = self.send(align).await?;
         self.tally.presence.share_if_due(&*self.store).await;
-        commit
+        Ok(commit)
     }
 
     /// Sends the buffered records, and advances all shards to the same position, so that the next reader can
@@ -338,10 +338,10 @@ impl Source {
     /// # Cancel safety
     /// Same as for [`commit`](Self::commit).
     pub async fn close(&mut self) -> Result<Commit, Error> {
-        let commit = self.send(true).await;
-        // There may be no flusher that shares them later.
-        self.tally.presence.share(&*self.store).await;
-        commit
+        let commit = self.send(true).await?;
+        // There may be no flusher that shares them later. If the store hangs only now, this is not worth the wait.
+        drop(timeout(Duration::from_secs(1), self.tally.presence.share(&*self.store)).await);
+        Ok(commit)
     }
 
     async fn send(&mut self, align: bool) -> Result<Commit, Error> {

@@ -49,11 +49,12 @@ impl Tally {
     fn page_hit_to(&self, stripe: &Stripe, page_hit: PageHit<'_>, at: Timestamp) -> bool {
         let PageHit { hit, page, others, labels, bins, agent, is_view, .. } = page_hit;
         let is_simple = page.is_some() && others.is_empty() && bins.is_empty();
-        if is_simple && self.add_page_hit(stripe, hit, page, at, agent) {
+        let has_people = !labels.is_empty() && self.labels.have_people();
+        if is_simple && !has_people && self.add_page_hit(stripe, hit, page, at, agent) {
             if is_view && let Some(page) = page {
                 stripe.add_page_views(page.number, hit.weight.get().into());
             }
-            return !labels.is_empty() && self.add_labels(stripe.start(), hit, page, labels);
+            return !labels.is_empty() && self.add_labels(stripe.start(), hit.weight, page, labels);
         }
         self.page_hit_slow(stripe, page_hit, at)
     }
@@ -110,7 +111,11 @@ impl Tally {
         is_full |= self.add_others(stripe, hit.weight, others, at);
         if !labels.is_empty() {
             let start = if stripe.is_at(at) { stripe.start() } else { self.buckets(at).start };
-            is_full |= self.add_labels(start, hit, page, labels);
+            is_full |= if self.labels.have_people() {
+                self.add_labels_with_person(start, hit, page, labels, at)
+            } else {
+                self.add_labels(start, hit.weight, page, labels)
+            };
         }
         is_full |= self.measure_to(stripe, at, (hit.counter, page), bins);
         is_full
@@ -132,9 +137,30 @@ impl Tally {
 
     /// Adds weighted hits to label values, and to their pairs with a page, in the bucket with this start.
     #[inline(never)]
-    fn add_labels(&self, start: Timestamp, hit: Hit, page: Option<Counter>, labels: &[NotedValue]) -> bool {
+    fn add_labels(
+        &self,
+        start: Timestamp,
+        weight: NonZeroU32,
+        page: Option<Counter>,
+        labels: &[NotedValue],
+    ) -> bool {
         let page = page.and_then(|page| self.page(page));
-        self.labels.count_with_page(page, labels, (hit.weight.get().into(), hit.register), start)
+        self.labels.count_with_page(page, labels, weight.get().into(), start)
+    }
+
+    /// Adds weighted hits to label values like [`add_labels`](Self::add_labels), with the person.
+    #[cold]
+    fn add_labels_with_person(
+        &self,
+        start: Timestamp,
+        hit: Hit,
+        page: Option<Counter>,
+        labels: &[NotedValue],
+        at: Timestamp,
+    ) -> bool {
+        let Some(register) = hit.register else { return self.add_labels(start, hit.weight, page, labels) };
+        let page = page.and_then(|page| self.page(page));
+        self.labels.count_with_person(page, labels, (hit.weight.get().into(), start), (register, at))
     }
 
     #[cold]
@@ -205,11 +231,8 @@ impl Tally {
             let number = self.number(hit.counter);
             let weight = u64::from(hit.weight.get());
             if number == OTHER
-                && let Some(full) = self.count_label(
-                    (hit.counter.tally, hit.counter.number),
-                    (weight, hit.register),
-                    stripe.start(),
-                )
+                && let Some(full) =
+                    self.count_label(hit.counter, (weight, stripe.start()), hit.register, stripe.at())
             {
                 is_full |= full;
                 continue;
@@ -228,11 +251,20 @@ impl Tally {
         is_full
     }
 
-    /// Adds the visitor of a hit in the current bucket, unless the visitor was counted recently.
+    /// Adds the visitor of a hit in the current bucket, unless the visitor was counted in this minute.
     #[inline(always)]
     fn visit(&self, stripe: &Stripe, number: u32, register: Register) {
+        if !self.recent.is_known(number, stripe.stamp(), register) {
+            self.visit_again(stripe, number, register);
+        }
+    }
+
+    /// Adds a visitor who is here now, and who may be new in the current bucket.
+    #[inline(never)]
+    fn visit_again(&self, stripe: &Stripe, number: u32, register: Register) {
         self.presence.see(stripe.minute(), register);
-        if self.recent.add(number, stripe.everything(), stripe.visitors_number(), register) {
+        let bucket = (stripe.stamp(), stripe.visitors_number());
+        if self.recent.add([number, stripe.everything()], bucket, register) {
             self.push(stripe, number, stripe.visitors_start(), register);
         }
     }
@@ -259,9 +291,8 @@ impl Tally {
         let mut is_full = false;
         for hit in hits {
             let (number, weight) = (self.number(hit.counter), u64::from(hit.weight.get()));
-            let label = (number == OTHER).then(|| {
-                self.count_label((hit.counter.tally, hit.counter.number), (weight, hit.register), start)
-            });
+            let label =
+                (number == OTHER).then(|| self.count_label(hit.counter, (weight, start), hit.register, at));
             if let Some(full) = label.flatten() {
                 is_full |= full;
                 continue;
@@ -305,12 +336,13 @@ impl Tally {
     #[cold]
     fn count_label(
         &self,
-        (tally, number): (u32, u32),
-        (weight, register): (u64, Option<Register>),
-        start: Timestamp,
+        counter: Counter,
+        hits: (u64, Timestamp),
+        register: Option<Register>,
+        at: Timestamp,
     ) -> Option<bool> {
-        let (label, noted) = self.labels.find(tally, number)?;
-        Some(label.count(noted, weight, start) | label.add_person(noted, start, register))
+        let (label, noted) = self.labels.find(counter.tally, counter.number)?;
+        Some(label.count(noted, hits, register.map(|register| (register, at))))
     }
 
     /// Adds only to bins of distributions. Returns `true` if the caller should [`fold`](Self::fold).

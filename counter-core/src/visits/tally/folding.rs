@@ -77,12 +77,11 @@ impl Tally {
         let mut labels = std::mem::take(&mut backlog.folding.spare_labels);
         let mut people = std::mem::take(&mut backlog.folding.spare_people);
         for label in self.labels.iter() {
-            label.take(&mut labels, is_crowded);
+            let shard = label.take(&mut labels, &mut people, is_crowded);
             for LabelCount { name, shard, start, count } in labels.drain(..) {
                 let waiting = &mut backlog.waiting[shard.index()];
                 waiting.each(|pending| _ = pending.add_label(&name, start, count, &self.grid));
             }
-            let shard = label.take_people(&mut people);
             for NewPerson { value, at, register } in people.drain(..) {
                 let waiting = &mut backlog.waiting[shard.index()];
                 waiting.each(|pending| _ = pending.raise_label(&value, at, register, &self.grid));

@@ -9,6 +9,7 @@ mod models;
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::registry::Counter;
@@ -53,7 +54,8 @@ pub(crate) struct Labels {
     limits: LabelLimits,
     shards: Shards,
     hours: Precision,
-    days: Precision,
+    days: Precisions,
+    have_people: AtomicBool,
 }
 
 /// Maximum numbers of names per label.
@@ -133,7 +135,8 @@ impl Labels {
             limits,
             shards,
             hours: hours(&grid.counts),
-            days: grid.visitors.precision(grid.visitors.days()),
+            days: grid.visitors.of_label_values(),
+            have_people: AtomicBool::new(false),
         }
     }
 
@@ -179,12 +182,25 @@ impl Labels {
 
     /// Adds the people of values from now on.
     pub(crate) fn count_people(&self, label: &Label) {
-        label.with(|values| values.count_people(self.days));
+        label.with(|values| values.count_people(self.days.clone()));
+        self.have_people.store(true, Ordering::Relaxed);
     }
 
-    /// Lets people count again if they return.
-    pub(crate) fn forget_people(&self) {
-        self.values().iter_mut().for_each(Values::forget_people);
+    /// Lets people of a label value, or of all values, count again if they return.
+    pub(crate) fn forget_people(&self, counter: Option<&CounterName>) {
+        if !self.have_people() {
+            return;
+        }
+        let of = counter.map(|counter| counter.label());
+        for label in self.iter() {
+            match of {
+                None => label.with(|values| values.forget_people(None)),
+                Some(Some((name, value))) if name == &*label.name => {
+                    label.with(|values| values.forget_people(Some(value)));
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     /// Returns the label and the noted value or pair if this is a label counter.
@@ -205,20 +221,45 @@ impl Labels {
         self.values().iter_mut().for_each(Values::give_up);
     }
 
-    /// Counts hits of noted values with the register of the person, and of their pairs with a page. Returns `true` if the
-    /// caller should [take](Label::take) the counts.
+    /// Counts hits of noted values, and of their pairs with a page. Returns `true` if the caller should
+    /// [take](Label::take) the counts.
     #[inline]
     pub(crate) fn count_with_page(
         &self,
         page: Option<Page<impl Fn() -> Option<CounterName> + Copy>>,
         noted: &[NotedValue],
-        hits: (u64, Option<Register>),
+        weight: u64,
         start: Timestamp,
     ) -> bool {
         let (mut values, mut is_full) = (self.values(), false);
         for noted in noted {
             if let Some(values) = values.get_mut(noted.label()) {
-                is_full |= values.count_with_page(page, noted.noted(), hits, start);
+                is_full |= values.count_with_page(page, noted.noted(), weight, start);
+            }
+        }
+        is_full
+    }
+
+    /// Returns `true` if a label counts people.
+    #[inline]
+    pub(crate) fn have_people(&self) -> bool {
+        self.have_people.load(Ordering::Relaxed)
+    }
+
+    /// Counts hits of noted values like [`count_with_page`](Self::count_with_page), with the person at this instant.
+    // Not merged, because most labels do not count people.
+    pub(crate) fn count_with_person(
+        &self,
+        page: Option<Page<impl Fn() -> Option<CounterName> + Copy>>,
+        noted: &[NotedValue],
+        (weight, start): (u64, Timestamp),
+        (register, at): (Register, Timestamp),
+    ) -> bool {
+        let (mut values, mut is_full) = (self.values(), false);
+        for noted in noted {
+            if let Some(values) = values.get_mut(noted.label()) {
+                is_full |= values.count_with_page(page, noted.noted(), weight, start);
+                is_full |= values.add_person(noted.noted(), at, register);
             }
         }
         is_full
@@ -303,28 +344,27 @@ impl Label {
         Counter { number: noted.0, shard: page.unwrap_or(self.shard), tally: self.tally }
     }
 
-    /// Counts hits of a noted value or pair. Returns `true` if the caller should [take](Self::take) the counts.
-    pub(crate) fn count(&self, noted: NotedValue, weight: u64, start: Timestamp) -> bool {
-        self.with(|values| values.count(noted.which(), weight, start))
-    }
-
-    /// Adds the person of a noted value if [people are counted](Labels::count_people). Returns `true` if the caller should
-    /// [take](Self::take_people) them.
-    pub(crate) fn add_person(&self, noted: NotedValue, at: Timestamp, register: Option<Register>) -> bool {
-        match noted.which() {
-            Which::Value(noted) => self.with(|values| values.add_person(noted, at, register)),
-            Which::Pair(_) => false,
-        }
+    /// Counts hits of a noted value or pair, with the person of a value at an instant. Returns `true` if the caller should
+    /// [take](Self::take) the counts.
+    pub(crate) fn count(
+        &self,
+        noted: NotedValue,
+        (weight, start): (u64, Timestamp),
+        person: Option<(Register, Timestamp)>,
+    ) -> bool {
+        self.with(|values| {
+            let is_full = values.count(noted.which(), weight, start);
+            match (noted.which(), person) {
+                (Which::Value(noted), Some((register, at))) => {
+                    is_full | values.add_person(noted, at, register)
+                }
+                _ => is_full,
+            }
+        })
     }
 
     pub(crate) fn has_people(&self) -> bool {
         self.with(|values| values.has_people())
-    }
-
-    /// Moves all new people to an empty list, and returns the shard of their values.
-    pub(crate) fn take_people(&self, new: &mut Vec<NewPerson>) -> Shard {
-        self.with(|values| values.take_people(new));
-        self.shard
     }
 
     /// Returns the counters of a noted value or pair and of the error bound, and the amounts to add to both.
@@ -337,9 +377,16 @@ impl Label {
         self.with(|values| values.name(noted.which()))
     }
 
-    /// Moves all counts to a list. Values and pairs will not be replaced while `is_crowded` is set.
-    pub(crate) fn take(&self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
-        self.with(|values| values.take(counts, is_crowded));
+    /// Moves all counts and new people to empty lists, and returns the shard of the people. Values and pairs will not be
+    /// replaced while `is_crowded` is set.
+    pub(crate) fn take(
+        &self,
+        counts: &mut Vec<LabelCount>,
+        people: &mut Vec<NewPerson>,
+        is_crowded: bool,
+    ) -> Shard {
+        self.with(|values| values.take(counts, people, is_crowded));
+        self.shard
     }
 
     /// Returns the number of all hits, and of the hits not taken yet.
@@ -400,7 +447,7 @@ mod tests {
         let count = |value: &str, at: u64| {
             let at = Timestamp::from_unix(at);
             let noted = label.note(Some(value), Some(at), NonZeroU32::MIN);
-            label.count(noted, 1, at);
+            label.count(noted, (1, at), None);
             label.name(noted).is_some_and(|name| name.ends_with(value))
         };
         let (first, later) = (3_600_000, 4_100_000);

@@ -9,12 +9,13 @@ mod commits;
 mod visitors;
 mod in_flight;
 
+use super::presence::Minute;
 use super::stripe::{Buckets, ClosedCell, Stripe};
 use crate::time::Timestamp;
 
 fn buckets(second: u64) -> Buckets {
     let at = Timestamp::from_unix(second);
-    Buckets { at, start: at, visitors: at, visitors_number: second }
+    Buckets { at, start: at, visitors: at, visitors_number: second, minute: Minute::NONE }
 }
 
 fn take(stripe: &Stripe, counters: impl FnOnce() -> u32) -> Vec<(u32, u64, u64)> {

@@ -182,6 +182,11 @@ impl Minute {
         Self(u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(MINUTE) & !(MINUTE - 1))
     }
 
+    /// Returns the number of the minute since 2020.
+    pub(crate) const fn number(self) -> u32 {
+        self.0 / MINUTE
+    }
+
     /// Returns the minute as a number with 32 bits.
     #[inline]
     pub(crate) const fn bits(self) -> u32 {
@@ -208,7 +213,7 @@ impl Minute {
 
     /// Returns the start of the minute by the store clock, given the seconds by which this clock is ahead.
     fn start(self, ahead: i64) -> Timestamp {
-        let minutes = i64::from(self.0 / MINUTE) - (ahead + 30).div_euclid(60);
+        let minutes = i64::from(self.number()) - (ahead + 30).div_euclid(60);
         Timestamp::from_unix((u64::try_from(minutes).unwrap_or(0) + FIRST) * 60)
     }
 

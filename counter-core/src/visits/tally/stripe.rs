@@ -18,7 +18,7 @@ use super::bins::{BinKey, BinSlot, BinTable, ThreadBins};
 use super::presence::Minute;
 use super::registry::OTHER;
 use super::single_writer::SingleWriter;
-use super::visitors::Ring;
+use super::visitors::{Recent, Ring};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::time::{Precisions, Timestamp};
@@ -37,6 +37,8 @@ pub(crate) struct Stripe {
     visitors_number: SingleWriter,
     /// The current minute.
     minute: SingleWriter,
+    /// The [stamp](Recent::stamp) of visitors.
+    stamp: SingleWriter,
     /// The side of the slots that the thread adds to. No other thread reads this.
     side: AtomicUsize,
     /// The total counter; invalid until the first page hit.
@@ -126,6 +128,7 @@ impl Stripe {
             visitors_start: SingleWriter::default(),
             visitors_number: SingleWriter::default(),
             minute: SingleWriter::default(),
+            stamp: SingleWriter::default(),
             side: AtomicUsize::new(0),
             everything: SingleWriter::new(u64::MAX),
             requests: Default::default(),
@@ -155,6 +158,11 @@ impl Stripe {
         self.at.get() == at.as_unix()
     }
 
+    /// Returns the time of the most recent hit.
+    pub(crate) fn at(&self) -> Timestamp {
+        Timestamp::from_unix(self.at.get())
+    }
+
     /// Returns the start of the current bucket.
     pub(crate) fn start(&self) -> Timestamp {
         Timestamp::from_unix(self.start.get())
@@ -178,6 +186,12 @@ impl Stripe {
         Minute::from_bits(self.minute.get() as u32)
     }
 
+    /// Returns the [stamp](Recent::stamp) of visitors.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp.get()
+    }
+
     /// Switches to the buckets of an instant. Returns `true` if the caller should [`take`](Self::take) the
     /// cells. Only counters below `counters` can have hits.
     pub(crate) fn switch_to(&self, to: Buckets, counters: u32) -> bool {
@@ -195,6 +209,7 @@ impl Stripe {
         self.visitors_start.set(to.visitors.as_unix());
         self.visitors_number.set(to.visitors_number);
         self.minute.set(to.minute.bits().into());
+        self.stamp.set(Recent::stamp(Minute::of(to.at).number(), to.visitors_number));
         self.at.set(to.at.as_unix());
         rest.is_full()
     }

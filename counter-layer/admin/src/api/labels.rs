@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 
 use axum::response::Response;
+use counter_core::time::Bucket;
 use counter_core::visits::{LabelRanking, Uniques};
 use counter_core::{CounterName, Error, Precision, Stats, Timestamp};
 use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
 use counter_layer::{Bot, SourceGroup};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use super::caching;
 use super::parameter::{
@@ -52,9 +53,14 @@ async fn labels(
     let RequestParts { state: stats, headers, .. } = request;
     let (LabelNames(names), OfPage(page), CountPrecision(retention), range, Limit(limit), people) =
         request.parameters;
-    if let (WithPeople(true), Some(page)) = (&people, &page) {
+    let WithPeople(people) = people;
+    if people && let Some(page) = &page {
         let allowed = "no page: the people of a page are not counted by value";
         return Err(Problem::parameter("not available with people", "counter", Some(page), allowed));
+    }
+    let mut retention = retention;
+    if people && let Some(kept) = stats.reach().visitors.retention(retention.precision) {
+        retention.reach = retention.reach.min(kept.samples);
     }
     let now = Timestamp::now();
     let (precision, range) = (retention.precision, range.buckets(retention, DEFAULT_BUCKETS, now)?.range);
@@ -76,16 +82,17 @@ async fn labels(
             join_all(names.into_iter().map(read)).await
         }
     };
-    let mut labels = Vec::with_capacity(rankings.len());
-    for (label, ranking) in rankings {
-        let mut top = LabelTop::of(label, page.as_ref(), ranking.map_err(failed)?);
-        if people.0 {
-            top.read_people(&stats, precision, range.clone()).await.map_err(failed)?;
+    let read = async |(label, ranking): (String, Result<LabelRanking, Error>)| {
+        let mut top = LabelTop::of(label, page.as_ref(), ranking?);
+        if people {
+            top.read_people(&stats, precision, range.clone()).await?;
         }
-        labels.push(top);
-    }
+        Ok(top)
+    };
+    let labels = try_join_all(rankings.into_iter().map(read)).await.map_err(failed)?;
     let (from, to) = (range.start.as_unix(), range.end.as_unix());
-    let response = Labels { precision: precision.as_seconds(), from, to, labels };
+    let salt_epoch = people.then(|| stats.salt_epoch().as_seconds());
+    let response = Labels { precision: precision.as_seconds(), from, to, salt_epoch, labels };
     Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &response))
 }
 
@@ -114,28 +121,53 @@ async fn pages(
     Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &response))
 }
 
+/// Returns the start of the first bucket with people if there are hits in earlier buckets, e.g. because people were not counted
+/// yet. `None` if people were counted in the whole range.
+async fn people_since(
+    stats: &Stats,
+    counter: &CounterName,
+    precision: Precision,
+    range: std::ops::Range<Timestamp>,
+) -> Result<Option<u64>, Error> {
+    let unions: Vec<_> =
+        precision.starts(range.clone()).map(|start| vec![Bucket { precision, start }]).collect();
+    let counter = std::slice::from_ref(counter);
+    let uniques = stats.uniques_by_union(counter, &unions).await?.into_iter().flatten();
+    let has_people = |uniques: Result<Uniques, _>| uniques.map_or(true, |uniques| uniques.visitors > 0);
+    let first =
+        unions.iter().flatten().zip(uniques).find_map(|(bucket, of)| has_people(of).then_some(bucket.start));
+    let series = stats.series_many(counter, precision, range).await?.into_iter().flatten();
+    let hits = series.flat_map(|series| series.samples).map(|sample| sample.start).min();
+    Ok(first.filter(|first| hits.is_some_and(|hits| hits < *first)).map(Timestamp::as_unix))
+}
+
 impl LabelTop {
-    /// Adds the people of the values. If there are hits without people, they are not known.
+    /// Adds the people of the values. If there are hits without people, the people are not known.
     async fn read_people(
         &mut self,
         stats: &Stats,
         precision: Precision,
         range: std::ops::Range<Timestamp>,
     ) -> Result<(), Error> {
-        let counts = std::iter::once(self.none).chain(self.values.iter().map(|value| value.count));
-        let counts: Vec<_> = counts.collect();
-        let values = std::iter::once(NONE).chain(self.values.iter().map(|value| &*value.value));
-        let counter = |value: &str| {
+        let none = (NONE, self.none);
+        let values =
+            std::iter::once(none).chain(self.values.iter().map(|value| (&*value.value, value.count)));
+        let (values, counts): (Vec<_>, Vec<_>) = values.unzip();
+        let counter = |value: &&str| {
             CounterName::new(&format!("{}{}:{value}", CounterName::LABELS, self.label)).expect("it was read")
         };
-        let counters: Vec<_> = values.map(counter).collect();
-        let uniques = stats.uniques_by_counter(&counters, precision, range).await?;
+        let counters: Vec<_> = values.iter().map(counter).collect();
+        let uniques = stats.uniques_by_counter(&counters, precision, range.clone()).await?;
+        let first = counts.iter().enumerate().max_by_key(|(_, count)| **count).map_or(0, |(place, _)| place);
+        self.people_since = people_since(stats, &counters[first], precision, range).await?;
         let mut unreadable = Vec::new();
         let known = |(uniques, count): (Result<Uniques, _>, u64)| {
             let uniques = uniques.map_err(|why| unreadable.push(why)).ok()?;
+            self.is_upper_bound |= uniques.is_upper_bound;
             (uniques.visitors > 0 || count == 0).then_some(uniques.visitors)
         };
-        let mut people = uniques.into_iter().zip(counts).map(known);
+        let people: Vec<_> = uniques.into_iter().zip(counts).map(known).collect();
+        let mut people = people.into_iter();
         self.none_people = people.next();
         self.values.iter_mut().zip(people).for_each(|(value, people)| value.people = Some(people));
         self.unreadable.extend(Unreadable::list(unreadable));
@@ -167,6 +199,19 @@ impl LabelTop {
         let values = values.into_iter().map(value).collect();
         let unreadable = Unreadable::list(unreadable);
         let counter = page.map(ToString::to_string);
-        Self { label, counter, total, none, none_people: None, other, missed, is_partial, values, unreadable }
+        Self {
+            label,
+            counter,
+            total,
+            none,
+            none_people: None,
+            people_since: None,
+            is_upper_bound: false,
+            other,
+            missed,
+            is_partial,
+            values,
+            unreadable,
+        }
     }
 }

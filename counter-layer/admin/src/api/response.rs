@@ -141,6 +141,10 @@ pub(crate) struct Labels {
     pub(crate) precision: u32,
     pub(crate) from: u64,
     pub(crate) to: u64,
+    /// The length of a salt epoch in seconds, with people. A person will count again in the next epoch, unless the identity is
+    /// stable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) salt_epoch: Option<u32>,
     /// The labels, in the order of the request, or sorted by name if the request does not name labels.
     pub(crate) labels: Vec<LabelTop>,
 }
@@ -159,6 +163,12 @@ pub(crate) struct LabelTop {
     /// People without a value, as for a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) none_people: Option<Option<u64>>,
+    /// Unix time of the first bucket with people, if there are earlier hits in the range. People were not counted before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) people_since: Option<u64>,
+    /// True if a visitor of several sites counts once per site.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_upper_bound: bool,
     /// Hits with values that did not fit into the limit, or with invalid values. For a page, this is the rest of the
     /// hits.
     pub(crate) other: u64,
@@ -179,7 +189,8 @@ pub(crate) struct LabelTop {
 pub(crate) struct LabelValue {
     pub(crate) value: String,
     pub(crate) count: u64,
-    /// An estimate of the people, if requested; null if the label does not count people, or if they can't be read.
+    /// An estimate of the people, if requested. Null if they can't be read, or if no hit had a visitor, e.g. because the label
+    /// does not count people, or all hits are from bots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) people: Option<Option<u64>>,
     /// The operator of the bot. Only for known bots in the label `bot`.

@@ -217,12 +217,8 @@ impl Record {
                 self.compare_views(store, width, &mut known).await;
             }
         }
-        self.compare_people(
-            store,
-            began,
-            (now, servers.promise() == Promise::Eventual || !store.info().sites.is_empty()),
-        )
-        .await;
+        let may_lack = servers.promise() == Promise::Eventual || !store.info().sites.is_empty();
+        self.compare_people(store, began, may_lack).await;
         let widths: Vec<_> = precisions().iter().map(|retention| retention.precision).collect();
         let found = store.known(listed(&widths, "", 10_000)).await.expect("readable").counters.into_iter();
         let found = found.filter(|known_by| known_by.1 != precision(ARCHIVED) || known.contains(known_by));
@@ -262,12 +258,7 @@ impl Record {
     }
 
     /// Compares the people who are here now, unless some have left, or servers may lack a batch.
-    async fn compare_people(
-        &self,
-        store: &(impl Store + Clone),
-        began: Timestamp,
-        (now, may_lack): (Timestamp, bool),
-    ) {
+    async fn compare_people(&self, store: &(impl Store + Clone), began: Timestamp, may_lack: bool) {
         let found = Counters::builder(store.clone()).build().expect("good settings").stats().now().await;
         let people = found.expect("readable").people;
         if people.is_upper_bound {
@@ -281,7 +272,7 @@ impl Record {
         }
         let expected = people.estimate();
         assert!(found <= expected, "{found} of {expected} people");
-        if now.minus(300) < began && !may_lack {
+        if Timestamp::now().minus(300) < began && !may_lack {
             assert_eq!(found, expected, "people");
         }
     }

@@ -3,7 +3,7 @@ use super::places::{LabelCount, Limits, Noted, Part, Places};
 use crate::family::name::CounterName;
 use crate::family::shard::Shard;
 use crate::sketch::Register;
-use crate::time::{Precision, Timestamp};
+use crate::time::{Precisions, Timestamp};
 
 /// The values of a label, and pairs of a page and a value if these are counted.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Values {
     }
 
     /// Adds people from now on.
-    pub(super) fn count_people(&mut self, days: Precision) {
+    pub(super) fn count_people(&mut self, days: Precisions) {
         self.people.get_or_insert_with(|| Box::new(People::new(days)));
     }
 
@@ -123,14 +123,14 @@ impl Values {
         }))
     }
 
-    /// Counts hits of a noted value with the register of the person, and of the pair with a page. Returns `true` if the caller should
+    /// Counts hits of a noted value, and of the pair with a page. Returns `true` if the caller should
     /// [take](Self::take) the counts.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_with_page(
         &mut self,
         page: Option<Page<impl Fn() -> Option<CounterName>>>,
         value: Noted,
-        (weight, register): (u64, Option<Register>),
+        weight: u64,
         start: Timestamp,
     ) -> bool {
         let pair = if self.pairs.is_some() {
@@ -140,25 +140,24 @@ impl Values {
         };
         self.values.count(value, weight, start)
             | pair.is_some_and(|pair| self.count(Which::Pair(pair), weight, start))
-            | self.add_person(value, start, register)
     }
 
-    /// Adds the person of a noted value if people are counted. Returns `true` if the caller should take them.
-    pub(super) fn add_person(&mut self, value: Noted, at: Timestamp, register: Option<Register>) -> bool {
+    /// Adds the person of a noted value if people are counted. Returns `true` if the caller should [take](Self::take) them.
+    pub(super) fn add_person(&mut self, value: Noted, at: Timestamp, register: Register) -> bool {
         let Self { people: Some(people), values, .. } = self else { return false };
-        register.is_some_and(|register| people.add(value, at, register, || values.name(value)))
+        people.add(value, at, register, || values.name(value))
     }
 
-    /// Moves all new people to an empty list.
-    pub(super) fn take_people(&mut self, new: &mut Vec<NewPerson>) {
-        if let Some(people) = &mut self.people {
-            std::mem::swap(&mut people.new, new);
+    /// Lets people of a value, or of all values, count again if they return.
+    pub(super) fn forget_people(&mut self, value: Option<&str>) {
+        let Self { people: Some(people), values, .. } = self else { return };
+        match value.filter(|value| !is_reserved(value)) {
+            None => people.forget(|_| true),
+            Some(value) => {
+                let noted = values.find(value.as_bytes()).map(Noted::packed);
+                people.forget(|number| Some(number) == noted);
+            }
         }
-    }
-
-    /// Lets people count again if they return.
-    pub(super) fn forget_people(&mut self) {
-        self.people.iter_mut().for_each(|people| people.forget());
     }
 
     /// Counts hits of a noted value or pair. Returns `true` if the caller should [take](Self::take) the counts.
@@ -193,8 +192,14 @@ impl Values {
         self.pairs.iter_mut().for_each(|pairs| pairs.give_up());
     }
 
-    /// Moves all counts to a list. Values and pairs will not be replaced while `is_crowded` is set.
-    pub(super) fn take(&mut self, counts: &mut Vec<LabelCount>, is_crowded: bool) {
+    /// Moves all counts and new people to empty lists. Values and pairs will not be replaced while `is_crowded` is set.
+    pub(super) fn take(
+        &mut self,
+        counts: &mut Vec<LabelCount>,
+        new_people: &mut Vec<NewPerson>,
+        is_crowded: bool,
+    ) {
+        self.people.iter_mut().for_each(|people| people.take(new_people));
         self.values.take(counts, is_crowded);
         self.pairs.iter_mut().for_each(|pairs| pairs.take(counts, is_crowded));
     }

@@ -236,11 +236,18 @@ impl Moving {
             }
         };
         // If the people of the last minutes can't be read, the page does not need to be missing, too.
-        let people = async { Ok(period.reader.stats.now().await.ok()) };
+        let stats = period.reader.stats;
+        let people = async {
+            Ok(match view.page {
+                Page::Site => stats.now().await.ok(),
+                Page::Counter => None,
+            })
+        };
         let ((summary, raised), plot, people) =
             try_join3(site_parts, Plot::read(period, view, now), people).await?;
         let moving = Self { summary, raised, ..Self::of(period, view, plot) };
-        let status = people.iter().fold(moving.status, Status::with_people);
+        let requests = stats.ledger().requests;
+        let status = people.iter().fold(moving.status, |status, now| status.with_people(now, requests));
         Ok(Self { status, ..moving })
     }
 

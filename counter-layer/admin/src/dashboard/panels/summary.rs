@@ -314,9 +314,9 @@ impl Status {
         Self { is_loud, text: problems.join(" ") }
     }
 
-    /// Adds the people of the last minutes, unless there is a problem.
-    pub(crate) fn with_people(self, now: &Now) -> Self {
-        if self.is_loud {
+    /// Adds the people of the last minutes, unless there is a problem, or there may be people without an identity.
+    pub(crate) fn with_people(self, now: &Now, requests: Requests) -> Self {
+        if self.is_loud || now.people.visitors == 0 && requests.unidentified > 0 {
             return self;
         }
         let people = digits::grouped(now.people.visitors);
