@@ -428,7 +428,7 @@ impl Label {
     /// Counts people by value and day, too. They are the visitors of counters such as `label:source:Google`: see
     /// [`Stats::uniques_by_counter`](counter_core::Stats::uniques_by_counter), or `/api/labels` with `people=true`.
     ///
-    /// A value of a day takes about 300 bytes in Redis for up to ten people, and up to 12 KB for thousands: see
+    /// A value takes about 300 bytes in Redis for each day with a few people, and up to 14 KB for a day with thousands: see
     /// [`guide::scale`](counter_core::guide::scale).
     ///
     /// ```

@@ -224,6 +224,8 @@
 //!   value that already has a place does not need an allocation. All labels share a lock, which a request
 //!   takes once to count, but not to find one of the recent values.
 //! - For a flush: an increment for each value seen in this second and each precision, like a page.
+//! - People: a value with [people](crate::Label::people) has a sketch per day. People who were added recently are recognized by a
+//!   table of 128 KB per label; others are sent again. Requests lock the labels at the same point, but for longer.
 //! - Memory: up to 700 KB per label, when 2,000 values and as many again were seen. Pairs add up to 4 MB.
 //! - Store: a value is a counter, and needs [the same space](counter_core::guide::scale), until all samples
 //!   are past retention. The lifetime total is removed together with these samples.
@@ -233,7 +235,8 @@
 //! # Privacy
 //!
 //! A label stores just the value: for addresses and missing pages the path, for referrers the host, for user agents the kind of device and browser, for
-//! languages the preferred language. Labels do not count visitors. A host that is an IP address counts as
+//! languages the preferred language. A label that counts [people](crate::Label::people) has sketches of visitors by value and day, so
+//! two values with the same small set of registers may have the same visitor. A host that is an IP address counts as
 //! `(other)`, and so does a value in a query that looks like a mail address, an IP address, a phone number or a token. But
 //! campaigns are free text: a campaign name that differs per recipient of a newsletter identifies the recipient, so you
 //! should not send this as `utm_campaign`, `utm_source`, `ref` or `source`.

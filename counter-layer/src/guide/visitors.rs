@@ -413,7 +413,7 @@
 //!
 //! In memory, a process keeps recent counts and sketches, and the salts of two epochs; a salt is dropped when the salt of the
 //! next epoch is fetched. Per salt it also keeps the registers of up to 16,384 recent visitors (128 KB), with part of a hash
-//! used for lookups, until the salt is dropped. A layer caches the hashes of up to 4,096 recent user agents (64 KB) to
+//! used for lookups, until the salt is dropped. A label that counts people keeps as many registers by value. A layer caches the hashes of up to 4,096 recent user agents (64 KB) to
 //! remember if these are bots, but does not keep anything about the clients. With rules, it also caches the hashes of up to
 //! 4,096 recent paths (64 KB) and the decisions.
 //!

@@ -188,7 +188,7 @@ fn layers(counters: &Counters, key: Option<VisitorKey>) -> Vec<AccessCounterLaye
             forwarded().trusted_networks(["10.0.0.0/8".parse().expect("a network")]).into(),
         )
         .distributions([Measure::Status])
-        .labels(labels().into_iter().chain([Label::source(), address()]))
+        .labels(labels().into_iter().chain([Label::source().people(), address(), Label::campaign().people()]))
         .expect("labels"),
         identify(
             layer()
@@ -245,11 +245,13 @@ async fn counts(counters: &mut Counters, at: Timestamp) -> Counts {
         let counter = if ["address", "source"].contains(&&*label) { "view:hits" } else { "hits" };
         assert!(all.total == counts[counter].0 || ["not_found", "broken_link"].contains(&&*label), "{label}");
         assert_eq!(all.missed, 0, "{label}");
-        for (value, count) in all.values {
-            counts.insert(format!("label:{label}:{value}"), (count, 0, Vec::new()));
+        let reserved = [("(none)".to_owned(), all.none), ("(other)".to_owned(), all.other)];
+        for (value, count) in all.values.into_iter().chain(reserved) {
+            let counter = format!("label:{label}:{value}");
+            let people = stats.uniques(&[name(&counter)], days, range.clone()).await.expect("days are kept");
+            assert!(people.visitors == 0 || label == "source" || label == "campaign", "{counter}");
+            counts.insert(counter, (count, people.visitors, Vec::new()));
         }
-        counts.insert(format!("label:{label}:(none)"), (all.none, 0, Vec::new()));
-        counts.insert(format!("label:{label}:(other)"), (all.other, 0, Vec::new()));
     }
     for (counter, _) in &known {
         let labels = stats.labels_of_page(&[], counter, days, range.clone(), 1000).await;

@@ -41,8 +41,9 @@ pub struct PageHit<'a> {
     pub page: Option<Counter>,
     /// More counters that get this hit, but without the visitor.
     pub others: &'a [Counter],
-    /// Values of [labels](crate::visits::LabelValues) of the same recorder, which get this hit without the
-    /// visitor. If a label counts pairs, so does the pair with the page.
+    /// Values of [labels](crate::visits::LabelValues) of the same recorder, which get this hit, but the visitor only if the
+    /// label counts [people](crate::visits::LabelValues::people). If a label counts pairs, the pair with the page gets the hit
+    /// without the visitor.
     pub labels: &'a [NotedValue],
     /// Bins to add to the distributions of the total counter and of the page, at most one per
     /// [`Measure`](crate::visits::Measure). The weight of the hit does not apply here. Ignored without

@@ -325,7 +325,8 @@ impl Recorder {
 /// up to the recorded hits. The lifetime of a value will be removed from the store with the last sample of
 /// this value.
 ///
-/// Handles with the same name share the values. The memory of a label is bounded to about 700 KB.
+/// Handles with the same name share the values. The memory of a label is bounded to about 700 KB, or 830 KB with
+/// [people](Self::people), apart from people that the store has not acknowledged.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -388,7 +389,8 @@ impl LabelValues {
         self.label.find(value)
     }
 
-    /// Returns the counter to record hits of a noted value on. Visitors of these hits are not counted.
+    /// Returns the counter to record hits of a noted value on. Visitors of these hits are only counted if the label counts
+    /// [people](Self::people).
     ///
     /// If the place has been given to a different value in the meantime, the hits will count as `(other)`. A
     /// value that was noted via a different label of the recorder counts for that label.
