@@ -117,6 +117,9 @@ impl History {
     }
 }
 
+/// The labels of the program that count people.
+const WITH_PEOPLE: [&str; 4] = ["source", "address", "campaign", "country"];
+
 /// Sends all requests to the source.
 struct Replay<'a> {
     source: &'a mut Source,
@@ -203,18 +206,25 @@ impl<'a> Replay<'a> {
         request.time = Some(Duration::from_secs_f64(seconds));
         request.body = Some(Duration::from_secs_f64(seconds * 1.1));
         request.size = Some(SIZE);
+        let recorder = counter.recorder().clone();
         let Decision::Counted { hits, measured, .. } = request.decide(counter, KEY) else { return false };
 
         let day = traffic.day(at).to_le_bytes();
         let visitor_count = u32::try_from(visitors.len()).unwrap_or(1);
-        // Facets and labels follow the hits of the site and the page, and do not have visitors.
+        // Facets and labels follow the hits of the site and the page, and do not have visitors, apart from labels with people.
         let (with_visitors, others) = hits.split_at(measured.hits.len());
-        let mut all: Vec<_> = others.iter().map(|hit| weighted(*hit, count)).collect();
+        let has_people = |hit: &&Hit| {
+            let name = recorder.name(hit.counter());
+            name.is_some_and(|name| name.label().is_some_and(|(label, _)| WITH_PEOPLE.contains(&label)))
+        };
+        let (people, others): (Vec<&Hit>, Vec<&Hit>) = others.iter().partition(has_people);
+        let mut all: Vec<_> = others.into_iter().map(|hit| weighted(*hit, count)).collect();
         for (index, visitor) in (0..).zip(visitors) {
             let is_person = kind.client != Client::Bot;
             let id = is_person.then(|| KEY.visitor(&[&visitor.number.to_le_bytes(), &day]));
             let requests = share(count, visitor_count, index);
-            all.extend(with_visitors.iter().map(|hit| weighted(*hit, requests).visitor(id)));
+            let hits = with_visitors.iter().chain(people.iter().copied());
+            all.extend(hits.map(|hit| weighted(*hit, requests).visitor(id)));
         }
         // Distributions ignore weights, so we repeat the hits. Hits on the same counter in a row are added together.
         let repetitions = if self.has_distributions { count as usize } else { 0 };

@@ -43,7 +43,7 @@ struct Sender {
     /// Position of the latest batch. It is never used again: an unacknowledged batch may have been applied.
     sent: u64,
     unsent: People,
-    /// When to send the next batch, unless it is the last one.
+    /// The time from which [`Presence::share_if_due`] sends the next batch.
     due: Instant,
 }
 
