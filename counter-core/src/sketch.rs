@@ -129,7 +129,6 @@ impl Sketch {
     }
 
     /// Returns `true` if merging `other` would not change this sketch.
-    #[cfg(any(feature = "archive", feature = "redis"))]
     pub(crate) fn includes(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Registers::Dense(ranks), Registers::Dense(others)) => {

@@ -43,6 +43,8 @@ struct Sender {
     /// Position of the latest batch. It is never used again: an unacknowledged batch may have been applied.
     sent: u64,
     unsent: People,
+    /// What was taken from [`Presence::earlier`], which may contain the same people again.
+    taken: People,
     /// The time from which [`Presence::share_if_due`] sends the next batch.
     due: Instant,
 }
@@ -83,7 +85,7 @@ impl Presence {
         let visitors = Precisions::new([minutes]).expect("one precision is a set");
         let grid = Arc::new(Grid { visitors, ..Grid::default() });
         let (writer, unsent, due) = (WriterId::random(), People::new(), Instant::now());
-        let sender = Sender { writer, grid, stored: 0, sent: 0, unsent, due };
+        let sender = Sender { writer, grid, stored: 0, sent: 0, unsent, taken: People::new(), due };
         let slots = || {
             let slots: Box<[_]> = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
             slots.try_into().expect("collected as many")
@@ -132,16 +134,21 @@ impl Presence {
     /// Sends the people who are new since the previous call to the store. If this fails, the next call will retry.
     pub(crate) async fn share(&self, store: &dyn Store) {
         let Ok(mut sender) = self.sender.try_lock() else { return };
-        self.collect(&mut sender.unsent, Minute::of(Timestamp::now()));
+        let Sender { unsent, taken, .. } = &mut *sender;
+        self.collect(unsent, taken, Minute::of(Timestamp::now()));
         // A failure of the store is already reported by the flusher.
         drop(catch_panic(sender.send(store)).await);
         sender.due = Instant::now() + INTERVAL;
     }
 
     /// Adds the registers that were raised since the previous call, and removes people who have left.
-    fn collect(&self, people: &mut People, now: Minute) {
+    fn collect(&self, people: &mut People, taken: &mut People, now: Minute) {
         for (minute, earlier) in std::mem::take(&mut *self.earlier()) {
-            people.entry(minute).or_default().merge(&earlier);
+            let taken = taken.entry(minute).or_default();
+            if !taken.includes(&earlier) {
+                taken.merge(&earlier);
+                people.entry(minute).or_default().merge(&earlier);
+            }
         }
         // Replaced slots must be last: a thread may replace a slot in the meantime.
         for slots in [&self.slots, &self.replaced] {
@@ -160,6 +167,7 @@ impl Presence {
             }
         }
         people.retain(|minute, _| minute.is_recent(now));
+        taken.retain(|minute, _| minute.is_recent(now));
     }
 
     #[inline]
@@ -279,7 +287,7 @@ mod tests {
 
     fn collected(presence: &Presence, now: Minute) -> Vec<(Minute, Register)> {
         let mut people = People::new();
-        presence.collect(&mut people, now);
+        presence.collect(&mut people, &mut People::new(), now);
         people.iter().flat_map(|(minute, sketch)| sketch.registers().map(|of| (*minute, of))).collect()
     }
 
@@ -320,7 +328,15 @@ mod tests {
         for at in [now.minus(60 * (STAY + 1)), now.minus(60), now.plus(3600)] {
             presence.see_at(at, register(3, 1));
         }
-        assert_eq!(collected(&presence, Minute::of(now)), [(Minute::of(now.minus(60)), register(3, 1))]);
+        let before = Minute::of(now.minus(60));
+        let (mut people, mut taken) = (People::new(), People::new());
+        presence.collect(&mut people, &mut taken, Minute::of(now));
+        assert_eq!(people.keys().collect::<Vec<_>>(), [&before]);
+        // The same people again, e.g. in a log.
+        people.clear();
+        presence.see_at(now.minus(60), register(3, 1));
+        presence.collect(&mut people, &mut taken, Minute::of(now));
+        assert!(people.is_empty());
     }
 
     #[tokio::test]
