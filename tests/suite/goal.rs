@@ -30,9 +30,9 @@ fn record(counters: &Counters, counter: &str, people: std::ops::Range<u32>, at: 
     }
 }
 
-async fn reached(goals: &Goals, counters: &Counters) -> Vec<GoalResult> {
+async fn reached(goals: &Goals, counters: &Counters, now: Timestamp) -> Vec<GoalResult> {
     let day = Precision::DAY;
-    let today = day.bucket(Timestamp::now()).start;
+    let today = day.bucket(now).start;
     let week = today.minus(6 * 86_400)..today.plus(1);
     goals.reached(&counters.stats(), &name("hits"), day, week).await.expect("readable")
 }
@@ -47,8 +47,9 @@ fn numbers(reached: &Reached) -> (u64, Option<u64>, Option<u64>) {
 async fn goals_have_people_and_a_conversion_in_both_periods(store: impl Store + DocumentStore + Clone) {
     let goals = Goals::new(store.clone());
     let mut counters = Counters::builder(store).build().expect("the defaults are fine");
-    let days_ago = |days: u64| Timestamp::now().minus(86_400 * days);
-    assert_eq!(reached(&goals, &counters).await, []);
+    let now = Timestamp::now();
+    let days_ago = |days: u64| now.minus(86_400 * days);
+    assert_eq!(reached(&goals, &counters, now).await, []);
     for (counter, text) in [
         ("signups", "Sign up"),
         ("new", "New"),
@@ -72,12 +73,13 @@ async fn goals_have_people_and_a_conversion_in_both_periods(store: impl Store + 
     recorder.record_at(recorder.counter("calls"), None, days_ago(1), NonZeroU32::new(3).expect("not 0"));
     counters.flush().await.expect("the store is available");
 
-    let found = reached(&goals, &counters).await;
+    let found = reached(&goals, &counters, now).await;
     let names: Vec<_> = found.iter().map(|found| (&**found.goal.counter(), found.goal.name())).collect();
     assert_eq!(names, [("signups", "Signed up"), ("new", "New"), ("calls", "Called"), ("never", "Never")]);
-    let now: Vec<_> = found.iter().map(|found| numbers(found.now.as_ref().expect("readable"))).collect();
+    let numbers_now: Vec<_> =
+        found.iter().map(|found| numbers(found.now.as_ref().expect("readable"))).collect();
     assert_eq!(
-        now,
+        numbers_now,
         [(20, Some(10), Some(25)), (2, Some(2), Some(5)), (3, None, None), (0, Some(0), Some(0))]
     );
     let before: Vec<_> = found.iter().map(|found| found.before.as_ref().map(numbers)).collect();
@@ -86,22 +88,23 @@ async fn goals_have_people_and_a_conversion_in_both_periods(store: impl Store + 
 
     assert!(goals.remove(&name("new")).await.expect("it answers"));
     assert!(!goals.remove(&name("new")).await.expect("it answers"));
-    assert_eq!(reached(&goals, &counters).await.len(), 3);
+    assert_eq!(reached(&goals, &counters, now).await.len(), 3);
 }
 
 #[tokio::test]
 async fn a_new_site_is_not_compared_and_a_site_without_people_has_no_conversion() {
-    let (store, day) = (MemoryStore::new(), Timestamp::now().minus(3 * 86_400));
+    let (store, now) = (MemoryStore::new(), Timestamp::now());
+    let day = now.minus(3 * 86_400);
     let goals = Goals::new(store.clone());
     let mut counters = Counters::builder(store).build().expect("the defaults are fine");
     goals.mark(&goal("signups", "Signed up")).await.expect("there is room");
     record(&counters, "signups", 0..3, day);
     counters.flush().await.expect("memory does not fail");
-    let found = reached(&goals, &counters).await;
+    let found = reached(&goals, &counters, now).await;
     assert_eq!(numbers(found[0].now.as_ref().expect("readable")), (3, Some(3), None));
     record(&counters, "hits", 0..2, day);
     counters.flush().await.expect("memory does not fail");
-    let found = reached(&goals, &counters).await;
+    let found = reached(&goals, &counters, now).await;
     // Not everybody who signed up has visited a page.
     assert_eq!(numbers(found[0].now.as_ref().expect("readable")), (3, Some(3), Some(100)));
     assert_eq!(found[0].before, None);

@@ -177,7 +177,8 @@ impl Goals {
         self.0.change(remove).await
     }
 
-    /// Returns how often each goal was reached in the buckets that start in `range`, and in as many buckets before. `site` is the counter of all hits, `hits` by default.
+    /// Returns how often each goal was reached in the buckets that start in `range`, and in the same number of buckets before.
+    /// `site` is the counter of all hits, which is `hits` by default.
     ///
     /// # Errors
     /// Returns an error if the precision is not in the grid of counts and that of visitors, if the range is empty, if buckets

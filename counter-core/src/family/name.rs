@@ -35,8 +35,7 @@ impl CounterName {
     pub const MAX_BYTES: usize = 200;
     /// The counter used for hits if the name is not valid, or if all slots are already in use.
     pub const OTHER: &str = "(other)";
-
-    /// The name of the visitors of the last minutes: see [`Stats::now`](crate::Stats::now). It has no hits.
+    /// The counter used for the visitors of the last minutes: see [`Stats::now`](crate::Stats::now). It never has hits.
     pub const NOW: &str = "(now)";
     /// The prefix for [label](crate::visits::LabelValues) counters, such as `label:referrer:example.com`.
     pub const LABELS: &str = "label:";

@@ -39,7 +39,7 @@
 //! In the process, an idle counter needs less than 400 bytes. If a counter has hits in every second, this
 //! will add 80 bytes for each of the last 60 seconds, because the batches are retained for that time (up to
 //! 16 MiB for a shard). A visitor in an open bucket needs about ten bytes, up to 16.4 KB for a bucket; this
-//! memory is shared between threads. A thread that counts needs 64 KB for every 2,048 counters plus 17 KB,
+//! memory is shared between threads. The people of the last minutes need 128 KB. A thread that counts needs 64 KB for every 2,048 counters plus 17 KB,
 //! but only for up to 257 threads.
 //!
 //! # Time

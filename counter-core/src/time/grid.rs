@@ -249,14 +249,17 @@ impl Precisions {
 
     /// Returns the index of the finest precision of at least an hour, or otherwise of the coarsest precision.
     pub(crate) fn hours(&self) -> usize {
-        let is_hours = |retention: &Retention| retention.precision >= Precision::HOUR;
-        self.retained.iter().position(is_hours).unwrap_or(self.retained.len() - 1)
+        self.finest_of(Precision::HOUR)
     }
 
     /// Returns the index of the finest precision of at least a day, or otherwise of the coarsest precision.
     pub(crate) fn days(&self) -> usize {
-        let is_days = |retention: &Retention| retention.precision >= Precision::DAY;
-        self.retained.iter().position(is_days).unwrap_or(self.retained.len() - 1)
+        self.finest_of(Precision::DAY)
+    }
+
+    fn finest_of(&self, least: Precision) -> usize {
+        let is_long = |retention: &Retention| retention.precision >= least;
+        self.retained.iter().position(is_long).unwrap_or(self.retained.len() - 1)
     }
 
     /// Returns the precisions in which [label values](crate::visits::LabelValues::people) have visitors: days and coarser
@@ -269,7 +272,7 @@ impl Precisions {
     /// ```
     #[must_use]
     pub fn of_label_values(&self) -> Self {
-        self.at_least(self.days())
+        self.starting_from(self.days())
     }
 
     /// Returns the precisions in which views have samples: hours and coarser ones, but at least the coarsest.
@@ -281,11 +284,11 @@ impl Precisions {
     /// ```
     #[must_use]
     pub fn of_views(&self) -> Self {
-        self.at_least(self.hours())
+        self.starting_from(self.hours())
     }
 
     /// Returns the precisions starting from an index.
-    fn at_least(&self, finest: usize) -> Self {
+    fn starting_from(&self, finest: usize) -> Self {
         let retained = self.retained[finest..].to_vec();
         Self {
             base: base(retained.iter().map(|retention| retention.precision)).unwrap_or(self.base),

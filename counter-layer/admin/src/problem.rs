@@ -240,22 +240,20 @@ impl Problem {
 
     /// A note may or may not have been added or removed.
     pub(crate) fn notes_not_changed(error: &Error, stats: &Stats) -> Self {
-        if matches!(error.kind(), ErrorKind::TooManyItems { .. }) {
-            return Self::new(StatusCode::CONFLICT, TOO_MANY_NOTES);
-        }
-        warn(stats, error, "cannot change notes");
-        Self::store_unavailable(error, stats)
+        Self::list_not_changed(error, stats, [TOO_MANY_NOTES, "cannot change notes"])
     }
 
     /// A goal may or may not have been marked or removed.
     pub(crate) fn goals_not_changed(error: &Error, stats: &Stats) -> Self {
+        let full = "the maximum number of goals is reached: remove one first";
+        Self::list_not_changed(error, stats, [full, "cannot change goals"])
+    }
+
+    fn list_not_changed(error: &Error, stats: &Stats, [full, failed]: [&'static str; 2]) -> Self {
         if matches!(error.kind(), ErrorKind::TooManyItems { .. }) {
-            return Self::new(
-                StatusCode::CONFLICT,
-                "the maximum number of goals is reached: remove one first",
-            );
+            return Self::new(StatusCode::CONFLICT, full);
         }
-        warn(stats, error, "cannot change goals");
+        warn(stats, error, failed);
         Self::store_unavailable(error, stats)
     }
 

@@ -403,17 +403,21 @@
 //! | counts per counter and bucket | for the retention, by default 120 buckets; then removed by the cleaner |
 //! | counter names from rules, templates and facets, and [label values](crate::guide::labels#privacy) | as long as there are samples or sketches |
 //! | sketches per counter and visitor bucket | for the retention, by default 120 hours and 120 days, and four more |
+//! | a sketch of the site per minute | for 19 minutes |
+//! | sketches per day and value of a label that counts [people](crate::Label::people) | for the retention of days, and four more |
 //! | the salt of an epoch | until the end of the next epoch |
 //! | the salt for stable identities, if used | until you delete it |
 //! | ids of limited clients, and tokens, if you use [limits](crate::guide::limit) or [`increment_once`](counter_core::window::WindowCounters::increment_once): keyed with a secret, and different in each window | for the window, and the number of windows kept after it |
 //! | the sequence number of the last batch per process, with a random name | until the process is silent for 30 days |
+//! | the number of the last batch with these minutes, with a random name | until the process is silent for an hour |
 //!
 //! Redis expires sketches and salts. A `MemoryStore` drops sketches when the cleaner runs, and salts when a salt is
 //! requested.
 //!
 //! In memory, a process keeps recent counts and sketches, and the salts of two epochs; a salt is dropped when the salt of the
 //! next epoch is fetched. Per salt it also keeps the registers of up to 16,384 recent visitors (128 KB), with part of a hash
-//! used for lookups, until the salt is dropped. A label that counts people keeps as many registers by value. A layer caches the hashes of up to 4,096 recent user agents (64 KB) to
+//! used for lookups, until the salt is dropped. A label that counts people keeps as many registers by value. For the people of the last
+//! minutes, it keeps the registers of the site. A layer caches the hashes of up to 4,096 recent user agents (64 KB) to
 //! remember if these are bots, but does not keep anything about the clients. With rules, it also caches the hashes of up to
 //! 4,096 recent paths (64 KB) and the decisions.
 //!

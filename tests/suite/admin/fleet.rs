@@ -226,6 +226,7 @@ fn questions(description: &Value) -> Vec<String> {
             questions.push(format!("{path}?{}&format={format}", all.join("&")));
         }
     }
+    questions.push("/api/labels?label=plan&precision=86400&people=true".to_owned());
     for file in ["", "/pages.csv", "/chart.csv", "/chart.svg"] {
         for view in ["", "&counter=/", "&counter=/us", "&counter=label:plan:b", "&compare=previous"] {
             questions.push(format!("{file}?period=30d{view}"));
@@ -264,8 +265,10 @@ async fn every_answer_names_a_site_that_is_away_or_is_complete() {
     }
     let fleet =
         Fleet::reader(MemoryStore::new(), "eu", eu).site("us", us).expect("two names").timeout(LIMIT / 20);
-    let router = Site::open(fleet).router;
+    let router = Site::with(fleet, Access::open().may_note()).router;
     let description = described(&router).await;
+    let goal = request(&router, Method::POST, "/admin/stats/api/goals?counter=/&name=Home", None).await;
+    assert_eq!(goal.status, StatusCode::OK, "{}", goal.body);
     let ask = async |question: &str| {
         let path = format!("/admin/stats{question}");
         if question.starts_with("/api/live") {

@@ -13,7 +13,9 @@ use counter_core::time::{Bucket, Grid, Kind, Retention};
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::store::{Batch, Cell, Fence, FenceKind, Incarnation, Read, Value};
 use counter_core::visits::{Bin, Distribution, Measured};
-use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Store, Timestamp};
+use counter_core::{
+    AnyStore, CounterName, Counters, MemoryStore, Precision, Precisions, Sample, Stats, Store, Timestamp,
+};
 use tests::RedisServer;
 use tokio::task::JoinSet;
 
@@ -149,6 +151,20 @@ async fn dump(store: impl Store) -> Vec<String> {
     }
     assert!(dump.next().await.expect("readable").is_none());
     lines
+}
+
+/// Restores a dump of these counts into a store in memory, and into Redis, and calls `check` with each.
+pub(crate) async fn check_restored(from: &Stats, check: impl AsyncFn(&Stats)) {
+    let (((), memory), (_server, redis)) = (stores::memory().await, stores::redis_in_shards().await);
+    for target in [AnyStore::from(memory), AnyStore::from(redis)] {
+        let restored = Counters::builder(target).build().expect("the defaults are fine");
+        let (mut restore, mut dump) = (restored.restore(), from.dump());
+        while let Some(line) = dump.next().await.expect("readable") {
+            restore.line(line.as_bytes()).await.expect("a good line");
+        }
+        restore.finish().await.expect("the dump is complete");
+        check(&restored.stats()).await;
+    }
 }
 
 async fn restore(store: impl Store, lines: &[String]) -> Result<Restored, RestoreError> {

@@ -3,8 +3,9 @@
 use counter_core::archive::Archive;
 use counter_core::source::Commit;
 use counter_core::visits::{Agent, Coverage, PageHit};
-use counter_core::{AnyStore, Counter, Counters, ErrorKind, Recorder, Stats, Store, Timestamp};
+use counter_core::{Counter, Counters, ErrorKind, Recorder, Stats, Store, Timestamp};
 
+use super::dump::check_restored;
 use crate::stores;
 use crate::support::{name, precision};
 
@@ -128,16 +129,7 @@ async fn a_log_adds_the_same_views(store: impl Store + Clone) {
 
 async fn a_restored_dump_has_the_same_views(store: impl Store + Clone) {
     let counters = visited(store).await;
-    let (((), memory), (_server, redis)) = (stores::memory().await, stores::redis_in_shards().await);
-    for target in [AnyStore::from(memory), AnyStore::from(redis)] {
-        let restored = Counters::builder(target).build().expect("the defaults are fine");
-        let (mut restore, mut dump) = (restored.restore(), counters.stats().dump());
-        while let Some(line) = dump.next().await.expect("readable") {
-            restore.line(line.as_bytes()).await.expect("a good line");
-        }
-        restore.finish().await.expect("the dump is complete");
-        assert_eq!(views(&restored.stats()).await, expected());
-    }
+    check_restored(&counters.stats(), async |restored| assert_eq!(views(restored).await, expected())).await;
 }
 
 async fn views_of_old_days_are_archived(near: impl Store + Clone) {

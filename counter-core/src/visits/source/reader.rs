@@ -184,9 +184,8 @@ impl Source {
         let (mut is_full, mut counted, mut overflow) = (false, 0, 0);
         // We only read the clock if the record is not too old anyway.
         if at >= self.here_since {
-            let mut registers: Vec<_> = hits.iter().filter_map(|hit| hit.register).collect();
-            registers.dedup();
-            registers.into_iter().for_each(|register| self.tally.presence.see_at(at, register));
+            let registers = hits.iter().filter_map(|hit| hit.register);
+            registers.for_each(|register| self.tally.presence.see_at(at, register));
         }
         for hit in hits {
             if let Some((label, noted)) = self.tally.label_of(hit.counter) {

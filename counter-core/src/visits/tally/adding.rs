@@ -332,7 +332,7 @@ impl Tally {
 
     /// Counts hits of a label, in the bucket with this start. Returns `true` if the caller should
     /// [`fold`](Self::fold), or `None` if this is not a label counter.
-    // Takes numbers, because a reference to a hit would force it into memory.
+    // Takes a counter, because a reference to a hit would force it into memory.
     #[cold]
     fn count_label(
         &self,

@@ -1,8 +1,8 @@
 //! The people of the last minutes.
 //!
-//! The buckets of visitors are too coarse to tell who is here now, and finer buckets would send everybody again each minute,
-//! for each page. We thus keep a sketch by the minute for the whole site only. It is not part of the hits: it is sent in
-//! batches of its own, and if some of these are lost, they are out of date within minutes.
+//! To find out how many people are using the site, the buckets of visitors are too long. With shorter buckets, we would have to
+//! send a visitor of a page again in every minute. Therefore, we only keep a sketch per minute for the site. It is sent in
+//! separate batches: if a batch is lost, this only affects the next few minutes, and never the hits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Sender {
     /// Position of the latest batch. It is never used again: an unacknowledged batch may have been applied.
     sent: u64,
     unsent: People,
-    /// What was taken from [`Presence::earlier`], which may contain the same people again.
+    /// Everything taken from [`Presence::earlier`], to recognize people who are added again.
     taken: People,
     /// The time from which [`Presence::share_if_due`] sends the next batch.
     due: Instant,

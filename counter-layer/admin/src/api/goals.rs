@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::caching;
+use super::notes::MAYBE_CHANGED;
 use super::parameter::{Counter, HasGrid, NewGoal, Range, RequestParts, VisitorPrecision};
 use super::response::Unreadable;
 use super::route::{ResponseKind, Route};
@@ -81,7 +82,6 @@ pub(crate) fn routes(stats: &Stats, goals: &Goals) -> [Route; 3] {
     let marked =
         Route::post(GOALS, "Marks a counter as a goal", state.clone(), move |request, _| mark(request));
     let removed = Route::delete(GOALS, "Removes a goal, but not the counter", state, remove);
-    let error_response = "The store does not respond, or there were too many concurrent changes; the change may have been applied";
     [
         reached.json::<ReachedGoals>().cached().details(
             "The conversion is the number of people of the goal divided by the number of people of the site. In a range of \
@@ -91,8 +91,8 @@ pub(crate) fn routes(stats: &Stats, goals: &Goals) -> [Route; 3] {
             .json::<Goal>()
             .details("If the counter already is a goal, this changes the name. There can be up to 50 goals.")
             .error_response("409", "The limit of 50 goals is reached")
-            .error_response("503", error_response),
-        removed.response("204", ResponseKind::Empty).error_response("503", error_response),
+            .error_response("503", MAYBE_CHANGED),
+        removed.response("204", ResponseKind::Empty).error_response("503", MAYBE_CHANGED),
     ]
 }
 

@@ -112,7 +112,7 @@ async fn metrics(RequestParts { state: source, .. }: RequestParts<Source, ()>) -
         page.name(&unreadable);
     }
     if let Ok(now) = now {
-        let help = "People of the last five minutes, over all instances of the store";
+        let help = "People of the last five minutes, over all instances; a visitor of several sites may count once per site";
         page.one(GAUGE, "access_counter_people_now", help, now.people.visitors);
     }
     page.alerts(&alerts);

@@ -27,6 +27,10 @@ pub(crate) struct Note {
     text: String,
 }
 
+/// The response if it is not known whether a list was changed.
+pub(crate) const MAYBE_CHANGED: &str =
+    "The store does not respond, or there were too many concurrent changes; the change may have been applied";
+
 pub(crate) fn routes(stats: &Stats, notes: &Notes) -> [Route; 3] {
     let state = (stats.clone(), notes.clone());
     let listed = Route::get(NOTES, "Notes in a time range", state.clone(), list);
@@ -36,7 +40,6 @@ pub(crate) fn routes(stats: &Stats, notes: &Notes) -> [Route; 3] {
         add(request)
     });
     let removed = Route::delete(NOTES, "Removes a note", state, remove);
-    let error_response = "The store does not respond, or there were too many concurrent changes; the change may have been applied";
     [
         listed.json::<NoteList>().schema::<Note>(),
         added
@@ -44,8 +47,8 @@ pub(crate) fn routes(stats: &Stats, notes: &Notes) -> [Route; 3] {
             .json::<Note>()
             .details(details)
             .error_response("409", "The limit of 1,000 notes is reached")
-            .error_response("503", error_response),
-        removed.response("204", ResponseKind::Empty).error_response("503", error_response),
+            .error_response("503", MAYBE_CHANGED),
+        removed.response("204", ResponseKind::Empty).error_response("503", MAYBE_CHANGED),
     ]
 }
 

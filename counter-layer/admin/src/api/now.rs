@@ -24,7 +24,10 @@ pub(crate) fn route(stats: &Stats) -> Route {
     Route::get("/api/now", "The number of people of the last five minutes", stats.clone(), now)
         .json::<Now>()
         .cached()
-        .details("Instances share this every two seconds. It can be read every few seconds.")
+        .details(
+            "Instances share this every two seconds, so it can be read every few seconds. People without an identity are not \
+             included.",
+        )
 }
 
 async fn now(request: RequestParts<Stats, ()>) -> Result<Response, Problem> {

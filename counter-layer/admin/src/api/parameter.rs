@@ -95,6 +95,15 @@ pub(crate) struct Values<'a> {
 }
 
 /// Returns the schema of a name without control characters. The byte limit also limits the characters.
+/// Describes a line of text with at least one character that is not blank.
+fn line_schema(longest: usize) -> Value {
+    json!({
+        "type": "string",
+        "maxLength": longest,
+        "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
+    })
+}
+
 fn name_schema(shortest: usize, longest: usize) -> Value {
     json!({
         "type": "string",

@@ -1,10 +1,9 @@
 //! Parameters to mark a goal.
 
 use counter_alert::goal::{Goal, GoalError};
-use serde_json::json;
 
 use super::counters::Counter;
-use super::{Description, Parameters, Times, Values};
+use super::{Description, Parameters, Times, Values, line_schema};
 use crate::problem::Problem;
 
 /// A goal to mark, with counter and name.
@@ -13,15 +12,9 @@ pub(crate) struct NewGoal(pub(crate) Goal);
 
 impl<S> Parameters<S> for NewGoal {
     fn describe() -> Vec<Description> {
-        let schema = |_: &_| {
-            json!({
-                "type": "string",
-                "maxLength": Goal::MAX_CHARS,
-                // At least one character must not be blank.
-                "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
-            })
-        };
-        let name = Description::new("name", "What people do, e.g. “Signed up”", schema);
+        let name = Description::new("name", "What people do, e.g. “Signed up”", |_| {
+            line_schema(Goal::MAX_CHARS)
+        });
         let mut all = <Counter as Parameters<S>>::describe();
         all.push(Description { example: Some("Signed up"), ..name.times(Times::Once) });
         all

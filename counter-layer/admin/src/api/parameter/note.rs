@@ -5,7 +5,7 @@ use counter_core::Timestamp;
 use serde_json::{Value, json};
 
 use super::time::time;
-use super::{Description, Parameters, Times, Values};
+use super::{Description, Parameters, Times, Values, line_schema};
 use crate::problem::Problem;
 
 /// A note to add, with text, time and id.
@@ -25,22 +25,14 @@ fn id_schema() -> Value {
     json!({"type": "string", "pattern": format!("^[A-Za-z0-9._~-]{{1,{}}}$", Note::MAX_ID_BYTES)})
 }
 
-fn text_schema() -> Value {
-    json!({
-        "type": "string",
-        "maxLength": Note::MAX_CHARS,
-        // At least one character must not be blank.
-        "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
-    })
-}
-
 fn invalid(error: NoteError, parameter: &str, value: Option<&str>) -> Problem {
     Problem::parameter(format!("not a valid {parameter} of a note"), parameter, value, error.to_string())
 }
 
 impl<S> Parameters<S> for NewNote {
     fn describe() -> Vec<Description> {
-        let text = Description::new("text", "A description in a single line", |_| text_schema());
+        let text =
+            Description::new("text", "A description in a single line", |_| line_schema(Note::MAX_CHARS));
         let at = "The Unix time of the note; the default is now";
         let at = Description::new(
             "at",
