@@ -107,7 +107,8 @@ async fn people_are_not_a_counter(store: impl Store + Clone) {
 }
 
 #[tokio::test]
-async fn a_running_flusher_shares_people_and_visitors_by_the_minute_do_not_interfere() {
+async fn a_flusher_shares_people_while_it_runs_and_when_it_ends() {
+    // Visitors by the minute are separate.
     let minutes = Precisions::new([Precision::MINUTE]).expect("a set");
     let mut counters = Counters::builder(MemoryStore::new())
         .visitor_precisions(minutes)
@@ -121,6 +122,10 @@ async fn a_running_flusher_shares_people_and_visitors_by_the_minute_do_not_inter
             let here = async || stats.now().await.expect("readable").people.visitors == u64::from(number);
             until("people are shared", tests::LIMIT, here).await;
         }
+        // At the end, there are no hits to send.
+        visit(&recorder, "/a", person(3));
+        until("the hit is stored", tests::LIMIT, async || stats.ledger().hits.pending == 0).await;
     };
     counters.run(seen).await.expect("memory does not fail");
+    assert_eq!(people(&counters).await, 3);
 }
