@@ -9,7 +9,7 @@
 //!
 //! | parameter | values |
 //! |---|---|
-//! | `period` | `today`, `yesterday`, a number with a unit such as `5min`, `1h`, `7d` or `12mo`, `all`, or `custom` |
+//! | `period` | `today`, `yesterday`, `week`, `month`, `year`, `last-week`, `last-month`, `last-year`, a number with a unit such as `5min`, `1h`, `7d` or `12mo`, `all`, or `custom` |
 //! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |

@@ -137,11 +137,12 @@
     const all = rows(), ends = [dragged, placeAt(event.clientX)].sort((one, other) => one - other);
     showDrag(0, 0);
     dragged = null;
-    if (ends[0] === ends[1]) return;
+    // A click opens a bucket if it is at least a day.
+    if (ends[0] === ends[1] && !("opens" in byId("zoom").dataset)) return;
     const unix = (row) => Date.parse(startOf(row)) / 1000;
-    // The first bucket can be shorter than the others.
-    const width = unix(all.at(-1)) - unix(all.at(-2));
-    const to = all[ends[1] + 1] ? unix(all[ends[1] + 1]) : unix(all[ends[1]]) + width;
+    // Buckets can have different lengths, and one may have begun after the page was read.
+    const width = unix(all.at(-1)) - unix(all.at(-2)), last = unix(all.at(-1)), end = Number(byId("zoom").dataset.end);
+    const to = all[ends[1] + 1] ? unix(all[ends[1] + 1]) : end > last ? end : last + width;
     go(`${byId("zoom").dataset.zoom}&from=${unix(all[ends[0]])}&to=${to}`, true);
   });
   const moveInChart = (event) => {
@@ -381,6 +382,11 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
     if (event.target.id === "lines") moveInChart(event);
     if (event.key.toLowerCase() === "u" && !byId("zone")?.hidden) byId("zone")?.click();
+    if (event.target.closest?.("#lines, .scroll, .menu")) return;
+    const keys = {
+      d: "period-today", w: "period-this-week", m: "period-this-month", y: "period-this-year", ArrowLeft: "earlier", ArrowRight: "later",
+    };
+    byId(keys[event.key])?.click();
   });
 
   localise(document.body);

@@ -8,8 +8,9 @@ use crate::dashboard::chart::curve;
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
+use crate::dashboard::view::by::By;
 use crate::dashboard::view::chart::MAX_LINES;
-use crate::dashboard::view::period::{Compare, Period};
+use crate::dashboard::view::period::{Compare, DAY, Period};
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::{Page, View};
 
@@ -40,6 +41,10 @@ pub(crate) struct Controls {
     pub(crate) table_csv: String,
     /// The URL of this view with a custom period, without the ends.
     pub(crate) zoom: String,
+    /// The end of the chart, as Unix time.
+    pub(crate) end: u64,
+    /// True if a click on a bucket opens it as the period.
+    pub(crate) opens_buckets: bool,
 }
 
 /// A choice, rendered as a link.
@@ -157,7 +162,7 @@ impl Controls {
             earlier: earlier(view, &timeline, now),
             later: later(view, &timeline, now),
             compare: (chosen != Period::All).then(|| Menu {
-                title: view.chart.compare.title().to_owned(),
+                title: title_of_comparison(view, &timeline, now),
                 choices: Compare::ALL.map(compare).into(),
             }),
             sites: (!sites.is_empty()).then(|| Menu {
@@ -180,6 +185,8 @@ impl Controls {
             chart_svg: view.download(CHART_SVG),
             table_csv: view.download(TABLE_CSV),
             zoom: view.zoom(),
+            end: timeline.buckets.end.as_unix(),
+            opens_buckets: !matches!(timeline.buckets.by, By::Width(_)) && timeline.buckets.starts.len() > 1,
         }
     }
 }
@@ -190,6 +197,18 @@ impl Chip {
         let name: String =
             text.to_lowercase().split(|c: char| !c.is_alphanumeric()).collect::<Vec<_>>().join("-");
         Self { id: format!("{group}-{name}"), text, address, is_chosen }
+    }
+}
+
+/// Returns the dates of the compared period, as in `vs. September`.
+fn title_of_comparison(view: &View, timeline: &Timeline, now: Timestamp) -> String {
+    let (compare, range) = (view.chart.compare, timeline.buckets.range());
+    let compared = view.chart.period.compared(compare, &range, &timeline.calendar);
+    match compared.filter(|_| timeline.buckets.end.as_unix() - range.start.as_unix() >= DAY) {
+        Some(range) => {
+            format!("vs. {}", Period::Custom(range.start, range.end).title(&timeline.calendar, now))
+        }
+        None => compare.title().to_owned(),
     }
 }
 

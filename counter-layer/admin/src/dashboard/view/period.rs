@@ -21,6 +21,10 @@ pub(crate) enum Period {
     Last(u64),
     Today,
     Yesterday,
+    /// The current week, month or year.
+    This(Unit),
+    /// The week, month or year before the current one.
+    Past(Unit),
     /// The last days including today.
     Days(u32),
     /// The last months including the current month.
@@ -29,6 +33,14 @@ pub(crate) enum Period {
     All,
     /// A fixed period.
     Custom(Timestamp, Timestamp),
+}
+
+/// A unit of the calendar. Weeks start on Monday.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Week,
+    Month,
+    Year,
 }
 
 /// The period to compare with.
@@ -41,13 +53,19 @@ pub(crate) enum Compare {
 }
 
 /// The periods to choose from.
-pub(crate) const PERIODS: [Period; 7] = [
+pub(crate) const PERIODS: [Period; 13] = [
     Period::Last(5 * 60),
     Period::Last(3600),
     Period::Today,
     Period::Yesterday,
+    Period::This(Unit::Week),
+    Period::Past(Unit::Week),
     Period::Days(7),
+    Period::This(Unit::Month),
+    Period::Past(Unit::Month),
     Period::Days(30),
+    Period::This(Unit::Year),
+    Period::Past(Unit::Year),
     Period::Months(12),
 ];
 
@@ -65,7 +83,15 @@ pub(crate) fn length(range: &Range<Timestamp>) -> u64 {
 impl Period {
     /// Parses the name of a period that is not custom.
     pub(crate) fn parse(text: &str) -> Result<Self, WrongValue> {
-        const ALLOWED: &str = "today, yesterday, 1h, 7d, 30d, 12mo, all, or custom with from and to";
+        const ALLOWED: &str = "today, yesterday, week, last-week, month, last-month, year, last-year, 1h, 7d, 30d, 12mo, all, \
+                               or custom with from and to";
+        let unit = |name: &str| Unit::ALL.into_iter().find(|unit| unit.name() == name);
+        if let Some(unit) = unit(text) {
+            return Ok(Self::This(unit));
+        }
+        if let Some(unit) = text.strip_prefix("last-").and_then(unit) {
+            return Ok(Self::Past(unit));
+        }
         match text {
             "today" => return Ok(Self::Today),
             "yesterday" => return Ok(Self::Yesterday),
@@ -136,6 +162,8 @@ impl Period {
             Self::Last(seconds) => format!("{}min", seconds / 60),
             Self::Today => "today".to_owned(),
             Self::Yesterday => "yesterday".to_owned(),
+            Self::This(unit) => unit.name().to_owned(),
+            Self::Past(unit) => format!("last-{}", unit.name()),
             Self::Days(days) => format!("{days}d"),
             Self::Months(months) => format!("{months}mo"),
             Self::All => "all".to_owned(),
@@ -159,12 +187,25 @@ impl Period {
             Self::Last(seconds) => format!("Last {} min", seconds / 60),
             Self::Today => "Today".to_owned(),
             Self::Yesterday => "Yesterday".to_owned(),
+            Self::This(unit) => format!("This {}", unit.name()),
+            Self::Past(unit) => format!("Last {}", unit.name()),
             Self::Days(1) => "1 day".to_owned(),
             Self::Days(days) => format!("{days} days"),
             Self::Months(1) => "1 month".to_owned(),
             Self::Months(months) => format!("{months} months"),
             Self::All => "All time".to_owned(),
             Self::Custom(from, to) => {
+                let months = self.months(&(from..to), zone);
+                let (start, is_january) =
+                    (zone.local(from), instants::month(zone.local(from)).is_multiple_of(12));
+                match months {
+                    Some(1) if instants::year(start) == instants::year(zone.local(now)) => {
+                        return instants::format(start, "%B");
+                    }
+                    Some(1) => return instants::format(start, "%B %Y"),
+                    Some(12) if is_january => return instants::year(start).to_string(),
+                    _ => {}
+                }
                 let is_days = self.dates(zone).is_some();
                 let last = if is_days { to.minus(1) } else { to };
                 let style = if is_days { Style::Day } else { Style::Full };
@@ -183,6 +224,8 @@ impl Period {
             Self::Last(seconds) => now.plus(1).minus(seconds)..now.plus(1),
             Self::Today => today..tomorrow,
             Self::Yesterday => calendar.day_before(today)..today,
+            Self::This(unit) => unit.start(calendar, now, 0)..unit.start(calendar, now, 1),
+            Self::Past(unit) => unit.start(calendar, now, -1)..unit.start(calendar, now, 0),
             Self::Days(days) => calendar.plus_days(today, 1 - i64::from(days))..tomorrow,
             Self::Months(months) => {
                 calendar.plus_months(now, 1 - i64::from(months))..calendar.plus_months(now, 1)
@@ -242,6 +285,8 @@ impl Period {
     fn months(self, range: &Range<Timestamp>, calendar: &Zone) -> Option<i64> {
         match self {
             Self::Months(number) => Some(number.into()),
+            Self::This(Unit::Month) | Self::Past(Unit::Month) => Some(1),
+            Self::This(Unit::Year) | Self::Past(Unit::Year) => Some(12),
             Self::Custom(..) if calendar.plus_months(range.start, 0) == range.start => {
                 let end = |number: &i64| calendar.plus_months(range.start, *number);
                 let months = (1..=MAX_MONTHS).find(|number| end(number) >= range.end);
@@ -253,8 +298,35 @@ impl Period {
 
     /// Returns the shortest name of a range.
     pub(crate) fn of(range: &Range<Timestamp>, calendar: &Zone, now: Timestamp) -> Self {
-        let named = PERIODS.into_iter().find(|period| period.range(calendar, now, now) == *range);
+        // On a Sunday, the last 7 days are also this week. They have had this name for the whole week.
+        let mut named = PERIODS.into_iter().rev();
+        let named = named.find(|period| period.range(calendar, now, now) == *range);
         named.unwrap_or(Self::Custom(range.start, range.end))
+    }
+}
+
+impl Unit {
+    const ALL: [Self; 3] = [Self::Week, Self::Month, Self::Year];
+
+    /// Returns the name in URLs and titles.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
+
+    /// Returns the start of the current unit plus this number of units.
+    fn start(self, calendar: &Zone, now: Timestamp, units: i64) -> Timestamp {
+        match self {
+            Self::Week => calendar.plus_days(calendar.week(now), 7 * units),
+            Self::Month => calendar.plus_months(now, units),
+            Self::Year => {
+                let month = instants::month(calendar.local(now)) % 12;
+                calendar.plus_months(now, 12 * units - month.cast_signed())
+            }
+        }
     }
 }
 
@@ -304,13 +376,41 @@ mod tests {
 
     #[test]
     fn periods_have_the_name_they_are_parsed_from() {
-        for name in ["today", "yesterday", "5min", "1h", "36h", "7d", "30d", "12mo", "all"] {
+        for name in [
+            "today",
+            "yesterday",
+            "week",
+            "last-week",
+            "month",
+            "last-month",
+            "year",
+            "last-year",
+            "5min",
+            "1h",
+            "36h",
+            "7d",
+            "30d",
+            "12mo",
+            "all",
+        ] {
             let period = Period::parse(name).expect(name);
             assert_eq!(written(period), format!("period={name}"));
         }
-        for wrong in
-            ["", "d", "0d", "-1d", "7", "7w", "7 d", "4000d", "121mo", "99999999999d", "custom", "Today"]
-        {
+        for wrong in [
+            "",
+            "d",
+            "0d",
+            "-1d",
+            "7",
+            "7w",
+            "7 d",
+            "4000d",
+            "121mo",
+            "99999999999d",
+            "custom",
+            "Today",
+            "last-day",
+        ] {
             assert!(Period::parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -337,6 +437,12 @@ mod tests {
         for (name, range) in [
             ("today", "2026-11-21 2026-11-22"),
             ("yesterday", "2026-11-20 2026-11-21"),
+            ("week", "2026-11-16 2026-11-23"),
+            ("last-week", "2026-11-09 2026-11-16"),
+            ("month", "2026-11-01 2026-12-01"),
+            ("last-month", "2026-10-01 2026-11-01"),
+            ("year", "2026-01-01 2027-01-01"),
+            ("last-year", "2025-01-01 2026-01-01"),
             ("7d", "2026-11-15 2026-11-22"),
             ("30d", "2026-10-23 2026-11-22"),
             ("12mo", "2025-12-01 2026-12-01"),
@@ -345,6 +451,20 @@ mod tests {
             let found = period.range(&Zone::default(), NOW, NOW);
             assert_eq!(dates(&found), range, "{name}");
             assert_eq!(Period::of(&found, &Zone::default(), NOW), period);
+        }
+    }
+
+    #[test]
+    fn whole_months_and_years_have_a_name() {
+        for (from, to, title) in [
+            ("2026-10-01", "2026-10-31", "October"),
+            ("2025-11-01", "2025-11-30", "November 2025"),
+            ("2025-01-01", "2025-12-31", "2025"),
+            ("2026-09-01", "2026-10-31", "1 Sep to 31 Oct"),
+            ("2025-02-01", "2026-01-31", "1 Feb 2025 to 31 Jan 2026"),
+        ] {
+            let period = Period::custom(Some(from), Some(to), &Zone::default()).expect("dates");
+            assert_eq!(period.title(&Zone::default(), NOW), title);
         }
     }
 

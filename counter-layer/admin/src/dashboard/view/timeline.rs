@@ -277,7 +277,8 @@ mod tests {
             "until December"
         );
         let available = view(&default, &Zone::default(), "").available_periods(NOW);
-        assert_eq!(available, [&PERIODS[..6], &[Period::All]].concat());
+        // The year is retained since July.
+        assert_eq!(available, [&PERIODS[..10], &[Period::All]].concat());
         let seconds = precisions(&[(1, 120)]);
         assert_eq!(shown(&seconds, "period=7d"), ("second".to_owned(), 120));
         assert_eq!(view(&seconds, &Zone::default(), "").available_periods(NOW), [Period::All]);

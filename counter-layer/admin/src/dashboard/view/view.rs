@@ -136,7 +136,7 @@ pub(super) mod tests {
     #[test]
     fn invalid_numbers_and_times_are_rejected() {
         for (name, values) in [
-            ("period", ["x", "0d", "-1d", "week", "1.5h"]),
+            ("period", ["x", "0d", "-1d", "weeks", "1.5h"]),
             ("page", ["x", "0", "-3", "1e3", " 1"]),
             ("by", ["x", "0", "-1", "1d", "99999999999999999999"]),
             ("compare", ["x", "-1", "604800", "years", "2026-11-20"]),
