@@ -24,15 +24,15 @@ axe.run(document, { resultTypes: ["violations"] }).then(
 const PAGES: [&str; 12] = [
     "",
     "?period=1min&by=second&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
-    "?period=24h&uniques=1&q=nothing+like+it",
-    "?period=30d&uniques=1",
+    "?period=24h&show=people&q=nothing+like+it",
+    "?period=30d&show=people",
     "/counter?counter=%2Farticles&period=2min&by=second&forecast=1",
-    "/counter?counter=%2Farticles&period=yesterday&by=hour&compare=none&uniques=1",
+    "/counter?counter=%2Farticles&period=yesterday&by=hour&compare=none&show=people",
     "/counter/share?counter=%2Farticles&period=1min&by=second",
     "/counter?counter=%2Fnothing",
     "/alerts",
     "/api/explore",
-    "?counter=%2Farticles&sort=uniques&zone=utc",
+    "?counter=%2Farticles&sort=people&zone=utc",
     "?period=custom&from=2026-01-01&to=2026-01-31",
 ];
 

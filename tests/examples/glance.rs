@@ -20,7 +20,7 @@ use tower::ServiceExt;
 
 const PAGES: [(&str, &str); 4] = [
     ("first page", "/"),
-    ("by visitors", "/?sort=uniques"),
+    ("by visitors", "/?sort=people"),
     ("with forecast", "/?period=24h&forecast=1"),
     ("what moves", "/parts"),
 ];
@@ -30,7 +30,7 @@ const YEAR_PAGES: [(&str, &str); 8] = [
     ("what moves", "/parts"),
     ("a year", "/?period=365d"),
     ("what moves", "/parts?period=365d"),
-    ("and visitors", "/?period=365d&uniques=1"),
+    ("and visitors", "/?period=365d&show=people"),
     (
         "six counters",
         "/?period=365d&counter=hits&counter=/page/1&counter=/page/2&counter=/page/3&counter=/page/4&counter=/page/5",

@@ -7,7 +7,7 @@ pub(crate) mod parameter;
 pub(crate) mod caching;
 mod schema;
 pub(crate) mod route;
-mod read;
+pub(crate) mod read;
 mod counters;
 #[cfg(feature = "hits")]
 mod hits;

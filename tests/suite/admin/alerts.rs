@@ -382,7 +382,7 @@ async fn pages_with_alerts_need_few_round_trips() {
     watched.raise().await;
     for (path, max) in [
         ("/alerts", 2),
-        ("?period=120h&by=hour&uniques=1", 3),
+        ("?period=120h&by=hour&show=people", 3),
         ("/counter?counter=%2F&period=120h&by=hour", 3),
     ] {
         let call = async || {

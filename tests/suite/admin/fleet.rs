@@ -171,7 +171,7 @@ async fn a_page_names_a_site_that_is_away() {
     let body = send(&router, page, None).await.body;
     assert!(text(&body, "unread", "</div>").contains("too low: site us ("), "{body}");
     assert!(card(&body, "total").contains('3'), "{}", card(&body, "total"));
-    assert_eq!(card(&body, "visitors"), "Visitors –");
+    assert_eq!(card(&body, "people"), "People –");
     let today = now.as_unix() / 86_400 * 86_400;
     let closed = format!("series?counter=hits&precision=86400&from={}&to={today}", today - 2 * 86_400);
     let reply = fetch(&router, &closed).await;

@@ -63,7 +63,7 @@ async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
         assert!(table.contains(part), "{part} in {table}");
     }
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 75 75.0 % 90.0 % 404 Not Found 25 25.0 % 10.0 %");
-    assert_eq!(card(&page, "p90"), "p90 response 101 ms +419 %");
+    assert_eq!(card(&page, "p90"), "Slow (p90) 101 ms +419 %");
     let twin = text(&page, "bands-twin", "</tbody>");
     assert!(twin.contains("38.8 ms 101 ms 101 ms 100"), "{twin}");
     assert!(page.contains("class=\"bands\"") && page.contains("class=\"high\" d=\"M"), "{page}");
@@ -78,7 +78,7 @@ async fn a_new_counter_is_not_compared_with_an_earlier_time() {
     let table = text(&page, "measured", "</tbody>");
     assert!(!table.contains("vs.") && !table.contains("about the same"), "{table}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100.0 %");
-    assert_eq!(card(&page, "p90"), "p90 response 19.4 ms");
+    assert_eq!(card(&page, "p90"), "Slow (p90) 19.4 ms");
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_chart_uses_percentiles_of_the_nearest_retained_precision() {
         let table = text(&page, "measured", "</tbody>");
         assert!(table.contains(&format!("per {width}")), "{chart}: {table}");
         assert!(table.contains("19.4 ms 19.4 ms 19.4 ms 9"), "{chart}: {table}");
-        assert_eq!(card(&page, "p90"), "p90 response 19.4 ms", "{chart}");
+        assert_eq!(card(&page, "p90"), "Slow (p90) 19.4 ms", "{chart}");
     }
 }
 
@@ -126,7 +126,7 @@ async fn without_measurements_the_page_has_no_distributions() {
     let mut without_measurements = retained;
     without_measurements.record("/", Timestamp::now(), 9).await;
     for (site, p90) in
-        [(without_distributions, None), (without_measurements, Some("p90 response – Not recorded"))]
+        [(without_distributions, None), (without_measurements, Some("Slow (p90) – Not recorded"))]
     {
         let page = page(&site, "/counter?counter=%2F").await;
         for word in ["Response times and sizes", "id=\"statuses\"", "Percentiles"] {
@@ -158,8 +158,8 @@ async fn a_full_counter_page_needs_two_round_trips() {
     let mut site = Site::of(counters.build().expect("the defaults are fine"), Access::open());
     measure(&mut site, hour(), &[(20, 200, 9)]).await;
     for path in [
-        "/counter?counter=%2F&period=120h&by=hour&uniques=1",
-        "/counter?counter=%2F&period=24h&uniques=1&forecast=1",
+        "/counter?counter=%2F&period=120h&by=hour&show=people",
+        "/counter?counter=%2F&period=24h&show=people&forecast=1",
     ] {
         let call = async || {
             let response = send(&site.router, &format!("/admin/stats{path}"), None).await;
@@ -199,12 +199,12 @@ async fn percentiles_and_statuses_are_compared_with_the_same_period_last_year() 
     }
     let statuses = "200 OK 90 90.0 % 50.0 % 404 Not Found 10 10.0 % 50.0 %";
     assert_eq!(text(&last_year, "statuses", "</tbody>"), statuses);
-    assert_eq!(card(&last_year, "p90"), "p90 response 38.8 ms +100 %");
+    assert_eq!(card(&last_year, "p90"), "Slow (p90) 38.8 ms +100 %");
     assert!(last_year.contains("<bdi>/ (last year)</bdi>"), "{last_year}");
     for compare in ["previous", "none"] {
         let page = page(&site, &format!("{path}&compare={compare}")).await;
         assert!(!text(&page, "measured", "</tbody>").contains('+'), "{compare}: {page}");
-        assert_eq!(card(&page, "p90"), "p90 response 38.8 ms", "{compare}");
+        assert_eq!(card(&page, "p90"), "Slow (p90) 38.8 ms", "{compare}");
     }
 }
 
@@ -221,5 +221,5 @@ async fn percentiles_of_a_running_period_are_compared_up_to_the_same_time() {
     let table = text(&page, "measured", "</tbody>");
     assert!(table.contains("headers 38.8 ms +100 % 38.8 ms +100 % 38.8 ms +100 % 9"), "{table}");
     assert_eq!(text(&page, "statuses", "</tbody>"), "200 OK 9 100.0 % 100.0 %");
-    assert_eq!(card(&page, "p90"), "p90 response 38.8 ms +100 %");
+    assert_eq!(card(&page, "p90"), "Slow (p90) 38.8 ms +100 %");
 }

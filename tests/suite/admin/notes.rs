@@ -367,7 +367,7 @@ async fn a_counter_page_with_notes_needs_two_round_trips() {
     let start = precision(3600).bucket(Timestamp::now()).start;
     site.record("/", start, 1).await;
     notes.add(&Note::new(start, "Version 1.4").expect("a text")).await.expect("it is added");
-    let path = "/admin/stats/counter?counter=%2F&period=120h&by=hour&uniques=1";
+    let path = "/admin/stats/counter?counter=%2F&period=120h&by=hour&show=people";
     let call = async || {
         let response = send(&site.router, path, None).await;
         response.status == StatusCode::OK && response.body.contains("Version 1.4")

@@ -75,7 +75,7 @@ async fn all_numbers_of_a_page_are_of_its_period() {
             (hits.to_string(), "100.0 %".to_owned()),
             "{query}"
         );
-        let visitors: u64 = text(&page, "visitors").replace(',', "").parse().expect("a number");
+        let visitors: u64 = text(&page, "people").replace(',', "").parse().expect("a number");
         assert!(visitors.abs_diff(hits) <= 3 + hits / 50, "{visitors} of {hits}: {query}");
     }
 }
@@ -106,7 +106,7 @@ async fn a_site_or_page_that_began_in_the_compared_period_has_no_change() {
         site.flush().await;
         let page = site.page(&format!("?period={period}")).await;
         let case = format!("{period} after {site_days} and {page_days} days");
-        for id in ["card-total", "card-visitors", "sum-0", "label-referrer"] {
+        for id in ["card-total", "card-people", "sum-0", "label-referrer"] {
             let shown = text(&page, id);
             let change = shown.replace("100.0 %", "").contains('%');
             assert_eq!(change, changes[0], "{id}, {case}: {shown}");
@@ -208,13 +208,19 @@ async fn the_compared_period_is_a_line_with_known_values_only() {
         let cells = row.split("<td>").skip(1);
         cells.map(|cell| cell.split_once("</td>").expect("its end").0.to_owned()).collect::<Vec<_>>()
     };
-    for path in ["?period=30d&uniques=1", "/parts?period=30d&uniques=1"] {
+    for path in ["?period=30d&show=hits", "/parts?period=30d&show=hits"] {
         let page = site.page(path).await;
-        assert_eq!(cells(&page, 1), ["29", "29", "290"], "{path}");
+        assert_eq!(cells(&page, 1), ["29", "290"], "{path}");
         assert!(page.contains("compared\"><bdi>hits (previous)</bdi></th>"), "{page}");
         assert!(text(&page, "sums").contains(" vs. "), "{page}");
         assert!(page.contains("class=\"line compared\""), "{page}");
     }
+    // By default, the lines are people.
+    let page = site.page("?period=30d").await;
+    let estimates = cells(&page, 1).into_iter().map(|cell| cell.parse::<u64>().expect("a number"));
+    let estimates: Vec<_> = estimates.collect();
+    assert!(estimates[0].abs_diff(29) <= 1 && estimates[1].abs_diff(290) <= 9, "{estimates:?}");
+    assert!(page.contains("compared\"><bdi>people (previous)</bdi></th>"), "{page}");
     // 40 days earlier, hits are still unknown on the first days of the compared period.
     let page = site.page("?period=40d").await;
     assert_eq!(cells(&page, 39)[1], "–");
@@ -243,9 +249,9 @@ async fn files_contain_what_the_page_shows() {
         format!("attachment; filename=\"pages-{today}.csv\"")
     );
     let lines: Vec<_> = table.body.split("\r\n").collect();
-    assert_eq!((lines.len(), lines[0]), (27, "page,visitors,hits,hits_before,hits_all_time"));
-    assert_eq!((lines[1], lines[25]), ("\"'=page 00\",0,100,0,100", "\"'=page 24\",0,76,0,76"));
-    let chart = site.get("/chart.csv?period=30d&counter=hits&counter=%2Fa").await;
+    assert_eq!((lines.len(), lines[0]), (27, "page,people,views,hits,hits_before,hits_all_time"));
+    assert_eq!((lines[1], lines[25]), ("\"'=page 00\",0,,100,0,100", "\"'=page 24\",0,,76,0,76"));
+    let chart = site.get("/chart.csv?period=30d&counter=hits&counter=%2Fa&show=hits").await;
     let lines: Vec<_> = chart.body.split("\r\n").collect();
     assert_eq!((lines.len(), lines[0]), (32, "start,\"hits\",\"/a\",\"hits (previous)\""));
     assert!(lines[1].ends_with("Z,1,1,10") && lines[30].ends_with(",30,30,300"), "{lines:?}");

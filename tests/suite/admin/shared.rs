@@ -123,7 +123,7 @@ async fn a_share_link_shows_only_the_view() {
     let site = Site::new("a-token-for-tests").await;
     for (view, title) in [
         ("/counter/share?counter=%2F&period=24h&days=3", "<h1><bdi>/</bdi></h1>"),
-        ("/share?counter=%2F&period=1h&uniques=1&q=secret&sort=uniques", "<h1><bdi>/</bdi></h1>"),
+        ("/share?counter=%2F&period=1h&show=people&q=secret&sort=people", "<h1><bdi>/</bdi></h1>"),
     ] {
         let link = site.link(view).await;
         assert!(!link.contains("secret") && !link.contains("token"), "{link}");

@@ -29,7 +29,7 @@ async fn two_thousand_counters_are_paginated_and_the_page_is_small() {
     for state in [
         String::new(),
         format!("?period=2min&by=second&counter=hits{lines}"),
-        "?period=120h&by=hour&uniques=1&zone=local&sort=name&page=2".to_owned(),
+        "?period=120h&by=hour&show=people&zone=local&sort=name&page=2".to_owned(),
     ] {
         let page = site.page(&state).await;
         let weight = page.len() + style.len() + script.len();
@@ -53,12 +53,12 @@ async fn pages_with_two_thousand_counters_need_few_round_trips() {
     let router = routed(counters.stats());
     for (path, max) in [
         ("", 4),
-        ("?period=today&sort=uniques", 5),
+        ("?period=today&sort=people", 5),
         ("?period=30d&sort=change", 5),
-        ("?period=30d&uniques=1", 4),
-        ("?period=today&uniques=1&forecast=1", 4),
-        ("/counter?counter=hits&uniques=1", 2),
-        ("/counter?counter=hits&uniques=1&period=24h", 2),
+        ("?period=30d&show=people", 4),
+        ("?period=today&show=people&forecast=1", 4),
+        ("/counter?counter=hits&show=people", 2),
+        ("/counter?counter=hits&show=people&period=24h", 2),
         ("/parts", 1),
     ] {
         let call = async || send(&router, path, &[]).await.status == StatusCode::OK;
@@ -87,7 +87,7 @@ async fn all_counters_can_be_sorted_by_visitors() {
         recorder.record_at(counter, None, now, NonZeroU32::new(100 - u32::from(people)).expect("not 0"));
     }
     site.flush().await;
-    let page = site.page("?period=today&sort=uniques").await;
+    let page = site.page("?period=today&sort=people").await;
     let (_, rows) = page.split_once("id=\"rows\"").expect("a table");
     let names = rows.split("class=\"name\"").skip(1).map(|row| {
         let (_, name) = row.split_once("<span>").expect("a name");

@@ -306,17 +306,17 @@ async fn visitors_of_a_year_have_a_separate_line_and_number() {
         }
     })
     .await;
-    let page = site.page("?period=365d&uniques=1").await;
-    assert!(card(&page, "visitors").starts_with("Visitors 301 −"), "{page}");
-    let words = html(&page, "card-visitors");
+    let page = site.page("?period=365d&show=people").await;
+    assert!(card(&page, "people").starts_with("People 301 −"), "{page}");
+    let words = html(&page, "card-people");
     assert!(words.contains("title=\"± 0.8 %. ") && words.contains("is counted once per day"), "{words}");
-    assert!(page.contains("<bdi>visitors</bdi>"), "{page}");
+    assert!(page.contains("<bdi>people</bdi>"), "{page}");
     let before = site.page(&link(&page, "earlier")).await;
-    let visitors: u64 = card(&before, "visitors").replace("Visitors ", "").parse().expect("no change");
+    let visitors: u64 = card(&before, "people").replace("People ", "").parse().expect("no change");
     assert!(visitors.abs_diff(730) < 22, "{visitors}");
     // A day is one epoch, so there is nothing to explain.
     let words = site.page("?period=today").await;
-    assert!(!html(&words, "card-visitors").contains("is counted once per day"), "{words}");
+    assert!(!html(&words, "card-people").contains("is counted once per day"), "{words}");
 }
 
 #[tokio::test]
@@ -329,19 +329,16 @@ async fn visitors_before_the_retention_are_reported_as_missing() {
     record(&site.recorder(), days_ago(1), 7);
     site.flush().await.expect("memory takes all");
     let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
-    let view = page(&router, "?period=365d&by=day&compare=none&uniques=1").await;
-    assert_eq!(card(&view, "visitors"), "Visitors – Not kept for this period");
+    let view = page(&router, "?period=365d&by=day&compare=none&show=people").await;
+    assert_eq!(card(&view, "people"), "People – Not kept for this period");
     // The latest 100 days are known.
     let days = html(&view, "twin").split_once("</table>").expect("its end").0;
-    let known =
-        days.split("</tr>").map(|row| row.matches("<td>").count() - row.matches("<td>–</td>").count());
-    assert_eq!(known.filter(|known| *known == 2).count(), 100, "{days}");
-    assert!(days.contains("<td>5</td><td>–</td>") && days.contains("<td>7</td><td>0</td>"), "{days}");
-    let view = page(&router, "?period=30d&uniques=1").await;
-    assert_eq!(card(&view, "visitors"), "Visitors 0");
+    assert_eq!((days.matches("<td>").count(), days.matches("<td>–</td>").count()), (365, 265), "{days}");
+    let view = page(&router, "?period=30d&show=people").await;
+    assert_eq!(card(&view, "people"), "People 0");
     let (from, to) = (days_ago(300), days_ago(200));
-    let view = page(&router, &format!("?period=custom&from={from}&to={to}&uniques=1")).await;
-    assert_eq!(card(&view, "visitors"), "Visitors – Not kept for this period");
+    let view = page(&router, &format!("?period=custom&from={from}&to={to}&show=people")).await;
+    assert_eq!(card(&view, "people"), "People – Not kept for this period");
 }
 
 #[tokio::test]
@@ -361,14 +358,17 @@ async fn too_many_visitor_buckets_for_a_read_are_not_an_error() {
     }
     site.flush().await.expect("memory takes all");
     let router = Router::new().nest("/admin/stats", counter_admin::router(site.stats(), Access::open()));
-    for path in
-        ["", "?period=750min&by=minute&uniques=1", "/counter?counter=%2F1&uniques=1", "/parts?period=today"]
-    {
+    for path in [
+        "",
+        "?period=750min&by=minute&show=people",
+        "/counter?counter=%2F1&show=people",
+        "/parts?period=today",
+    ] {
         page(&router, path).await;
     }
     for (path, note) in [
-        ("?period=yesterday", "Visitors of this period are shown for 6 counters only."),
-        ("?period=yesterday&sort=uniques", "sorting by visitors supports at most 6 counters."),
+        ("?period=yesterday", "People of this period are shown for 6 pages only."),
+        ("?period=yesterday&sort=people", "Not sorted by people, which is possible for at most 6 pages."),
     ] {
         let view = page(&router, path).await;
         assert!(view.contains(note), "{view}");

@@ -121,27 +121,28 @@ async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
         }
         let around = [-1, 0, 1].map(|days| day.checked_add(days.days()).expect("a day"));
         let dates = |days: i64| format!("from={}&to={}", date(&around[0], days), date(&around[2], days));
-        let path = format!("period=custom&{}&by=day&uniques=1&compare=none", dates(0));
+        let path = format!("period=custom&{}&by=day&show=hits&compare=none", dates(0));
         for path in [format!("?{path}"), format!("/parts?{path}"), format!("/counter?counter=hits&{path}")] {
             let page = site.page(&path).await;
             let is_of_this_year =
                 around[0].year() == Zoned::now().with_time_zone(day.time_zone().clone()).year();
             let format = if is_of_this_year { "%-d %b" } else { "%-d %b %Y" };
-            let row = |day: &Zoned, hits: i64| {
-                vec![day.strftime(format).to_string(), hits.to_string(), hits.min(24).to_string()]
-            };
+            let row = |day: &Zoned, hits: i64| vec![day.strftime(format).to_string(), hits.to_string()];
             let [before, day, after] = &around;
             assert_eq!(rows(&page), [row(after, 24), row(day, hours), row(before, 24)], "{path}");
             assert_eq!(shown_total(&page), (hours + 48).to_string(), "{path}");
+            let page = site.page(&path.replace("show=hits", "show=people")).await;
+            assert_eq!(rows(&page), [row(after, 24), row(day, hours.min(24)), row(before, 24)], "{path}");
+            assert_eq!(shown_total(&page), "24", "{path}");
         }
         let page = site.page(&format!("?{path}")).await;
         assert!(page.contains("<p>Days are in Europe/Berlin. "), "{page}");
-        assert!(card(&page, "visitors").starts_with("Visitors 24"), "{page}");
+        assert!(card(&page, "people").starts_with("People 24"), "{page}");
         // The previous chart ends at the start of this chart.
         let earlier = page.split_once("id=\"earlier\"").expect("a link").1;
         assert!(earlier.contains(&dates(-3).replace('&', "&#38;")), "{earlier}");
         // The form names days, and a chart by hour has as many hours.
-        let hourly = format!("?period=custom&from={0}&to={0}&by=hour&compare=none", date(&day, 0));
+        let hourly = format!("?period=custom&from={0}&to={0}&by=hour&show=hits&compare=none", date(&day, 0));
         let page = site.page(&hourly).await;
         let hours = hours.to_string();
         assert_eq!((rows(&page).len().to_string(), shown_total(&page)), (hours.clone(), hours));
@@ -224,10 +225,10 @@ async fn today_and_yesterday_start_at_midnight_in_the_zone() {
     let page = site.page("/counter?counter=hits").await;
     // The comparison with yesterday is only up to noon.
     assert_eq!(card(&page, "total"), "Hits 3 +200 %", "{page}");
-    assert_eq!(card(&page, "visitors"), "Visitors 2 +100 %", "{page}");
+    assert_eq!(card(&page, "people"), "People 2 +100 %", "{page}");
     let page = site.page("/counter?counter=hits&period=yesterday").await;
     assert_eq!(card(&page, "total"), "Hits 2", "{page}");
-    let page = site.page("/counter?counter=hits&period=2d&by=day&compare=none").await;
+    let page = site.page("/counter?counter=hits&period=2d&by=day&show=hits&compare=none").await;
     assert_eq!(rows(&page).iter().map(|row| row[1].clone()).collect::<Vec<_>>(), ["3 so far", "2"]);
 }
 
@@ -239,7 +240,7 @@ async fn a_page_with_days_of_a_zone_needs_two_round_trips() {
     let mut site = Site::over(store(&proxy.url()).await, "Europe/Berlin", &retained);
     site.record(Timestamp::now(), Some(1));
     assert!(site.page("?period=30d").await.contains("Days are in Europe/Berlin."));
-    let path = "/counter?counter=hits&period=30d&uniques=1&compare=previous";
+    let path = "/counter?counter=hits&period=30d&show=people&compare=previous";
     let call =
         async || send(&site.router, &format!("/admin/stats{path}"), None).await.status == StatusCode::OK;
     let fewest = proxy.fewest_round_trips(2, call).await;
@@ -283,7 +284,7 @@ async fn differences(site: &mut Site, query: &str, dates: [Date; 2], recorded: &
     let within = || recorded.iter().filter(|(date, _)| (dates[0]..=dates[1]).contains(date));
     let expected =
         (within().count() as u64, within().map(|(_, visitor)| visitor).collect::<BTreeSet<_>>().len() as u64);
-    let found = (card(&page, "total"), card(&page, "visitors"));
+    let found = (card(&page, "total"), card(&page, "people"));
     let number = |shown: &str| shown.split(' ').nth(1)?.replace(',', "").parse::<u64>().ok();
     let is_right = number(&found.0) == Some(expected.0)
         && number(&found.1).is_some_and(|visitors| visitors.abs_diff(expected.1) <= expected.1 / 50);
@@ -316,10 +317,14 @@ async fn periods_have_the_hits_and_visitors_of_local_days() {
             ] {
                 wrong.extend(differences(&mut site, &query, [date(from), date(to)], &recorded).await);
             }
-            let shown = rows(&site.page(&format!("?{}&by=day&uniques=1&compare=none", custom(99, 1))).await);
-            // A shorter day may include the first hour of the next one, but not more visitors than hits.
-            let is_right = |row: &Vec<String>| row[1] == "3" && ["2", "3"].contains(&&*row[2]);
-            wrong.extend(shown.iter().filter(|row| !is_right(row)).map(|row| format!("{row:?}")));
+            let shown = |metric: &str| format!("?{}&by=day&show={metric}&compare=none", custom(99, 1));
+            let hits = rows(&site.page(&shown("hits")).await);
+            let shown = rows(&site.page(&shown("people")).await);
+            // A shorter day may include the first hour of the next one, but not more people than hits.
+            let is_right = |(hits, people): &(&Vec<String>, &Vec<String>)| {
+                hits[1] == "3" && ["2", "3"].contains(&&*people[1]) && hits[0] == people[0]
+            };
+            wrong.extend(hits.iter().zip(&shown).filter(|row| !is_right(row)).map(|row| format!("{row:?}")));
             if now().date() == today.date() {
                 assert!(wrong.is_empty() && shown.len() == 99, "{zone}: {wrong:?}");
                 break;
@@ -370,10 +375,10 @@ async fn visitors_are_never_above_the_hits() {
         let estimate =
             estimates.uniques(&counter, day, now.minus(86_400)..now.plus(1)).await.expect("readable");
         above += u64::from(estimate.visitors > 400);
-        let page = site.page(&format!("/counter?counter=%2Fp{page}&period=7d&by=day&uniques=1")).await;
-        assert!(number(&page, "visitors") <= 400, "{page}");
+        let page = site.page(&format!("/counter?counter=%2Fp{page}&period=7d&by=day&show=people")).await;
+        assert!(number(&page, "people") <= 400, "{page}");
         assert!(
-            rows(&page)[0][2].trim_end_matches(" so far").parse::<u64>().expect("a number") <= 400,
+            rows(&page)[0][1].trim_end_matches(" so far").parse::<u64>().expect("a number") <= 400,
             "{page}"
         );
     }

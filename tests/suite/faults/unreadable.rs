@@ -24,12 +24,12 @@ struct Site {
 /// Pages which either list the counters or show a counter other than `/a`.
 const PAGES: [&str; 10] = [
     "",
-    "?counter=%2Fa&counter=%2Fb&uniques=1&forecast=1&period=5d&by=hour",
+    "?counter=%2Fa&counter=%2Fb&show=people&forecast=1&period=5d&by=hour",
     "?sort=lifetime",
-    "?sort=uniques",
+    "?sort=people",
     "?sort=change",
     "/parts",
-    "/counter?counter=%2Fa&uniques=1&forecast=1&period=5d&by=hour",
+    "/counter?counter=%2Fa&show=people&forecast=1&period=5d&by=hour",
     "/counter?counter=%2Fb",
     "/counter/parts?counter=%2Fa",
     "/metrics",

@@ -1,7 +1,6 @@
 use std::collections::HashMap;
 
 use axum::response::Response;
-use counter_core::time::Bucket;
 use counter_core::visits::{LabelRanking, Uniques};
 use counter_core::{CounterName, Error, Precision, Stats, Timestamp};
 use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
@@ -12,6 +11,7 @@ use super::caching;
 use super::parameter::{
     CountPrecision, LabelAndValue, LabelNames, Limit, OfPage, Range, RequestParts, WithPeople,
 };
+use super::read;
 use super::response::{LabelTop, LabelValue, Labels, Place, Unreadable, ValuePages};
 use super::route::Route;
 use crate::problem::Problem;
@@ -121,26 +121,6 @@ async fn pages(
     Ok(caching::json_response(&headers, caching::max_age(precision, range.end, now), &response))
 }
 
-/// Returns the start of the first bucket with people if there are hits in earlier buckets, e.g. because people were not counted
-/// yet. `None` if people were counted in the whole range.
-async fn people_since(
-    stats: &Stats,
-    counter: &CounterName,
-    precision: Precision,
-    range: std::ops::Range<Timestamp>,
-) -> Result<Option<u64>, Error> {
-    let unions: Vec<_> =
-        precision.starts(range.clone()).map(|start| vec![Bucket { precision, start }]).collect();
-    let counter = std::slice::from_ref(counter);
-    let uniques = stats.uniques_by_union(counter, &unions).await?.into_iter().flatten();
-    let has_people = |uniques: Result<Uniques, _>| uniques.map_or(true, |uniques| uniques.visitors > 0);
-    let first =
-        unions.iter().flatten().zip(uniques).find_map(|(bucket, of)| has_people(of).then_some(bucket.start));
-    let series = stats.series_many(counter, precision, range).await?.into_iter().flatten();
-    let hits = series.flat_map(|series| series.samples).map(|sample| sample.start).min();
-    Ok(first.filter(|first| hits.is_some_and(|hits| hits < *first)).map(Timestamp::as_unix))
-}
-
 impl LabelTop {
     /// Adds the people of the values. If there are hits without people, the people are not known.
     async fn read_people(
@@ -159,7 +139,8 @@ impl LabelTop {
         let counters: Vec<_> = values.iter().map(counter).collect();
         let uniques = stats.uniques_by_counter(&counters, precision, range.clone()).await?;
         let first = counts.iter().enumerate().max_by_key(|(_, count)| **count).map_or(0, |(place, _)| place);
-        self.people_since = people_since(stats, &counters[first], precision, range).await?;
+        let since = read::people_since(stats, &counters[first], precision, range).await?;
+        self.people_since = since.map(Timestamp::as_unix);
         let mut unreadable = Vec::new();
         let known = |(uniques, count): (Result<Uniques, _>, u64)| {
             let uniques = uniques.map_err(|why| unreadable.push(why)).ok()?;

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use counter_core::time::Grid;
-use counter_core::visits::{Distribution, Distributions, Measure};
+use counter_core::time::{Bucket, Grid};
+use counter_core::visits::{Distribution, Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
+use futures_util::future::try_join;
 
 use super::caching;
 use super::parameter::{self, HasGrid, ReadableRetention};
@@ -107,4 +108,27 @@ pub(crate) async fn foreign_counters(
         |series: &Result<counter_core::Series, _>| series.as_ref().is_ok_and(|series| series.total() > 0);
     let named = counters.iter().zip(&series).filter(|(_, series)| has_samples(series));
     Ok(named.map(|(counter, _)| counter.clone()).collect())
+}
+
+/// Returns the start of the first bucket with people if there are hits in earlier buckets, e.g. because people were not counted
+/// yet. `None` if people were counted in the whole range.
+pub(crate) async fn people_since(
+    stats: &Stats,
+    counter: &CounterName,
+    precision: Precision,
+    range: Range<Timestamp>,
+) -> Result<Option<Timestamp>, Error> {
+    let unions: Vec<_> =
+        precision.starts(range.clone()).map(|start| vec![Bucket { precision, start }]).collect();
+    let counter = std::slice::from_ref(counter);
+    let (uniques, series) =
+        try_join(stats.uniques_by_union(counter, &unions), stats.series_many(counter, precision, range))
+            .await?;
+    let has_people = |uniques: Result<Uniques, _>| uniques.map_or(true, |uniques| uniques.visitors > 0);
+    let uniques = uniques.into_iter().flatten();
+    let first =
+        unions.iter().flatten().zip(uniques).find_map(|(bucket, of)| has_people(of).then_some(bucket.start));
+    let hits =
+        series.into_iter().flatten().flat_map(|series| series.samples).map(|sample| sample.start).min();
+    Ok(first.filter(|first| hits.is_some_and(|hits| hits < *first)))
 }

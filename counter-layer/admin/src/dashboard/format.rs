@@ -3,4 +3,5 @@
 pub(crate) mod numbers;
 pub(crate) mod units;
 pub(crate) mod instants;
+pub(crate) mod names;
 pub(crate) mod counters;

@@ -8,6 +8,7 @@ pub(crate) mod facets;
 pub(crate) mod table;
 pub(crate) mod bots;
 pub(crate) mod missing;
+pub(crate) mod people;
 pub(crate) mod labels;
 pub(crate) mod slowest;
 pub(crate) mod sources;

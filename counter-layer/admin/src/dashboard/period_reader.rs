@@ -1,8 +1,10 @@
 //! Reads totals and visitors of the period of a page, and of the compared period.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use counter_core::time::Bucket;
 use counter_core::visits::{Coverage, Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 use counter_layer::internal::HITS;
@@ -28,6 +30,9 @@ pub(crate) struct PeriodReader<'a> {
     period: Cover,
     /// The compared period, up to the same elapsed time.
     compared: Option<Cover>,
+    /// The same for views, if whole buckets of views cover the period.
+    views: Option<(Cover, Option<Cover>)>,
+    counts_views: OnceCell<bool>,
     /// The counter of the page, and all of its distributions.
     counter: Option<CounterName>,
     measured: OnceCell<Option<PeriodDistributions>>,
@@ -82,20 +87,39 @@ impl<'a> PeriodReader<'a> {
     pub(crate) fn new(reader: &'a Reader<'a>, view: &View, now: Timestamp) -> Self {
         let (timeline, stats) = (view.timeline(now), reader.stats);
         // Numbers of recent days should not depend on the archive, even if its buckets would fit better.
-        let cover = |range: Range<Timestamp>| {
+        let retained = |range: &Range<Timestamp>| {
             let is_recent = stats.grid().counts.iter().any(|part| part.oldest(now) <= range.start);
-            let grid = if is_recent { stats.grid() } else { stats.reach() };
-            Cover::new(&grid.counts, range, now)
+            if is_recent { &stats.grid().counts } else { &stats.reach().counts }
         };
-        let period = cover(timeline.buckets.range());
-        let compared = timeline.elapsed(now).map(cover);
+        let cover = |range: Range<Timestamp>| Cover::new(retained(&range), range, now);
+        let (range, elapsed) = (timeline.buckets.range(), timeline.elapsed(now));
+        let (period, compared) = (cover(range.clone()), elapsed.clone().map(cover));
+        let of_views = |range: Range<Timestamp>| Cover::new(&retained(&range).of_views(), range, now);
+        let views = Some(of_views(range.clone())).filter(|cover| cover.is_exact(&range, now));
+        let views = views.map(|cover| (cover, elapsed.map(of_views)));
         let counter = view.chart.counters.first().cloned();
-        Self { reader, timeline, now, period, compared, counter, measured: OnceCell::new() }
+        let (counts_views, measured) = (OnceCell::new(), OnceCell::new());
+        Self { reader, timeline, now, period, compared, views, counts_views, counter, measured }
     }
 
     /// Reads the count of each counter, or `None` for unreadable counters.
     pub(crate) async fn totals(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
-        self.sums(&self.period, counters).await
+        let cover = match has_views(counters) {
+            true => self.views.as_ref().map(|(period, _)| period),
+            false => Some(&self.period),
+        };
+        self.sums(cover, counters).await
+    }
+
+    /// Returns `true` if the site counts views, and the views of the period are known.
+    pub(crate) async fn counts_views(&self) -> Result<bool, Error> {
+        let site = CounterName::new(HITS).ok().and_then(|hits| hits.views());
+        let Some(site) = site.filter(|_| self.views.is_some()) else { return Ok(false) };
+        let read = || async {
+            let lifetimes = self.reader.lifetimes(std::slice::from_ref(&site)).await?;
+            Ok(lifetimes.first().copied().flatten().is_some_and(|views| views > 0))
+        };
+        self.counts_views.get_or_try_init(read).await.copied()
     }
 
     /// Reads the counts in the compared period, or `None` if they are unknown or not comparable.
@@ -105,10 +129,11 @@ impl<'a> PeriodReader<'a> {
 
     /// Reads the counts in the compared period, even if counting began in it, or `None` if they are unknown.
     pub(crate) async fn totals_before(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
-        match &self.compared {
-            Some(cover) => self.sums(cover, counters).await,
-            None => Ok(vec![None; counters.len()]),
-        }
+        let cover = match has_views(counters) {
+            true => self.views.as_ref().and_then(|(_, compared)| compared.as_ref()),
+            false => self.compared.as_ref(),
+        };
+        self.sums(cover, counters).await
     }
 
     /// Like [`compared_totals`](Self::compared_totals), with the start of counters that began too late.
@@ -133,7 +158,8 @@ impl<'a> PeriodReader<'a> {
         Ok(counters.iter().map(|counter| found[whole(counter)]).collect())
     }
 
-    async fn sums(&self, cover: &Cover, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
+    async fn sums(&self, cover: Option<&Cover>, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
+        let Some(cover) = cover else { return Ok(vec![None; counters.len()]) };
         let part = |part: &Part| self.reader.totals(counters, part.precision, part.buckets.clone());
         let parts = try_join_all(cover.parts.iter().map(part)).await?;
         let totals = |index: usize| parts.iter().map(move |part| part[index].as_ref());
@@ -146,7 +172,10 @@ impl<'a> PeriodReader<'a> {
         &self,
         counters: &[CounterName],
     ) -> Result<Option<Vec<Option<Uniques>>>, Error> {
-        let Some(union) = self.union(&self.timeline.buckets.range()) else { return Ok(None) };
+        let union = self
+            .visitor_precisions(counters)
+            .and_then(|kept| self.union(&kept, &self.timeline.buckets.range()));
+        let Some(union) = union else { return Ok(None) };
         let first = &counters[..counters.len().min(limit(&union))];
         let mut visitors = match first.is_empty() {
             true => Vec::new(),
@@ -165,18 +194,49 @@ impl<'a> PeriodReader<'a> {
 
     /// Returns `true` if the buckets of visitors are longer than the period.
     pub(crate) fn is_wider(&self) -> bool {
-        self.union(&self.timeline.buckets.range()).is_some_and(|union| union.is_wider)
+        let kept = &self.reader.stats.reach().visitors;
+        self.union(kept, &self.timeline.buckets.range()).is_some_and(|union| union.is_wider)
     }
 
-    fn union(&self, range: &Range<Timestamp>) -> Option<Union> {
-        Union::of(&self.reader.stats.reach().visitors, range, self.now)
+    /// Returns the precisions in which all of these counters have visitors, or `None` if one of them never has.
+    pub(crate) fn visitor_precisions(&self, counters: &[CounterName]) -> Option<Cow<'a, Precisions>> {
+        let kept = &self.reader.stats.reach().visitors;
+        if counters.iter().any(|counter| counter.viewed().is_some() || counter.pair().is_some()) {
+            return None;
+        }
+        Some(match counters.iter().any(|counter| counter.label().is_some()) {
+            true => Cow::Owned(kept.of_label_values()),
+            false => Cow::Borrowed(kept),
+        })
+    }
+
+    fn union(&self, kept: &Precisions, range: &Range<Timestamp>) -> Option<Union> {
+        Union::of(kept, range, self.now)
     }
 
     /// Reads the visitors of a counter in this period and in the compared period. If the period is still running, both
     /// are without the last bucket, because the visitors of a part of a bucket are unknown.
-    pub(crate) async fn compared_visitors(&self, counter: &CounterName) -> Result<Option<(u64, u64)>, Error> {
+    pub(crate) async fn compared_visitors(
+        &self,
+        counters: &[CounterName],
+    ) -> Result<Vec<Option<(u64, u64)>>, Error> {
+        let unknown = || Ok(vec![None; counters.len()]);
+        let Some(unions) = self.compared_unions(counters) else { return unknown() };
+        let (found, coverage) =
+            try_join(self.reader.uniques(counters, &unions), self.coverage(counters)).await?;
+        let visitors = |place: usize| Some(found.get(place)?.as_ref()?.visitors);
+        let pair = |(place, coverage)| {
+            let pair = visitors(2 * place).zip(visitors(2 * place + 1));
+            pair.filter(|_| coverage == Coverage::Complete)
+        };
+        Ok(coverage.into_iter().enumerate().map(pair).collect())
+    }
+
+    /// Returns the buckets of visitors of this period and of the compared period that can be compared.
+    fn compared_unions(&self, counters: &[CounterName]) -> Option<Vec<Vec<Bucket>>> {
         let (range, now) = (self.timeline.buckets.range(), self.now);
-        let Some(compared) = self.timeline.compared.as_ref().map(Buckets::range) else { return Ok(None) };
+        let compared = self.timeline.compared.as_ref().map(Buckets::range)?;
+        let kept = self.visitor_precisions(counters)?;
         let both = |end: Timestamp| {
             let ranges = if range.end <= now {
                 [range.clone(), compared.clone()]
@@ -186,27 +246,21 @@ impl<'a> PeriodReader<'a> {
                 [this, other]
             };
             let union = |range: &Range<Timestamp>| {
-                let union = self.union(range).filter(|union| !union.is_wider && limit(union) > 1)?;
+                let union = self
+                    .union(&kept, range)
+                    .filter(|union| !union.is_wider && limit(union) >= 2 * counters.len())?;
                 (!union.buckets.is_empty()).then_some(union.buckets)
             };
             Some((ranges[0].end, vec![union(&ranges[0])?, union(&ranges[1])?]))
         };
-        let retained = self.reader.stats.reach().visitors.iter();
-        let fitting = retained.filter_map(|part| both(part.precision.bucket(now).start));
-        let Some((_, unions)) = fitting.max_by_key(|(end, _)| *end) else { return Ok(None) };
-        let counter = std::slice::from_ref(counter);
-        let (found, coverage) =
-            try_join(self.reader.uniques(counter, &unions), self.coverage(counter)).await?;
-        if coverage != [Coverage::Complete] {
-            return Ok(None);
-        }
-        let visitors = |index: usize| Some(found.get(index)?.as_ref()?.visitors);
-        Ok(visitors(0).zip(visitors(1)))
+        let fitting = kept.iter().filter_map(|part| both(part.precision.bucket(now).start));
+        fitting.max_by_key(|(end, _)| *end).map(|(_, unions)| unions)
     }
 
     /// Returns the number of counters with visitors that can be read in a single call.
     pub(crate) fn visitor_limit(&self) -> usize {
-        self.union(&self.timeline.buckets.range()).map_or(usize::MAX, |union| limit(&union))
+        let kept = &self.reader.stats.reach().visitors;
+        self.union(kept, &self.timeline.buckets.range()).map_or(usize::MAX, |union| limit(&union))
     }
 
     /// Returns the coarsest count precision with buckets that exactly cover the period, or that of the chart.
@@ -242,6 +296,10 @@ impl<'a> PeriodReader<'a> {
         let measured = self.measured.get_or_try_init(|| self.distributions(counter, &Measure::ALL)).await?;
         Ok(measured.as_ref())
     }
+}
+
+fn has_views(counters: &[CounterName]) -> bool {
+    counters.iter().any(|counter| counter.viewed().is_some())
 }
 
 /// Returns the number of counters that can be read in a single call.

@@ -110,18 +110,25 @@ impl<'a> Reader<'a> {
         Ok(all.into_iter().map(|total| self.note(total)).collect())
     }
 
-    /// Returns the visitors of each counter and union of buckets, in this order. Those of views and label values are not
-    /// known.
+    /// Returns the visitors of each counter and union of buckets, in this order. Those of views and pairs are not known, and
+    /// neither are those of label values if all are 0, because most labels do not count people.
     pub(crate) async fn uniques(
         &self,
         counters: &[CounterName],
         unions: &[Vec<Bucket>],
     ) -> Result<Vec<Option<Uniques>>, Error> {
-        let has_visitors = |counter: &&CounterName| counter.label().is_none() && counter.viewed().is_none();
+        let has_visitors = |counter: &&CounterName| counter.pair().is_none() && counter.viewed().is_none();
         let visited: Vec<_> = counters.iter().filter(has_visitors).cloned().collect();
         let mut found = self.stats.uniques_by_union(&visited, unions).await?.into_iter().peekable();
         let of = |counter: &CounterName| match found.next_if(|_| has_visitors(&counter)) {
-            Some(uniques) => uniques.into_iter().map(|uniques| self.note(uniques)).collect(),
+            Some(uniques) => {
+                let uniques: Vec<_> = uniques.into_iter().map(|uniques| self.note(uniques)).collect();
+                let is_0 = |uniques: &Option<Uniques>| uniques.is_none_or(|uniques| uniques.visitors == 0);
+                match counter.label().is_some() && uniques.iter().all(is_0) {
+                    true => vec![None; unions.len()],
+                    false => uniques,
+                }
+            }
             None => vec![None; unions.len()],
         };
         Ok(counters.iter().flat_map(of).collect())

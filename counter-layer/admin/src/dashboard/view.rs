@@ -3,6 +3,7 @@
 pub(crate) mod value;
 pub(crate) mod by;
 pub(crate) mod client;
+pub(crate) mod metric;
 pub(crate) mod period;
 pub(crate) mod buckets;
 pub(crate) mod cover;

@@ -276,7 +276,7 @@
 
   // --- addresses
 
-  const PARTS = ["main", ".heading", ".tools", "#more > .sheet"];
+  const PARTS = ["main", ".heading", ".tools", ".currently", "#more > .sheet"];
   // The timer of the search.
   let typed = 0;
   // Opens a view. With `replace`, the view replaces the current one in the history.
@@ -285,6 +285,7 @@
     clearTimeout(typed);
     const focus = document.activeElement?.id, menu = document.activeElement?.closest(".menu")?.id;
     const opened = [...document.querySelectorAll("details[open]:not(.menu)")].map((details) => details.id);
+    const tabs = [...document.querySelectorAll(".tabs > :checked")].map((tab) => tab.id);
     try {
       const { response, page } = await read(address);
       if (generation !== moving) return;
@@ -302,6 +303,7 @@
         document.querySelector(place).replaceChildren(...page.querySelector(place).childNodes);
       }
       for (const id of opened) if (byId(id)) byId(id).open = true;
+      for (const id of tabs) if (byId(id)) byId(id).checked = true;
       localise(document.body);
       offerZone();
       dressChart();

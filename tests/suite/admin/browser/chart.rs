@@ -40,7 +40,7 @@ async fn the_chart_can_be_read_by_keyboard() {
         page.until_text("#chart-title", |title| title == "Hits per 5 s").await;
         assert!(page.address().await.ends_with("/admin/stats?period=5min"), "{}", page.address().await);
         page.run("history.back()").await;
-        page.until_text("#chart-title", |title| title == "Hits per hour").await;
+        page.until_text("#chart-title", |title| title == "People per hour").await;
 
         page.open("?period=1h&compare=none").await;
         // A new bucket can start at any time and shift the rows, so we compare times instead of positions.

@@ -23,10 +23,11 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
                 .then((answer) => answer.status)";
             assert_eq!(page.run(noted).await, 201);
             page.open("").await;
+            page.run("document.getElementById('service').open = true").await;
             page.until_text("#sources th", |source| source == "producer:shop").await;
             for state in [
                 "?period=1min&by=second&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
-                "?period=24h&uniques=1&q=articles",
+                "?period=24h&show=people&q=articles",
                 "/counter?counter=%2Farticles&period=1min&by=second",
                 "/counter?counter=%2Farticles",
                 "/api/explore",
@@ -124,7 +125,7 @@ async fn a_year_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
                     "?period=750d&counter=hits&counter=%2F",
                     "?period=168h",
                     "?period=12mo",
-                    "?period=365d&counter=hits&counter=%2F&uniques=1",
+                    "?period=365d&counter=hits&counter=%2F&show=people",
                 ] {
                     page.open(state).await;
                     page.until_text("#live", |live| live == "Live").await;
@@ -148,7 +149,7 @@ async fn a_year_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
                 // Dates include the year if it is not the current year.
                 page.until_text("#sums", |sums| sums.contains(" 20")).await;
                 page.press("#lines", Key::Home).await;
-                page.until_text("#readout", |said| said.contains(" 20") && said.contains("A hits: ")).await;
+                page.until_text("#readout", |said| said.contains(" 20") && said.contains("A people: ")).await;
                 page.save_screenshot(name).await;
             },
         )

@@ -6,12 +6,13 @@ use tests::browser::{BrowserSettings, Key, browse};
 async fn the_link_opens_the_dashboard_and_the_numbers_update_live() {
     browse(BrowserSettings::default(), |page| async move {
         page.open("").await;
-        page.until_text("#total", |total| total == "8").await;
+        // A page with an error is a hit, but not a view.
+        page.until_text("#views", |views| views == "7").await;
         for _ in 0..5 {
             page.visit("/articles").await;
         }
-        page.until_text("#total", |total| total == "13").await;
-        page.until_text("#visitors", |visitors| visitors == "1").await;
+        page.until_text("#views", |views| views == "12").await;
+        page.until_text("#people", |people| people == "1").await;
         page.until_text("#live", |live| live == "Live").await;
         // The table is also updated, and so is the closed table below the chart.
         page.until_text("#rows", |rows| rows.contains("/articles 1 6 ")).await;
@@ -48,11 +49,11 @@ async fn a_search_while_typing_keeps_the_text_and_the_focus() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_restores_the_view() {
     browse(BrowserSettings::default(), |page| async move {
-        let state = "?counter=hits&counter=%2F&period=24h&uniques=1&q=art&sort=name&zone=local";
+        let state = "?counter=hits&counter=%2F&period=24h&show=people&q=art&sort=name&zone=local";
         page.open(state).await;
-        page.until_text("#chart-title", |title| title == "Hits per hour").await;
+        page.until_text("#chart-title", |title| title == "People per hour").await;
         let legend = page.text(".legend ul").await;
-        for line in ["A hits", "B /", "C visitors", "D hits (previous)"] {
+        for line in ["A people", "B /", "C people (previous)"] {
             assert!(legend.contains(line), "{legend}");
         }
         assert_eq!(page.text("#zone-name").await, "Asia/Tokyo");
@@ -75,7 +76,7 @@ async fn the_dashboard_works_without_javascript() {
     browse(BrowserSettings { script: false, ..BrowserSettings::default() }, |page| async move {
         page.open("").await;
         assert_eq!(page.text("#zone-name").await, "UTC");
-        assert!(page.text("#status").await.contains("now. Counting normally"));
+        assert!(page.text("#now").await.contains(" now"));
         page.choose("#period-menu", "#period-last-hour").await;
         page.until_text("#chart-title", |title| title == "Hits per minute").await;
         page.write("#q", &format!("articles{}", char::from(Key::Enter))).await;

@@ -16,8 +16,8 @@ async fn a_period_can_be_chosen_by_keyboard_with_or_without_javascript() {
             for (id, period, title, buckets) in [
                 ("#period-last-hour", "Last hour", "Hits per minute", 60),
                 ("#period-yesterday", "Yesterday", "Hits per hour", 24),
-                ("#period-7-days", "7 days", "Hits per day", 7),
-                ("#period-30-days", "30 days", "Hits per day", 30),
+                ("#period-7-days", "7 days", "People per day", 7),
+                ("#period-30-days", "30 days", "People per day", 30),
             ] {
                 page.choose("#period-menu", id).await;
                 page.until_text("#period-menu > summary", |shown| shown.starts_with(period)).await;
@@ -37,7 +37,7 @@ async fn a_period_can_be_chosen_by_keyboard_with_or_without_javascript() {
             page.press("#later", Key::Enter).await;
             page.until_text("#period-menu > summary", |shown| shown.starts_with("30 days")).await;
             page.press("#by-week", Key::Enter).await;
-            page.until_text("#chart-title", |shown| shown == "Hits per week").await;
+            page.until_text("#chart-title", |shown| shown == "People per week").await;
             assert!(page.address().await.ends_with("/admin/stats?period=30d&by=week"));
         })
         .await;
@@ -108,7 +108,7 @@ async fn a_comparison_can_be_chosen_by_keyboard_with_or_without_javascript() {
     for script in [true, false] {
         browse(BrowserSettings { script, ..BrowserSettings::default() }, move |page| async move {
             page.open("?period=24h").await;
-            page.until_text(".legend ul", |legend| legend.contains("B hits (previous)")).await;
+            page.until_text(".legend ul", |legend| legend.contains("B people (previous)")).await;
             page.until_text("#sums", |sums| sums.contains(" vs. ")).await;
             page.choose("#compare-menu", "#compare-no-comparison").await;
             page.until_text(".legend ul", |legend| !legend.contains("(previous)")).await;
@@ -116,7 +116,7 @@ async fn a_comparison_can_be_chosen_by_keyboard_with_or_without_javascript() {
             assert!(page.address().await.ends_with("?period=24h&compare=none"));
             assert!(page.text("#compare-menu > summary").await.starts_with("No comparison"));
             page.choose("#compare-menu", "#compare-vs--previous-period").await;
-            page.until_text(".legend ul", |legend| legend.contains("B hits (previous)")).await;
+            page.until_text(".legend ul", |legend| legend.contains("B people (previous)")).await;
             assert!(page.address().await.ends_with("?period=24h"));
         })
         .await;
@@ -129,10 +129,10 @@ async fn a_card_shows_its_series_in_the_chart() {
         page.open("?period=24h&compare=none").await;
         page.press("#card-errors a", Key::Enter).await;
         page.until_text(".legend ul", |legend| legend.contains("A status:5xx")).await;
-        page.press("#card-visitors a", Key::Enter).await;
-        page.until_text(".legend ul", |legend| legend.contains("B visitors")).await;
-        page.press("#show-visitors", Key::Enter).await;
-        page.until_text(".legend ul", |legend| !legend.contains("visitors")).await;
+        page.press("#card-people a", Key::Enter).await;
+        page.until_text(".legend ul", |legend| legend.contains("A people")).await;
+        page.press("#card-views a", Key::Enter).await;
+        page.until_text(".legend ul", |legend| legend.contains("A views 7")).await;
         // This leads to the response times on a different page.
         page.press("#card-p90 a", Key::Enter).await;
         page.until_text("h1", |title| title == "hits").await;

@@ -1,8 +1,9 @@
 //! Formats names of counters.
 
 use counter_core::CounterName;
-use counter_layer::internal::HITS;
 use percent_encoding::percent_decode_str;
+
+use super::names;
 
 /// The label with the paths of missing pages.
 pub(crate) const MISSING_PAGES: &str = "not_found";
@@ -19,16 +20,11 @@ pub(crate) fn title(counter: &CounterName) -> String {
     }
 }
 
-/// Returns the name of the visitors of a counter.
-pub(crate) fn visitors(counter: &CounterName) -> String {
-    if **counter == *HITS { "visitors".to_owned() } else { format!("visitors of {}", title(counter)) }
-}
-
 fn labelled(label: &str, value: &str) -> String {
     match (label, path_and_host(value)) {
         (MISSING_PAGES, (path, _)) => format!("missing page: {path}"),
         (BROKEN_LINKS, (path, Some(host))) => format!("broken link: {path} from {host}"),
-        _ => format!("{label}: {value}"),
+        _ => format!("{label}: {}", names::readable(label, value)),
     }
 }
 
@@ -48,6 +44,7 @@ mod tests {
             ("hits", "hits"),
             ("/articles", "/articles"),
             ("label:referrer:search.example", "referrer: search.example"),
+            ("label:country:JP", "country: Japan"),
             ("label:not_found:/old%20page", "missing page: /old page"),
             (
                 "label:broken_link:/articles/17 search.example",
@@ -58,7 +55,5 @@ mod tests {
         }
         let pair = CounterName::of_pair("referrer", "/articles", "search.example").expect("a pair");
         assert_eq!(title(&pair), "/articles, referrer: search.example");
-        assert_eq!(visitors(&CounterName::new("hits").expect("a name")), "visitors");
-        assert_eq!(visitors(&CounterName::new("/").expect("a name")), "visitors of /");
     }
 }

@@ -16,6 +16,12 @@ pub(crate) fn rounded(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { group_digits(&format!("{value:.0}")) }
 }
 
+/// Formats a number per second: `0.4`, `12`.
+pub(crate) fn rate(count: u64, seconds: u64) -> String {
+    let rate = count as f64 / seconds as f64;
+    if count > 0 && rate < 0.05 { "< 0.1".to_owned() } else { rounded(rate) }
+}
+
 /// Abbreviates a number to about four characters: `950`, `1.2k`, `34M`.
 pub(crate) fn short(count: u64) -> String {
     let (mut value, mut unit) = (count, "");

@@ -14,11 +14,11 @@ use crate::dashboard::format::counters;
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
 use crate::dashboard::panels::note_forms::NoteForms;
-use crate::dashboard::panels::panel::Panels;
+use crate::dashboard::panels::panel::{Layout, Panels};
 use crate::dashboard::panels::raised::Raised;
 use crate::dashboard::panels::slowest;
 use crate::dashboard::panels::sources::Sources;
-use crate::dashboard::panels::summary::{Extent, Status, Summary};
+use crate::dashboard::panels::summary::{self, Extent, Status, Summary};
 use crate::dashboard::panels::table::Table;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::controls::Controls;
@@ -37,8 +37,7 @@ pub(crate) struct Site {
     pub(crate) moving: Moving,
     controls: Controls,
     table: Table,
-    /// The panels of labels, facets and slow pages.
-    panels: Panels,
+    layout: Layout,
     sources: Option<Sources>,
     search: String,
     search_fields: Vec<(&'static str, String)>,
@@ -81,7 +80,6 @@ pub(crate) struct Shared {
     icon: String,
     site_name: String,
     title: String,
-    unit: String,
     moving: Moving,
     measured: Option<Measured>,
     alignment: String,
@@ -107,7 +105,11 @@ pub(crate) struct Moving {
     /// The raised alerts, only on the site page.
     raised: Option<Raised>,
     status: Status,
+    /// The people of the last minutes and the current rate, except on other pages than that of the site.
+    now: Option<String>,
     chart: Chart,
+    /// What the chart shows, and its interval.
+    title: String,
     /// The events shown in the chart.
     annotations: Vec<Annotation>,
     pub(crate) sums: Sums,
@@ -133,15 +135,15 @@ impl Site {
             slowest::panel(&period, address),
         )
         .await?;
-        panels.append(&mut table.facets);
         panels.extend(slowest);
+        let layout = Layout::of(panels, std::mem::take(&mut table.facets));
         let is_empty = table.suggestions.is_empty();
         Ok(Self {
             frame: Frame::of(stats, view),
             moving,
             controls: Controls::of(stats, view, now),
             table,
-            panels: Panels::of(panels),
+            layout,
             sources: Sources::of(stats, now),
             search: view.table.search.clone(),
             search_fields: view.fields(&["q", "page"]),
@@ -243,12 +245,16 @@ impl Moving {
                 Page::Counter => None,
             })
         };
-        let ((summary, raised), plot, people) =
+        let ((mut summary, raised), plot, people) =
             try_join3(site_parts, Plot::read(period, view, now), people).await?;
-        let moving = Self { summary, raised, ..Self::of(period, view, plot) };
-        let requests = stats.ledger().requests;
-        let status = people.iter().fold(moving.status, |status, now| status.with_people(now, requests));
-        Ok(Self { status, ..moving })
+        let people = people.and_then(|people| summary::people_now(&people, stats.ledger().requests));
+        let rate = summary.as_ref().and_then(|summary| summary.rate.clone());
+        let now: Vec<_> = people.into_iter().chain(rate).collect();
+        if let Some(summary) = &mut summary {
+            summary.choose(view, plot.metric);
+        }
+        let moving = Self::of(period, view, plot);
+        Ok(Self { summary, raised, now: (!now.is_empty()).then(|| now.join(" · ")), ..moving })
     }
 
     /// Reads only the chart.
@@ -257,10 +263,10 @@ impl Moving {
     }
 
     fn of(period: &PeriodReader<'_>, view: &View, plot: Plot) -> Self {
-        let Plot { chart, annotations, sums, forecast, .. } = plot;
+        let Plot { chart, metric, annotations, sums, forecast, .. } = plot;
         let (stats, buckets) = (period.reader.stats, &period.timeline.buckets);
         let names: Vec<_> =
-            view.chart.counters.iter().map(|counter| escape::isolated(&counters::title(counter))).collect();
+            view.chart.counters.iter().map(|counter| escape::isolated(&metric.line(counter))).collect();
         let shown = buckets.starts.len();
         let mut label = format!("{} per {}, {shown} values", names.join(", "), buckets.by.unit());
         let forecast_buckets = chart.columns.len().saturating_sub(shown);
@@ -271,7 +277,9 @@ impl Moving {
             summary: None,
             raised: None,
             status: Status::of(&stats.ledger(), &stats.health()),
+            now: None,
             chart,
+            title: format!("{} per {}", metric.title(), buckets.by.unit()),
             annotations,
             sums,
             forecast,
@@ -302,7 +310,6 @@ impl Shared {
             icon: format!("{}{}", view.site.mount, assets::icon()),
             site_name: view.site_name().to_owned(),
             title: names.join(", "),
-            unit: period.timeline.buckets.by.unit(),
             moving,
             measured,
             alignment: alignment(stats, view),

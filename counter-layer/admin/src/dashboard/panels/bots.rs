@@ -8,6 +8,7 @@ use counter_layer::{Bot, Purpose};
 
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
+use crate::dashboard::format::names;
 use crate::dashboard::format::numbers;
 use crate::text::digits;
 
@@ -75,7 +76,7 @@ pub(crate) fn panel(
     let rows = groups.iter().flat_map(|group| group.rows(all, max)).collect();
     let counts = [(clients.others.saturating_sub(listed), others), (clients.people, "by people")];
     let note = panel::note(&counts, &clients.limits);
-    Panel { id: format!("label-{BOT_LABEL}"), title: "Bots".to_owned(), rows, note }
+    Panel { id: format!("label-{BOT_LABEL}"), title: "Crawlers".to_owned(), rows, heads: None, note }
 }
 
 impl Group {
@@ -104,7 +105,7 @@ impl Group {
             percent: numbers::percent(hits, max).to_string(),
             role,
         };
-        let purpose = capitalized(self.purpose.as_str());
+        let purpose = names::capitalized(self.purpose.as_str());
         let heading = row(&purpose, self.hits, self.before, String::new(), Role::Heading);
         let bots = self.bots.iter().take(MAX_SHOWN).map(|bot| {
             let operator = bot.operator.filter(|operator| !bot.name.starts_with(operator));
@@ -113,14 +114,6 @@ impl Group {
         });
         [heading].into_iter().chain(bots).collect()
     }
-}
-
-fn capitalized(text: &str) -> String {
-    let mut text = text.to_owned();
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    text
 }
 
 #[cfg(test)]

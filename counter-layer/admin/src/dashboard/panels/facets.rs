@@ -40,7 +40,13 @@ pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<
             role: Role::Value,
         };
         let rows: Vec<_> = parts.iter().enumerate().map(row).collect();
-        (!rows.is_empty()).then(|| Panel { id: id.to_owned(), title: title.to_owned(), rows, note: None })
+        (!rows.is_empty()).then(|| Panel {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            rows,
+            heads: None,
+            note: None,
+        })
     };
     PANELS.into_iter().filter_map(panel).collect()
 }

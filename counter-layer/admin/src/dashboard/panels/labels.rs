@@ -4,13 +4,18 @@ use std::collections::HashMap;
 
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
+use counter_layer::SourceGroup;
 use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
+use futures_util::future::{try_join, try_join_all};
 
 use super::bots;
 use super::missing;
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
+use super::people::{self, People, ValuePeople, counter};
 use crate::dashboard::format::counters;
+use crate::dashboard::format::instants;
+use crate::dashboard::format::names;
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::text::digits;
@@ -20,6 +25,12 @@ const REFERRER: &str = "referrer";
 /// The maximum number of values to show for a label.
 const MAX_VALUES: usize = 8;
 
+const ADDRESS: &str = "address";
+
+/// Labels with a value for all bots.
+const OF_CLIENTS: [&str; 2] = ["browser", "device"];
+const BOTS: &str = "bot";
+
 /// The maximum number of pages to show for a value.
 const MAX_PAGES: usize = 20;
 
@@ -28,8 +39,8 @@ const MAX_PANELS: usize = 16;
 
 /// Titles for the built-in labels. Custom labels are shown by name.
 const TITLES: [(&str, &str); 14] = [
-    ("address", "Addresses"),
-    (BOT_LABEL, "Bots"),
+    (ADDRESS, "Addresses"),
+    (BOT_LABEL, "Crawlers"),
     (counters::BROKEN_LINKS, "Broken links"),
     ("browser", "Browsers"),
     ("campaign", "Campaigns"),
@@ -47,10 +58,10 @@ const TITLES: [(&str, &str); 14] = [
 /// Labels to read without a round trip to find them. The store reads some names in vain for each that does not exist, so
 /// rare labels are not listed.
 const EXPECTED: [&str; 8] =
-    ["address", BOT_LABEL, "browser", "campaign", "device", "language", REFERRER, SOURCE_LABEL];
+    [ADDRESS, BOT_LABEL, "browser", "campaign", "device", "language", REFERRER, SOURCE_LABEL];
 
 /// Labels to read for a page.
-const EXPECTED_OF_PAGE: [&str; 4] = ["address", BOT_LABEL, "device", REFERRER];
+const EXPECTED_OF_PAGE: [&str; 4] = [ADDRESS, BOT_LABEL, "device", REFERRER];
 
 /// Rankings by label.
 type Rankings = Vec<(String, Result<LabelRanking, Error>)>;
@@ -110,6 +121,8 @@ async fn compare(
     address: impl Fn(&CounterName) -> String,
 ) -> Result<Vec<Panel>, Error> {
     let of_page = page.is_some();
+    let kinds: HashMap<_, _> =
+        SourceGroup::all().map(|group| (group.name(), group.kind().as_str())).collect();
     let counter_of = |label: &str, value: &str| match page {
         None => counter(label, value),
         Some(page) => CounterName::of_pair(label, page, value),
@@ -124,14 +137,26 @@ async fn compare(
             .collect::<Vec<_>>()
     };
     let (values, names): (Vec<_>, Vec<_>) = labels.iter().flat_map(of_label).unzip();
-    let before: Before = values.into_iter().zip(period.compared_totals(&names).await?).collect();
-    let panel = |(label, mut ranking): (String, LabelRanking)| {
+    let people = try_join_all(labels.iter().map(async |(label, ranking)| match page {
+        None => People::read(period, label, ranking).await,
+        Some(_) => Ok(None),
+    }));
+    let (before, people) = try_join(period.compared_totals(&names), people).await?;
+    let before: Before = values.into_iter().zip(before).collect();
+    let has = |label: &str| page.is_none() && labels.iter().any(|(of, _)| of == label);
+    let links =
+        labels.iter().find(|(label, _)| label == counters::BROKEN_LINKS && has(counters::MISSING_PAGES));
+    let links = links.map(|(_, ranking)| ranking.values.clone()).unwrap_or_default();
+    let panel = |((label, mut ranking), people): ((String, LabelRanking), Option<People>)| {
         let before = |value: &str| before.get(&(label.clone(), value.to_owned())).copied().flatten();
         let address = |value: &str| counter(&label, value).map(|counter| address(&counter));
         if label == BOT_LABEL {
             let (people, others) = (ranking.none, ranking.total.saturating_sub(ranking.none));
             let clients = bots::Clients { people, others, of_page, limits: limits(&ranking) };
             return bots::panel(ranking.values, &clients, &before, &address);
+        }
+        if OF_CLIENTS.contains(&&*label) {
+            remove_bots(&mut ranking);
         }
         ranking.values.truncate(MAX_VALUES);
         let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
@@ -141,17 +166,71 @@ async fn compare(
             false => "with other values",
         };
         let none = if [REFERRER, SOURCE_LABEL].contains(&&*label) { "direct" } else { "without a value" };
-        let mut panel = panel(ranking, [none, others], before, address);
-        if [counters::MISSING_PAGES, counters::BROKEN_LINKS].contains(&&*label) {
-            panel.rows.iter_mut().for_each(missing::describe);
+        let mut panel = match people {
+            Some(people) => panel_of_people(period, &label, &ranking, people, others, address),
+            None => panel(ranking, [none, others], before, address),
+        };
+        for row in &mut panel.rows {
+            match &*label {
+                counters::MISSING_PAGES => {
+                    row.description = missing::linking_hosts(&row.name.whole, &links);
+                    missing::describe(row);
+                }
+                counters::BROKEN_LINKS => missing::describe(row),
+                SOURCE_LABEL => row.description = kinds.get(&*row.name.whole).map(|kind| (*kind).to_owned()),
+                _ => row.name = Name::new(&names::readable(&label, &row.name.whole)),
+            }
         }
         Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel }
     };
-    Ok(labels.into_iter().map(panel).collect())
+    let merged =
+        |(label, _): &(String, LabelRanking)| label == counters::BROKEN_LINKS && has(counters::MISSING_PAGES);
+    let is_merged: Vec<_> = labels.iter().map(merged).collect();
+    let panels = labels.into_iter().zip(people).map(panel).zip(is_merged);
+    Ok(panels.filter(|(_, is_merged)| !is_merged).map(|(panel, _)| panel).collect())
 }
 
-fn counter(label: &str, value: &str) -> Option<CounterName> {
-    CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()
+/// Removes the bots, which have a panel of their own.
+fn remove_bots(ranking: &mut LabelRanking) {
+    if let Some(place) = ranking.values.iter().position(|(value, _)| value == BOTS) {
+        let (_, hits) = ranking.values.remove(place);
+        ranking.total = ranking.total.saturating_sub(hits);
+    }
+}
+
+/// Creates a panel without a title that shows people first.
+fn panel_of_people(
+    period: &PeriodReader<'_>,
+    label: &str,
+    ranking: &LabelRanking,
+    people: People,
+    others: &str,
+    address: impl Fn(&str) -> Option<String>,
+) -> Panel {
+    let People { values, since } = people;
+    let max = values.iter().filter_map(|value| value.people).max().unwrap_or_default();
+    let shown: Vec<_> = values.into_iter().take(MAX_VALUES).collect();
+    let listed = shown.iter().fold(0, |sum: u64, value| sum.saturating_add(value.hits));
+    let row = |of: &ValuePeople| PanelRow {
+        name: Name::new(if of.value == people::NONE { "Direct" } else { &of.value }),
+        description: None,
+        address: address(&of.value).filter(|_| of.value != people::NONE).unwrap_or_default(),
+        value: of.people.map_or_else(numbers::unknown, digits::grouped),
+        share: Some(digits::grouped(of.hits)),
+        change: of.compared.and_then(|(now, before)| numbers::change(now, before)),
+        percent: numbers::percent(of.people.unwrap_or_default(), max).to_string(),
+        role: Role::Value,
+    };
+    let none = if label == SOURCE_LABEL { 0 } else { ranking.none };
+    let rest = ranking.total.saturating_sub(listed).saturating_sub(none);
+    let unit = if CounterName::VIEW_LABELS.contains(&label) { "Views" } else { "Hits" };
+    let mut limits = limits(ranking);
+    limits.extend(since.map(|since| {
+        format!("people are counted since {}", instants::day(period.timeline.calendar.local(since)))
+    }));
+    let note = panel::note(&[(none, "without a value"), (rest, others)], &limits);
+    let rows = shown.iter().map(row).collect();
+    Panel { id: String::new(), title: String::new(), rows, heads: Some(["People", unit]), note }
 }
 
 /// Describes the limits that apply to a ranking.
@@ -190,5 +269,5 @@ fn panel(
     let shown = values.iter().fold(none, |sum, (_, count)| sum.saturating_add(*count));
     let counts = [(none, rest[0]), (total.saturating_sub(shown), rest[1])];
     let note = panel::note(&counts, &limits);
-    Panel { id: String::new(), title: String::new(), rows, note }
+    Panel { id: String::new(), title: String::new(), rows, heads: None, note }
 }

@@ -4,12 +4,28 @@ use super::name::Name;
 use super::panel::PanelRow;
 use crate::dashboard::format::counters::path_and_host;
 use crate::dashboard::format::numbers::Change;
+use crate::text::digits;
+
+/// The maximum number of hosts to show for a missing page.
+const MAX_HOSTS: usize = 3;
+
+/// Returns the hosts that link to a missing page, most hits first, given the values of broken links.
+pub(super) fn linking_hosts(path: &str, links: &[(String, u64)]) -> Option<String> {
+    let host = |(value, _): &&(String, u64)| value.split_once(' ').is_some_and(|(of, _)| of == path);
+    let hosts: Vec<_> = links
+        .iter()
+        .filter(host)
+        .take(MAX_HOSTS)
+        .filter_map(|(value, hits)| Some(format!("{} {}", value.split_once(' ')?.1, digits::grouped(*hits))))
+        .collect();
+    (!hosts.is_empty()).then(|| format!("from {}", hosts.join(", ")))
+}
 
 /// Shows the path in a value with escapes decoded, and the host that links to it.
 pub(super) fn describe(row: &mut PanelRow) {
     let value = std::mem::take(&mut row.name.whole);
     let (path, host) = path_and_host(&value);
-    row.description = host.map(|host| format!("from {host}"));
+    row.description = row.description.take().or_else(|| host.map(|host| format!("from {host}")));
     row.name = Name::new(&path);
     // More missing pages are not an improvement.
     row.change = row.change.take().map(|change| Change { style: "flat", ..change });

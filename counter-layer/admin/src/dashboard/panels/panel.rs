@@ -10,6 +10,8 @@ pub(crate) struct Panel {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) rows: Vec<PanelRow>,
+    /// What the two numbers of a row are, if not hits and their share.
+    pub(crate) heads: Option<[&'static str; 2]>,
     /// A hint, e.g. on omitted values.
     pub(crate) note: Option<String>,
 }
@@ -25,6 +27,85 @@ impl Panel {
         self.rows.iter().any(|row| row.change.is_some())
     }
 }
+
+/// Panels in the same place, of which one is shown.
+#[derive(Debug)]
+pub(crate) struct Tabs {
+    pub(crate) id: &'static str,
+    pub(crate) title: String,
+    pub(crate) panels: Vec<Panel>,
+}
+
+impl Tabs {
+    /// Takes the panels with these ids, in this order. Returns `None` if there are none.
+    pub(crate) fn take(id: &'static str, title: &str, ids: &[&str], all: &mut Vec<Panel>) -> Option<Self> {
+        let take = |id: &&str| {
+            let place = all.iter().position(|panel| panel.id == **id && !panel.is_empty())?;
+            Some(all.remove(place))
+        };
+        let panels: Vec<_> = ids.iter().filter_map(take).collect();
+        let title = match &*panels {
+            [] => return None,
+            [panel] => panel.title.clone(),
+            _ => title.to_owned(),
+        };
+        Some(Self { id, title, panels })
+    }
+}
+
+/// The panels of the site, in the order of the questions that they answer.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) sources: Option<Tabs>,
+    pub(crate) addresses: Option<Panel>,
+    pub(crate) to_fix: Option<Tabs>,
+    pub(crate) people: Option<Tabs>,
+    pub(crate) crawlers: Option<Tabs>,
+    pub(crate) others: Panels,
+    pub(crate) service: Vec<Panel>,
+    /// What is not recorded, as a list.
+    pub(crate) unrecorded: Option<String>,
+}
+
+impl Layout {
+    pub(crate) fn of(mut all: Vec<Panel>, service: Vec<Panel>) -> Self {
+        let is_missing = |id: &str| all.iter().all(|panel| panel.id != id);
+        let unrecorded = EXPECTED.into_iter().filter(|(id, _)| is_missing(id)).map(|(_, title)| title);
+        let unrecorded = unrecorded.collect::<Vec<_>>().join(", ");
+        let mut tabs = |id, title, ids: &[&str]| Tabs::take(id, title, ids, &mut all);
+        Self {
+            sources: tabs("came-from", "Sources", &SOURCES),
+            addresses: tabs("addresses", "Addresses", &["label-address"])
+                .and_then(|mut tabs| tabs.panels.pop()),
+            to_fix: tabs("to-fix", "To fix", &["label-not_found", "label-broken_link", "slowest"]),
+            people: tabs("people-by", "People", &PEOPLE),
+            crawlers: tabs("crawlers", "Crawlers", &["label-bot"]),
+            others: Panels::of(all),
+            service,
+            unrecorded: (!unrecorded.is_empty()).then_some(unrecorded),
+        }
+    }
+}
+
+/// The panels that most sites have.
+const EXPECTED: [(&str, &str); 9] = [
+    ("label-source", "sources"),
+    ("label-campaign", "campaigns"),
+    ("label-address", "addresses"),
+    ("label-not_found", "missing pages"),
+    ("label-device", "devices"),
+    ("label-browser", "browsers"),
+    ("label-country", "countries"),
+    ("label-language", "languages"),
+    ("label-bot", "crawlers"),
+];
+
+/// Where people come from.
+const SOURCES: [&str; 6] =
+    ["label-source", "label-referrer", "label-campaign", "label-medium", "label-content", "label-term"];
+
+/// Who they are.
+const PEOPLE: [&str; 4] = ["label-device", "label-browser", "label-country", "label-language"];
 
 /// The panels of a page.
 #[derive(Debug)]
@@ -48,6 +129,7 @@ pub(crate) struct PanelRow {
     pub(crate) name: Name,
     /// A hint below the name.
     pub(crate) description: Option<String>,
+    /// The URL of its page. Empty if there is none.
     pub(crate) address: String,
     pub(crate) value: String,
     pub(crate) share: Option<String>,

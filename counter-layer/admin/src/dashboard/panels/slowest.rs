@@ -39,7 +39,7 @@ pub(crate) async fn panel(
             name: Name::new(counter),
             address: address(counter),
             value: units::seconds(mean),
-            share: Some(format!("{} ×", digits::grouped(times.count()))),
+            share: Some(digits::grouped(times.count())),
             change: None,
             percent: format!("{:.0}", mean / max * 100.0),
             description: None,
@@ -47,11 +47,12 @@ pub(crate) async fn panel(
         })
     };
     let rows: Vec<_> = found.counters.iter().filter_map(row).collect();
-    let note = Some("Mean time to response headers, and requests.".to_owned());
+    let note = Some("Mean time to response headers.".to_owned());
     Ok((!rows.is_empty()).then(|| Panel {
         id: "slowest".to_owned(),
-        title: "Slowest pages".to_owned(),
+        title: "Slow pages".to_owned(),
         rows,
+        heads: Some(["Mean", "Requests"]),
         note,
     }))
 }

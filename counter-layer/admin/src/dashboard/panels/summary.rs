@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use counter_core::visits::{Hint, Measure, Now, Requests, Uniques};
 use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
-use futures_util::future::{try_join3, try_join4};
+use futures_util::future::{try_join, try_join3, try_join4};
 
 use super::measured;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::period_reader::{Before, PeriodReader};
 use crate::dashboard::reader::{self, Reader};
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::{Page, View};
 use crate::text::digits;
@@ -25,6 +26,10 @@ pub(crate) struct Summary {
     pub(crate) cards: Vec<Card>,
     /// The compared period, as in `vs. previous period`.
     pub(crate) compared: Option<&'static str>,
+    /// The hits per second in the last minute, if they are kept.
+    pub(crate) rate: Option<String>,
+    /// The hits of the period, which are not a card if there are views.
+    pub(crate) hits: Option<Card>,
 }
 
 /// A number at the top, which links to a chart of it.
@@ -38,6 +43,8 @@ pub(crate) struct Card {
     /// The error of the value, and how it is counted.
     pub(crate) tooltip: Option<String>,
     pub(crate) address: String,
+    /// What the chart of this card shows, or `None` if it has none.
+    chart: Option<(Vec<CounterName>, Metric)>,
     /// True if the chart shows it.
     pub(crate) is_chosen: bool,
 }
@@ -56,6 +63,8 @@ pub(crate) enum Extent {
 pub(crate) struct Status {
     pub(crate) is_loud: bool,
     pub(crate) text: String,
+    /// True if there is nothing to say.
+    pub(crate) is_normal: bool,
 }
 
 impl Summary {
@@ -71,10 +80,10 @@ impl Summary {
             .chain(AGENTS)
             .filter_map(|name| CounterName::new(name).ok())
             .collect();
-        let (totals, before, latest, (visitors, time)) = try_join4(
-            period.totals(&names),
-            period.before(&names),
+        let ((totals, before), latest, views, (visitors, time)) = try_join4(
+            try_join(period.totals(&names), period.before(&names)),
             latest(period.reader, &names[0], now),
+            Card::views(period, view, &names[0]),
             slow_cards(period, view, &names[0], extent),
         )
         .await?;
@@ -96,21 +105,28 @@ impl Summary {
                 ..card
             }
         };
+        let rate = latest.map(|(hits, length)| format!("{}/s", numbers::rate(hits, length)));
+        let latest = latest
+            .map(|(hits, length)| format!("{} in the last {}", digits::grouped(hits), units::unit(length)));
         let hits = Card {
             note: latest.filter(|_| period.timeline.buckets.end > now),
             ..Card::hits(view, &names[0], totals[0], hits_before)
         };
-        let errors =
-            Card::of(view, "errors", "Errors", &["status:5xx", "status:failed", "status:4xx"], false);
+        let errors = ["status:5xx", "status:failed", "status:4xx"];
+        let errors = Card::of(view, "errors", "Errors", &errors, Metric::Hits);
         let client_errors = sum(&totals, &["status:4xx"]).zip(sum(&totals, &STATUSES));
         let client_errors = client_errors.and_then(|(part, whole)| numbers::share(part, whole));
         let mut errors = share(errors, &["status:5xx", "status:failed"], &STATUSES);
         errors.note = errors.note.or_else(|| client_errors.map(|share| format!("4xx: {share}")));
-        let bots = Card::of(view, "bots", "Bots", &["agent:bot", "agent:human"], false);
+        let bots = Card::of(view, "bots", "Bots", &["agent:bot", "agent:human"], Metric::Hits);
         let bots = share(bots, &["agent:bot"], &AGENTS);
         let visitors = visitors.map(|visitors| visitors.card(period, view, &names[0], totals[0]));
-        let cards = [visitors, Some(hits), Some(errors), time, Some(bots)];
-        Ok(Self::of(period, view, cards))
+        let (views, hits) = match views {
+            Some(views) => (views, Some(hits)),
+            None => (hits, None),
+        };
+        let cards = [visitors, Some(views), Some(errors), time, Some(bots)];
+        Ok(Self { rate, hits, ..Self::of(period, view, cards) })
     }
 
     /// Reads the summary of a counter.
@@ -121,28 +137,33 @@ impl Summary {
     ) -> Result<Self, Error> {
         let counter = &view.chart.counters[0];
         let names: Vec<_> = [counter.clone()].into_iter().chain(CounterName::new(HITS).ok()).collect();
-        let (totals, before, lifetimes, (visitors, time)) = try_join4(
-            period.totals(&names),
-            period.before(&names[..1]),
+        let ((totals, before), lifetimes, views, (visitors, time)) = try_join4(
+            try_join(period.totals(&names), period.before(&names[..1])),
             period.reader.lifetimes(&names[..1]),
+            Card::views(period, view, counter),
             slow_cards(period, view, counter, extent),
         )
         .await?;
-        // Labels and facets count only hits.
-        let has_visitors = !is_reserved(counter) || **counter == *HITS;
         let own = |id, title, value: Option<String>| Card {
             value: value.unwrap_or_else(numbers::unknown),
-            ..Card::of(view, id, title, &[counter], false)
+            chart: None,
+            ..Card::of(view, id, title, &[counter], Metric::Hits)
         };
         let hits = Card::hits(view, counter, totals[0], before[0]);
         let share = totals[0].zip(totals[1]).and_then(|(total, hits)| numbers::share(total, hits));
         let share = own("part", "Share of all hits", share);
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
-        // The chart shows hits only once.
-        let [share, lifetime] = [share, lifetime].map(|card| Card { is_chosen: false, ..card });
-        let visitors = visitors.filter(|_| has_visitors);
+        // Facets count only hits, and so do most labels.
+        let is_known = |visitors: &Visitors| visitors.uniques.is_some_and(|uniques| uniques.is_some());
+        let visitors = visitors.filter(|of| match counter.label() {
+            Some(_) => is_known(of),
+            None => !is_reserved(counter) || **counter == *HITS,
+        });
         let visitors = visitors.map(|visitors| visitors.card(period, view, counter, totals[0]));
-        let cards = [visitors, Some(hits), Some(share), time, Some(lifetime)];
+        let cards = match views {
+            Some(views) => [visitors, Some(views), Some(hits), time, Some(lifetime)],
+            None => [visitors, Some(hits), Some(share), time, Some(lifetime)],
+        };
         Ok(Self::of(period, view, cards))
     }
 }
@@ -153,28 +174,58 @@ impl Summary {
         Self {
             cards: cards.into_iter().flatten().collect(),
             compared: is_compared.then_some(view.chart.compare.title()),
+            rate: None,
+            hits: None,
+        }
+    }
+
+    /// Marks the card that the chart shows.
+    pub(crate) fn choose(&mut self, view: &View, metric: Metric) {
+        for card in self.cards.iter_mut().chain(&mut self.hits) {
+            let chart = card.chart.as_ref();
+            card.is_chosen =
+                chart.is_some_and(|(counters, of)| *counters == view.chart.counters && *of == metric);
         }
     }
 }
 
 impl Card {
     /// Returns a card that shows these counters in the chart.
-    fn of(view: &View, id: &'static str, title: &'static str, counters: &[&str], visitors: bool) -> Self {
+    fn of(view: &View, id: &'static str, title: &'static str, counters: &[&str], metric: Metric) -> Self {
         let counters: Vec<_> = counters.iter().filter_map(|name| CounterName::new(name).ok()).collect();
-        let is_chosen = view.chart.counters == counters && view.chart.uniques == visitors;
         let address = view.address_with(|view| {
-            (view.chart.counters, view.chart.uniques) = (counters, visitors);
+            (view.chart.counters, view.chart.metric) = (counters.clone(), Some(metric));
+            view.chart.forecast &= metric != Metric::People;
         });
         let (value, change, note, tooltip) = (numbers::unknown(), None, None, None);
-        Self { id, title, value, change, note, tooltip, address, is_chosen }
+        let chart = Some((counters, metric));
+        Self { id, title, value, change, note, tooltip, address, chart, is_chosen: false }
     }
 
     fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Before) -> Self {
         Self {
             value: total.map_or_else(numbers::unknown, digits::grouped),
             change: numbers::change_of(counter, total, before.total()),
-            ..Self::of(view, "total", "Hits", &[counter], false)
+            ..Self::of(view, "total", "Hits", &[counter], Metric::Hits)
         }
+    }
+
+    /// Reads the views of a counter. Returns `None` if the site does not count views, or they are not known for this period.
+    async fn views(
+        period: &PeriodReader<'_>,
+        view: &View,
+        counter: &CounterName,
+    ) -> Result<Option<Self>, Error> {
+        let Some(views) = counter.views().map(|views| [views]) else { return Ok(None) };
+        if !period.counts_views().await? {
+            return Ok(None);
+        }
+        let (totals, before) = try_join(period.totals(&views), period.before(&views)).await?;
+        Ok(Some(Self {
+            value: totals[0].map_or_else(numbers::unknown, digits::grouped),
+            change: numbers::change_of(counter, totals[0], before[0].total()),
+            ..Self::of(view, "views", "Views", &[counter], Metric::Views)
+        }))
     }
 }
 
@@ -199,7 +250,7 @@ impl Visitors {
                 Some(_) => uniques.filter(|uniques| uniques.is_upper_bound).map(|_| "At most".to_owned()),
             },
             tooltip: uniques.map(|uniques| tooltip(period, uniques)),
-            ..Card::of(view, "visitors", "Visitors", &[counter], true)
+            ..Card::of(view, "people", "People", &[counter], Metric::People)
         }
     }
 }
@@ -222,16 +273,18 @@ async fn slow_cards(
             Page::Counter => period.page_distributions().await?.map(measured::percentile),
         })
     };
+    let counters = std::slice::from_ref(counter);
     let (uniques, compared, time) =
-        try_join3(period.visitors(std::slice::from_ref(counter)), period.compared_visitors(counter), time)
-            .await?;
+        try_join3(period.visitors(counters), period.compared_visitors(counters), time).await?;
+    let compared = compared.first().copied().flatten();
     let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
     let time = time.map(|(value, change)| Card {
         note: value.is_none().then(|| "Not recorded".to_owned()),
         value: value.map_or_else(numbers::unknown, units::seconds),
         change,
         address: format!("{}#measured-title", view.counter(counter)),
-        ..Card::of(view, "p90", "p90 response", &[], false)
+        chart: None,
+        ..Card::of(view, "p90", "Slow (p90)", &[], Metric::Hits)
     });
     Ok((Some(Visitors { uniques, compared }), time))
 }
@@ -259,8 +312,12 @@ fn unidentified(requests: Requests) -> Option<String> {
     numbers::share(requests.unidentified, of_people).filter(|_| requests.unidentified > 0)
 }
 
-/// Returns the hits in the last minute, or in the latest complete bucket if that is longer.
-async fn latest(reader: &Reader<'_>, hits: &CounterName, now: Timestamp) -> Result<Option<String>, Error> {
+/// Returns the hits in the last minute, or in the latest complete bucket if that is longer, and its length in seconds.
+async fn latest(
+    reader: &Reader<'_>,
+    hits: &CounterName,
+    now: Timestamp,
+) -> Result<Option<(u64, u64)>, Error> {
     let Some(finest) = reader.stats.grid().counts.iter().next() else { return Ok(None) };
     // The latest flush might still be running, so we skip one more bucket.
     let end = finest.precision.bucket(now.minus(1)).start;
@@ -271,7 +328,7 @@ async fn latest(reader: &Reader<'_>, hits: &CounterName, now: Timestamp) -> Resu
     }
     let series = reader.series_many(std::slice::from_ref(hits), finest.precision, start..end).await?;
     let total = reader::total(series.into_iter().next().flatten());
-    Ok(total.map(|total| format!("{} in the last {}", digits::grouped(total), units::unit(length))))
+    Ok(total.map(|total| (total, length)))
 }
 
 impl Status {
@@ -304,25 +361,16 @@ impl Status {
         problems.extend(spool_failing(health));
         problems.extend(missing(ledger));
         is_loud |= problems.len() > quiet;
-        if problems.is_empty() {
+        let mut is_normal = problems.is_empty();
+        if is_normal {
             problems.push("Counting normally.".to_owned());
         }
         if ledger.hits.overflow > 0 {
             let words = format!("are above the counter limit and counted as {}", CounterName::OTHER);
             problems.push(format!("{}.", hits_that(ledger.hits.overflow, &words)));
+            is_normal = false;
         }
-        Self { is_loud, text: problems.join(" ") }
-    }
-
-    /// Adds the people of the last minutes, unless there is a problem, or there may be people without an identity.
-    pub(crate) fn with_people(self, now: &Now, requests: Requests) -> Self {
-        if self.is_loud || now.people.visitors == 0 && requests.unidentified > 0 {
-            return self;
-        }
-        let people = digits::grouped(now.people.visitors);
-        let limit = if now.people.is_upper_bound { "At most " } else { "" };
-        let word = if now.people.visitors == 1 { "person" } else { "people" };
-        Self { text: format!("{limit}{people} {word} now. {}", self.text), ..self }
+        Self { is_loud, text: problems.join(" "), is_normal }
     }
 
     /// Returns the status to show if the store can't be read. A process without pending hits would not notice
@@ -333,8 +381,19 @@ impl Status {
             return known;
         }
         let queued = hits_that(health.pending, "are queued");
-        Self { is_loud: true, text: format!("The store cannot be read. {queued}.") }
+        Self { is_loud: true, text: format!("The store cannot be read. {queued}."), is_normal: false }
     }
+}
+
+/// Describes the people of the last minutes. Returns `None` if there may be people without an identity instead.
+pub(crate) fn people_now(now: &Now, requests: Requests) -> Option<String> {
+    if now.people.visitors == 0 && requests.unidentified > 0 {
+        return None;
+    }
+    let people = digits::grouped(now.people.visitors);
+    let limit = if now.people.is_upper_bound { "at most " } else { "" };
+    let word = if now.people.visitors == 1 { "person" } else { "people" };
+    Some(format!("{limit}{people} {word} now"))
 }
 
 fn excessive_clock_skew(health: &Health) -> Option<String> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 
 use counter_core::{CounterName, Error, Timestamp};
-use futures_util::future::{try_join_all, try_join4};
+use futures_util::future::{try_join, try_join_all, try_join4};
 
 use super::facets;
 use super::name::Name;
@@ -69,8 +69,7 @@ pub(crate) struct Row {
     pub(crate) spark: String,
     pub(crate) spark_label: String,
     pub(crate) total: String,
-    pub(crate) share: Option<String>,
-    pub(crate) visitors: Option<String>,
+    pub(crate) people: Option<String>,
     pub(crate) change: Option<Change>,
     pub(crate) lifetime: String,
 }
@@ -78,6 +77,8 @@ pub(crate) struct Row {
 /// A counter with a sort key.
 struct Entry {
     name: CounterName,
+    /// The views of the page if the site counts them, and otherwise its hits.
+    counted: CounterName,
     /// `None` if it was not readable.
     total: Option<u64>,
     /// The sort key. Unknown values are sorted to the end.
@@ -87,20 +88,18 @@ struct Entry {
 /// The entries of a table, sorted as requested.
 struct Entries {
     all: Vec<Entry>,
-    hits: Option<u64>,
-    facets: Vec<Entry>,
+    has_views: bool,
+    facets: Vec<(CounterName, Option<u64>)>,
     suggestions: Vec<String>,
     note: Option<String>,
 }
 
 impl Table {
     pub(crate) async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let Entries { all, hits, facets, suggestions, mut note } = Entries::read(period, view).await?;
+        let Entries { all, has_views, facets, suggestions, mut note } = Entries::read(period, view).await?;
         let limit = period.visitor_limit();
         if limit < ROWS_PER_PAGE.min(all.len()) {
-            note.get_or_insert_with(|| {
-                format!("Visitors of this period are shown for {limit} counters only.")
-            });
+            note.get_or_insert_with(|| format!("People of this period are shown for {limit} pages only."));
         }
         let leaf = view.table.leaf.min(all.len().saturating_sub(1) / ROWS_PER_PAGE);
         let matching = all.len();
@@ -114,10 +113,9 @@ impl Table {
                 format!("{first}–{last} of {all}")
             }
         };
-        let facets: Vec<_> = facets.into_iter().map(|entry| (entry.name, entry.total)).collect();
         Ok(Self {
-            columns: headings(view),
-            rows: rows(period, view, &entries, hits, now).await?,
+            columns: headings(view, has_views),
+            rows: rows(period, view, &entries, has_views, now).await?,
             facets: facets::panels(view, &facets),
             suggestions,
             shown,
@@ -130,18 +128,19 @@ impl Table {
 
     /// Returns the rows of all pages of the table as CSV, in the same order.
     pub(crate) async fn csv(period: &PeriodReader<'_>, view: &View) -> Result<String, Error> {
-        let entries = Entries::read(period, view).await?.all;
-        let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-        let reader = period.reader;
-        let read = (period.visitors(&names), period.totals_before(&names), reader.lifetimes(&names));
-        let (visitors, before, lifetimes) = futures_util::future::try_join3(read.0, read.1, read.2).await?;
-        let mut text = "page,visitors,hits,hits_before,hits_all_time\r\n".to_owned();
-        for (index, Entry { name, total, .. }) in entries.iter().enumerate() {
-            let visitors = visitors.as_ref().and_then(|visitors| visitors[index]);
-            let visitors = csv::number(visitors.map(|visitors| period.at_most(visitors.visitors, *total)));
-            let numbers = [*total, before[index], lifetimes[index]].map(csv::number).join(",");
-            write!(text, "{},{visitors},{numbers}\r\n", csv::name(name))
-                .expect("writing to a string never fails");
+        let Entries { all, has_views, .. } = Entries::read(period, view).await?;
+        let names: Vec<_> = all.iter().map(|entry| entry.name.clone()).collect();
+        let (hits, before) = (period.totals(&names), period.totals_before(&names));
+        let (hits, before, people, lifetimes) =
+            try_join4(hits, before, period.visitors(&names), period.reader.lifetimes(&names)).await?;
+        let mut text = "page,people,views,hits,hits_before,hits_all_time\r\n".to_owned();
+        for (place, Entry { name, total, .. }) in all.iter().enumerate() {
+            let people = people.as_ref().and_then(|people| people[place]);
+            let people = people.map(|people| period.at_most(people.visitors, hits[place]));
+            let views = total.filter(|_| has_views);
+            let numbers =
+                [people, views, hits[place], before[place], lifetimes[place]].map(csv::number).join(",");
+            write!(text, "{},{numbers}\r\n", csv::name(name)).expect("writing to a string never fails");
         }
         Ok(text)
     }
@@ -149,18 +148,20 @@ impl Table {
 
 impl Entries {
     async fn read(period: &PeriodReader<'_>, view: &View) -> Result<Self, Error> {
-        let (names, is_cut) = period.reader.counters(MAX_COUNTERS).await?;
-        let totals = period.totals(&names).await?;
-        let mut all: Vec<_> = names
-            .into_iter()
-            .zip(totals)
-            .map(|(name, total)| Entry { name, total, sort_key: total })
-            .collect();
-        let hits = all.iter().find(|entry| *entry.name == *HITS).map_or(Some(0), |entry| entry.total);
+        let ((names, is_cut), has_views) =
+            try_join(period.reader.counters(MAX_COUNTERS), period.counts_views()).await?;
+        let is_facet = |name: &CounterName| **name == *HITS || Kind::Facet.has(name);
+        let (facets, names): (Vec<_>, Vec<_>) = names.into_iter().partition(is_facet);
+        let counted = |name: &CounterName| name.views().filter(|_| has_views).unwrap_or_else(|| name.clone());
+        let counted: Vec<_> = names.iter().map(counted).collect();
+        let (facet_totals, totals) = try_join(period.totals(&facets), period.totals(&counted)).await?;
+        let facets: Vec<_> = facets.into_iter().zip(facet_totals).collect();
+        let entry = |((name, counted), total)| Entry { name, counted, total, sort_key: total };
+        let mut all: Vec<_> = names.into_iter().zip(counted).zip(totals).map(entry).collect();
         all.sort_by_key(|entry| Reverse(entry.sort_key));
-        let suggestions = all.iter().take(MAX_SUGGESTIONS).map(|entry| entry.name.to_string()).collect();
-        let (facets, mut all): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|entry| *entry.name == *HITS || Kind::Facet.has(&entry.name));
+        let suggestions = facets.iter().map(|(name, _)| name).filter(|name| ***name == *HITS);
+        let suggestions = suggestions.chain(all.iter().map(|entry| &entry.name));
+        let suggestions = suggestions.take(MAX_SUGGESTIONS).map(ToString::to_string).collect();
         let query = view.table.search.to_lowercase();
         all.retain(|entry| query.is_empty() || entry.name.to_lowercase().contains(&query));
         // Equal entries are sorted by name.
@@ -169,28 +170,29 @@ impl Entries {
             .then(|| format!("Only the first {} counters are listed.", digits::grouped(MAX_COUNTERS as u64)));
         if !order(period, view, &mut all).await? {
             note = Some(format!(
-                "Sorted by hits: sorting by visitors supports at most {} counters. Search to narrow the list.",
+                "Not sorted by people, which is possible for at most {} pages. Search to narrow the list.",
                 digits::grouped(period.visitor_limit() as u64)
             ));
         }
-        Ok(Self { all, hits, facets, suggestions, note })
+        Ok(Self { all, has_views, facets, suggestions, note })
     }
 }
 
 /// Sorts the entries, and returns `false` if the requested order is not possible.
 async fn order(period: &PeriodReader<'_>, view: &View, entries: &mut [Entry]) -> Result<bool, Error> {
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let counted: Vec<_> = entries.iter().map(|entry| entry.counted.clone()).collect();
     let mut sorted = true;
     match view.table.sort {
         Sort::Name => return Ok(true),
         Sort::Total => {}
         Sort::Lifetime => {
-            for (entry, lifetime) in entries.iter_mut().zip(period.reader.lifetimes(&names).await?) {
+            for (entry, lifetime) in entries.iter_mut().zip(period.reader.lifetimes(&counted).await?) {
                 entry.sort_key = lifetime;
             }
         }
         Sort::Change => {
-            for (entry, before) in entries.iter_mut().zip(period.compared_totals(&names).await?) {
+            for (entry, before) in entries.iter_mut().zip(period.compared_totals(&counted).await?) {
                 // In thousandths of the previous count. New counters are sorted to the end.
                 entry.sort_key = entry.total.zip(before).map(|(total, before)| {
                     let part = (u128::from(total) * 1000).checked_div(u128::from(before));
@@ -198,11 +200,11 @@ async fn order(period: &PeriodReader<'_>, view: &View, entries: &mut [Entry]) ->
                 });
             }
         }
-        Sort::Uniques if names.len() > period.visitor_limit() => sorted = false,
-        Sort::Uniques => {
-            let uniques = period.visitors(&names).await?;
-            for (entry, uniques) in entries.iter_mut().zip(uniques.into_iter().flatten()) {
-                entry.sort_key = uniques.map(|uniques| period.at_most(uniques.visitors, entry.total));
+        Sort::People if names.len() > period.visitor_limit() => sorted = false,
+        Sort::People => {
+            let people = period.visitors(&names).await?;
+            for (entry, people) in entries.iter_mut().zip(people.into_iter().flatten()) {
+                entry.sort_key = people.map(|people| people.visitors);
             }
         }
     }
@@ -214,26 +216,30 @@ async fn rows(
     period: &PeriodReader<'_>,
     view: &View,
     entries: &[Entry],
-    hits: Option<u64>,
+    has_views: bool,
     now: Timestamp,
 ) -> Result<Vec<Row>, Error> {
     if entries.is_empty() {
         return Ok(Vec::new());
     }
     let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let counted: Vec<_> = entries.iter().map(|entry| entry.counted.clone()).collect();
     let (reader, buckets) = (period.reader, &period.timeline.buckets);
     let (precision, range) = (buckets.read.precision, buckets.range());
+    // The intervals of the chart may be shorter than those of views.
+    let is_kept = reader.stats.reach().counts.of_views().retention(precision).is_some();
+    let trends = if is_kept { &counted } else { &names };
     let counters_per_read = (MAX_SAMPLES_PER_READ / precision.starts(range.clone()).count().max(1)).max(1);
     let series =
-        names.chunks(counters_per_read).map(|names| reader.series_many(names, precision, range.clone()));
+        trends.chunks(counters_per_read).map(|names| reader.series_many(names, precision, range.clone()));
     let (series, previous_totals, lifetimes, uniques) = try_join4(
         try_join_all(series),
-        period.compared_totals(&names),
-        reader.lifetimes(&names),
+        period.compared_totals(&counted),
+        reader.lifetimes(&counted),
         period.visitors(&names),
     )
     .await?;
-    let visitors = |index: usize| uniques.as_ref().and_then(|uniques| uniques.get(index).copied().flatten());
+    let people = |index: usize| uniques.as_ref().and_then(|uniques| uniques.get(index).copied().flatten());
     // We skip the current bucket because it is incomplete, so all lines would drop at the end.
     let whole = buckets.bucket_ranges().filter(|bucket| bucket.end <= now).count();
     let mut rows = Vec::with_capacity(entries.len());
@@ -253,9 +259,10 @@ async fn rows(
             ),
             name: Name::new(&entry.name),
             total: entry.total.map_or_else(numbers::unknown, digits::grouped),
-            share: entry.total.zip(hits).and_then(|(total, hits)| numbers::share(total, hits)),
-            visitors: visitors(index)
-                .map(|uniques| digits::grouped(period.at_most(uniques.visitors, entry.total))),
+            people: people(index).map(|people| {
+                // People who only sent other requests have no view.
+                digits::grouped(period.at_most(people.visitors, entry.total.filter(|_| !has_views)))
+            }),
             change: entry.total.zip(before).and_then(|(total, before)| numbers::change(total, before)),
             lifetime: lifetime.map_or_else(numbers::unknown, digits::grouped),
         });
@@ -263,14 +270,13 @@ async fn rows(
     Ok(rows)
 }
 
-fn headings(view: &View) -> Vec<Heading> {
+fn headings(view: &View, has_views: bool) -> Vec<Heading> {
     let columns = [
         ("name", "Page", Some(Sort::Name), "name"),
         ("spark", "Trend", None, "wide"),
-        ("uniques", "Visitors", Some(Sort::Uniques), "number"),
-        ("total", "Hits", Some(Sort::Total), "number"),
+        ("people", "People", Some(Sort::People), "number"),
+        ("total", if has_views { "Views" } else { "Hits" }, Some(Sort::Total), "number"),
         ("change", "Change", Some(Sort::Change), "number"),
-        ("share", "Share", None, "number wide"),
         ("lifetime", "All time", Some(Sort::Lifetime), "number wide"),
     ];
     columns

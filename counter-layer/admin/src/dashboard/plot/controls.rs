@@ -3,13 +3,12 @@
 use counter_core::{CounterName, Stats, Timestamp};
 
 use super::sums::Instant;
-use super::visitors;
 use crate::dashboard::chart::curve;
-use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
 use crate::dashboard::view::by::By;
 use crate::dashboard::view::chart::MAX_LINES;
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::{Compare, DAY, Period};
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::{Page, View};
@@ -17,7 +16,6 @@ use crate::dashboard::view::view::{Page, View};
 /// The toolbar of a page, and the chart controls.
 #[derive(Debug)]
 pub(crate) struct Controls {
-    pub(crate) title: String,
     pub(crate) period: Menu,
     /// The ends of a custom period that is not made of whole days, with their format name.
     pub(crate) times: Option<(Instant, Instant, &'static str)>,
@@ -31,10 +29,7 @@ pub(crate) struct Controls {
     pub(crate) sites: Option<Menu>,
     pub(crate) by: Vec<Chip>,
     pub(crate) lines: Lines,
-    pub(crate) visitors: Visitors,
     pub(crate) forecast: Chip,
-    /// The comparison line: index, letter and name.
-    pub(crate) compared: Option<(usize, char, String)>,
     /// The URLs of the chart as files.
     pub(crate) chart_csv: String,
     pub(crate) chart_svg: String,
@@ -91,18 +86,8 @@ pub(crate) struct Lines {
 #[derive(Debug)]
 pub(crate) struct LegendLine {
     pub(crate) letter: char,
-    pub(crate) title: String,
     pub(crate) address: Option<String>,
     pub(crate) off: Option<String>,
-}
-
-/// The visitors line.
-#[derive(Debug)]
-pub(crate) struct Visitors {
-    /// Shows or hides the line, if visitors are available for the chart precision.
-    pub(crate) chip: Option<Chip>,
-    pub(crate) letter: char,
-    pub(crate) title: String,
 }
 
 /// The title of the choice of all sites.
@@ -142,11 +127,8 @@ impl Controls {
             let style = Style::Full.of_years([from, to].map(|at| zone.local(at)), zone.local(now));
             (Instant::of(from, zone, style), Instant::of(to, zone, style), style.name())
         });
-        let (visitors, lines) = (Visitors::of(stats, view, &timeline), Lines::of(view));
-        let place = lines.all.len() + usize::from(visitors.chip.as_ref().is_some_and(|chip| chip.is_chosen));
         let oldest = stats.reach().counts.iter().map(|part| part.oldest(now)).min().unwrap_or(now);
         Self {
-            title: format!("Hits per {}", timeline.buckets.by.unit()),
             period: Menu {
                 title: chosen.title(zone, now),
                 choices: view.available_periods(now).into_iter().map(period).collect(),
@@ -174,13 +156,13 @@ impl Controls {
                 "forecast",
                 "Forecast",
                 view.chart.forecast,
-                view.address_with(|view| view.chart.forecast = !view.chart.forecast),
+                view.address_with(|view| {
+                    view.chart.forecast = !view.chart.forecast;
+                    // People can't be added up, so there is no forecast of them.
+                    view.chart.metric = view.chart.metric.filter(|metric| *metric != Metric::People);
+                }),
             ),
-            compared: timeline.compared.map(|_| {
-                (place, curve::letter(place), compared(view, &counters::title(&view.chart.counters[0])))
-            }),
-            visitors,
-            lines,
+            lines: Lines::of(view),
             chart_csv: view.download(CHART_CSV),
             chart_svg: view.download(CHART_SVG),
             table_csv: view.download(TABLE_CSV),
@@ -231,7 +213,6 @@ impl Lines {
     fn of(view: &View) -> Self {
         let line = |(place, name): (usize, &CounterName)| LegendLine {
             letter: curve::letter(place),
-            title: counters::title(name),
             address: (view.page == Page::Site).then(|| view.counter(name)),
             off: view.toggled(name),
         };
@@ -242,18 +223,6 @@ impl Lines {
                 .then(|| view.chart.counters[0].to_string()),
             fields,
             is_full: view.chart.counters.len() >= MAX_LINES,
-        }
-    }
-}
-
-impl Visitors {
-    fn of(stats: &Stats, view: &View, timeline: &Timeline) -> Self {
-        let is_retained = visitors::are_kept(&stats.reach().visitors, &timeline.buckets, Timestamp::now());
-        let toggled = || view.address_with(|view| view.chart.uniques = !view.chart.uniques);
-        Self {
-            chip: is_retained.then(|| Chip::new("show", "Visitors", view.chart.uniques, toggled())),
-            letter: curve::letter(view.chart.counters.len()),
-            title: counters::visitors(&view.chart.counters[0]),
         }
     }
 }

@@ -1,21 +1,25 @@
 //! The forecast of the first chart line, and the backtest error.
 
 use counter_alert::forecast::{Forecast, ForecastError, Method, Point};
-use counter_core::{Error, ErrorKind, Stats, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 
 use crate::dashboard::chart::forecast::{ForecastPoint, ForecastView};
 use crate::dashboard::format::units;
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 
 /// Reads the forecast if requested. Buckets from `until` on are not yet known.
 pub(crate) async fn read(
     stats: &Stats,
+    counter: &CounterName,
     view: &View,
     timeline: &Timeline,
     until: Timestamp,
 ) -> Result<Option<ForecastView>, Error> {
-    let Some(counter) = view.chart.counters.first().filter(|_| view.chart.forecast) else { return Ok(None) };
+    if !view.chart.forecast || view.chart.metric == Some(Metric::People) {
+        return Ok(None);
+    }
     let Some(precision) = timeline.bucket_precision() else {
         let words =
             "Forecasts are only available for intervals that the store keeps; choose hours.".to_owned();

@@ -3,21 +3,22 @@
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{CounterName, Error, Precision, Sample, Series, Timestamp};
+use counter_core::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
 use futures_util::future::{try_join_all, try_join3};
 
 use super::controls;
 use super::forecast;
-use super::sums::{self, Sums, Totals};
+use super::sums::{Sums, Totals};
 use super::visitors;
 use crate::api::parameter::LAG;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::{self, Chart};
 use crate::dashboard::chart::curve::{Line, Point};
 use crate::dashboard::chart::forecast::ForecastView;
-use crate::dashboard::format::counters::{title, visitors as visitors_of};
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::view::buckets::Buckets;
+use crate::dashboard::view::metric::Metric;
+use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 
 /// The maximum number of buckets to read in order to find the start of a counter.
@@ -39,6 +40,8 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Plot {
     pub(crate) chart: Chart,
+    /// What the lines count.
+    pub(crate) metric: Metric,
     /// The events shown in the chart.
     pub(crate) annotations: Vec<Annotation>,
     pub(crate) sums: Sums,
@@ -51,6 +54,7 @@ pub(crate) struct Plot {
 /// The data read for a chart.
 struct ChartData<'a> {
     view: &'a View,
+    metric: Metric,
     buckets: &'a Buckets,
     compared: Option<&'a Buckets>,
     until: Timestamp,
@@ -62,10 +66,18 @@ struct ChartData<'a> {
     totals: Totals,
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
-    /// The visitors of each bucket, if requested.
-    visitors: Option<Vec<Option<u64>>>,
+    people: Option<People>,
     forecast: Option<ForecastView>,
     annotations: Vec<Annotation>,
+}
+
+/// The people of a chart.
+struct People {
+    /// By counter and bucket.
+    lines: Vec<Vec<Option<u64>>>,
+    /// Those of the first counter in the compared period.
+    compared: Option<Vec<Option<u64>>>,
+    totals: Totals,
 }
 
 impl Plot {
@@ -88,8 +100,9 @@ impl Plot {
         chart.annotate(&found.annotations, &starts, zone, now);
         Ok(Self {
             chart,
+            metric: found.metric,
+            sums: found.sums(period, &lines, &since),
             annotations: found.annotations,
-            sums: Sums::of(view, period, &found.totals, &since, now),
             forecast: found.forecast.map(|forecast| forecast.words),
             lines,
             starts,
@@ -100,39 +113,52 @@ impl Plot {
 impl<'a> ChartData<'a> {
     async fn read(period: &'a PeriodReader<'_>, view: &'a View, now: Timestamp) -> Result<Self, Error> {
         let (reader, stats) = (period.reader, period.reader.stats);
+        let counters = &view.chart.counters;
         let (buckets, compared) = (&period.timeline.buckets, period.timeline.compared.as_ref());
         let range = buckets.range();
         let failing = stats.health().failing_for;
+        // People need the hits, too: a counter without hits is not known to have no people.
+        let is_of_views = view.chart.metric == Some(Metric::Views);
+        let views = views(stats, counters, buckets).filter(|_| is_of_views);
+        let metric = if views.is_some() { Metric::Views } else { Metric::Hits };
+        let names = views.as_ref().unwrap_or(counters);
         let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
         let read = async |reach: Retention| {
             let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
             let history_range = history_range(near, reach, &range, now);
-            let series = reader.series_many(&view.chart.counters, reach.precision, history_range).await?;
+            let series = reader.series_many(names, reach.precision, history_range).await?;
             Ok((reach.precision, series))
         };
         let compared_series = async {
             match compared {
-                Some(other) => {
-                    reader.series_many(&view.chart.counters, other.read.precision, other.range()).await
-                }
+                Some(other) => reader.series_many(names, other.read.precision, other.range()).await,
                 None => Ok(Vec::new()),
             }
         };
-        let coarser =
-            stats.reach().counts.iter().filter(|retention| retention.precision > buckets.read.precision);
-        let (((_, series), compared_series, totals), coarser, (visitors, forecast, annotations)) = try_join3(
-            try_join3(read(buckets.read), compared_series, sums::totals(period, view)),
+        let kept =
+            if views.is_some() { stats.reach().counts.of_views() } else { stats.reach().counts.clone() };
+        let coarser = kept.iter().filter(|retention| retention.precision > buckets.read.precision);
+        let (((_, series), compared_series, totals), coarser, (people, forecast, annotations)) = try_join3(
+            try_join3(read(buckets.read), compared_series, Totals::of_counts(period, names)),
             try_join_all(coarser.map(read)),
             try_join3(
-                visitors::read(reader, view, &period.timeline, now),
-                forecast::read(stats, view, &period.timeline, until),
-                reader.annotations(&view.chart.counters, range.clone()),
+                People::read(period, view, now),
+                forecast::read(stats, &names[0], view, &period.timeline, until),
+                reader.annotations(counters, range.clone()),
             ),
         )
         .await?;
         let failing = failing.is_some();
+        // Whether people can be compared depends on the hits.
+        let people = people.map(|mut people| {
+            // The hits tell since when people are counted.
+            people.totals.since = totals.since;
+            people
+        });
+        let people = people.filter(|people| view.chart.metric == Some(Metric::People) || people.are_any());
         Ok(Self {
             view,
+            metric: if people.is_some() { Metric::People } else { metric },
             buckets,
             compared,
             until,
@@ -142,7 +168,7 @@ impl<'a> ChartData<'a> {
             compared_series,
             totals,
             coarser,
-            visitors,
+            people,
             forecast,
             annotations,
         })
@@ -171,7 +197,7 @@ impl<'a> ChartData<'a> {
         since
     }
 
-    /// Returns the lines for counters, visitors and the comparison.
+    /// Returns the lines for counters and the comparison.
     fn lines(&self, since: &[Option<Timestamp>]) -> Vec<Line> {
         let known = |since: &Option<Timestamp>| Known {
             since: since.unwrap_or(Timestamp::MAX),
@@ -179,34 +205,90 @@ impl<'a> ChartData<'a> {
             now: self.now,
             failing: self.failing,
         };
-        let (buckets, counters) = (self.buckets, &self.view.chart.counters);
-        let line = |((name, series), since): ((&CounterName, &Option<Series>), _)| Line {
-            name: name.to_string(),
-            title: title(name),
-            points: known(since).points(buckets, buckets.counts(series.as_ref())),
+        let (buckets, metric) = (self.buckets, self.metric);
+        let counts = |place: usize| {
+            let hits = buckets.counts(self.series.get(place).and_then(Option::as_ref));
+            let Some(people) = &self.people else { return hits };
+            // An estimate may be above the number of hits.
+            let at_most = |(people, hits): (&Option<u64>, Option<u64>)| {
+                people.map(|people| people.min(hits.unwrap_or(people)))
+            };
+            people.lines[place].iter().zip(hits).map(at_most).collect()
+        };
+        let line = |(place, counter): (usize, &CounterName)| Line {
+            name: metric.column(counter),
+            title: metric.line(counter),
+            points: known(&since[place]).points(buckets, counts(place)),
             is_compared: false,
         };
-        let mut lines: Vec<_> = counters.iter().zip(&self.series).zip(since).map(line).collect();
-        let Some((counter, since)) = counters.first().zip(since.first()) else { return lines };
-        if let Some(visitors) = &self.visitors {
-            // An estimate may be above the number of hits.
-            let hits = buckets.counts(self.series.first().and_then(Option::as_ref));
-            let at_most = |(visitors, hits): (&Option<u64>, Option<u64>)| {
-                visitors.map(|visitors| visitors.min(hits.unwrap_or(visitors)))
-            };
-            let visitors = visitors.iter().zip(hits).map(at_most).collect();
-            let points = known(since).points(buckets, visitors);
-            let name = format!("visitors of {counter}");
-            lines.push(Line { name, title: visitors_of(counter), points, is_compared: false });
-        }
-        if let Some((other, series)) = self.compared.zip(self.compared_series.first()) {
-            let mut points = known(since).points(other, other.counts(series.as_ref()));
+        let counters = &self.view.chart.counters;
+        let mut lines: Vec<_> = counters.iter().enumerate().map(line).collect();
+        let (Some(counter), Some(since)) = (counters.first(), since.first()) else { return lines };
+        let compared = self.compared.and_then(|other| match &self.people {
+            Some(people) => Some((other, people.compared.clone()?)),
+            None => Some((other, other.counts(self.compared_series.first()?.as_ref()))),
+        });
+        if let Some((other, counts)) = compared {
+            let mut points = known(since).points(other, counts);
             points.resize(buckets.starts.len(), Point::Unknown);
             let name = |of: &str| controls::compared(self.view, of);
-            lines.push(Line { name: name(counter), title: name(&title(counter)), points, is_compared: true });
+            let (name, title) = (name(&metric.column(counter)), name(&metric.line(counter)));
+            lines.push(Line { name, title, points, is_compared: true });
         }
         lines
     }
+
+    fn sums(&self, period: &PeriodReader<'_>, lines: &[Line], since: &[Option<Timestamp>]) -> Sums {
+        let totals = self.people.as_ref().map_or(&self.totals, |people| &people.totals);
+        let peak = lines.first().and_then(|line| peak(self.buckets, line));
+        Sums { hits: self.totals.first(), ..Sums::of(self.view, period, totals, peak, since, self.now) }
+    }
+}
+
+impl People {
+    /// Reads the people of the chart, unless other numbers are requested. Returns `None` if they are not kept for its buckets.
+    async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Option<Self>, Error> {
+        let (chart, Timeline { buckets, compared, .. }) = (&view.chart, &period.timeline);
+        let is_possible = match chart.metric {
+            Some(metric) => metric == Metric::People,
+            None => !chart.forecast,
+        };
+        let kept = period.visitor_precisions(&chart.counters);
+        let kept = kept.filter(|kept| is_possible && visitors::are_kept(kept, buckets, now));
+        let Some(kept) = kept else { return Ok(None) };
+        let first = &chart.counters[..1];
+        let of_compared = async {
+            match compared {
+                Some(other) => {
+                    visitors::read(period.reader, first, &kept, other, now).await.map(|mut all| all.pop())
+                }
+                None => Ok(None),
+            }
+        };
+        let lines = visitors::read(period.reader, &chart.counters, &kept, buckets, now);
+        let (lines, compared, totals) =
+            try_join3(lines, of_compared, Totals::of_people(period, &chart.counters)).await?;
+        Ok(Some(Self { lines, compared, totals }))
+    }
+
+    fn are_any(&self) -> bool {
+        self.lines.iter().flatten().flatten().any(|people| *people > 0)
+    }
+}
+
+/// Returns the counters of the views of these counters, if there are any for these buckets.
+fn views(stats: &Stats, counters: &[CounterName], buckets: &Buckets) -> Option<Vec<CounterName>> {
+    let is_kept = stats.reach().counts.of_views().retention(buckets.read.precision).is_some();
+    counters.iter().map(|counter| counter.views().filter(|_| is_kept)).collect()
+}
+
+/// Returns the start of the bucket with the most, and its count, if there are several buckets.
+fn peak(buckets: &Buckets, line: &Line) -> Option<(Timestamp, u64)> {
+    let known =
+        buckets.starts.iter().zip(&line.points).filter_map(|(start, point)| Some((*start, point.count()?)));
+    let known: Vec<_> = known.collect();
+    let peak = known.iter().copied().rev().max_by_key(|(_, count)| *count);
+    peak.filter(|(_, count)| *count > 0 && known.len() > 2)
 }
 
 /// Appends the forecast buckets if the chart ends now, and removes forecast points outside the chart.

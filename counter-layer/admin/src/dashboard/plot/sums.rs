@@ -1,7 +1,8 @@
 //! The sums of the chart lines, and the change from the compared period.
 
-use counter_core::{Error, Timestamp};
-use futures_util::future::try_join;
+use counter_core::visits::Uniques;
+use counter_core::{CounterName, Error, Timestamp};
+use futures_util::future::{try_join, try_join3};
 
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers::{self, Change};
@@ -23,7 +24,9 @@ pub(crate) struct Sums {
     pub(crate) since: Option<Instant>,
     /// The start and the end of the comparison.
     pub(crate) compared: Option<(Instant, Instant)>,
-    /// The total of the first line.
+    /// The bucket of the first line with the most, and its count.
+    pub(crate) peak: Option<(Instant, String)>,
+    /// The hits of the first counter, or its views.
     pub(crate) hits: Option<u64>,
     /// True if only a part of the period is retained.
     pub(crate) is_partial: bool,
@@ -51,13 +54,52 @@ pub(crate) struct Sum {
     pub(crate) change: Option<Change>,
 }
 
-/// The totals of the chart lines in the period and in the compared period.
-pub(super) type Totals = (Vec<Option<u64>>, Vec<Before>);
+/// The totals of the chart lines in the period.
+#[derive(Debug)]
+pub(super) struct Totals {
+    totals: Vec<Option<u64>>,
+    /// The changes from the compared period, if known.
+    changes: Vec<Option<Change>>,
+    /// When the first counter began, if it was too late for a comparison.
+    pub(super) since: Option<Timestamp>,
+}
 
-/// Reads the totals of the chart lines.
-pub(super) async fn totals(period: &PeriodReader<'_>, view: &View) -> Result<Totals, Error> {
-    let counters = &view.chart.counters;
-    try_join(period.totals(counters), period.before(counters)).await
+impl Totals {
+    /// Reads the hits or the views of counters.
+    pub(super) async fn of_counts(
+        period: &PeriodReader<'_>,
+        counters: &[CounterName],
+    ) -> Result<Self, Error> {
+        let (totals, before) = try_join(period.totals(counters), period.before(counters)).await?;
+        let change = |((counter, total), before): ((&CounterName, &Option<u64>), &Before)| {
+            numbers::change_of(counter, *total, before.total())
+        };
+        let changes = counters.iter().zip(&totals).zip(&before).map(change).collect();
+        Ok(Self { totals, changes, since: before.first().copied().and_then(Before::since) })
+    }
+
+    /// Reads the people of counters.
+    pub(super) async fn of_people(
+        period: &PeriodReader<'_>,
+        counters: &[CounterName],
+    ) -> Result<Self, Error> {
+        let (hits, people, compared) =
+            try_join3(period.totals(counters), period.visitors(counters), period.compared_visitors(counters))
+                .await?;
+        let people = people.unwrap_or_else(|| vec![None; counters.len()]);
+        let total =
+            |(people, hits): (Option<Uniques>, Option<u64>)| Some(period.at_most(people?.visitors, hits));
+        let change = |pair: Option<(u64, u64)>| pair.and_then(|(now, before)| numbers::change(now, before));
+        Ok(Self {
+            totals: people.into_iter().zip(hits).map(total).collect(),
+            changes: compared.into_iter().map(change).collect(),
+            since: None,
+        })
+    }
+
+    pub(super) fn first(&self) -> Option<u64> {
+        self.totals.first().copied().flatten()
+    }
 }
 
 impl Instant {
@@ -77,7 +119,8 @@ impl Sums {
     pub(super) fn of(
         view: &View,
         period: &PeriodReader<'_>,
-        (totals, others): &Totals,
+        totals: &Totals,
+        peak: Option<(Timestamp, u64)>,
         since: &[Option<Timestamp>],
         now: Timestamp,
     ) -> Self {
@@ -89,16 +132,14 @@ impl Sums {
         // When a day ends, another one starts, but it should not be shown here.
         let is_day = matches!(style, Style::Day | Style::DayOfYear);
         let last = |end: Timestamp| if is_day { timeline.calendar.day_before(end) } else { end };
-        let later = others.first().copied().and_then(Before::since);
         let sum = |place: usize| {
             let since = since.get(place).copied().flatten();
             let known = since.is_some_and(|since| since < range.end);
-            let total = totals.get(place).copied().flatten().filter(|_| known);
-            let other = others.get(place).copied().and_then(Before::total);
+            let total = totals.totals.get(place).copied().flatten().filter(|_| known);
             Sum {
                 place,
                 total: total.map_or_else(numbers::unknown, digits::grouped),
-                change: numbers::change_of(&view.chart.counters[place], total, other),
+                change: totals.changes.get(place).cloned().flatten().filter(|_| known),
             }
         };
         Self {
@@ -106,16 +147,18 @@ impl Sums {
             from: instant(range.start),
             to: (range.end <= now).then(|| instant(last(range.end))),
             lines: (0..view.chart.counters.len()).map(sum).collect(),
-            since: later.map(instant),
+            since: totals.since.map(instant),
+            peak: peak.map(|(at, count)| (instant(at), digits::grouped(count))),
             compared: timeline.compared.as_ref().map(|other| {
                 let other = other.range();
                 (instant(other.start), instant(last(other.end)))
             }),
-            hits: totals.first().copied().flatten(),
+            hits: totals.first(),
             is_partial: !timeline.is_complete,
             is_extended: timeline.is_extended,
             other_days: other_days(&timeline.calendar, zone, range.start),
-            is_quiet: since.iter().any(Option::is_some) && totals.iter().all(|total| *total == Some(0)),
+            is_quiet: since.iter().any(Option::is_some)
+                && totals.totals.iter().all(|total| *total == Some(0)),
         }
     }
 }

@@ -1,12 +1,10 @@
-//! Unique visitors of the first chart line, for each bucket.
+//! People of the chart lines, for each bucket.
 
-use counter_core::{Error, Precisions, Stats, Timestamp};
+use counter_core::{CounterName, Error, Precisions, Stats, Timestamp};
 
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::buckets::Buckets;
-use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::union::Union;
-use crate::dashboard::view::view::View;
 
 /// Returns `true` if visitors are kept for any of these buckets.
 pub(super) fn are_kept(retained: &Precisions, buckets: &Buckets, now: Timestamp) -> bool {
@@ -15,21 +13,17 @@ pub(super) fn are_kept(retained: &Precisions, buckets: &Buckets, now: Timestamp)
     past.any(|bucket| Union::of(retained, &bucket, now).is_some())
 }
 
-/// Reads the visitors of each bucket in a single round trip, if requested and available for these buckets. A value is
-/// `None` past retention.
+/// Reads the visitors of each counter and bucket in a single round trip. A value is `None` past retention.
 pub(super) async fn read(
     reader: &Reader<'_>,
-    view: &View,
-    timeline: &Timeline,
+    counters: &[CounterName],
+    retained: &Precisions,
+    buckets: &Buckets,
     now: Timestamp,
-) -> Result<Option<Vec<Option<u64>>>, Error> {
-    let (retained, buckets) = (&reader.stats.reach().visitors, &timeline.buckets);
-    let counter =
-        view.chart.counters.get(..1).filter(|_| view.chart.uniques && are_kept(retained, buckets, now));
-    let Some(counter) = counter else { return Ok(None) };
+) -> Result<Vec<Vec<Option<u64>>>, Error> {
     let all: Vec<_> = buckets.bucket_ranges().map(|bucket| Union::of(retained, &bucket, now)).collect();
     // If they exceed the read limit, then we only read the latest buckets.
-    let mut remaining = Stats::MAX_COUNTED_SKETCHES;
+    let mut remaining = Stats::MAX_COUNTED_SKETCHES / counters.len().max(1) as u64;
     let fits = |union: &&Option<Union>| {
         let number = union.as_ref().map_or(0, |union| union.buckets.len() as u64);
         remaining = remaining.saturating_sub(number);
@@ -41,9 +35,12 @@ pub(super) async fn read(
     let unions: Vec<_> = all.into_iter().skip(unread).flatten().map(|union| union.buckets).collect();
     let mut uniques = match unions.is_empty() {
         true => Vec::new().into_iter(),
-        false => reader.uniques(counter, &unions).await?.into_iter(),
+        false => reader.uniques(counters, &unions).await?.into_iter(),
     };
-    let visitors =
-        is_known.into_iter().map(|is_known| if is_known { uniques.next().flatten() } else { None });
-    Ok(Some(visitors.map(|uniques| uniques.map(|uniques| uniques.visitors)).collect()))
+    let mut of_counter = || {
+        let visitors =
+            is_known.iter().map(|is_known| if *is_known { uniques.next().flatten() } else { None });
+        visitors.map(|uniques| uniques.map(|uniques| uniques.visitors)).collect()
+    };
+    Ok(counters.iter().map(|_| of_counter()).collect())
 }

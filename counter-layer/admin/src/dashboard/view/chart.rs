@@ -6,6 +6,7 @@ use counter_core::CounterName;
 use counter_layer::internal::HITS;
 
 use super::by::By;
+use super::metric::Metric;
 use super::period::{Compare, Period};
 use super::value::WrongValue;
 use crate::zone::Zone;
@@ -24,8 +25,8 @@ pub(crate) struct ChartView {
     pub(crate) by: Option<By>,
     /// The comparison of the whole page.
     pub(crate) compare: Compare,
-    /// True to show unique visitors as a line.
-    pub(crate) uniques: bool,
+    /// The requested metric, or `None` for people if there are any, and otherwise hits.
+    pub(crate) metric: Option<Metric>,
     /// True to show a forecast for the first counter.
     pub(crate) forecast: bool,
 }
@@ -42,7 +43,7 @@ impl ChartView {
             },
             by: value("by").map(By::parse).transpose()?,
             compare: value("compare").map(Compare::parse).transpose()?.unwrap_or_default(),
-            uniques: value("uniques") == Some("1"),
+            metric: value("show").and_then(Metric::parse),
             forecast: value("forecast") == Some("1"),
         };
         let counters = pairs.iter().filter(|(name, _)| name == "counter");
@@ -78,7 +79,7 @@ impl ChartView {
         fields.extend(self.by.map(|by| ("by", by.name())));
         let compare = self.compare;
         fields.extend((compare != Compare::default()).then(|| ("compare", compare.name().to_owned())));
-        fields.extend(self.uniques.then(|| ("uniques", "1".to_owned())));
+        fields.extend(self.metric.map(|metric| ("show", metric.name().to_owned())));
         fields.extend(self.forecast.then(|| ("forecast", "1".to_owned())));
     }
 }

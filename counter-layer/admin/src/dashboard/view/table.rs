@@ -19,7 +19,7 @@ pub(crate) enum Sort {
     Name,
     #[default]
     Total,
-    Uniques,
+    People,
     Change,
     Lifetime,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Sort {
 const SORTS: [(Sort, &str); 5] = [
     (Sort::Name, "name"),
     (Sort::Total, "total"),
-    (Sort::Uniques, "uniques"),
+    (Sort::People, "people"),
     (Sort::Change, "change"),
     (Sort::Lifetime, "lifetime"),
 ];

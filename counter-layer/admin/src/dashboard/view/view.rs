@@ -124,7 +124,7 @@ pub(super) mod tests {
     #[test]
     fn unknown_names_and_empty_values_are_ignored() {
         for query in [
-            "precision=7&uniques=yes&forecast=2&sort=size&zone=cet&theme=dark&%ff=%ff",
+            "precision=7&show=likes&forecast=2&sort=size&zone=cet&theme=dark&%ff=%ff",
             "counter=&counter=%00",
             "&&==&?",
             "page=&period=&by=&compare=&from=&to=",

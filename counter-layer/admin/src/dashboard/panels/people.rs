@@ -1,0 +1,87 @@
+//! The people of label values.
+
+use counter_core::visits::{LabelRanking, Uniques};
+use counter_core::{CounterName, Error, Timestamp};
+use counter_layer::internal::SOURCE_LABEL;
+use futures_util::future::try_join3;
+
+use crate::api::read::people_since;
+use crate::dashboard::period_reader::PeriodReader;
+
+/// Labels that can count people.
+const LABELS: [&str; 4] = ["address", "campaign", "country", SOURCE_LABEL];
+
+/// The number of values to read people of. The values with the most people are among those with the most hits.
+const MAX_VALUES: usize = 12;
+
+/// The value of requests without a value.
+pub(super) const NONE: &str = "(none)";
+
+/// The people of the values of a label.
+#[derive(Debug)]
+pub(super) struct People {
+    pub(super) values: Vec<ValuePeople>,
+    /// Since when people are counted, if that is within the period.
+    pub(super) since: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct ValuePeople {
+    pub(super) value: String,
+    pub(super) hits: u64,
+    /// `None` if they are not known.
+    pub(super) people: Option<u64>,
+    /// The people of the period and of the compared period, if these can be compared.
+    pub(super) compared: Option<(u64, u64)>,
+}
+
+impl People {
+    /// Reads the people of the values of a label, most people first. Returns `None` if the label does not count them, or not
+    /// for this period.
+    pub(super) async fn read(
+        period: &PeriodReader<'_>,
+        label: &str,
+        ranking: &LabelRanking,
+    ) -> Result<Option<Self>, Error> {
+        if !LABELS.contains(&label) || ranking.values.is_empty() {
+            return Ok(None);
+        }
+        let none = (NONE.to_owned(), ranking.none);
+        let none = Some(none).filter(|(_, hits)| label == SOURCE_LABEL && *hits > 0);
+        let values = ranking.values.iter().take(MAX_VALUES).cloned().chain(none);
+        let named = values.filter_map(|(value, hits)| Some((counter(label, &value)?, (value, hits))));
+        let (counters, values): (Vec<CounterName>, Vec<_>) = named.unzip();
+        let first =
+            values.iter().enumerate().max_by_key(|(_, (_, hits))| *hits).map_or(0, |(place, _)| place);
+        let (people, compared, since) = try_join3(
+            period.visitors(&counters),
+            period.compared_visitors(&counters),
+            since(period, &counters[first]),
+        )
+        .await?;
+        let Some(people) = people.filter(|people| people.iter().any(Option::is_some)) else {
+            return Ok(None);
+        };
+        let of_value = |(((value, hits), people), compared): (((String, u64), Option<Uniques>), _)| {
+            ValuePeople { value, hits, people: people.map(|people| people.visitors), compared }
+        };
+        let mut values: Vec<_> = values.into_iter().zip(people).zip(compared).map(of_value).collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.people));
+        Ok(Some(Self { values, since }))
+    }
+}
+
+/// Returns since when the people of a value are counted, if there are hits of earlier days in the period.
+async fn since(period: &PeriodReader<'_>, counter: &CounterName) -> Result<Option<Timestamp>, Error> {
+    let kept = period.visitor_precisions(std::slice::from_ref(counter));
+    let days = kept.and_then(|kept| kept.iter().next().map(|days| days.precision));
+    let range = period.timeline.buckets.range();
+    let Some(days) = days.filter(|days| days.bucket(range.start).end() < range.end) else { return Ok(None) };
+    let range = days.bucket(range.start).start..range.end;
+    people_since(period.reader.stats, counter, days, range).await
+}
+
+/// Returns the counter of a label value.
+pub(super) fn counter(label: &str, value: &str) -> Option<CounterName> {
+    CounterName::new(&format!("{}{label}:{value}", CounterName::LABELS)).ok()
+}

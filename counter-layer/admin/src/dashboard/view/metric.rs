@@ -1,0 +1,54 @@
+//! What a chart shows of its counters.
+
+use counter_core::CounterName;
+use counter_layer::internal::HITS;
+
+use crate::dashboard::format::counters;
+
+/// What a chart shows of its counters. All lines of a chart have the same unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metric {
+    /// Unique visitors.
+    People,
+    Views,
+    Hits,
+}
+
+impl Metric {
+    const ALL: [Self; 3] = [Self::People, Self::Views, Self::Hits];
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.name() == text)
+    }
+
+    /// Returns the name in URLs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::People => "people",
+            Self::Views => "views",
+            Self::Hits => "hits",
+        }
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::People => "People",
+            Self::Views => "Views",
+            Self::Hits => "Hits",
+        }
+    }
+
+    /// Returns the name of a line in the legend. The title of the chart already contains the metric.
+    pub(crate) fn line(self, counter: &CounterName) -> String {
+        if **counter == *HITS { self.name().to_owned() } else { counters::title(counter) }
+    }
+
+    /// Returns the name of a line in a file.
+    pub(crate) fn column(self, counter: &CounterName) -> String {
+        match self {
+            Self::Hits => counter.to_string(),
+            _ if **counter == *HITS => self.name().to_owned(),
+            _ => format!("{} of {counter}", self.name()),
+        }
+    }
+}
