@@ -1,4 +1,4 @@
-//! What a chart shows of its counters.
+//! The unit of the lines in a chart: people, views or hits.
 
 use counter_core::CounterName;
 use counter_layer::internal::HITS;
