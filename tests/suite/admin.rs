@@ -26,6 +26,7 @@ mod slow_bodies;
 mod closures;
 mod proxied;
 mod dashboard;
+mod overview;
 mod periods;
 mod sizes;
 mod forecast;

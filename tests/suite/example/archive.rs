@@ -48,7 +48,8 @@ async fn check_old_hits(site: &Site) {
         let question = format!("uniques?counter=old&precision={precision}");
         assert_eq!(site.fetch(&question).await["uniques"], 1, "{precision}");
     }
-    let page = get(site.address, "/admin/stats/counter?counter=old&period=10d&show=hits", &[AUTHORIZATION]).await;
+    let page =
+        get(site.address, "/admin/stats/counter?counter=old&period=10d&show=hits", &[AUTHORIZATION]).await;
     assert!(page.body.contains(">5</td>"), "{}", page.body);
 }
 

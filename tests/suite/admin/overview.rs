@@ -1,0 +1,149 @@
+//! The first page: people and views first, and panels by question.
+
+use std::num::NonZeroU32;
+
+use counter_core::Timestamp;
+use counter_core::visitor::VisitorKey;
+use counter_core::visits::{Agent, PageHit};
+
+use super::site::{Site, card, send, site_at_noon, text};
+
+/// Counts views by people, two requests that are not views, and a request of a bot, on the page `/`.
+async fn count(site: &mut Site) {
+    let recorder = site.recorder();
+    let label = |name: &str| recorder.label_values(name).expect("a name");
+    let (sources, devices) = (label("source").people(), label("device"));
+    let mut record = |person: Option<u8>, source: Option<&str>, device: &str, is_view: bool| {
+        let hit = recorder.counter("hits").hit();
+        let visitor = person.map(|person| VisitorKey::new([7; 16]).visitor(&[&[person]]));
+        let hit = visitor.map_or(hit, |visitor| hit.visitor(visitor));
+        let agent = if person.is_some() { Agent::Human } else { Agent::Bot };
+        let of_view = [sources.note(source, NonZeroU32::MIN), devices.note(Some(device), NonZeroU32::MIN)];
+        recorder.page_hit(PageHit {
+            page: Some(recorder.counter("/")),
+            labels: if is_view { &of_view } else { &of_view[1..] },
+            is_view,
+            ..PageHit::new(hit, agent)
+        });
+    };
+    record(Some(1), Some("news.example"), "desktop", true);
+    for person in [1, 2, 2] {
+        record(Some(person), Some("Google"), "mobile", true);
+    }
+    record(Some(3), None, "mobile", true);
+    record(Some(3), None, "mobile", false);
+    record(Some(4), None, "mobile", false);
+    record(None, None, "bot", false);
+    site.counters.flush().await.expect("memory takes all");
+}
+
+async fn page(site: &Site, query: &str) -> String {
+    send(&site.router, &format!("/admin/stats{query}"), None).await.body
+}
+
+#[tokio::test]
+async fn the_first_page_shows_people_and_views() {
+    let mut site = site_at_noon();
+    count(&mut site).await;
+    let first = page(&site, "?period=today&compare=none").await;
+    assert_eq!((card(&first, "people"), card(&first, "views")), ("People 4".into(), "Views 5".into()));
+    // Hits are about the service.
+    let (_, service) = first.split_once("id=\"service\"").expect("a section");
+    assert_eq!(text(service, "card-total", "</strong>"), "Hits 8");
+    assert_eq!(text(&first, "chart-title", "</h2>"), "People per hour");
+    assert_eq!(text(&first, "sum-0", "</span>"), "4");
+    let rows = text(&first, "rows", "</tbody>");
+    assert_eq!(rows, "/ 4 5 – 5 +");
+    // People first: two came from the search engine in three views.
+    assert_eq!(
+        text(&first, "label-source", "</ol>"),
+        "People Views Google search 2 3 news.example 1 1 Direct 1 1"
+    );
+    assert_eq!(text(&first, "label-device", "</ol>"), "Mobile 6 85.7 % Desktop 1 14.3 %");
+    let unrecorded = text(&first, "unrecorded", "</p>");
+    assert!(unrecorded.starts_with("Not recorded: campaigns, addresses,"), "{unrecorded}");
+    assert!(!unrecorded.contains("sources") && !unrecorded.contains("devices"), "{unrecorded}");
+}
+
+#[tokio::test]
+async fn a_chart_has_one_unit_and_the_chosen_card() {
+    let mut site = site_at_noon();
+    count(&mut site).await;
+    for (metric, title, total, card) in [
+        ("", "People per hour", "4", "people"),
+        ("&show=people", "People per hour", "4", "people"),
+        ("&show=views", "Views per hour", "5", "views"),
+        ("&show=hits", "Hits per hour", "8", "total"),
+        ("&forecast=1", "Hits per hour", "8", "total"),
+    ] {
+        for path in ["?counter=hits", "/counter?counter=%2F"] {
+            let page = page(&site, &format!("{path}&period=today&compare=none{metric}")).await;
+            assert_eq!(text(&page, "chart-title", "</h2>"), title, "{path}{metric}");
+            assert_eq!(text(&page, "sum-0", "</span>"), total, "{path}{metric}");
+            let cards =
+                page.split("<li id=\"card-").skip(1).map(|card| card.split_once("</a>").expect("its end").0);
+            let chosen = cards.filter(|card| card.contains("aria-current=\"true\""));
+            let chosen: Vec<_> = chosen.map(|card| card.split_once('"').expect("an id").0).collect();
+            assert_eq!(chosen, [card], "{path}{metric}");
+        }
+    }
+    // Views are not kept by the minute, and people are not either.
+    for metric in ["people", "views"] {
+        let page = page(&site, &format!("?period=1h&show={metric}")).await;
+        assert_eq!(text(&page, "chart-title", "</h2>"), "Hits per minute", "{metric}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_has_people_and_a_device_has_only_hits() {
+    let mut site = site_at_noon();
+    count(&mut site).await;
+    let of =
+        async |counter: &str| page(&site, &format!("/counter?counter=label%3A{counter}&period=7d")).await;
+    let google = of("source%3AGoogle").await;
+    assert_eq!(card(&google, "people"), "People 2");
+    assert_eq!(text(&google, "chart-title", "</h2>"), "People per day");
+    let mobile = of("device%3Amobile").await;
+    assert!(!mobile.contains("id=\"card-people\""), "{mobile}");
+    assert_eq!(text(&mobile, "chart-title", "</h2>"), "Hits per day");
+    assert!(mobile.contains("<h1><bdi>device: Mobile</bdi></h1>"), "{mobile}");
+}
+
+#[tokio::test]
+async fn people_of_sources_are_dated_if_they_are_counted_since_a_day_in_the_period() {
+    let mut site = site_at_noon();
+    count(&mut site).await;
+    let recorder = site.recorder();
+    let (sources, before) =
+        (recorder.label_values("source").expect("a name"), Timestamp::now().minus(3 * 86_400));
+    let noted = sources.counter(sources.note_at(Some("Google"), before, NonZeroU32::MIN));
+    recorder.record_at(noted, None, before, NonZeroU32::MIN);
+    site.counters.flush().await.expect("memory takes all");
+    let page = page(&site, "?period=7d").await;
+    let (_, panel) = page.split_once("id=\"label-source\"").expect("a panel");
+    let (panel, _) = panel.split_once("</section>").expect("its end");
+    assert!(panel.contains("people are counted since 20"), "{panel}");
+}
+
+#[tokio::test]
+async fn missing_pages_name_the_hosts_that_link_to_them() {
+    let mut site = site_at_noon();
+    let recorder = site.recorder();
+    let values = [
+        ("not_found", "/old", 9),
+        ("not_found", "/new", 1),
+        ("broken_link", "/old a.example", 4),
+        ("broken_link", "/old b.example", 3),
+    ];
+    for (label, value, hits) in values {
+        let (values, hits) =
+            (recorder.label_values(label).expect("a name"), NonZeroU32::new(hits).expect("not 0"));
+        let noted = values.counter(values.note(Some(value), hits));
+        recorder.record_at(noted, None, Timestamp::now(), hits);
+    }
+    site.record("hits", Timestamp::now(), 10).await;
+    let page = page(&site, "?period=today").await;
+    let shown = text(&page, "label-not_found", "</ol>");
+    assert_eq!(shown, "/old from a.example 4, b.example 3 9 90.0 % /new 1 10.0 %");
+    assert!(!page.contains("id=\"label-broken_link\""), "{page}");
+}
