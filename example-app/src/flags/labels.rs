@@ -13,7 +13,7 @@ use crate::problem::{At, explain};
 #[command(next_help_heading = "Counting")]
 pub(crate) struct Labels {
     /// Count sources, addresses, campaigns, clients, bots.
-    #[arg(long, env = "COUNTER_LABELS")]
+    #[arg(long, env = "COUNTER_LABELS", default_value_if("demo_traffic", "true", "true"))]
     labels: bool,
     /// Host that is not a referrer, can be repeated.
     #[arg(long = "own-host", env = "COUNTER_OWN_HOSTS", value_name = "HOST", value_delimiter = ',')]
@@ -31,7 +31,7 @@ pub(crate) struct Labels {
     #[arg(long, env = "COUNTER_CAMPAIGN_DETAILS", requires = "labels")]
     campaign_details: bool,
     /// Count missing pages, and the hosts that link to them.
-    #[arg(long, env = "COUNTER_MISSING_PAGES")]
+    #[arg(long, env = "COUNTER_MISSING_PAGES", default_value_if("demo_traffic", "true", "true"))]
     missing_pages: bool,
     /// Header with the country, set by a trusted proxy.
     #[arg(long, env = "COUNTER_COUNTRY_HEADER", value_name = "NAME", requires = "labels")]

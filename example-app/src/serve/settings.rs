@@ -93,7 +93,7 @@ pub(super) struct Counting {
     #[command(flatten)]
     ignored: ignored::Ignored,
     /// Record response times, sizes and status codes.
-    #[arg(long, env = "COUNTER_DISTRIBUTIONS")]
+    #[arg(long, env = "COUNTER_DISTRIBUTIONS", default_value_if("demo_traffic", "true", "true"))]
     distributions: bool,
     /// Secret to hash visitors, 32 hexadecimal digits.
     #[arg(long, env = "COUNTER_SECRET", hide_env_values = true, value_name = "DIGITS")]
@@ -128,7 +128,7 @@ pub(super) struct Forum {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Demo")]
 pub(super) struct Demo {
-    /// Record a history, and simulate visitors.
+    /// Simulate visitors and a history, and count all that is shown.
     #[arg(long, env = "COUNTER_DEMO_TRAFFIC")]
     pub(super) demo_traffic: bool,
 }
