@@ -13,7 +13,7 @@ async fn count(site: &mut Site) {
     let recorder = site.recorder();
     let label = |name: &str| recorder.label_values(name).expect("a name");
     let (sources, devices) = (label("source").people(), label("device"));
-    let mut record = |person: Option<u8>, source: Option<&str>, device: &str, is_view: bool| {
+    let record = |person: Option<u8>, source: Option<&str>, device: &str, is_view: bool| {
         let hit = recorder.counter("hits").hit();
         let visitor = person.map(|person| VisitorKey::new([7; 16]).visitor(&[&[person]]));
         let hit = visitor.map_or(hit, |visitor| hit.visitor(visitor));
@@ -56,11 +56,11 @@ async fn the_first_page_shows_people_and_views() {
     assert_eq!(rows, "/ 4 5 – 5 +");
     // People first: two came from the search engine in three views.
     assert_eq!(
-        text(&first, "label-source", "</ol>"),
+        text(&first, "tab-label-source", "</ol>"),
         "People Views Google search 2 3 news.example 1 1 Direct 1 1"
     );
-    assert_eq!(text(&first, "label-device", "</ol>"), "Mobile 6 85.7 % Desktop 1 14.3 %");
-    let unrecorded = text(&first, "unrecorded", "</p>");
+    assert_eq!(text(&first, "tab-label-device", "</ol>"), "Hits Share Mobile 6 85.7 % Desktop 1 14.3 %");
+    let unrecorded = text(&first, "unrecorded", "</div>");
     assert!(unrecorded.starts_with("Not recorded: campaigns, addresses,"), "{unrecorded}");
     assert!(!unrecorded.contains("sources") && !unrecorded.contains("devices"), "{unrecorded}");
 }
@@ -103,6 +103,14 @@ async fn a_source_has_people_and_a_device_has_only_hits() {
     let google = of("source%3AGoogle").await;
     assert_eq!(card(&google, "people"), "People 2");
     assert_eq!(text(&google, "chart-title", "</h2>"), "People per day");
+    // Those of a label are hits, and a source is counted for views only.
+    assert!(!google.contains("id=\"card-views\"") && card(&google, "total") == "Hits 3", "{google}");
+    for (counter, metric) in
+        [("status%3A2xx", "people"), ("label%3Adevice%3Amobile", "people"), ("status%3A2xx", "views")]
+    {
+        let page = page(&site, &format!("/counter?counter={counter}&period=7d&show={metric}")).await;
+        assert_eq!(text(&page, "chart-title", "</h2>"), "Hits per day", "{counter} has no {metric}");
+    }
     let mobile = of("device%3Amobile").await;
     assert!(!mobile.contains("id=\"card-people\""), "{mobile}");
     assert_eq!(text(&mobile, "chart-title", "</h2>"), "Hits per day");
@@ -145,5 +153,39 @@ async fn missing_pages_name_the_hosts_that_link_to_them() {
     let page = page(&site, "?period=today").await;
     let shown = text(&page, "label-not_found", "</ol>");
     assert_eq!(shown, "/old from a.example 4, b.example 3 9 90.0 % /new 1 10.0 %");
-    assert!(!page.contains("id=\"label-broken_link\""), "{page}");
+    assert!(text(&page, "label-broken_link", "</ol>").starts_with("/old from a.example 4 57.1 %"), "{page}");
+}
+
+#[tokio::test]
+async fn views_are_hits_in_a_period_in_which_they_began() {
+    let mut site = site_at_noon();
+    let before = Timestamp::now().minus(9 * 86_400);
+    site.record("hits", before, 100).await;
+    count(&mut site).await;
+    // Today is known in full, but not the last days.
+    let today = page(&site, "?period=today&compare=none").await;
+    assert_eq!(card(&today, "people"), "People 4");
+    let month = page(&site, "?period=30d&compare=none").await;
+    assert!(!month.contains("id=\"card-views\"") && card(&month, "total").starts_with("Hits 108"), "{month}");
+    assert_eq!(text(&month, "rows", "</tbody>"), "/ 4 8 – 8 +", "hits of the page");
+}
+
+#[tokio::test]
+async fn the_unit_of_an_open_page_and_of_a_shared_view_does_not_change() {
+    let mut site = site_at_noon();
+    site.record("hits", Timestamp::now(), 8).await;
+    let parts = |page: &str| {
+        let (_, rest) = page.split_once("data-parts=\"").expect("an attribute");
+        rest.split_once('"').expect("its end").0.replace("&#38;", "&")
+    };
+    let hits = parts(&page(&site, "").await);
+    assert!(hits.ends_with("show=hits"), "{hits}");
+    count(&mut site).await;
+    let people = parts(&page(&site, "").await);
+    assert!(people.ends_with("show=people"), "{people}");
+    let sent = async |path: &str| send(&site.router, path, None).await.body;
+    let (hits, people) = (sent(&hits).await, sent(&people).await);
+    assert_eq!(text(&hits, "chart-title", "</h2>"), "Hits per hour");
+    // People are only read with the whole page.
+    assert!(!people.contains("id=\"plot\"") && people.contains("id=\"now\""), "{people}");
 }

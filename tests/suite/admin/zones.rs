@@ -131,6 +131,9 @@ async fn days_with_23_and_25_hours_are_the_sums_of_their_hours() {
             let [before, day, after] = &around;
             assert_eq!(rows(&page), [row(after, 24), row(day, hours), row(before, 24)], "{path}");
             assert_eq!(shown_total(&page), (hours + 48).to_string(), "{path}");
+            if path.contains("parts") {
+                continue;
+            }
             let page = site.page(&path.replace("show=hits", "show=people")).await;
             assert_eq!(rows(&page), [row(after, 24), row(day, hours.min(24)), row(before, 24)], "{path}");
             assert_eq!(shown_total(&page), "24", "{path}");

@@ -4,17 +4,19 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use counter_core::time::Bucket;
+use counter_core::time::{Bucket, Retention};
 use counter_core::visits::{Coverage, Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, Precision, Precisions, Stats, Timestamp};
 use counter_layer::internal::HITS;
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{try_join, try_join_all, try_join3};
 use tokio::sync::OnceCell;
 
 use super::reader::Reader;
+use crate::api::read::people_since;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::cover::{Cover, Part};
-use crate::dashboard::view::period::length;
+use crate::dashboard::view::metric::Metric;
+use crate::dashboard::view::period::{DAY, length};
 use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::union::Union;
@@ -46,6 +48,9 @@ pub(crate) struct PeriodDistributions {
     /// The distributions of the compared period. Empty if they are not retained.
     pub(crate) compared: Vec<Distributions>,
 }
+
+/// The maximum number of days in which to look for the start of people.
+const MAX_DAYS: u64 = 1000;
 
 /// A count in the compared period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,13 +116,20 @@ impl<'a> PeriodReader<'a> {
         self.sums(cover, counters).await
     }
 
-    /// Returns `true` if the site counts views, and the views of the period are known.
+    /// Returns `true` if the site counts views, and began to before the period or together with its hits.
     pub(crate) async fn counts_views(&self) -> Result<bool, Error> {
-        let site = CounterName::new(HITS).ok().and_then(|hits| hits.views());
-        let Some(site) = site.filter(|_| self.views.is_some()) else { return Ok(false) };
+        let Ok(hits) = CounterName::new(HITS) else { return Ok(false) };
+        let Some(views) = hits.views().filter(|_| self.views.is_some()) else { return Ok(false) };
         let read = || async {
-            let lifetimes = self.reader.lifetimes(std::slice::from_ref(&site)).await?;
-            Ok(lifetimes.first().copied().flatten().is_some_and(|views| views > 0))
+            let (both, range) = ([hits, views], self.timeline.buckets.range());
+            let coverage = self.reader.stats.coverage(&both, range, self.now.plus(1));
+            let (lifetimes, coverage) = try_join(self.reader.lifetimes(&both[1..]), coverage).await?;
+            let is_whole = match (coverage[0], coverage[1]) {
+                (Coverage::Since(hits), Coverage::Since(views)) => views <= hits.plus(DAY),
+                (_, Coverage::Since(_)) => false,
+                _ => true,
+            };
+            Ok(is_whole && lifetimes[0].is_some_and(|views| views > 0))
         };
         self.counts_views.get_or_try_init(read).await.copied()
     }
@@ -201,7 +213,7 @@ impl<'a> PeriodReader<'a> {
     /// Returns the precisions in which all of these counters have visitors, or `None` if one of them never has.
     pub(crate) fn visitor_precisions(&self, counters: &[CounterName]) -> Option<Cow<'a, Precisions>> {
         let kept = &self.reader.stats.reach().visitors;
-        if counters.iter().any(|counter| counter.viewed().is_some() || counter.pair().is_some()) {
+        if !counters.iter().all(|counter| Metric::People.has(counter)) {
             return None;
         }
         Some(match counters.iter().any(|counter| counter.label().is_some()) {
@@ -214,22 +226,48 @@ impl<'a> PeriodReader<'a> {
         Union::of(kept, range, self.now)
     }
 
-    /// Reads the visitors of a counter in this period and in the compared period. If the period is still running, both
-    /// are without the last bucket, because the visitors of a part of a bucket are unknown.
+    /// Reads the visitors of counters in this period and in the compared period. If the period is still running, both are
+    /// without the last bucket, because the visitors of a part of a bucket are unknown.
     pub(crate) async fn compared_visitors(
         &self,
         counters: &[CounterName],
     ) -> Result<Vec<Option<(u64, u64)>>, Error> {
-        let unknown = || Ok(vec![None; counters.len()]);
-        let Some(unions) = self.compared_unions(counters) else { return unknown() };
-        let (found, coverage) =
-            try_join(self.reader.uniques(counters, &unions), self.coverage(counters)).await?;
+        let Some(unions) = self.compared_unions(counters) else { return Ok(vec![None; counters.len()]) };
+        let start = self.timeline.compared.as_ref().map(|compared| compared.range().start);
+        let (found, coverage, since) = try_join3(
+            self.reader.uniques(counters, &unions),
+            self.coverage(counters),
+            self.people_since(&counters[0], start),
+        )
+        .await?;
         let visitors = |place: usize| Some(found.get(place)?.as_ref()?.visitors);
         let pair = |(place, coverage)| {
             let pair = visitors(2 * place).zip(visitors(2 * place + 1));
-            pair.filter(|_| coverage == Coverage::Complete)
+            pair.filter(|_| coverage == Coverage::Complete && since.is_none())
         };
         Ok(coverage.into_iter().enumerate().map(pair).collect())
+    }
+
+    /// Returns since when the people of a label value are counted, if there are hits of earlier days from `start` on. The
+    /// people of other counters are counted with their hits.
+    pub(crate) async fn people_since(
+        &self,
+        counter: &CounterName,
+        start: Option<Timestamp>,
+    ) -> Result<Option<Timestamp>, Error> {
+        let range = self.timeline.buckets.range();
+        let start = start.unwrap_or(range.start);
+        let kept = counter.label().and_then(|_| self.visitor_precisions(std::slice::from_ref(counter)));
+        let is_counted =
+            |part: &Retention| self.reader.stats.reach().counts.retention(part.precision).is_some();
+        let Some(days) = kept.and_then(|kept| kept.iter().find(is_counted)) else { return Ok(None) };
+        let (days, oldest) = (days.precision, days.oldest(self.now));
+        let range = days.bucket(start).start.max(oldest)..range.end.min(self.now.plus(1));
+        let width = u64::from(days.as_seconds());
+        if !(width..=width * MAX_DAYS).contains(&length(&range)) {
+            return Ok(None);
+        }
+        people_since(self.reader.stats, counter, days, range).await
     }
 
     /// Returns the buckets of visitors of this period and of the compared period that can be compared.
@@ -242,7 +280,7 @@ impl<'a> PeriodReader<'a> {
                 [range.clone(), compared.clone()]
             } else {
                 let this = range.start..end.max(range.start);
-                let other = compared.start..compared.start.plus(length(&this));
+                let other = compared.start..compared.start.plus(length(&this)).min(compared.end);
                 [this, other]
             };
             let union = |range: &Range<Timestamp>| {

@@ -1,9 +1,18 @@
 //! The dashboard: pages, periods and charts.
 //!
-//! The first page shows the visitors, hits, errors, response times and bots of a period, a chart of up to six
-//! counters and of unique visitors, a table of all pages, and panels for labels, facets and slow pages.
-//! Counters also have separate pages. You need to enable the [`Facet`](counter_layer::Facet)s for status and
-//! agent to see the shares of errors and bots.
+//! The first page answers questions in this order:
+//!
+//! - How many people came, and how many are here now? The cards show people, views, errors, response times and bots. The chart
+//!   shows the chosen card.
+//! - Where do they come from, and what do they read? Sources and addresses have people and views if these
+//!   [labels](counter_layer::Label) are counted. The table of all pages is next to the addresses.
+//! - What should be fixed? Missing pages with the hosts that link to them, and slow pages.
+//! - Who are they, and what do crawlers read?
+//!
+//! What is not recorded is listed at the end, followed by the numbers of the service: hits, statuses and methods. Without
+//! [views](counter_layer::AccessCounterLayer::views), or in a period in which they began, the card and the table show hits
+//! instead. Counters also have separate pages. You need to enable the [`Facet`](counter_layer::Facet)s for status and agent to
+//! see the shares of errors and bots.
 //!
 //! Everything on a page is about one period, which is part of the address:
 //!
@@ -13,6 +22,7 @@
 //! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
+//! | `show` | the unit of the chart: `people`, `views` or `hits` |
 //! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
 //!
 //! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
@@ -23,9 +33,13 @@
 //! archive. If only a part of a period is retained, then the page shows this part and says so. `all` starts with the
 //! first retained hit of the first counter.
 //!
-//! The number of visitors is the union over the period. A visitor without a stable identity is counted once per
-//! epoch of the salt, which is a day by default. The table and the chart can be downloaded as CSV, the chart also
-//! as SVG.
+//! All lines of a chart have the same unit. By default, these are people if they are kept for all intervals of the chart and
+//! there were any, and otherwise hits. The same applies if a counter does not have the requested unit: most labels count no
+//! people. An open page and a shared view keep their unit. There is no forecast of people, because they can't be added up.
+//!
+//! The number of people is the union over the period. A visitor without a stable identity is counted once per epoch of the
+//! salt, which is a day by default. Bots and people without an identity are not included. The table and the chart can be
+//! downloaded as CSV, the chart also as SVG.
 //!
 //! If [distributions](counter_core::guide::distributions) are enabled, a counter page also shows a chart of
 //! the median and of the 90 % and 99 % quantiles of the time to the response head, on a logarithmic axis, and
@@ -42,10 +56,12 @@
 //! All times on a page are in one time zone, which is named at the top: that of the site, or that of the viewer if they
 //! choose so in the menu. Days are always those of the site, so charts of days are only shown in its time zone.
 //!
-//! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest
-//! interval with at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom. The legend contains the sums of the lines, with
-//! the change from the compared period. A change is only shown if the counter, and every site of a fleet, was counted before
-//! the compared period or in its first tenth. Otherwise the page says since when it is counted.
+//! A chart shows up to 750 buckets, e.g. two years of days, or a month of hours. Without `by`, it has the finest interval with
+//! at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom; a click on a day, week or month opens
+//! it. The keys D, W, M and Y choose the current day, week, month or year, and the arrow keys the period before or after. The
+//! legend contains the sums of the lines, with the change from the compared period. A change is only shown if the counter, and
+//! every site of a fleet, was counted before the compared period or in its first tenth. Otherwise the page says since when it
+//! is counted.
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
 //! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next
@@ -59,6 +75,6 @@
 //! forecast, or the reason why a forecast is not possible. Unusual samples are marked with ◇, and with
 //! `unusual` in the table.
 //!
-//! You can also sort the table by visitors. Redis counts the visitors of up to 10,000 counters in a single
+//! You can also sort the table by people. Redis counts the visitors of up to 10,000 counters in a single
 //! round trip per shard. This takes 3 µs for a counter with 1,000 visitors and 0.1 ms for much larger
 //! counters. Redis caches the result, so this will be almost free until a new visitor arrives.

@@ -134,21 +134,29 @@
   });
   document.addEventListener("pointerup", (event) => {
     if (dragged === null) return;
-    const all = rows(), ends = [dragged, placeAt(event.clientX)].sort((one, other) => one - other);
+    const ends = [dragged, placeAt(event.clientX)].sort((one, other) => one - other);
     showDrag(0, 0);
     dragged = null;
     // A click opens a bucket if it is at least a day.
     if (ends[0] === ends[1] && !("opens" in byId("zoom").dataset)) return;
-    const unix = (row) => Date.parse(startOf(row)) / 1000;
+    openRange(...ends);
+  });
+  const unix = (row) => Date.parse(startOf(row)) / 1000;
+  // Opens the buckets from a row to the one of another row as the period.
+  const openRange = (from, to) => {
+    const all = rows();
+    // The future has no data.
+    if (unix(all[from]) * 1000 > Date.now()) return;
     // Buckets can have different lengths, and one may have begun after the page was read.
     const width = unix(all.at(-1)) - unix(all.at(-2)), last = unix(all.at(-1)), end = Number(byId("zoom").dataset.end);
-    const to = all[ends[1] + 1] ? unix(all[ends[1] + 1]) : end > last ? end : last + width;
-    go(`${byId("zoom").dataset.zoom}&from=${unix(all[ends[0]])}&to=${to}`, true);
-  });
+    const until = all[to + 1] ? unix(all[to + 1]) : end > last ? end : last + width;
+    go(`${byId("zoom").dataset.zoom}&from=${unix(all[from])}&to=${until}`, true);
+  };
   const moveInChart = (event) => {
     const all = rows(), last = all.length - 1;
     const found = all.findIndex((row) => startOf(row) === selected);
     const place = found < 0 ? last + 1 : found;
+    if (event.key === "Enter" && found >= 0 && "opens" in byId("zoom").dataset) openRange(place, place);
     const to = {
       ArrowLeft: place - 1, ArrowDown: place - 1, ArrowRight: found < 0 ? 0 : place + 1, ArrowUp: found < 0 ? 0 : place + 1,
       PageUp: place - 10, PageDown: place + 10, Home: 0, End: last,
@@ -285,7 +293,7 @@
     clearTimeout(typed);
     const focus = document.activeElement?.id, menu = document.activeElement?.closest(".menu")?.id;
     const opened = [...document.querySelectorAll("details[open]:not(.menu)")].map((details) => details.id);
-    const tabs = [...document.querySelectorAll(".tabs > :checked")].map((tab) => tab.id);
+    const tabs = [...document.querySelectorAll(".choices :checked")].map((tab) => tab.id);
     try {
       const { response, page } = await read(address);
       if (generation !== moving) return;
@@ -384,7 +392,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
     if (event.target.id === "lines") moveInChart(event);
     if (event.key.toLowerCase() === "u" && !byId("zone")?.hidden) byId("zone")?.click();
-    if (event.target.closest?.("#lines, .scroll, .menu")) return;
+    if (event.shiftKey || event.repeat || event.target.closest?.("#lines, .scroll, .menu, summary")) return;
     const keys = {
       d: "period-today", w: "period-this-week", m: "period-this-month", y: "period-this-year", ArrowLeft: "earlier", ArrowRight: "later",
     };

@@ -129,7 +129,7 @@ async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Re
 }
 
 fn image(view: &View, plot: Plot, now: Timestamp) -> Image {
-    let names: Vec<_> = view.chart.counters.iter().map(ToString::to_string).collect();
+    let names: Vec<_> = view.chart.counters.iter().map(|counter| plot.metric.column(counter)).collect();
     Image {
         chart: plot.chart,
         title: format!("{}, {}", names.join(", "), view.chart.period.title(&view.site.zone, now)),

@@ -6,6 +6,7 @@ use super::update::Pace;
 use crate::access::assets;
 use crate::access::right::IGNORE_FORM;
 use crate::dashboard::format::instants;
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::view::View;
 
 /// The frame of a page.
@@ -79,6 +80,15 @@ impl Frame {
             api: format!("{}/api", view.site.mount),
             alignment: alignment(stats, view),
         }
+    }
+}
+
+impl Frame {
+    /// Keeps the unit of the chart in its updates and in shared views, although the default may change.
+    pub(crate) fn pinned(self, view: &View, metric: Metric) -> Self {
+        let mut view = view.clone();
+        view.chart.metric = Some(metric);
+        Self { parts: view.parts(), share: view.share(), ..self }
     }
 }
 

@@ -25,6 +25,8 @@ use crate::dashboard::plot::controls::Controls;
 use crate::dashboard::plot::plot::Plot;
 use crate::dashboard::plot::sums::Sums;
 use crate::dashboard::reader::Reader;
+use crate::dashboard::view::metric::Metric;
+use crate::dashboard::view::table::TableView;
 use crate::dashboard::view::view::{Page, View};
 use crate::problem::Message;
 use crate::text::escape;
@@ -40,6 +42,8 @@ pub(crate) struct Site {
     layout: Layout,
     sources: Option<Sources>,
     search: String,
+    /// True if the table is searched, sorted or paged, and thus shown instead of addresses.
+    shows_table: bool,
     search_fields: Vec<(&'static str, String)>,
     everything: String,
     /// The URL to open for the first hit.
@@ -66,6 +70,9 @@ pub(crate) struct Counter {
 #[template(path = "pages/parts.html")]
 pub(crate) struct Parts {
     moving: Moving,
+    is_site: bool,
+    /// False if the chart is only read with the whole page, because people are more expensive.
+    has_chart: bool,
     /// True if revocations of other instances can't be read.
     misses_revocations: bool,
     /// What these parts lack. The other parts may lack more.
@@ -108,6 +115,7 @@ pub(crate) struct Moving {
     /// The people of the last minutes and the current rate, except on other pages than that of the site.
     now: Option<String>,
     chart: Chart,
+    metric: Metric,
     /// What the chart shows, and its interval.
     title: String,
     /// The events shown in the chart.
@@ -139,13 +147,14 @@ impl Site {
         let layout = Layout::of(panels, std::mem::take(&mut table.facets));
         let is_empty = table.suggestions.is_empty();
         Ok(Self {
-            frame: Frame::of(stats, view),
+            frame: Frame::of(stats, view).pinned(view, moving.metric),
             moving,
             controls: Controls::of(stats, view, now),
             table,
             layout,
             sources: Sources::of(stats, now),
             search: view.table.search.clone(),
+            shows_table: view.table != TableView::default(),
             search_fields: view.fields(&["q", "page"]),
             everything: view.address_with(|view| (view.table.search, view.table.leaf) = (String::new(), 0)),
             root: is_empty.then(|| "/".to_owned()),
@@ -179,7 +188,7 @@ impl Counter {
             bands.annotate(&moving.annotations);
         }
         Ok(Self {
-            frame: Frame::of(stats, view),
+            frame: Frame::of(stats, view).pinned(view, moving.metric),
             moving,
             controls: Controls::of(stats, view, now),
             name: counters::title(counter),
@@ -211,12 +220,18 @@ impl Counter {
 
 impl Parts {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let mut moving =
-            Moving::read(&PeriodReader::new(&reader, view, now), view, Extent::Live, now).await?;
+        let period = PeriodReader::new(&reader, view, now);
+        let mut moving = Moving::read(&period, view, Extent::Live, now).await?;
         moving.chart.has_titles = false;
+        let (is_site, has_chart) = (view.page == Page::Site, is_live(view));
         let misses_revocations = view.client.misses_revocations;
-        Ok(Self { moving, misses_revocations, unread: reader.unread() })
+        Ok(Self { moving, is_site, has_chart, misses_revocations, unread: reader.unread() })
     }
+}
+
+/// Returns `true` if the chart is one of the live parts.
+fn is_live(view: &View) -> bool {
+    view.chart.metric != Some(Metric::People)
 }
 
 impl Moving {
@@ -245,8 +260,13 @@ impl Moving {
                 Page::Counter => None,
             })
         };
-        let ((mut summary, raised), plot, people) =
-            try_join3(site_parts, Plot::read(period, view, now), people).await?;
+        let plot = async {
+            match extent == Extent::Page || is_live(view) {
+                true => Plot::read(period, view, now).await,
+                false => Ok(Plot::without_lines(period, view, now)),
+            }
+        };
+        let ((mut summary, raised), plot, people) = try_join3(site_parts, plot, people).await?;
         let people = people.and_then(|people| summary::people_now(&people, stats.ledger().requests));
         let rate = summary.as_ref().and_then(|summary| summary.rate.clone());
         let now: Vec<_> = people.into_iter().chain(rate).collect();
@@ -254,7 +274,9 @@ impl Moving {
             summary.choose(view, plot.metric);
         }
         let moving = Self::of(period, view, plot);
-        Ok(Self { summary, raised, now: (!now.is_empty()).then(|| now.join(" · ")), ..moving })
+        // While the store does not take hits, these are too low.
+        let now = Some(now.join(" · ")).filter(|now| !now.is_empty() && !moving.status.is_loud);
+        Ok(Self { summary, raised, now, ..moving })
     }
 
     /// Reads only the chart.
@@ -266,7 +288,7 @@ impl Moving {
         let Plot { chart, metric, annotations, sums, forecast, .. } = plot;
         let (stats, buckets) = (period.reader.stats, &period.timeline.buckets);
         let names: Vec<_> =
-            view.chart.counters.iter().map(|counter| escape::isolated(&metric.line(counter))).collect();
+            view.chart.counters.iter().map(|counter| escape::isolated(&metric.column(counter))).collect();
         let shown = buckets.starts.len();
         let mut label = format!("{} per {}, {shown} values", names.join(", "), buckets.by.unit());
         let forecast_buckets = chart.columns.len().saturating_sub(shown);
@@ -279,6 +301,7 @@ impl Moving {
             status: Status::of(&stats.ledger(), &stats.health()),
             now: None,
             chart,
+            metric,
             title: format!("{} per {}", metric.title(), buckets.by.unit()),
             annotations,
             sums,

@@ -19,6 +19,7 @@ use crate::dashboard::annotations::Annotators;
 use crate::dashboard::panels::note_forms::SubmittedForm;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::client::Client;
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::Period;
 use crate::dashboard::view::value::WrongValue;
 use crate::dashboard::view::view::{self, Page, View};
@@ -368,6 +369,7 @@ async fn shared(
     // The signed view may not be valid anymore after an update.
     let view = dashboard.view(&mount, page, client, query.as_deref());
     let (mut view, now) = (view.map_err(|_| Problem::invalid_link())?, Timestamp::now());
+    view.chart.metric.get_or_insert(Metric::Hits);
     let shared = async {
         dashboard.read_first_hit(&mut view, now).await?;
         Shared::read(&dashboard.stats, &view, now).await

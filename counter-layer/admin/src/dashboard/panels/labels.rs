@@ -27,6 +27,9 @@ const MAX_VALUES: usize = 8;
 
 const ADDRESS: &str = "address";
 
+/// The numbers of a row without people.
+const OF_HITS: [&str; 2] = ["Hits", "Share"];
+
 /// Labels with a value for all bots.
 const OF_CLIENTS: [&str; 2] = ["browser", "device"];
 const BOTS: &str = "bot";
@@ -128,7 +131,10 @@ async fn compare(
         Some(page) => CounterName::of_pair(label, page, value),
     };
     let labels = labels.into_iter().take(MAX_PANELS).map(|(label, ranking)| Ok((label, ranking?)));
-    let labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
+    let mut labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
+    for (_, ranking) in labels.iter_mut().filter(|(label, _)| OF_CLIENTS.contains(&&**label)) {
+        remove_bots(ranking);
+    }
     let of_label = |(label, ranking): &(String, LabelRanking)| {
         let max = if label == BOT_LABEL { bots::MAX_BOTS } else { MAX_VALUES };
         let values = ranking.values.iter().take(max);
@@ -143,9 +149,7 @@ async fn compare(
     }));
     let (before, people) = try_join(period.compared_totals(&names), people).await?;
     let before: Before = values.into_iter().zip(before).collect();
-    let has = |label: &str| page.is_none() && labels.iter().any(|(of, _)| of == label);
-    let links =
-        labels.iter().find(|(label, _)| label == counters::BROKEN_LINKS && has(counters::MISSING_PAGES));
+    let links = labels.iter().find(|(label, _)| label == counters::BROKEN_LINKS);
     let links = links.map(|(_, ranking)| ranking.values.clone()).unwrap_or_default();
     let panel = |((label, mut ranking), people): ((String, LabelRanking), Option<People>)| {
         let before = |value: &str| before.get(&(label.clone(), value.to_owned())).copied().flatten();
@@ -154,9 +158,6 @@ async fn compare(
             let (people, others) = (ranking.none, ranking.total.saturating_sub(ranking.none));
             let clients = bots::Clients { people, others, of_page, limits: limits(&ranking) };
             return bots::panel(ranking.values, &clients, &before, &address);
-        }
-        if OF_CLIENTS.contains(&&*label) {
-            remove_bots(&mut ranking);
         }
         ranking.values.truncate(MAX_VALUES);
         let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
@@ -181,13 +182,12 @@ async fn compare(
                 _ => row.name = Name::new(&names::readable(&label, &row.name.whole)),
             }
         }
+        if CounterName::VIEW_LABELS.contains(&&*label) && panel.heads == Some(OF_HITS) {
+            panel.heads = Some(["Views", "Share"]);
+        }
         Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel }
     };
-    let merged =
-        |(label, _): &(String, LabelRanking)| label == counters::BROKEN_LINKS && has(counters::MISSING_PAGES);
-    let is_merged: Vec<_> = labels.iter().map(merged).collect();
-    let panels = labels.into_iter().zip(people).map(panel).zip(is_merged);
-    Ok(panels.filter(|(_, is_merged)| !is_merged).map(|(panel, _)| panel).collect())
+    Ok(labels.into_iter().zip(people).map(panel).collect())
 }
 
 /// Removes the bots, which have a panel of their own.
@@ -269,5 +269,5 @@ fn panel(
     let shown = values.iter().fold(none, |sum, (_, count)| sum.saturating_add(*count));
     let counts = [(none, rest[0]), (total.saturating_sub(shown), rest[1])];
     let note = panel::note(&counts, &limits);
-    Panel { id: String::new(), title: String::new(), rows, heads: None, note }
+    Panel { id: String::new(), title: String::new(), rows, heads: Some(OF_HITS), note }
 }

@@ -10,7 +10,7 @@ pub(crate) struct Panel {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) rows: Vec<PanelRow>,
-    /// What the two numbers of a row are, if not hits and their share.
+    /// What the two numbers of a row are.
     pub(crate) heads: Option<[&'static str; 2]>,
     /// A hint, e.g. on omitted values.
     pub(crate) note: Option<String>,
@@ -37,10 +37,11 @@ pub(crate) struct Tabs {
 }
 
 impl Tabs {
-    /// Takes the panels with these ids, in this order. Returns `None` if there are none.
+    /// Takes the panels with these ids, in this order. Returns `None` if there are none. A panel without hits in the period
+    /// stays, because an open page may get some.
     pub(crate) fn take(id: &'static str, title: &str, ids: &[&str], all: &mut Vec<Panel>) -> Option<Self> {
         let take = |id: &&str| {
-            let place = all.iter().position(|panel| panel.id == **id && !panel.is_empty())?;
+            let place = all.iter().position(|panel| panel.id == **id)?;
             Some(all.remove(place))
         };
         let panels: Vec<_> = ids.iter().filter_map(take).collect();
@@ -88,11 +89,10 @@ impl Layout {
 }
 
 /// The panels that most sites have.
-const EXPECTED: [(&str, &str); 9] = [
+const EXPECTED: [(&str, &str); 8] = [
     ("label-source", "sources"),
     ("label-campaign", "campaigns"),
     ("label-address", "addresses"),
-    ("label-not_found", "missing pages"),
     ("label-device", "devices"),
     ("label-browser", "browsers"),
     ("label-country", "countries"),

@@ -5,7 +5,6 @@ use counter_core::{CounterName, Error, Timestamp};
 use counter_layer::internal::SOURCE_LABEL;
 use futures_util::future::try_join3;
 
-use crate::api::read::people_since;
 use crate::dashboard::period_reader::PeriodReader;
 
 /// Labels that can count people.
@@ -56,7 +55,7 @@ impl People {
         let (people, compared, since) = try_join3(
             period.visitors(&counters),
             period.compared_visitors(&counters),
-            since(period, &counters[first]),
+            period.people_since(&counters[first], None),
         )
         .await?;
         let Some(people) = people.filter(|people| people.iter().any(Option::is_some)) else {
@@ -69,16 +68,6 @@ impl People {
         values.sort_by_key(|value| std::cmp::Reverse(value.people));
         Ok(Some(Self { values, since }))
     }
-}
-
-/// Returns since when the people of a value are counted, if there are hits of earlier days in the period.
-async fn since(period: &PeriodReader<'_>, counter: &CounterName) -> Result<Option<Timestamp>, Error> {
-    let kept = period.visitor_precisions(std::slice::from_ref(counter));
-    let days = kept.and_then(|kept| kept.iter().next().map(|days| days.precision));
-    let range = period.timeline.buckets.range();
-    let Some(days) = days.filter(|days| days.bucket(range.start).end() < range.end) else { return Ok(None) };
-    let range = days.bucket(range.start).start..range.end;
-    people_since(period.reader.stats, counter, days, range).await
 }
 
 /// Returns the counter of a label value.

@@ -15,7 +15,7 @@ use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::{Page, View};
 use crate::text::digits;
-use counter_layer::internal::{AGENTS, HITS, STATUSES, is_reserved};
+use counter_layer::internal::{AGENTS, HITS, STATUSES};
 
 /// How long the store may fail until the page shows an alert.
 const FAILURE_GRACE_PERIOD: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ impl Summary {
                 ..card
             }
         };
-        let rate = latest.map(|(hits, length)| format!("{}/s", numbers::rate(hits, length)));
+        let rate = latest.map(|(hits, length)| format!("{} hits/s", numbers::rate(hits, length)));
         let latest = latest
             .map(|(hits, length)| format!("{} in the last {}", digits::grouped(hits), units::unit(length)));
         let hits = Card {
@@ -155,10 +155,8 @@ impl Summary {
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
         // Facets count only hits, and so do most labels.
         let is_known = |visitors: &Visitors| visitors.uniques.is_some_and(|uniques| uniques.is_some());
-        let visitors = visitors.filter(|of| match counter.label() {
-            Some(_) => is_known(of),
-            None => !is_reserved(counter) || **counter == *HITS,
-        });
+        let visitors =
+            visitors.filter(|of| Metric::People.has(counter) && (counter.label().is_none() || is_known(of)));
         let visitors = visitors.map(|visitors| visitors.card(period, view, counter, totals[0]));
         let cards = match views {
             Some(views) => [visitors, Some(views), Some(hits), time, Some(lifetime)],
@@ -216,7 +214,8 @@ impl Card {
         view: &View,
         counter: &CounterName,
     ) -> Result<Option<Self>, Error> {
-        let Some(views) = counter.views().map(|views| [views]) else { return Ok(None) };
+        let views = counter.views().filter(|_| Metric::Views.has(counter)).map(|views| [views]);
+        let Some(views) = views else { return Ok(None) };
         if !period.counts_views().await? {
             return Ok(None);
         }

@@ -9,7 +9,7 @@ use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
 use crate::dashboard::view::by::By;
 use crate::dashboard::view::chart::MAX_LINES;
 use crate::dashboard::view::metric::Metric;
-use crate::dashboard::view::period::{Compare, DAY, Period};
+use crate::dashboard::view::period::{Compare, DAY, Period, length};
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::{Page, View};
 
@@ -38,8 +38,8 @@ pub(crate) struct Controls {
     pub(crate) zoom: String,
     /// The end of the chart, as Unix time.
     pub(crate) end: u64,
-    /// True if a click on a bucket opens it as the period.
-    pub(crate) opens_buckets: bool,
+    /// The unit of the buckets if a click opens one as the period.
+    pub(crate) opened: Option<String>,
 }
 
 /// A choice, rendered as a link.
@@ -158,7 +158,6 @@ impl Controls {
                 view.chart.forecast,
                 view.address_with(|view| {
                     view.chart.forecast = !view.chart.forecast;
-                    // People can't be added up, so there is no forecast of them.
                     view.chart.metric = view.chart.metric.filter(|metric| *metric != Metric::People);
                 }),
             ),
@@ -168,7 +167,9 @@ impl Controls {
             table_csv: view.download(TABLE_CSV),
             zoom: view.zoom(),
             end: timeline.buckets.end.as_unix(),
-            opens_buckets: !matches!(timeline.buckets.by, By::Width(_)) && timeline.buckets.starts.len() > 1,
+            opened: Some(timeline.buckets.by)
+                .filter(|by| !matches!(by, By::Width(_)) && timeline.buckets.starts.len() > 1)
+                .map(By::unit),
         }
     }
 }
@@ -186,7 +187,8 @@ impl Chip {
 fn title_of_comparison(view: &View, timeline: &Timeline, now: Timestamp) -> String {
     let (compare, range) = (view.chart.compare, timeline.buckets.range());
     let compared = view.chart.period.compared(compare, &range, &timeline.calendar);
-    match compared.filter(|_| timeline.buckets.end.as_unix() - range.start.as_unix() >= DAY) {
+    let is_known = timeline.compared.is_some() && length(&range) >= DAY;
+    match compared.filter(|_| is_known) {
         Some(range) => {
             format!("vs. {}", Period::Custom(range.start, range.end).title(&timeline.calendar, now))
         }
@@ -198,14 +200,14 @@ fn title_of_comparison(view: &View, timeline: &Timeline, now: Timestamp) -> Stri
 fn earlier(view: &View, timeline: &Timeline, now: Timestamp) -> Option<String> {
     let range =
         view.chart.period.compared(Compare::Previous, &timeline.buckets.range(), &timeline.calendar)?;
-    let period = Period::of(&range, &timeline.calendar, now);
+    let period = view.chart.period.named(&range, &timeline.calendar, now);
     view.has(period, now).then(|| view.address_with(|view| view.chart.period = period))
 }
 
 /// Returns the URL of the period after, if it has begun.
 fn later(view: &View, timeline: &Timeline, now: Timestamp) -> Option<String> {
     let range = view.chart.period.next(&timeline.buckets.range(), &timeline.calendar);
-    let period = Period::of(&range, &timeline.calendar, now);
+    let period = view.chart.period.named(&range, &timeline.calendar, now);
     (range.start <= now).then(|| view.address_with(|view| view.chart.period = period))
 }
 

@@ -5,25 +5,24 @@ use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 
 use crate::dashboard::chart::forecast::{ForecastPoint, ForecastView};
 use crate::dashboard::format::units;
-use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
 
 /// Reads the forecast if requested. Buckets from `until` on are not yet known.
 pub(crate) async fn read(
     stats: &Stats,
-    counter: &CounterName,
+    (counter, line): (&CounterName, String),
     view: &View,
     timeline: &Timeline,
     until: Timestamp,
 ) -> Result<Option<ForecastView>, Error> {
-    if !view.chart.forecast || view.chart.metric == Some(Metric::People) {
+    if !view.chart.forecast {
         return Ok(None);
     }
     let Some(precision) = timeline.bucket_precision() else {
         let words =
             "Forecasts are only available for intervals that the store keeps; choose hours.".to_owned();
-        return Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }));
+        return Ok(Some(ForecastView { line, words, ..ForecastView::default() }));
     };
     let horizon = (timeline.buckets.starts.len() / 4).clamp(6, 48);
     let mut forecast = Forecast::read(stats, counter, precision, horizon, until).await;
@@ -31,13 +30,13 @@ pub(crate) async fn read(
         forecast = Forecast::read(stats, counter, precision, max, until).await;
     }
     match forecast {
-        Ok(forecast) => Ok(Some(forecast_view(counter.to_string(), &forecast))),
+        Ok(forecast) => Ok(Some(forecast_view(line, &forecast))),
         Err(ForecastError::Unread(error)) if !matches!(error.kind(), ErrorKind::Malformed { .. }) => {
             Err(error)
         }
         Err(unavailable) => {
             let words = format!("No forecast yet: {unavailable}.");
-            Ok(Some(ForecastView { line: counter.to_string(), words, ..ForecastView::default() }))
+            Ok(Some(ForecastView { line, words, ..ForecastView::default() }))
         }
     }
 }

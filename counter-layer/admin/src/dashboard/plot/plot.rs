@@ -1,9 +1,10 @@
 //! The chart lines and the known part of these lines.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use counter_core::time::Retention;
-use counter_core::{CounterName, Error, Precision, Sample, Series, Stats, Timestamp};
+use counter_core::{CounterName, Error, Precision, Precisions, Sample, Series, Stats, Timestamp};
 use futures_util::future::{try_join_all, try_join3};
 
 use super::controls;
@@ -108,6 +109,15 @@ impl Plot {
             starts,
         })
     }
+
+    /// Returns the plot of people without reading it.
+    pub(crate) fn without_lines(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Self {
+        let (zone, metric) = (&view.site.zone, Metric::People);
+        let chart = chart::draw(&[], period.timeline.display_precision(zone), &[], None, zone, now);
+        let sums = Sums::of(view, period, metric, &Totals::default(), None, &[], now);
+        let (annotations, lines, starts) = (Vec::new(), Vec::new(), Vec::new());
+        Self { chart, metric, annotations, sums, forecast: None, lines, starts }
+    }
 }
 
 impl<'a> ChartData<'a> {
@@ -143,7 +153,7 @@ impl<'a> ChartData<'a> {
             try_join_all(coarser.map(read)),
             try_join3(
                 People::read(period, view, now),
-                forecast::read(stats, &names[0], view, &period.timeline, until),
+                forecast::read(stats, (&names[0], metric.line(&counters[0])), view, &period.timeline, until),
                 reader.annotations(counters, range.clone()),
             ),
         )
@@ -155,7 +165,9 @@ impl<'a> ChartData<'a> {
             people.totals.since = totals.since;
             people
         });
-        let people = people.filter(|people| view.chart.metric == Some(Metric::People) || people.are_any());
+        let is_label = counters.iter().any(|counter| counter.label().is_some());
+        let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
+        let people = people.filter(|people| is_chosen || people.are_any());
         Ok(Self {
             view,
             metric: if people.is_some() { Metric::People } else { metric },
@@ -241,21 +253,32 @@ impl<'a> ChartData<'a> {
     fn sums(&self, period: &PeriodReader<'_>, lines: &[Line], since: &[Option<Timestamp>]) -> Sums {
         let totals = self.people.as_ref().map_or(&self.totals, |people| &people.totals);
         let peak = lines.first().and_then(|line| peak(self.buckets, line));
-        Sums { hits: self.totals.first(), ..Sums::of(self.view, period, totals, peak, since, self.now) }
+        Sums {
+            hits: self.totals.first(),
+            ..Sums::of(self.view, period, self.metric, totals, peak, since, self.now)
+        }
     }
 }
 
 impl People {
+    /// Returns the precisions of people if the chart shows them.
+    fn kept<'a>(period: &PeriodReader<'a>, view: &View, now: Timestamp) -> Option<Cow<'a, Precisions>> {
+        let chart = &view.chart;
+        period.visitor_precisions(&chart.counters).filter(|kept| {
+            let (any, all) = visitors::are_kept(kept, &period.timeline.buckets, now);
+            match chart.metric {
+                Some(Metric::People) => any,
+                // A chart with more hits than people would have a gap.
+                None => all && !chart.forecast,
+                Some(_) => false,
+            }
+        })
+    }
+
     /// Reads the people of the chart, unless other numbers are requested. Returns `None` if they are not kept for its buckets.
     async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Option<Self>, Error> {
         let (chart, Timeline { buckets, compared, .. }) = (&view.chart, &period.timeline);
-        let is_possible = match chart.metric {
-            Some(metric) => metric == Metric::People,
-            None => !chart.forecast,
-        };
-        let kept = period.visitor_precisions(&chart.counters);
-        let kept = kept.filter(|kept| is_possible && visitors::are_kept(kept, buckets, now));
-        let Some(kept) = kept else { return Ok(None) };
+        let Some(kept) = Self::kept(period, view, now) else { return Ok(None) };
         let first = &chart.counters[..1];
         let of_compared = async {
             match compared {
@@ -266,8 +289,14 @@ impl People {
             }
         };
         let lines = visitors::read(period.reader, &chart.counters, &kept, buckets, now);
-        let (lines, compared, totals) =
+        let (mut lines, mut compared, totals) =
             try_join3(lines, of_compared, Totals::of_people(period, &chart.counters)).await?;
+        // A label may count people later than hits.
+        let of_label = chart.counters.iter().zip(&mut lines).filter(|(counter, _)| counter.label().is_some());
+        of_label.for_each(|(_, line)| unknown_until_first(line));
+        if chart.counters[0].label().is_some() {
+            compared.iter_mut().for_each(|line| unknown_until_first(line));
+        }
         Ok(Some(Self { lines, compared, totals }))
     }
 
@@ -276,10 +305,16 @@ impl People {
     }
 }
 
+/// Replaces the zeros before the first people.
+fn unknown_until_first(line: &mut [Option<u64>]) {
+    let is_none = |people: &&mut Option<u64>| people.is_none_or(|people| people == 0);
+    line.iter_mut().take_while(is_none).for_each(|people| *people = None);
+}
+
 /// Returns the counters of the views of these counters, if there are any for these buckets.
 fn views(stats: &Stats, counters: &[CounterName], buckets: &Buckets) -> Option<Vec<CounterName>> {
     let is_kept = stats.reach().counts.of_views().retention(buckets.read.precision).is_some();
-    counters.iter().map(|counter| counter.views().filter(|_| is_kept)).collect()
+    counters.iter().map(|counter| counter.views().filter(|_| is_kept && Metric::Views.has(counter))).collect()
 }
 
 /// Returns the start of the bucket with the most, and its count, if there are several buckets.

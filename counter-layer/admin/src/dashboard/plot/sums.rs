@@ -7,6 +7,7 @@ use futures_util::future::{try_join, try_join3};
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::period_reader::{Before, PeriodReader};
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 use crate::zone::Zone;
@@ -34,8 +35,8 @@ pub(crate) struct Sums {
     pub(crate) is_extended: bool,
     /// A warning if days are not those of the time zone.
     pub(crate) other_days: Option<String>,
-    /// True if the counters existed, but the period is empty.
-    pub(crate) is_quiet: bool,
+    /// What there is none of, if the counters existed, but the period is empty.
+    pub(crate) quiet: Option<&'static str>,
 }
 
 /// An instant for humans and for the script.
@@ -55,7 +56,7 @@ pub(crate) struct Sum {
 }
 
 /// The totals of the chart lines in the period.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Totals {
     totals: Vec<Option<u64>>,
     /// The changes from the compared period, if known.
@@ -119,6 +120,7 @@ impl Sums {
     pub(super) fn of(
         view: &View,
         period: &PeriodReader<'_>,
+        metric: Metric,
         totals: &Totals,
         peak: Option<(Timestamp, u64)>,
         since: &[Option<Timestamp>],
@@ -157,8 +159,9 @@ impl Sums {
             is_partial: !timeline.is_complete,
             is_extended: timeline.is_extended,
             other_days: other_days(&timeline.calendar, zone, range.start),
-            is_quiet: since.iter().any(Option::is_some)
-                && totals.totals.iter().all(|total| *total == Some(0)),
+            quiet: Some(metric.name()).filter(|_| {
+                since.iter().any(Option::is_some) && totals.totals.iter().all(|total| *total == Some(0))
+            }),
         }
     }
 }

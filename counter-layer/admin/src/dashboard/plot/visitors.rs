@@ -6,11 +6,12 @@ use crate::dashboard::reader::Reader;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::union::Union;
 
-/// Returns `true` if visitors are kept for any of these buckets.
-pub(super) fn are_kept(retained: &Precisions, buckets: &Buckets, now: Timestamp) -> bool {
+/// Returns whether visitors are kept for any and for all of these buckets.
+pub(super) fn are_kept(retained: &Precisions, buckets: &Buckets, now: Timestamp) -> (bool, bool) {
     // The current bucket might just be the start of a longer one.
-    let mut past = buckets.bucket_ranges().filter(|bucket| bucket.end <= now || buckets.starts.len() == 1);
-    past.any(|bucket| Union::of(retained, &bucket, now).is_some())
+    let past = buckets.bucket_ranges().filter(|bucket| bucket.end <= now || buckets.starts.len() == 1);
+    let kept: Vec<_> = past.map(|bucket| Union::of(retained, &bucket, now).is_some()).collect();
+    (kept.contains(&true), kept.contains(&true) && !kept.contains(&false))
 }
 
 /// Reads the visitors of each counter and bucket in a single round trip. A value is `None` past retention.

@@ -180,7 +180,7 @@ mod tests {
             "/admin/stats?period=custom&from=2026-11-16&to=2026-11-20&by=300",
             "/admin/stats?period=custom&from=1795228740&to=1795228800&compare=none",
             "/admin/stats?period=1h&q=a%26b&sort=name&page=3&zone=local",
-            "/admin/stats?period=30d&show=people&forecast=1",
+            "/admin/stats?period=30d&show=views&forecast=1",
         ] {
             let query = address.split_once('?').map_or("", |(_, query)| query);
             assert_eq!(of(query).address(), address);

@@ -4,6 +4,7 @@ use counter_core::CounterName;
 use counter_layer::internal::HITS;
 
 use crate::dashboard::format::counters;
+use crate::kind::Kind;
 
 /// What a chart shows of its counters. All lines of a chart have the same unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,16 @@ impl Metric {
             Self::People => "People",
             Self::Views => "Views",
             Self::Hits => "Hits",
+        }
+    }
+
+    /// Returns `true` if counters of this kind can have it. Most labels count no people, which only the store knows.
+    pub(crate) fn has(self, counter: &CounterName) -> bool {
+        let is_page = Kind::Page.has(counter) || [HITS, CounterName::OTHER].contains(&&**counter);
+        match self {
+            Self::People => is_page || (counter.label().is_some() && counter.pair().is_none()),
+            Self::Views => is_page && counter.views().is_some(),
+            Self::Hits => true,
         }
     }
 

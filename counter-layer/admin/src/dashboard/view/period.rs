@@ -233,7 +233,9 @@ impl Period {
             Self::All => calendar.day(first.min(now))..tomorrow,
             Self::Custom(from, to) => {
                 let start = if from <= now { from } else { today };
-                start..to.min(tomorrow).max(start.plus(1))
+                // A unit of the calendar is compared with the same part of another one.
+                let end = if from <= now && self.is_unit(calendar) { to } else { to.min(tomorrow) };
+                start..end.max(start.plus(1))
             }
         }
     }
@@ -281,6 +283,13 @@ impl Period {
         }
     }
 
+    /// Returns `true` for the dates of a single week, month or year.
+    fn is_unit(self, calendar: &Zone) -> bool {
+        let Self::Custom(from, to) = self else { return false };
+        let is_week = calendar.week(from) == from && calendar.plus_days(from, 7) == to;
+        is_week || matches!(self.months(&(from..to), calendar), Some(1 | 12))
+    }
+
     /// Returns the number of months if this period consists of whole months.
     fn months(self, range: &Range<Timestamp>, calendar: &Zone) -> Option<i64> {
         match self {
@@ -296,11 +305,15 @@ impl Period {
         }
     }
 
-    /// Returns the shortest name of a range.
-    pub(crate) fn of(range: &Range<Timestamp>, calendar: &Zone, now: Timestamp) -> Self {
-        // On a Sunday, the last 7 days are also this week. They have had this name for the whole week.
-        let mut named = PERIODS.into_iter().rev();
-        let named = named.find(|period| period.range(calendar, now, now) == *range);
+    /// Returns the name of a range that follows or precedes this period. On a Sunday, the last 7 days are also this week, so
+    /// the name is of the same kind as before.
+    pub(crate) fn named(self, range: &Range<Timestamp>, calendar: &Zone, now: Timestamp) -> Self {
+        let is_of_calendar = |period: &Self| matches!(period, Self::This(_) | Self::Past(_));
+        let is_possible = |period: &Self| {
+            matches!(self, Self::Custom(..)) || is_of_calendar(period) == is_of_calendar(&self)
+        };
+        let mut named = PERIODS.into_iter().filter(is_possible);
+        let named = named.rfind(|period| period.range(calendar, now, now) == *range);
         named.unwrap_or(Self::Custom(range.start, range.end))
     }
 }
@@ -450,7 +463,7 @@ mod tests {
             let period = Period::parse(name).expect(name);
             let found = period.range(&Zone::default(), NOW, NOW);
             assert_eq!(dates(&found), range, "{name}");
-            assert_eq!(Period::of(&found, &Zone::default(), NOW), period);
+            assert_eq!(period.named(&found, &Zone::default(), NOW), period);
         }
     }
 
