@@ -2,9 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use counter_core::Timestamp;
+use counter_admin::Access;
+use counter_core::time::Retention;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Agent, PageHit};
+use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
+use tests::noon_offset;
 
 use super::site::{Site, card, send, site_at_noon, text};
 
@@ -188,4 +191,56 @@ async fn the_unit_of_an_open_page_and_of_a_shared_view_does_not_change() {
     assert_eq!(text(&hits, "chart-title", "</h2>"), "Hits per hour");
     // People are only read with the whole page.
     assert!(!people.contains("id=\"plot\"") && people.contains("id=\"now\""), "{people}");
+}
+
+#[tokio::test]
+async fn people_are_the_default_only_if_they_are_kept_for_the_whole_chart() {
+    let days = |samples| {
+        let days = Retention { precision: Precision::DAY, samples: NonZeroU32::new(samples).expect("not 0") };
+        Precisions::new([days]).expect("a set")
+    };
+    let counters = Counters::builder(MemoryStore::new()).precisions(days(60)).visitor_precisions(days(10));
+    let counters = counters.utc_offset(noon_offset()).build().expect("the offset is one of whole hours");
+    let mut site = Site::of(counters, Access::open());
+    let recorder = site.recorder();
+    for ago in 0..30 {
+        let visitor = VisitorKey::new([7; 16]).visitor(&[&[7]]);
+        recorder.record_at(
+            recorder.counter("hits"),
+            visitor,
+            Timestamp::now().minus(86_400 * ago),
+            NonZeroU32::MIN,
+        );
+    }
+    site.counters.flush().await.expect("memory takes all");
+    for (query, title) in [
+        ("period=7d", "People per day"),
+        ("period=30d", "Hits per day"),
+        ("period=30d&show=people", "People per day"),
+    ] {
+        let page = page(&site, &format!("?{query}")).await;
+        assert_eq!(text(&page, "chart-title", "</h2>"), title, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn people_of_sources_are_compared_if_they_were_counted_in_the_whole_compared_period() {
+    // The first day with people, and whether there is a change. Hits are counted since a month.
+    for (first, is_compared) in [(14, true), (9, false)] {
+        let mut site = site_at_noon();
+        let recorder = site.recorder();
+        let sources = recorder.label_values("source").expect("a name").people();
+        for ago in 0..30 {
+            let at = Timestamp::now().minus(86_400 * ago);
+            let counter = sources.counter(sources.note_at(Some("Google"), at, NonZeroU32::MIN));
+            let visitor = VisitorKey::new([7; 16]).visitor(&[&ago.to_le_bytes()]);
+            recorder.record_at(counter, (ago <= first).then_some(visitor), at, NonZeroU32::MIN);
+            recorder.record_at(recorder.counter("hits"), None, at, NonZeroU32::MIN);
+        }
+        site.counters.flush().await.expect("memory takes all");
+        let page = page(&site, "?period=7d").await;
+        let shown = text(&page, "label-source", "</ol>");
+        assert!(shown.starts_with("Google search 7 7"), "{shown}");
+        assert_eq!(shown.contains('%'), is_compared, "{first}: {shown}");
+    }
 }

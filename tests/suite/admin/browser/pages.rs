@@ -1,6 +1,9 @@
 //! The table of pages: live numbers, search, and URLs that restore a view.
 
 use tests::browser::{BrowserSettings, Key, browse};
+use tests::until;
+
+use super::LIMIT;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_link_opens_the_dashboard_and_the_numbers_update_live() {
@@ -88,6 +91,43 @@ async fn the_dashboard_works_without_javascript() {
         page.until_text("#twin tbody tr", |row| row.contains("so far")).await;
         page.choose("#more", "form[action$='/logout'] button").await;
         page.until_text("h1", |title| title == "Signed out").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tab_stays_open_while_the_page_is_updated() {
+    browse(BrowserSettings { demo: true, ..BrowserSettings::default() }, |page| async move {
+        page.open("?period=1h").await;
+        page.until_text("#label-address", |rows| !rows.is_empty()).await;
+        page.run("document.getElementById('show-routes').click()").await;
+        page.until_text("#rows", |rows| rows.contains("/articles")).await;
+        page.until_refreshed(2).await;
+        assert!(page.text("#rows").await.contains("/articles"));
+        // The next page of the table is one of routes as well, also if it is opened.
+        page.click("#by-name").await;
+        until("the table is sorted", LIMIT, async || page.address().await.contains("sort=name")).await;
+        page.run("location.reload()").await;
+        page.until_text("#rows", |rows| rows.contains("/articles")).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_and_clicks_choose_a_period() {
+    browse(BrowserSettings::default(), |page| async move {
+        page.open("?period=today").await;
+        for (key, title) in [("m", "This month"), ("w", "This week"), ("d", "Today")] {
+            page.write("#main", key).await;
+            page.until_text("#period-menu > summary", |shown| shown.starts_with(title)).await;
+        }
+        page.open("?period=last-week").await;
+        let tuesday = "return document.querySelectorAll('#twin time')[5].dateTime";
+        let tuesday = page.run(tuesday).await;
+        page.drag("#lines", 1.5 / 7.0, 1.5 / 7.0).await;
+        page.until_text("#period-menu > summary", |shown| !shown.starts_with("Last week")).await;
+        let first = page.run("return [...document.querySelectorAll('#twin time')].at(-1).dateTime").await;
+        assert_eq!(first, tuesday);
     })
     .await;
 }
