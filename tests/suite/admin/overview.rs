@@ -168,6 +168,9 @@ async fn views_are_hits_in_a_period_in_which_they_began() {
     // Today is known in full, but not the last days.
     let today = page(&site, "?period=today&compare=none").await;
     assert_eq!(card(&today, "people"), "People 4");
+    // The hits began before this period, and in the other one.
+    let week = page(&site, "?period=7d&compare=none").await;
+    assert!(!week.contains("id=\"card-views\"") && card(&week, "total").starts_with("Hits 8"), "{week}");
     let month = page(&site, "?period=30d&compare=none").await;
     assert!(!month.contains("id=\"card-views\"") && card(&month, "total").starts_with("Hits 108"), "{month}");
     assert_eq!(text(&month, "rows", "</tbody>"), "/ 4 8 – 8 +", "hits of the page");
