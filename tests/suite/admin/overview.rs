@@ -10,6 +10,7 @@ use counter_core::{Counters, MemoryStore, Precision, Precisions, Timestamp};
 use tests::noon_offset;
 
 use super::site::{Site, card, send, site_at_noon, text};
+use crate::support::precision;
 
 /// Counts views by people, two requests that are not views, and a request of a bot, on the page `/`.
 async fn count(site: &mut Site) {
@@ -90,6 +91,11 @@ async fn a_chart_has_one_unit_and_the_chosen_card() {
             assert_eq!(chosen, [card], "{path}{metric}");
         }
     }
+    // In the first hour of a period, there is no hour before.
+    let hour = precision(3600).bucket(Timestamp::now()).start;
+    let page_of_hour =
+        page(&site, &format!("?period=custom&from={hour}&to={}&by=hour", hour.plus(3 * 3600))).await;
+    assert_eq!(text(&page_of_hour, "chart-title", "</h2>"), "People per hour");
     // Views are not kept by the minute, and people are not either.
     for metric in ["people", "views"] {
         let page = page(&site, &format!("?period=1h&show={metric}")).await;

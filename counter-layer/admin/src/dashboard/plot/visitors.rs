@@ -4,13 +4,19 @@ use counter_core::{CounterName, Error, Precisions, Stats, Timestamp};
 
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::buckets::Buckets;
+use crate::dashboard::view::period::length;
 use crate::dashboard::view::union::Union;
 
 /// Returns whether visitors are kept for any and for all of these buckets.
 pub(super) fn are_kept(retained: &Precisions, buckets: &Buckets, now: Timestamp) -> (bool, bool) {
     // The current bucket might just be the start of a longer one.
     let past = buckets.bucket_ranges().filter(|bucket| bucket.end <= now || buckets.starts.len() == 1);
-    let kept: Vec<_> = past.map(|bucket| Union::of(retained, &bucket, now).is_some()).collect();
+    let mut past: Vec<_> = past.collect();
+    // In the first bucket of a period, the one before it tells.
+    if let (true, Some(first)) = (past.is_empty(), buckets.bucket_ranges().next()) {
+        past.push(first.start.minus(length(&first))..first.start);
+    }
+    let kept: Vec<_> = past.iter().map(|bucket| Union::of(retained, bucket, now).is_some()).collect();
     (kept.contains(&true), kept.contains(&true) && !kept.contains(&false))
 }
 

@@ -57,7 +57,8 @@ pub(crate) enum Page {
 impl Site {
     pub(crate) fn new(mount: &str, first: &str, reach: &Precisions, zone: &Zone) -> Self {
         let start = reach.of_width(86_400).map_or(0, |days| days.precision.offset().cast_signed());
-        let stored = Zone::fixed(if start > 43_200 { 86_400 - start } else { -start });
+        // Days that start at noon are those of New Zealand, not those of an island without people.
+        let stored = Zone::fixed(if start >= 43_200 { 86_400 - start } else { -start });
         Self {
             mount: mount.to_owned(),
             first: first.to_owned(),
