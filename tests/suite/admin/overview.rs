@@ -91,7 +91,7 @@ async fn a_chart_has_one_unit_and_the_chosen_card() {
             assert_eq!(chosen, [card], "{path}{metric}");
         }
     }
-    // In the first hour of a period, there is no hour before.
+    // A period that has just begun has the same unit as later.
     let hour = precision(3600).bucket(Timestamp::now()).start;
     let page_of_hour =
         page(&site, &format!("?period=custom&from={hour}&to={}&by=hour", hour.plus(3 * 3600))).await;
@@ -136,10 +136,16 @@ async fn people_of_sources_are_dated_if_they_are_counted_since_a_day_in_the_peri
     let noted = sources.counter(sources.note_at(Some("Google"), before, NonZeroU32::MIN));
     recorder.record_at(noted, None, before, NonZeroU32::MIN);
     site.counters.flush().await.expect("memory takes all");
-    let page = page(&site, "?period=7d").await;
-    let (_, panel) = page.split_once("id=\"label-source\"").expect("a panel");
+    let first = page(&site, "?period=7d").await;
+    let (_, panel) = first.split_once("id=\"label-source\"").expect("a panel");
     let (panel, _) = panel.split_once("</section>").expect("its end");
     assert!(panel.contains("people are counted since 20"), "{panel}");
+    let google = page(&site, "/counter?counter=label%3Asource%3AGoogle&period=7d&compare=none").await;
+    assert!(card(&google, "people").starts_with("People 2 Since 20"), "{google}");
+    assert!(text(&google, "sums", "</div>").contains("Counted since "), "{google}");
+    // The days before have no people in the chart, which is not 0.
+    let (_, rows) = google.split_once("<tbody").expect("a table");
+    assert_eq!(rows.matches("<td>–</td>").count(), 6, "{google}");
 }
 
 #[tokio::test]

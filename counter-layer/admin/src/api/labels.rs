@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use axum::response::Response;
-use counter_core::visits::{LabelRanking, Uniques};
+use counter_core::visits::{Coverage, LabelRanking, Uniques};
 use counter_core::{CounterName, Error, Precision, Stats, Timestamp};
 use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
 use counter_layer::{Bot, SourceGroup};
@@ -139,8 +139,11 @@ impl LabelTop {
         let counters: Vec<_> = values.iter().map(counter).collect();
         let uniques = stats.uniques_by_counter(&counters, precision, range.clone()).await?;
         let first = counts.iter().enumerate().max_by_key(|(_, count)| **count).map_or(0, |(place, _)| place);
-        let since = read::people_since(stats, &counters[first], precision, range).await?;
-        self.people_since = since.map(Timestamp::as_unix);
+        if let Coverage::Since(start) =
+            read::people_coverage(stats, &counters[first], precision, range).await?
+        {
+            self.people_since = Some(start.as_unix());
+        }
         let mut unreadable = Vec::new();
         let known = |(uniques, count): (Result<Uniques, _>, u64)| {
             let uniques = uniques.map_err(|why| unreadable.push(why)).ok()?;

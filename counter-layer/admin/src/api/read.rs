@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use counter_core::time::{Bucket, Grid};
-use counter_core::visits::{Distribution, Distributions, Measure, Uniques};
+use counter_core::visits::{Coverage, Distribution, Distributions, Measure, Uniques};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
 use futures_util::future::try_join;
 
@@ -110,25 +110,26 @@ pub(crate) async fn foreign_counters(
     Ok(named.map(|(counter, _)| counter.clone()).collect())
 }
 
-/// Returns the start of the first bucket with people if there are hits in earlier buckets, e.g. because people were not counted
-/// yet. `None` if people were counted in the whole range.
-pub(crate) async fn people_since(
+/// Returns whether the people of a counter were counted in a whole range: since its first bucket with people, if there are
+/// hits in earlier buckets.
+pub(crate) async fn people_coverage(
     stats: &Stats,
     counter: &CounterName,
     precision: Precision,
     range: Range<Timestamp>,
-) -> Result<Option<Timestamp>, Error> {
-    let unions: Vec<_> =
-        precision.starts(range.clone()).map(|start| vec![Bucket { precision, start }]).collect();
+) -> Result<Coverage, Error> {
+    let starts = precision.starts(range.clone());
+    let unions: Vec<_> = starts.map(|start| vec![Bucket { precision, start }]).collect();
     let counter = std::slice::from_ref(counter);
-    let (uniques, series) =
-        try_join(stats.uniques_by_union(counter, &unions), stats.series_many(counter, precision, range))
-            .await?;
+    let read = (stats.uniques_by_union(counter, &unions), stats.series_many(counter, precision, range));
+    let (uniques, series) = try_join(read.0, read.1).await?;
     let has_people = |uniques: Result<Uniques, _>| uniques.map_or(true, |uniques| uniques.visitors > 0);
-    let uniques = uniques.into_iter().flatten();
-    let first =
-        unions.iter().flatten().zip(uniques).find_map(|(bucket, of)| has_people(of).then_some(bucket.start));
+    let mut of_buckets = unions.iter().flatten().zip(uniques.into_iter().flatten());
+    let first = of_buckets.find_map(|(bucket, of)| has_people(of).then_some(bucket.start));
     let hits =
         series.into_iter().flatten().flat_map(|series| series.samples).map(|sample| sample.start).min();
-    Ok(first.filter(|first| hits.is_some_and(|hits| hits < *first)))
+    Ok(match (first, hits) {
+        (Some(first), Some(hits)) if hits < first => Coverage::Since(first),
+        _ => Coverage::Complete,
+    })
 }

@@ -12,7 +12,7 @@ use futures_util::future::{try_join, try_join_all, try_join3};
 use tokio::sync::OnceCell;
 
 use super::reader::Reader;
-use crate::api::read::people_since;
+use crate::api::read::people_coverage;
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::cover::{Cover, Part};
 use crate::dashboard::view::metric::Metric;
@@ -38,6 +38,20 @@ pub(crate) struct PeriodReader<'a> {
     /// The counter of the page, and all of its distributions.
     counter: Option<CounterName>,
     measured: OnceCell<Option<PeriodDistributions>>,
+    /// The people of this counter, which the cards and the chart show.
+    people: OnceCell<PeriodPeople>,
+}
+
+/// The people of counters in the period.
+#[derive(Clone, Debug)]
+pub(crate) struct PeriodPeople {
+    /// By counter, or `None` if the buckets of visitors do not fit the period.
+    pub(crate) all: Option<Vec<Option<Uniques>>>,
+    /// Those of the period and of the compared period by counter, if they can be compared.
+    pub(crate) compared: Vec<Option<(u64, u64)>>,
+    /// Whether the people of the first counter were counted in both periods, if it has hits. Labels may begin to count people
+    /// later than hits.
+    pub(crate) coverage: Coverage,
 }
 
 /// The distributions of a counter, by measure.
@@ -48,9 +62,6 @@ pub(crate) struct PeriodDistributions {
     /// The distributions of the compared period. Empty if they are not retained.
     pub(crate) compared: Vec<Distributions>,
 }
-
-/// The maximum number of days in which to look for the start of people.
-const MAX_DAYS: u64 = 1000;
 
 /// A count in the compared period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +114,8 @@ impl<'a> PeriodReader<'a> {
         let views = Some(of_views(range.clone())).filter(|cover| cover.is_exact(&range, now));
         let views = views.map(|cover| (cover, elapsed.map(of_views)));
         let counter = view.chart.counters.first().cloned();
-        let (counts_views, measured) = (OnceCell::new(), OnceCell::new());
-        Self { reader, timeline, now, period, compared, views, counts_views, counter, measured }
+        let (counts_views, measured, people) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { reader, timeline, now, period, compared, views, counts_views, counter, measured, people }
     }
 
     /// Reads the count of each counter, or `None` for unreadable counters.
@@ -125,9 +136,9 @@ impl<'a> PeriodReader<'a> {
             let coverage = self.reader.stats.coverage(&both, range, self.now.plus(1));
             let (lifetimes, coverage) = try_join(self.reader.lifetimes(&both[1..]), coverage).await?;
             let is_whole = match (coverage[0], coverage[1]) {
+                (_, Coverage::Complete) => true,
                 (Coverage::Since(hits), Coverage::Since(views)) => views <= hits.plus(DAY),
-                (_, Coverage::Since(_)) => false,
-                _ => true,
+                _ => false,
             };
             Ok(is_whole && lifetimes[0].is_some_and(|views| views > 0))
         };
@@ -226,48 +237,63 @@ impl<'a> PeriodReader<'a> {
         Union::of(kept, range, self.now)
     }
 
-    /// Reads the visitors of counters in this period and in the compared period. If the period is still running, both are
-    /// without the last bucket, because the visitors of a part of a bucket are unknown.
-    pub(crate) async fn compared_visitors(
-        &self,
-        counters: &[CounterName],
-    ) -> Result<Vec<Option<(u64, u64)>>, Error> {
-        let Some(unions) = self.compared_unions(counters) else { return Ok(vec![None; counters.len()]) };
-        let start = self.timeline.compared.as_ref().map(|compared| compared.range().start);
-        let (found, coverage, since) = try_join3(
-            self.reader.uniques(counters, &unions),
-            self.coverage(counters),
-            self.people_since(&counters[0], start),
+    /// Reads the people of counters in this period and in the compared period. Those of the counter of the page are only read
+    /// once.
+    pub(crate) async fn people(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
+        match (&self.counter, counters) {
+            (Some(of_page), [counter]) if counter == of_page => {
+                self.people.get_or_try_init(|| self.read_people(counters)).await.cloned()
+            }
+            _ => self.read_people(counters).await,
+        }
+    }
+
+    async fn read_people(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
+        let (all, mut compared, coverage) = try_join3(
+            self.visitors(counters),
+            self.compared_visitors(counters),
+            self.people_coverage(&counters[0]),
         )
         .await?;
+        if coverage != Coverage::Complete {
+            compared.fill(None);
+        }
+        Ok(PeriodPeople { all, compared, coverage })
+    }
+
+    /// Reads the visitors of counters in this period and in the compared period. If the period is still running, both are
+    /// without the last bucket, because the visitors of a part of a bucket are unknown.
+    async fn compared_visitors(&self, counters: &[CounterName]) -> Result<Vec<Option<(u64, u64)>>, Error> {
+        let Some(unions) = self.compared_unions(counters) else { return Ok(vec![None; counters.len()]) };
+        let (found, coverage) =
+            try_join(self.reader.uniques(counters, &unions), self.coverage(counters)).await?;
         let visitors = |place: usize| Some(found.get(place)?.as_ref()?.visitors);
         let pair = |(place, coverage)| {
             let pair = visitors(2 * place).zip(visitors(2 * place + 1));
-            pair.filter(|_| coverage == Coverage::Complete && since.is_none())
+            pair.filter(|_| coverage == Coverage::Complete)
         };
         Ok(coverage.into_iter().enumerate().map(pair).collect())
     }
 
-    /// Returns since when the people of a label value are counted, if there are hits of earlier days from `start` on. The
-    /// people of other counters are counted with their hits.
-    pub(crate) async fn people_since(
-        &self,
-        counter: &CounterName,
-        start: Option<Timestamp>,
-    ) -> Result<Option<Timestamp>, Error> {
-        let range = self.timeline.buckets.range();
-        let start = start.unwrap_or(range.start);
-        let kept = counter.label().and_then(|_| self.visitor_precisions(std::slice::from_ref(counter)));
-        let is_counted =
-            |part: &Retention| self.reader.stats.reach().counts.retention(part.precision).is_some();
-        let Some(days) = kept.and_then(|kept| kept.iter().find(is_counted)) else { return Ok(None) };
-        let (days, oldest) = (days.precision, days.oldest(self.now));
-        let range = days.bucket(start).start.max(oldest)..range.end.min(self.now.plus(1));
-        let width = u64::from(days.as_seconds());
-        if !(width..=width * MAX_DAYS).contains(&length(&range)) {
-            return Ok(None);
+    /// Returns whether the people of a counter were counted in this period and in the compared period whenever it has hits.
+    /// Only labels can begin to count people later.
+    async fn people_coverage(&self, counter: &CounterName) -> Result<Coverage, Error> {
+        if counter.label().is_none() {
+            return Ok(Coverage::Complete);
         }
-        people_since(self.reader.stats, counter, days, range).await
+        let (stats, range) = (self.reader.stats, self.timeline.buckets.range());
+        let start = self.timeline.compared.as_ref().map_or(range.start, |compared| compared.range().start);
+        let is_counted = |part: &Retention| stats.reach().counts.retention(part.precision).is_some();
+        let kept = self.visitor_precisions(std::slice::from_ref(counter));
+        let Some(kept) = kept.and_then(|kept| kept.iter().find(is_counted)) else {
+            return Ok(Coverage::Unknown);
+        };
+        let start = kept.precision.bucket(start).start.max(kept.oldest(self.now));
+        let range = start..range.end.min(self.now.plus(1));
+        match length(&range) / u64::from(kept.precision.as_seconds()) < Stats::MAX_COUNTED_SKETCHES {
+            true => people_coverage(stats, counter, kept.precision, range).await,
+            false => Ok(Coverage::Unknown),
+        }
     }
 
     /// Returns the buckets of visitors of this period and of the compared period that can be compared.

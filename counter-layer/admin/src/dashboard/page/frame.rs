@@ -81,9 +81,7 @@ impl Frame {
             alignment: alignment(stats, view),
         }
     }
-}
 
-impl Frame {
     /// Keeps the unit of the chart in its updates and in shared views, although the default may change.
     pub(crate) fn pinned(self, view: &View, metric: Metric) -> Self {
         let mut view = view.clone();

@@ -12,7 +12,7 @@ use super::bots;
 use super::missing;
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
-use super::people::{self, People, ValuePeople, counter};
+use super::people::{self, LabelPeople, ValuePeople, counter};
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
 use crate::dashboard::format::names;
@@ -144,14 +144,14 @@ async fn compare(
     };
     let (values, names): (Vec<_>, Vec<_>) = labels.iter().flat_map(of_label).unzip();
     let people = try_join_all(labels.iter().map(async |(label, ranking)| match page {
-        None => People::read(period, label, ranking).await,
+        None => LabelPeople::read(period, label, ranking).await,
         Some(_) => Ok(None),
     }));
     let (before, people) = try_join(period.compared_totals(&names), people).await?;
     let before: Before = values.into_iter().zip(before).collect();
     let links = labels.iter().find(|(label, _)| label == counters::BROKEN_LINKS);
     let links = links.map(|(_, ranking)| ranking.values.clone()).unwrap_or_default();
-    let panel = |((label, mut ranking), people): ((String, LabelRanking), Option<People>)| {
+    let panel = |((label, mut ranking), people): ((String, LabelRanking), Option<LabelPeople>)| {
         let before = |value: &str| before.get(&(label.clone(), value.to_owned())).copied().flatten();
         let address = |value: &str| counter(&label, value).map(|counter| address(&counter));
         if label == BOT_LABEL {
@@ -203,11 +203,11 @@ fn panel_of_people(
     period: &PeriodReader<'_>,
     label: &str,
     ranking: &LabelRanking,
-    people: People,
+    people: LabelPeople,
     others: &str,
     address: impl Fn(&str) -> Option<String>,
 ) -> Panel {
-    let People { values, since } = people;
+    let LabelPeople { values, since } = people;
     let max = values.iter().filter_map(|value| value.people).max().unwrap_or_default();
     let shown: Vec<_> = values.into_iter().take(MAX_VALUES).collect();
     let listed = shown.iter().fold(0, |sum: u64, value| sum.saturating_add(value.hits));

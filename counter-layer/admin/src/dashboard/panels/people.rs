@@ -1,11 +1,10 @@
 //! The people of label values.
 
-use counter_core::visits::{LabelRanking, Uniques};
+use counter_core::visits::{Coverage, LabelRanking, Uniques};
 use counter_core::{CounterName, Error, Timestamp};
 use counter_layer::internal::SOURCE_LABEL;
-use futures_util::future::try_join3;
 
-use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::period_reader::{PeriodPeople, PeriodReader};
 
 /// Labels that can count people.
 const LABELS: [&str; 4] = ["address", "campaign", "country", SOURCE_LABEL];
@@ -18,7 +17,7 @@ pub(super) const NONE: &str = "(none)";
 
 /// The people of the values of a label.
 #[derive(Debug)]
-pub(super) struct People {
+pub(super) struct LabelPeople {
     pub(super) values: Vec<ValuePeople>,
     /// Since when people are counted, if that is within the period.
     pub(super) since: Option<Timestamp>,
@@ -34,7 +33,7 @@ pub(super) struct ValuePeople {
     pub(super) compared: Option<(u64, u64)>,
 }
 
-impl People {
+impl LabelPeople {
     /// Reads the people of the values of a label, most people first. Returns `None` if the label does not count them, or not
     /// for this period.
     pub(super) async fn read(
@@ -50,16 +49,12 @@ impl People {
         let values = ranking.values.iter().take(MAX_VALUES).cloned().chain(none);
         let named = values.filter_map(|(value, hits)| Some((counter(label, &value)?, (value, hits))));
         let (counters, values): (Vec<CounterName>, Vec<_>) = named.unzip();
-        let first =
-            values.iter().enumerate().max_by_key(|(_, (_, hits))| *hits).map_or(0, |(place, _)| place);
-        let (people, compared, since) = try_join3(
-            period.visitors(&counters),
-            period.compared_visitors(&counters),
-            period.people_since(&counters[first], None),
-        )
-        .await?;
-        let Some(people) = people.filter(|people| people.iter().any(Option::is_some)) else {
-            return Ok(None);
+        let PeriodPeople { all, compared, coverage } = period.people(&counters).await?;
+        let Some(people) = all.filter(|people| people.iter().any(Option::is_some)) else { return Ok(None) };
+        let start = period.timeline.buckets.range().start;
+        let since = match coverage {
+            Coverage::Since(first) => Some(first).filter(|first| *first > start),
+            _ => None,
         };
         let of_value = |(((value, hits), people), compared): (((String, u64), Option<Uniques>), _)| {
             ValuePeople { value, hits, people: people.map(|people| people.visitors), compared }

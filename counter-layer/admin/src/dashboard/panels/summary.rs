@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use counter_core::visits::{Hint, Measure, Now, Requests, Uniques};
+use counter_core::visits::{Coverage, Hint, Measure, Now, Requests, Uniques};
 use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
-use futures_util::future::{try_join, try_join3, try_join4};
+use futures_util::future::{try_join, try_join4};
 
 use super::measured;
+use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
-use crate::dashboard::period_reader::{Before, PeriodReader};
+use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
 use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::length;
@@ -80,7 +81,7 @@ impl Summary {
             .chain(AGENTS)
             .filter_map(|name| CounterName::new(name).ok())
             .collect();
-        let ((totals, before), latest, views, (visitors, time)) = try_join4(
+        let ((totals, before), latest, views, (people, time)) = try_join4(
             try_join(period.totals(&names), period.before(&names)),
             latest(period.reader, &names[0], now),
             Card::views(period, view, &names[0]),
@@ -120,12 +121,12 @@ impl Summary {
         errors.note = errors.note.or_else(|| client_errors.map(|share| format!("4xx: {share}")));
         let bots = Card::of(view, "bots", "Bots", &["agent:bot", "agent:human"], Metric::Hits);
         let bots = share(bots, &["agent:bot"], &AGENTS);
-        let visitors = visitors.map(|visitors| visitors.card(period, view, &names[0], totals[0]));
+        let people = people.map(|people| Card::people(period, view, &names[0], &people, totals[0]));
         let (views, hits) = match views {
             Some(views) => (views, Some(hits)),
             None => (hits, None),
         };
-        let cards = [visitors, Some(views), Some(errors), time, Some(bots)];
+        let cards = [people, Some(views), Some(errors), time, Some(bots)];
         Ok(Self { rate, hits, ..Self::of(period, view, cards) })
     }
 
@@ -137,7 +138,7 @@ impl Summary {
     ) -> Result<Self, Error> {
         let counter = &view.chart.counters[0];
         let names: Vec<_> = [counter.clone()].into_iter().chain(CounterName::new(HITS).ok()).collect();
-        let ((totals, before), lifetimes, views, (visitors, time)) = try_join4(
+        let ((totals, before), lifetimes, views, (people, time)) = try_join4(
             try_join(period.totals(&names), period.before(&names[..1])),
             period.reader.lifetimes(&names[..1]),
             Card::views(period, view, counter),
@@ -154,13 +155,13 @@ impl Summary {
         let share = own("part", "Share of all hits", share);
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
         // Facets count only hits, and so do most labels.
-        let is_known = |visitors: &Visitors| visitors.uniques.is_some_and(|uniques| uniques.is_some());
-        let visitors =
-            visitors.filter(|of| Metric::People.has(counter) && (counter.label().is_none() || is_known(of)));
-        let visitors = visitors.map(|visitors| visitors.card(period, view, counter, totals[0]));
+        let is_known = |people: &PeriodPeople| people.all.as_ref().is_some_and(|all| all[0].is_some());
+        let people =
+            people.filter(|of| Metric::People.has(counter) && (counter.label().is_none() || is_known(of)));
+        let people = people.map(|people| Card::people(period, view, counter, &people, totals[0]));
         let cards = match views {
-            Some(views) => [visitors, Some(views), Some(hits), time, Some(lifetime)],
-            None => [visitors, Some(hits), Some(share), time, Some(lifetime)],
+            Some(views) => [people, Some(views), Some(hits), time, Some(lifetime)],
+            None => [people, Some(hits), Some(share), time, Some(lifetime)],
         };
         Ok(Self::of(period, view, cards))
     }
@@ -208,6 +209,33 @@ impl Card {
         }
     }
 
+    /// Shows the people of a counter, which are an estimate for these hits.
+    fn people(
+        period: &PeriodReader<'_>,
+        view: &View,
+        counter: &CounterName,
+        people: &PeriodPeople,
+        hits: Option<u64>,
+    ) -> Self {
+        let uniques = people.all.as_ref().and_then(|all| all[0]);
+        let shown = uniques.map(|uniques| digits::grouped(period.at_most(uniques.visitors, hits)));
+        let start = period.timeline.buckets.range().start;
+        let note = match (&people.all, people.coverage) {
+            (None, _) => Some("Not kept for this period".to_owned()),
+            (_, Coverage::Since(first)) if first > start => {
+                Some(format!("Since {}", instants::day(period.timeline.calendar.local(first))))
+            }
+            _ => uniques.filter(|uniques| uniques.is_upper_bound).map(|_| "At most".to_owned()),
+        };
+        Self {
+            value: shown.unwrap_or_else(numbers::unknown),
+            change: people.compared[0].and_then(|(now, before)| numbers::change(now, before)),
+            note,
+            tooltip: uniques.map(|uniques| tooltip(period, uniques)),
+            ..Self::of(view, "people", "People", &[counter], Metric::People)
+        }
+    }
+
     /// Reads the views of a counter. Returns `None` if the site does not count views, or they are not known for this period.
     async fn views(
         period: &PeriodReader<'_>,
@@ -228,39 +256,13 @@ impl Card {
     }
 }
 
-/// The visitors of a counter.
-struct Visitors {
-    /// The visitors in the period, or `None` if they are not kept.
-    uniques: Option<Option<Uniques>>,
-    /// The visitors in the elapsed buckets, and in the compared period.
-    compared: Option<(u64, u64)>,
-}
-
-impl Visitors {
-    /// Returns the card, given the hits that the visitors are an estimate for.
-    fn card(self, period: &PeriodReader<'_>, view: &View, counter: &CounterName, hits: Option<u64>) -> Card {
-        let uniques = self.uniques.flatten();
-        let shown = uniques.map(|uniques| digits::grouped(period.at_most(uniques.visitors, hits)));
-        Card {
-            value: shown.unwrap_or_else(numbers::unknown),
-            change: self.compared.and_then(|(now, before)| numbers::change(now, before)),
-            note: match self.uniques {
-                None => Some("Not kept for this period".to_owned()),
-                Some(_) => uniques.filter(|uniques| uniques.is_upper_bound).map(|_| "At most".to_owned()),
-            },
-            tooltip: uniques.map(|uniques| tooltip(period, uniques)),
-            ..Card::of(view, "people", "People", &[counter], Metric::People)
-        }
-    }
-}
-
-/// Reads visitors, and the card of response times.
+/// Reads the cards of people and of response times.
 async fn slow_cards(
     period: &PeriodReader<'_>,
     view: &View,
     counter: &CounterName,
     extent: Extent,
-) -> Result<(Option<Visitors>, Option<Card>), Error> {
+) -> Result<(Option<PeriodPeople>, Option<Card>), Error> {
     if extent == Extent::Live {
         return Ok((None, None));
     }
@@ -272,11 +274,7 @@ async fn slow_cards(
             Page::Counter => period.page_distributions().await?.map(measured::percentile),
         })
     };
-    let counters = std::slice::from_ref(counter);
-    let (uniques, compared, time) =
-        try_join3(period.visitors(counters), period.compared_visitors(counters), time).await?;
-    let compared = compared.first().copied().flatten();
-    let uniques = uniques.map(|uniques| uniques.first().copied().flatten());
+    let (people, time) = try_join(period.people(std::slice::from_ref(counter)), time).await?;
     let time = time.map(|(value, change)| Card {
         note: value.is_none().then(|| "Not recorded".to_owned()),
         value: value.map_or_else(numbers::unknown, units::seconds),
@@ -285,7 +283,7 @@ async fn slow_cards(
         chart: None,
         ..Card::of(view, "p90", "Slow (p90)", &[], Metric::Hits)
     });
-    Ok((Some(Visitors { uniques, compared }), time))
+    Ok((Some(people), time))
 }
 
 /// Describes how visitors are counted.

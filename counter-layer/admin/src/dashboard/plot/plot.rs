@@ -10,13 +10,13 @@ use futures_util::future::{try_join_all, try_join3};
 use super::controls;
 use super::forecast;
 use super::sums::{Sums, Totals};
-use super::visitors;
+use super::visitors::{self, Kept};
 use crate::api::parameter::LAG;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::{self, Chart};
 use crate::dashboard::chart::curve::{Line, Point};
 use crate::dashboard::chart::forecast::ForecastView;
-use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::period_reader::{PeriodPeople, PeriodReader};
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::timeline::Timeline;
@@ -65,20 +65,22 @@ struct ChartData<'a> {
     /// The series of the compared period, if any.
     compared_series: Vec<Option<Series>>,
     totals: Totals,
+    /// The hits of the first counter, or its views.
+    hits: Option<u64>,
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
-    people: Option<People>,
+    people: Option<PeopleLines>,
     forecast: Option<ForecastView>,
     annotations: Vec<Annotation>,
 }
 
 /// The people of a chart.
-struct People {
+struct PeopleLines {
     /// By counter and bucket.
     lines: Vec<Vec<Option<u64>>>,
     /// Those of the first counter in the compared period.
     compared: Option<Vec<Option<u64>>>,
-    totals: Totals,
+    period: PeriodPeople,
 }
 
 impl Plot {
@@ -152,22 +154,18 @@ impl<'a> ChartData<'a> {
             try_join3(read(buckets.read), compared_series, Totals::of_counts(period, names)),
             try_join_all(coarser.map(read)),
             try_join3(
-                People::read(period, view, now),
+                PeopleLines::read(period, view, now),
                 forecast::read(stats, (&names[0], metric.line(&counters[0])), view, &period.timeline, until),
                 reader.annotations(counters, range.clone()),
             ),
         )
         .await?;
         let failing = failing.is_some();
-        // Whether people can be compared depends on the hits.
-        let people = people.map(|mut people| {
-            // The hits tell since when people are counted.
-            people.totals.since = totals.since;
-            people
-        });
         let is_label = counters.iter().any(|counter| counter.label().is_some());
         let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
         let people = people.filter(|people| is_chosen || people.are_any());
+        let hits = totals.first();
+        let of_people = people.as_ref().map(|people| Totals::of_people(period, &people.period, &totals));
         Ok(Self {
             view,
             metric: if people.is_some() { Metric::People } else { metric },
@@ -178,7 +176,8 @@ impl<'a> ChartData<'a> {
             failing,
             series,
             compared_series,
-            totals,
+            totals: of_people.unwrap_or(totals),
+            hits,
             coarser,
             people,
             forecast,
@@ -251,25 +250,24 @@ impl<'a> ChartData<'a> {
     }
 
     fn sums(&self, period: &PeriodReader<'_>, lines: &[Line], since: &[Option<Timestamp>]) -> Sums {
-        let totals = self.people.as_ref().map_or(&self.totals, |people| &people.totals);
         let peak = lines.first().and_then(|line| peak(self.buckets, line));
         Sums {
-            hits: self.totals.first(),
-            ..Sums::of(self.view, period, self.metric, totals, peak, since, self.now)
+            hits: self.hits,
+            ..Sums::of(self.view, period, self.metric, &self.totals, peak, since, self.now)
         }
     }
 }
 
-impl People {
+impl PeopleLines {
     /// Returns the precisions of people if the chart shows them.
     fn kept<'a>(period: &PeriodReader<'a>, view: &View, now: Timestamp) -> Option<Cow<'a, Precisions>> {
         let chart = &view.chart;
         period.visitor_precisions(&chart.counters).filter(|kept| {
-            let (any, all) = visitors::are_kept(kept, &period.timeline.buckets, now);
+            let kept = visitors::kept(kept, &period.timeline.buckets, now);
             match chart.metric {
-                Some(Metric::People) => any,
-                // A chart with more hits than people would have a gap.
-                None => all && !chart.forecast,
+                Some(Metric::People) => kept != Kept::None,
+                // By default, a chart should not have a gap where hits are known.
+                None => kept == Kept::All && !chart.forecast,
                 Some(_) => false,
             }
         })
@@ -289,15 +287,15 @@ impl People {
             }
         };
         let lines = visitors::read(period.reader, &chart.counters, &kept, buckets, now);
-        let (mut lines, mut compared, totals) =
-            try_join3(lines, of_compared, Totals::of_people(period, &chart.counters)).await?;
+        let (mut lines, mut compared, people) =
+            try_join3(lines, of_compared, period.people(&chart.counters)).await?;
         // A label may count people later than hits.
         let of_label = chart.counters.iter().zip(&mut lines).filter(|(counter, _)| counter.label().is_some());
         of_label.for_each(|(_, line)| unknown_until_first(line));
         if chart.counters[0].label().is_some() {
             compared.iter_mut().for_each(|line| unknown_until_first(line));
         }
-        Ok(Some(Self { lines, compared, totals }))
+        Ok(Some(Self { lines, compared, period: people }))
     }
 
     fn are_any(&self) -> bool {

@@ -1,12 +1,12 @@
 //! The sums of the chart lines, and the change from the compared period.
 
-use counter_core::visits::Uniques;
+use counter_core::visits::Coverage;
 use counter_core::{CounterName, Error, Timestamp};
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::try_join;
 
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers::{self, Change};
-use crate::dashboard::period_reader::{Before, PeriodReader};
+use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
@@ -62,7 +62,7 @@ pub(super) struct Totals {
     /// The changes from the compared period, if known.
     changes: Vec<Option<Change>>,
     /// When the first counter began, if it was too late for a comparison.
-    pub(super) since: Option<Timestamp>,
+    since: Option<Timestamp>,
 }
 
 impl Totals {
@@ -79,23 +79,21 @@ impl Totals {
         Ok(Self { totals, changes, since: before.first().copied().and_then(Before::since) })
     }
 
-    /// Reads the people of counters.
-    pub(super) async fn of_people(
-        period: &PeriodReader<'_>,
-        counters: &[CounterName],
-    ) -> Result<Self, Error> {
-        let (hits, people, compared) =
-            try_join3(period.totals(counters), period.visitors(counters), period.compared_visitors(counters))
-                .await?;
-        let people = people.unwrap_or_else(|| vec![None; counters.len()]);
-        let total =
-            |(people, hits): (Option<Uniques>, Option<u64>)| Some(period.at_most(people?.visitors, hits));
-        let change = |pair: Option<(u64, u64)>| pair.and_then(|(now, before)| numbers::change(now, before));
-        Ok(Self {
-            totals: people.into_iter().zip(hits).map(total).collect(),
-            changes: compared.into_iter().map(change).collect(),
-            since: None,
-        })
+    /// Returns the people of counters with these hits.
+    pub(super) fn of_people(period: &PeriodReader<'_>, people: &PeriodPeople, hits: &Self) -> Self {
+        let total = |(place, hits): (usize, &Option<u64>)| {
+            let people = people.all.as_ref()?[place]?;
+            Some(period.at_most(people.visitors, *hits))
+        };
+        let change = |pair: &Option<(u64, u64)>| pair.and_then(|(now, before)| numbers::change(now, before));
+        Self {
+            totals: hits.totals.iter().enumerate().map(total).collect(),
+            changes: people.compared.iter().map(change).collect(),
+            since: match people.coverage {
+                Coverage::Since(first) => Some(first),
+                _ => hits.since,
+            },
+        }
     }
 
     pub(super) fn first(&self) -> Option<u64> {

@@ -7,17 +7,28 @@ use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::union::Union;
 
-/// Returns whether visitors are kept for any and for all of these buckets.
-pub(super) fn are_kept(retained: &Precisions, buckets: &Buckets, now: Timestamp) -> (bool, bool) {
+/// The buckets for which visitors are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    None,
+    Some,
+    All,
+}
+
+/// Returns for which of these buckets visitors are kept.
+pub(super) fn kept(retained: &Precisions, buckets: &Buckets, now: Timestamp) -> Kept {
     // The current bucket might just be the start of a longer one.
     let past = buckets.bucket_ranges().filter(|bucket| bucket.end <= now || buckets.starts.len() == 1);
     let mut past: Vec<_> = past.collect();
-    // In the first bucket of a period, the one before it tells.
+    // At the start of a period, we look at the bucket before it instead.
     if let (true, Some(first)) = (past.is_empty(), buckets.bucket_ranges().next()) {
         past.push(first.start.minus(length(&first))..first.start);
     }
-    let kept: Vec<_> = past.iter().map(|bucket| Union::of(retained, bucket, now).is_some()).collect();
-    (kept.contains(&true), kept.contains(&true) && !kept.contains(&false))
+    match past.iter().filter(|bucket| Union::of(retained, bucket, now).is_some()).count() {
+        0 => Kept::None,
+        number if number == past.len() => Kept::All,
+        _ => Kept::Some,
+    }
 }
 
 /// Reads the visitors of each counter and bucket in a single round trip. A value is `None` past retention.

@@ -57,7 +57,7 @@ pub(crate) enum Page {
 impl Site {
     pub(crate) fn new(mount: &str, first: &str, reach: &Precisions, zone: &Zone) -> Self {
         let start = reach.of_width(86_400).map_or(0, |days| days.precision.offset().cast_signed());
-        // Days that start at noon are those of New Zealand, not those of an island without people.
+        // Days with the offsets +12:00 and -12:00 start at the same time, but nobody lives at the latter.
         let stored = Zone::fixed(if start >= 43_200 { 86_400 - start } else { -start });
         Self {
             mount: mount.to_owned(),
