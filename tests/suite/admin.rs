@@ -6,6 +6,7 @@ mod conforms;
 mod ranges;
 mod distributions;
 mod labels;
+mod lists;
 mod live;
 mod export;
 mod metrics;

@@ -34,7 +34,7 @@ async fn access_is_denied_without_the_token() {
         for path in [
             "",
             "/counter?counter=hits",
-            "/pages.csv",
+            "/list.csv",
             "/chart.csv",
             "/chart.svg",
             "/share",

@@ -97,7 +97,7 @@ async fn every_route_can_read_a_single_site() {
         }
     }
     assert!(read > 30, "{read}");
-    for file in ["pages.csv", "chart.csv", "chart.svg"] {
+    for file in ["list.csv", "chart.csv", "chart.svg"] {
         let expected = send(&sites[1], &format!("/admin/stats/{file}?period=7d"), None).await.body;
         let found = send(&fleet, &format!("/admin/stats/{file}?period=7d&site=us"), None).await.body;
         assert_eq!(found, expected);
@@ -227,7 +227,7 @@ fn questions(description: &Value) -> Vec<String> {
         }
     }
     questions.push("/api/labels?label=plan&precision=86400&people=true".to_owned());
-    for file in ["", "/pages.csv", "/chart.csv", "/chart.svg"] {
+    for file in ["", "/list.csv", "/chart.csv", "/chart.svg"] {
         for view in ["", "&counter=/", "&counter=/us", "&counter=label:plan:b", "&compare=previous"] {
             questions.push(format!("{file}?period=30d{view}"));
         }
@@ -325,7 +325,7 @@ async fn a_file_is_an_error_if_the_list_of_counters_cannot_be_read() {
     site.record("hits", Timestamp::now(), 3).await;
     server.command(&["DEL", "access:known:"]);
     server.command(&["SET", "access:known:", "text"]);
-    for file in ["pages.csv?period=7d", "api/export?precision=86400"] {
+    for file in ["list.csv?period=7d", "api/export?precision=86400"] {
         let reply = send(&site.router, &format!("/admin/stats/{file}"), None).await;
         assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE, "{file}: {}", reply.body);
     }

@@ -242,7 +242,7 @@ async fn files_contain_what_the_page_shows() {
     site.flush().await;
     let noon = i64::try_from(Timestamp::now().as_unix()).expect("small") + i64::from(noon_offset());
     let today = jiff::Timestamp::from_second(noon).expect("an instant").strftime("%F");
-    let table = site.get("/pages.csv?period=today&q=PAGE&sort=name&page=2").await;
+    let table = site.get("/list.csv?period=today&q=PAGE&sort=name&page=2").await;
     assert_eq!(table.status, StatusCode::OK, "{}", table.body);
     assert_eq!(
         table.headers[header::CONTENT_DISPOSITION],
@@ -261,7 +261,7 @@ async fn files_contain_what_the_page_shows() {
     let image = site.get("/chart.svg?period=30d&counter=%2Fa").await;
     assert_eq!(image.headers[header::CONTENT_TYPE], "image/svg+xml");
     assert!(image.body.starts_with("<svg xmlns=") && image.body.contains("/a, 30 days"), "{}", image.body);
-    for path in ["/pages.csv?period=x", "/chart.svg?by=x"] {
+    for path in ["/list.csv?period=x", "/chart.svg?by=x"] {
         assert_eq!(site.get(path).await.status, StatusCode::BAD_REQUEST, "{path}");
     }
 }

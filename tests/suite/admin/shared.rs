@@ -195,7 +195,7 @@ async fn a_share_link_does_not_open_other_routes() {
         "/parts",
         "/counter",
         "/counter/parts",
-        "/pages.csv",
+        "/list.csv",
         "/chart.csv",
         "/chart.svg",
         "/counter/share",

@@ -16,9 +16,9 @@ async fn two_thousand_counters_are_paginated_and_the_page_is_small() {
     site.flush().await;
     // All but `hits`.
     for (leaf, rows, shown) in
-        [(1, 10, "1–10 of 1,999"), (200, 9, "1,991–1,999 of 1,999"), (201, 9, "1,991–1,999 of")]
+        [(1, 50, "1–50 of 1,999"), (40, 49, "1,951–1,999 of 1,999"), (41, 49, "1,951–1,999 of")]
     {
-        let page = site.page(&format!("?period=today&sort=name&page={leaf}")).await;
+        let page = site.page(&format!("/list?period=today&sort=name&page={leaf}")).await;
         assert_eq!(page.matches("class=\"spark\"").count(), rows, "page {leaf}");
         assert!(page.contains(shown), "{shown} in {page}");
     }
@@ -29,7 +29,8 @@ async fn two_thousand_counters_are_paginated_and_the_page_is_small() {
     for state in [
         String::new(),
         format!("?period=2min&by=second&counter=hits{lines}"),
-        "?period=120h&by=hour&show=people&zone=local&sort=name&page=2".to_owned(),
+        "?period=120h&by=hour&show=people&zone=local".to_owned(),
+        "/list?period=120h&sort=name&page=2".to_owned(),
     ] {
         let page = site.page(&state).await;
         let weight = page.len() + style.len() + script.len();
@@ -53,8 +54,8 @@ async fn pages_with_two_thousand_counters_need_few_round_trips() {
     let router = routed(counters.stats());
     for (path, max) in [
         ("", 4),
-        ("?period=today&sort=people", 5),
-        ("?period=30d&sort=change", 5),
+        ("/list?period=today&sort=people", 5),
+        ("/list?period=30d&sort=change", 5),
         ("?period=30d&show=people", 4),
         ("?period=today&show=people&forecast=1", 4),
         ("/counter?counter=hits&show=people", 2),
@@ -87,7 +88,7 @@ async fn all_counters_can_be_sorted_by_visitors() {
         recorder.record_at(counter, None, now, NonZeroU32::new(100 - u32::from(people)).expect("not 0"));
     }
     site.flush().await;
-    let page = site.page("?period=today&sort=people").await;
+    let page = site.page("/list?period=today&sort=people").await;
     let (_, rows) = page.split_once("id=\"rows\"").expect("a table");
     let names = rows.split("class=\"name\"").skip(1).map(|row| {
         let (_, name) = row.split_once("<span>").expect("a name");

@@ -368,7 +368,10 @@ async fn too_many_visitor_buckets_for_a_read_are_not_an_error() {
     }
     for (path, note) in [
         ("?period=yesterday", "People of this period are shown for 6 pages only."),
-        ("?period=yesterday&sort=people", "Not sorted by people, which is possible for at most 6 pages."),
+        (
+            "/list?period=yesterday&sort=people",
+            "Not sorted by people, which is possible for at most 6 pages.",
+        ),
     ] {
         let view = page(&router, path).await;
         assert!(view.contains(note), "{view}");

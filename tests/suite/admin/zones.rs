@@ -362,7 +362,7 @@ async fn visitors_are_never_above_the_hits() {
     }
     site.counters.flush().await.expect("it takes all");
     let estimates = site.counters.stats();
-    let response = send(&site.router, "/admin/stats/pages.csv?period=7d", None).await;
+    let response = send(&site.router, "/admin/stats/list.csv?period=7d", None).await;
     let shown: Vec<u64> = response
         .body
         .lines()

@@ -25,9 +25,9 @@ struct Site {
 const PAGES: [&str; 10] = [
     "",
     "?counter=%2Fa&counter=%2Fb&show=people&forecast=1&period=5d&by=hour",
-    "?sort=lifetime",
-    "?sort=people",
-    "?sort=change",
+    "/list?sort=lifetime",
+    "/list?sort=people",
+    "/list?sort=change",
     "/parts",
     "/counter?counter=%2Fa&show=people&forecast=1&period=5d&by=hour",
     "/counter?counter=%2Fb",

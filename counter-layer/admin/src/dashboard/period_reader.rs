@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use super::reader::Reader;
 use crate::api::read::people_coverage;
+use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::view::buckets::Buckets;
 use crate::dashboard::view::cover::{Cover, Part};
 use crate::dashboard::view::metric::Metric;
@@ -47,8 +48,8 @@ pub(crate) struct PeriodReader<'a> {
 pub(crate) struct PeriodPeople {
     /// By counter, or `None` if the buckets of visitors do not fit the period.
     pub(crate) all: Option<Vec<Option<Uniques>>>,
-    /// Those of the period and of the compared period by counter, if they can be compared.
-    pub(crate) compared: Vec<Option<(u64, u64)>>,
+    /// Those of the period and of the compared period by counter.
+    pub(crate) compared: Vec<Before<(u64, u64)>>,
     /// Whether the people of the first counter were counted in both periods, if it has hits. Labels may begin to count people
     /// later than hits.
     pub(crate) coverage: Coverage,
@@ -63,38 +64,72 @@ pub(crate) struct PeriodDistributions {
     pub(crate) compared: Vec<Distributions>,
 }
 
-/// A count in the compared period.
+/// What is known of a counter in the compared period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    Known(u64),
+pub(crate) enum Before<T = u64> {
+    Known(T),
+    /// The first hit of the counter is in the period of the page, although others were counted in the whole compared period.
+    New(Timestamp),
     /// Counting began too late for a comparison.
     Since(Timestamp),
     /// It can't be read, is past retention, or is not compared.
     Unknown,
 }
 
-impl Before {
-    fn of(total: Option<u64>, coverage: Coverage) -> Self {
-        match (coverage, total) {
-            (Coverage::Complete, Some(total)) => Self::Known(total),
-            (Coverage::Since(start), _) => Self::Since(start),
-            _ => Self::Unknown,
+impl<T> Before<T> {
+    /// Returns what follows from a known value.
+    fn and_then<U>(self, map: impl FnOnce(T) -> Option<U>) -> Before<U> {
+        match self {
+            Self::Known(value) => map(value).map_or(Before::Unknown, Before::Known),
+            Self::New(start) => Before::New(start),
+            Self::Since(start) => Before::Since(start),
+            Self::Unknown => Before::Unknown,
         }
     }
 
+    pub(crate) fn known(self) -> Option<T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::New(_) | Self::Since(_) | Self::Unknown => None,
+        }
+    }
+
+    pub(crate) const fn is_new(&self) -> bool {
+        matches!(self, Self::New(_))
+    }
+}
+
+impl Before {
     /// Returns the count if it can be compared.
     pub(crate) const fn total(self) -> Option<u64> {
         match self {
             Self::Known(total) => Some(total),
+            Self::New(_) => Some(0),
             Self::Since(_) | Self::Unknown => None,
         }
     }
 
-    /// Returns the time when counting began, if it was too late.
+    /// Adds the count of the period of the page.
+    pub(crate) fn with(self, now: Option<u64>) -> Before<(u64, u64)> {
+        self.and_then(|before| Some((now?, before)))
+    }
+
+    /// Returns the time when counting began, if that was too late for a comparison.
     pub(crate) const fn since(self) -> Option<Timestamp> {
         match self {
-            Self::Since(start) => Some(start),
+            Self::New(start) | Self::Since(start) => Some(start),
             Self::Known(_) | Self::Unknown => None,
+        }
+    }
+}
+
+impl Before<(u64, u64)> {
+    /// Formats the change.
+    pub(crate) fn change(self) -> Option<Change> {
+        match self {
+            Self::Known((now, before)) => numbers::change(now, before),
+            Self::New(_) => Some(Change::new()),
+            Self::Since(_) | Self::Unknown => None,
         }
     }
 }
@@ -162,23 +197,32 @@ impl<'a> PeriodReader<'a> {
     /// Like [`compared_totals`](Self::compared_totals), with the start of counters that began too late.
     pub(crate) async fn before(&self, counters: &[CounterName]) -> Result<Vec<Before>, Error> {
         let (totals, coverage) = try_join(self.totals_before(counters), self.coverage(counters)).await?;
-        Ok(totals.into_iter().zip(coverage).map(|(total, coverage)| Before::of(total, coverage)).collect())
+        let before = |(total, coverage): (_, Before<()>)| coverage.and_then(|()| total);
+        Ok(totals.into_iter().zip(coverage).map(before).collect())
     }
 
     /// Returns whether these counters were counted in the whole compared period. A facet was if all hits were, because it can
     /// be 0 for any time.
-    async fn coverage(&self, counters: &[CounterName]) -> Result<Vec<Coverage>, Error> {
+    async fn coverage(&self, counters: &[CounterName]) -> Result<Vec<Before<()>>, Error> {
         let Some(compared) = &self.timeline.compared else {
-            return Ok(vec![Coverage::Unknown; counters.len()]);
+            return Ok(vec![Before::Unknown; counters.len()]);
         };
         let all_hits = CounterName::new(HITS).ok();
         let whole = |counter| all_hits.as_ref().filter(|_| Kind::Facet.has(counter)).unwrap_or(counter);
-        let wholes: BTreeSet<_> = counters.iter().map(whole).cloned().collect();
+        let wholes: BTreeSet<_> = counters.iter().map(whole).chain(&all_hits).cloned().collect();
         let names: Vec<_> = wholes.into_iter().collect();
         let end = self.timeline.buckets.end.min(self.now);
         let found = self.reader.stats.coverage(&names, compared.range(), end).await?;
         let found: BTreeMap<_, _> = names.into_iter().zip(found).collect();
-        Ok(counters.iter().map(|counter| found[whole(counter)]).collect())
+        let of_site = all_hits.as_ref().map_or(Coverage::Unknown, |hits| found[hits]);
+        let start = self.timeline.buckets.range().start;
+        let before = |counter| match found[whole(counter)] {
+            Coverage::Complete => Before::Known(()),
+            Coverage::Since(first) if first >= start && of_site == Coverage::Complete => Before::New(first),
+            Coverage::Since(first) => Before::Since(first),
+            _ => Before::Unknown,
+        };
+        Ok(counters.iter().map(before).collect())
     }
 
     async fn sums(&self, cover: Option<&Cover>, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
@@ -256,21 +300,25 @@ impl<'a> PeriodReader<'a> {
         )
         .await?;
         if coverage != Coverage::Complete {
-            compared.fill(None);
+            compared
+                .iter_mut()
+                .filter(|before| !before.is_new())
+                .for_each(|before| *before = Before::Unknown);
         }
         Ok(PeriodPeople { all, compared, coverage })
     }
 
     /// Reads the visitors of counters in this period and in the compared period. If the period is still running, both are
     /// without the last bucket, because the visitors of a part of a bucket are unknown.
-    async fn compared_visitors(&self, counters: &[CounterName]) -> Result<Vec<Option<(u64, u64)>>, Error> {
-        let Some(unions) = self.compared_unions(counters) else { return Ok(vec![None; counters.len()]) };
+    async fn compared_visitors(&self, counters: &[CounterName]) -> Result<Vec<Before<(u64, u64)>>, Error> {
+        let Some(unions) = self.compared_unions(counters) else {
+            return Ok(vec![Before::Unknown; counters.len()]);
+        };
         let (found, coverage) =
             try_join(self.reader.uniques(counters, &unions), self.coverage(counters)).await?;
         let visitors = |place: usize| Some(found.get(place)?.as_ref()?.visitors);
-        let pair = |(place, coverage)| {
-            let pair = visitors(2 * place).zip(visitors(2 * place + 1));
-            pair.filter(|_| coverage == Coverage::Complete)
+        let pair = |(place, coverage): (_, Before<()>)| {
+            coverage.and_then(|()| visitors(2 * place).zip(visitors(2 * place + 1)))
         };
         Ok(coverage.into_iter().enumerate().map(pair).collect())
     }

@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<Distributions>, Error> {
         let counter = std::slice::from_ref(counter);
         let all = self.stats.distributions(counter, precision, range, measures).await?;
-        all.iter().flat_map(|one| &one.unreadable).for_each(|unreadable| self.add(unreadable.clone()));
+        all.iter().for_each(|one| self.note_all(&one.unreadable));
         Ok(all)
     }
 
@@ -205,6 +205,11 @@ impl<'a> Reader<'a> {
 
     fn note<T>(&self, read: Result<T, Unreadable>) -> Option<T> {
         read.map_err(|unreadable| self.add(unreadable)).ok()
+    }
+
+    /// Adds entries that could not be read to the warning.
+    pub(crate) fn note_all(&self, unreadable: &[Unreadable]) {
+        unreadable.iter().for_each(|one| self.add(one.clone()));
     }
 
     fn note_missing(&self, unreadable: &Unreadable) {

@@ -9,6 +9,10 @@
 //! - What should be fixed? Missing pages with the hosts that link to them, and slow pages.
 //! - Who are they, and what do crawlers read?
 //!
+//! "All" at the end of a panel opens a list of all pages or values, which can be searched, sorted and downloaded. A page also
+//! has lists of its own values, and a value has a list of its pages. Values are found by their name, such as `Germany`, and by
+//! what is stored.
+//!
 //! What is not recorded is listed at the end, followed by the numbers of the service: hits, statuses and methods. Without
 //! [views](counter_layer::AccessCounterLayer::views), or in a period in which they began, the card and the table show hits
 //! instead. Counters also have separate pages. You need to enable the [`Facet`](counter_layer::Facet)s for status and agent to
@@ -23,6 +27,7 @@
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
 //! | `show` | the unit of the chart: `people`, `views` or `hits` |
+//! | `label`, `q`, `sort`, `page` | of a list: the label whose values are listed (pages by default), the text to search for, the order (`name`, `total`, `people`, `change`, `lifetime`), and the page, with 50 rows |
 //! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
 //!
 //! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
@@ -38,8 +43,8 @@
 //! people. An open page and a shared view keep their unit. There is no forecast of people, because they can't be added up.
 //!
 //! The number of people is the union over the period. A visitor without a stable identity is counted once per epoch of the
-//! salt, which is a day by default. Bots and people without an identity are not included. The table and the chart can be
-//! downloaded as CSV, the chart also as SVG.
+//! salt, which is a day by default. Bots and people without an identity are not included. Lists and charts can be downloaded
+//! as CSV, charts also as SVG.
 //!
 //! If [distributions](counter_core::guide::distributions) are enabled, a counter page also shows a chart of
 //! the median and of the 90 % and 99 % quantiles of the time to the response head, on a logarithmic axis, and
@@ -61,7 +66,7 @@
 //! it. The keys D, W, M and Y choose the current day, week, month or year, and the arrow keys the period before or after. The
 //! legend contains the sums of the lines, with the change from the compared period. A change is only shown if the counter, and
 //! every site of a fleet, was counted before the compared period or in its first tenth. Otherwise the page says since when it
-//! is counted.
+//! is counted. If the first hit of a page or value is in the period, the change is "New".
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
 //! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next
@@ -75,6 +80,6 @@
 //! forecast, or the reason why a forecast is not possible. Unusual samples are marked with ◇, and with
 //! `unusual` in the table.
 //!
-//! You can also sort the table by people. Redis counts the visitors of up to 10,000 counters in a single
+//! Lists can be sorted by people. Redis counts the visitors of up to 10,000 counters in a single
 //! round trip per shard. This takes 3 µs for a counter with 1,000 visitors and 0.1 ms for much larger
 //! counters. Redis caches the result, so this will be almost free until a new visitor arrives.

@@ -244,7 +244,7 @@
       byId("main").classList.toggle("stale", response.status === 503);
       if (!response.ok) throw new Error(response.status);
       // This is an error page, and the store is back.
-      if (failed && !byId("plot") && page.querySelector("#plot")) return go(address, false);
+      if (failed && isAway() && !page.querySelector("[data-away]")) return go(address, false);
       pause = same ? Math.min(pause + partsPace, MAX_INTERVAL) : partsPace;
       updated = Date.now();
       // After an outage, all parts are read again.
@@ -336,12 +336,12 @@
     go(link.getAttribute("href"), true);
   });
   const submit = (form, replace) => {
-    const query = new URLSearchParams();
+    const query = new URLSearchParams(), { pathname } = new URL(form.action);
     for (const [name, value] of new FormData(form)) if (value) query.append(name, value);
-    go(`${location.pathname}?${query}`, true, replace);
+    go(`${pathname}?${query}`, true, replace && pathname === location.pathname);
   };
   document.addEventListener("submit", (event) => {
-    if (event.target.method !== "get" || event.target.hasAttribute("action")) return;
+    if (event.target.method !== "get") return;
     event.preventDefault();
     submit(event.target, false);
   });
@@ -349,7 +349,7 @@
   document.addEventListener("input", (event) => {
     if (event.target.id !== "q") return;
     clearTimeout(typed);
-    typed = setTimeout(() => { if (byId("q")) submit(byId("q").form, true); }, 250);
+    typed = setTimeout(() => { if (byId("q")) submit(byId("q").form, true); }, 100);
   });
   // Menus close with Escape, or after a click elsewhere.
   document.addEventListener("keydown", (event) => {

@@ -27,7 +27,9 @@ async fn the_dashboard_is_accessible_in_light_and_dark_mode_and_on_a_phone() {
             page.until_text("#sources th", |source| source == "producer:shop").await;
             for state in [
                 "?period=1min&by=second&counter=hits&counter=%2F&counter=%2Farticles&forecast=1",
-                "?period=24h&show=people&q=articles",
+                "?period=24h&show=people",
+                "/list?period=24h&q=articles",
+                "/list?period=30d&label=source",
                 "/counter?counter=%2Farticles&period=1min&by=second",
                 "/counter?counter=%2Farticles",
                 "/api/explore",

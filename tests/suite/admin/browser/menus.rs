@@ -58,7 +58,7 @@ async fn downloads_of_the_menu_and_the_chart_are_files() {
     browse(BrowserSettings::default(), |page| async move {
         page.open("?period=24h&compare=none").await;
         for (name, start, shown) in [
-            ("pages.csv", "page,", "pages-20"),
+            ("list.csv", "page,", "pages-20"),
             ("chart.csv", "start,", "hits-20"),
             ("chart.svg", "<svg ", "hits-20"),
         ] {

@@ -130,6 +130,12 @@ impl<S> Parameters<S> for Prefix {
     }
 }
 
+/// Returns `true` if a label can have this name.
+pub(crate) fn is_label_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    (1..=MAX_LABEL_BYTES).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
 impl<S> Parameters<S> for LabelNames {
     fn describe() -> Vec<Description> {
         let schema = |_: &_| json!({"type": "array", "items": label_schema(), "maxItems": MAX_LABELS});
@@ -139,11 +145,9 @@ impl<S> Parameters<S> for LabelNames {
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
-        let is_allowed =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         let mut names = Vec::new();
         for name in values.all("label") {
-            if name.len() > MAX_LABEL_BYTES || !name.bytes().all(is_allowed) {
+            if !is_label_name(name) {
                 let allowed = format!("1 to {MAX_LABEL_BYTES} of the characters a-z, 0-9, - and _");
                 return Err(Problem::parameter("not a label name", "label", Some(name), allowed));
             }

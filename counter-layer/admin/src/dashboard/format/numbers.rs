@@ -79,11 +79,23 @@ pub(crate) struct Change {
     pub(crate) style: &'static str,
 }
 
+impl Change {
+    /// Describes something that was counted for the first time.
+    pub(crate) fn new() -> Self {
+        Self { text: "New".to_owned(), style: "new" }
+    }
+
+    /// Removes the color, because neither more nor less is an improvement.
+    pub(crate) fn neutral(self) -> Self {
+        Self { style: "flat", ..self }
+    }
+}
+
 /// Formats the change of a counter, or returns `None` if a count is unknown. Changes of facets have no color, because
 /// e.g. more errors are not an improvement.
 pub(crate) fn change_of(counter: &CounterName, now: Option<u64>, before: Option<u64>) -> Option<Change> {
     let change = change(now?, before?)?;
-    Some(if Kind::Facet.has(counter) { Change { style: "flat", ..change } } else { change })
+    Some(if Kind::Facet.has(counter) { change.neutral() } else { change })
 }
 
 /// Formats the rounded change, or returns `None` if the earlier count is 0. Only a change to 0 is −100 %.

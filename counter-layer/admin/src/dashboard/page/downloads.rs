@@ -1,4 +1,4 @@
-//! The table and the chart of a view as files.
+//! Lists and charts as files.
 
 use std::fmt::Write;
 
@@ -14,10 +14,11 @@ use crate::dashboard::chart::canvas;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
+use crate::dashboard::panels::entries::Listed;
 use crate::dashboard::panels::table::Table;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::plot::Plot;
-use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
+use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, LIST_CSV};
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::view::{Page, View};
 use crate::mount::Mount;
@@ -42,7 +43,7 @@ struct Image {
 /// A file of a view.
 #[derive(Clone, Copy, Debug)]
 enum File {
-    TableCsv,
+    ListCsv,
     ChartCsv,
     ChartSvg,
 }
@@ -52,7 +53,7 @@ pub(crate) fn downloads(dashboard: &Dashboard) -> Router {
     let route =
         |file: File| get(move |state, mount, query, client| download(file, state, mount, query, client));
     Router::new()
-        .route(TABLE_CSV, route(File::TableCsv))
+        .route(LIST_CSV, route(File::ListCsv))
         .route(CHART_CSV, route(File::ChartCsv))
         .route(CHART_SVG, route(File::ChartSvg))
         .with_state(dashboard.clone())
@@ -65,14 +66,20 @@ async fn download(
     RawQuery(query): RawQuery,
     client: Client,
 ) -> Result<Response, Rejection> {
-    let mut view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    let page = if matches!(file, File::ListCsv) { Page::List } else { Page::Site };
+    let mut view = dashboard.view(&mount, page, client, query.as_deref())?;
     let (reader, now) = (dashboard.reader(), Timestamp::now());
     let first_hit = dashboard.read_first_hit(&mut view, now).await;
     first_hit.map_err(|error| failure(dashboard.stats(), &view, &error))?;
     let period = PeriodReader::new(&reader, &view, now);
     let counter = counters::title(&view.chart.counters[0]);
     let (kind, name, text) = match file {
-        File::TableCsv => (CSV, file_name(&view, "pages", "csv", now), Table::csv(&period, &view).await),
+        File::ListCsv => {
+            let listed = Listed::of(&view);
+            let content = [Some(listed.title().to_lowercase()), listed.owner()];
+            let content = content.into_iter().flatten().collect::<Vec<_>>().join(" ");
+            (CSV, file_name(&view, &content, "csv", now), Table::csv(&period, &view).await)
+        }
         File::ChartCsv => (CSV, file_name(&view, &counter, "csv", now), chart_csv(&period, &view, now).await),
         File::ChartSvg => match Plot::read(&period, &view, now).await {
             Ok(plot) => {

@@ -67,7 +67,7 @@ impl Frame {
             site_name: view.site_name().to_owned(),
             address: view.address(),
             parts: view.parts(),
-            pace: Pace::of(by),
+            pace: Pace::of(view.page, by),
             toggled_zone: (!has_days).then(|| view.address_with(|view| view.is_local = !view.is_local)),
             zone: view.site.zone.name().to_owned(),
             is_local: view.is_local && !has_days,

@@ -11,6 +11,7 @@ use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::chart::{bands, canvas};
 use crate::dashboard::format::counters;
+use crate::dashboard::panels::entries::Listed;
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
 use crate::dashboard::panels::note_forms::NoteForms;
@@ -25,8 +26,8 @@ use crate::dashboard::plot::controls::Controls;
 use crate::dashboard::plot::plot::Plot;
 use crate::dashboard::plot::sums::Sums;
 use crate::dashboard::reader::Reader;
+use crate::dashboard::view::addresses::LIST_CSV;
 use crate::dashboard::view::metric::Metric;
-use crate::dashboard::view::table::TableView;
 use crate::dashboard::view::view::{Page, View};
 use crate::problem::Message;
 use crate::text::escape;
@@ -41,14 +42,41 @@ pub(crate) struct Site {
     table: Table,
     layout: Layout,
     sources: Option<Sources>,
-    search: String,
-    /// True if the table is searched, sorted or paged, and thus shown instead of addresses.
-    shows_table: bool,
-    search_fields: Vec<(&'static str, String)>,
-    everything: String,
+    search: Search,
+    /// The URLs of all pages, as a page and as a file.
+    all_pages: String,
+    pages_csv: String,
     /// The URL to open for the first hit.
     root: Option<String>,
     unread: Option<String>,
+}
+
+/// A page with all pages or values of a label.
+#[derive(Debug, Template)]
+#[template(path = "pages/list.html")]
+pub(crate) struct List {
+    frame: Frame,
+    controls: Controls,
+    title: String,
+    /// The name and the URL of the page or value that the list belongs to.
+    owner: Option<(String, String)>,
+    table: Table,
+    search: Search,
+    csv: String,
+    status: Status,
+    unread: Option<String>,
+}
+
+/// The form to search a list.
+#[derive(Debug)]
+struct Search {
+    /// The URL of the list, without a query.
+    action: String,
+    fields: Vec<(&'static str, String)>,
+    title: String,
+    text: String,
+    /// The URL of the whole list.
+    everything: String,
 }
 
 /// A counter page.
@@ -135,17 +163,16 @@ impl Site {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
-        let address = |counter: &counter_core::CounterName| view.counter(counter);
         let (moving, mut table, mut panels, slowest) = try_join4(
             Moving::read(&period, view, Extent::Page, now),
             Table::read(&period, view, now),
-            labels::panels(&period, address),
-            slowest::panel(&period, address),
+            labels::panels(&period, view),
+            slowest::panel(&period, view),
         )
         .await?;
         panels.extend(slowest);
         let layout = Layout::of(panels, std::mem::take(&mut table.facets));
-        let is_empty = table.suggestions.is_empty();
+        let (is_empty, all_pages) = (table.suggestions.is_empty(), view.list(None));
         Ok(Self {
             frame: Frame::of(stats, view).pinned(view, moving.metric),
             moving,
@@ -153,10 +180,9 @@ impl Site {
             table,
             layout,
             sources: Sources::of(stats, now),
-            search: view.table.search.clone(),
-            shows_table: view.table != TableView::default(),
-            search_fields: view.fields(&["q", "page"]),
-            everything: view.address_with(|view| (view.table.search, view.table.leaf) = (String::new(), 0)),
+            search: Search::of(&all_pages),
+            all_pages: all_pages.address(),
+            pages_csv: all_pages.download(LIST_CSV),
             root: is_empty.then(|| "/".to_owned()),
             unread: reader.unread(),
         })
@@ -168,13 +194,12 @@ impl Counter {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
         let counter = &view.chart.counters[0];
-        let address = |counter: &counter_core::CounterName| view.counter(counter);
         let panels = async {
             match (counter.pair(), counter.label()) {
                 (Some(_), _) => Ok(Vec::new()),
-                (None, None) => labels::panels_of_page(&period, counter, address).await,
+                (None, None) => labels::panels_of_page(&period, counter, view).await,
                 (None, Some((label, value))) => {
-                    Ok(labels::pages(&period, label, value, address).await?.into_iter().collect())
+                    Ok(labels::pages(&period, label, value, view).await?.into_iter().collect())
                 }
             }
         };
@@ -196,6 +221,38 @@ impl Counter {
             panels: Panels::of(panels),
             unread: reader.unread(),
         })
+    }
+}
+
+impl List {
+    pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let (stats, listed) = (reader.stats, Listed::of(view));
+        let table = Table::read(&PeriodReader::new(&reader, view, now), view, now).await?;
+        let owner = listed.owner().map(|name| (name, view.counter(&view.chart.counters[0])));
+        Ok(Self {
+            frame: Frame::of(stats, view),
+            controls: Controls::of(stats, view, now),
+            title: listed.title(),
+            owner,
+            table,
+            search: Search::of(view),
+            csv: view.download(LIST_CSV),
+            status: Status::of(&stats.ledger(), &stats.health()),
+            unread: reader.unread(),
+        })
+    }
+}
+
+impl Search {
+    fn of(list: &View) -> Self {
+        let everything = list.address_with(|view| (view.table.search, view.table.leaf) = (String::new(), 0));
+        Self {
+            action: format!("{}{}", list.site.mount, list.page.path()),
+            fields: list.fields(&["q", "page"]),
+            title: format!("Search {}", Listed::of(list).title().to_lowercase()),
+            text: list.table.search.clone(),
+            everything,
+        }
     }
 }
 
@@ -250,6 +307,7 @@ impl Moving {
                     Ok((Some(summary), raised))
                 }
                 Page::Counter => Ok((Some(Summary::of_counter(period, view, extent).await?), None)),
+                Page::List => Ok((None, None)),
             }
         };
         // If the people of the last minutes can't be read, the page does not need to be missing, too.
@@ -257,7 +315,7 @@ impl Moving {
         let people = async {
             Ok(match view.page {
                 Page::Site => stats.now().await.ok(),
-                Page::Counter => None,
+                Page::Counter | Page::List => None,
             })
         };
         let plot = async {
@@ -321,7 +379,7 @@ impl Shared {
         let period = PeriodReader::new(&reader, view, now);
         let measured = async {
             match view.page {
-                Page::Site => Ok(None),
+                Page::Site | Page::List => Ok(None),
                 Page::Counter => measured::read(&period, view, now).await,
             }
         };

@@ -10,7 +10,7 @@ use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::pages::{Counter, FailurePage, Parts, Shared, Site};
+use super::pages::{Counter, FailurePage, List, Parts, Shared, Site};
 use super::update::{KnownParts, respond};
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::SHARED;
@@ -126,7 +126,7 @@ impl Dashboard {
     /// replaced by the days since the note.
     fn page_with(&self, note: &Note, page: &str, mount: &Mount, client: Client) -> String {
         let (path, query) = page.split_once('?').unwrap_or((page, ""));
-        let kind = if path == "/counter" { Page::Counter } else { Page::Site };
+        let kind = if path == Page::Counter.path() { Page::Counter } else { Page::Site };
         let Ok(mut view) = self.view(mount, kind, client, Some(query)) else { return page.to_owned() };
         let now = Timestamp::now();
         if note.at() < view.timeline(now).buckets.range().start {
@@ -175,9 +175,15 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
             }),
         )
         .route(
-            "/counter",
+            Page::Counter.path(),
             get(|state, mount, query, client, headers| {
                 page(Page::Counter, state, mount, query, client, headers)
+            }),
+        )
+        .route(
+            Page::List.path(),
+            get(|state, mount, query, client, headers| {
+                page(Page::List, state, mount, query, client, headers)
             }),
         )
         .route(
@@ -238,6 +244,7 @@ async fn read(
             let page = if for_script { page.for_script() } else { page };
             (rendered(&page), page.moving.sums.hits)
         }
+        Page::List => (rendered(&List::read(dashboard.reader(), view, now).await?), None),
     })
 }
 

@@ -206,10 +206,7 @@ async fn revoke(
 
 /// Returns the path and query of the page for a view, relative to the router.
 fn address(view: &View, created: Option<LinkId>) -> String {
-    let path = match view.page {
-        Page::Site => "",
-        Page::Counter => "/counter",
-    };
+    let path = view.page.path();
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(view.fields(&[]));
     query.extend_pairs(created.map(|id| (CREATED, id.to_string())));
@@ -248,10 +245,7 @@ impl SharePage {
             },
             back: view.address(),
             shown: Shown::of(view, now),
-            create: match view.page {
-                Page::Site => format!("{mount}{SHARE}"),
-                Page::Counter => format!("{mount}/counter{SHARE}"),
-            },
+            create: format!("{mount}{}{SHARE}", view.page.path()),
             fields: view.fields(&[]),
             days,
             created: None,

@@ -12,6 +12,7 @@ use http::header::{CACHE_CONTROL, HeaderName};
 use http::{HeaderMap, StatusCode};
 
 use crate::dashboard::view::by::By;
+use crate::dashboard::view::view::Page;
 
 /// The header with the tags of all parts that a client has, separated by spaces.
 const KNOWN_PARTS: HeaderName = HeaderName::from_static("x-known-parts");
@@ -42,8 +43,17 @@ struct Element<'a> {
 }
 
 impl Pace {
-    /// Returns the pace for a chart with this interval. The longer it is, the less a single hit changes.
-    pub(crate) const fn of(by: By) -> Self {
+    /// Returns the pace for a page with this interval. The longer it is, the less a single hit changes. A list is only read
+    /// as a whole.
+    pub(crate) const fn of(page: Page, by: By) -> Self {
+        let pace = Self::of_chart(by);
+        match page {
+            Page::Site | Page::Counter => pace,
+            Page::List => Self { parts: pace.page, ..pace },
+        }
+    }
+
+    const fn of_chart(by: By) -> Self {
         match by {
             By::Width(..60) => Self { parts: 1, page: 10 },
             By::Width(60..3600) => Self { parts: 2, page: 20 },

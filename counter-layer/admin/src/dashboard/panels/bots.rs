@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use counter_layer::internal::BOT_LABEL;
 use counter_layer::{Bot, Purpose};
 
+use super::describe::operator;
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
 use crate::dashboard::format::names;
@@ -61,7 +62,7 @@ pub(crate) fn panel(
         let bot = known.get(name.as_str());
         // The store can contain names that this version does not know.
         let purpose = bot.map_or(Purpose::Other, Bot::purpose);
-        let (operator, before) = (bot.and_then(Bot::operator), before(&name));
+        let (operator, before) = (bot.and_then(operator), before(&name));
         let counted = Counted { name, address, operator, hits, before };
         let group = groups.iter_mut().find(|group| group.purpose == purpose).expect("every purpose");
         group.add(counted);
@@ -76,7 +77,7 @@ pub(crate) fn panel(
     let rows = groups.iter().flat_map(|group| group.rows(all, max)).collect();
     let counts = [(clients.others.saturating_sub(listed), others), (clients.people, "by people")];
     let note = panel::note(&counts, &clients.limits);
-    Panel { id: format!("label-{BOT_LABEL}"), title: "Crawlers".to_owned(), rows, heads: None, note }
+    Panel { id: format!("label-{BOT_LABEL}"), title: "Crawlers".to_owned(), rows, note, ..Panel::default() }
 }
 
 impl Group {
@@ -99,18 +100,15 @@ impl Group {
             value: digits::grouped(hits),
             share: numbers::share(hits, total),
             // The change has no color, because more bots can be good or bad.
-            change: before
-                .and_then(|before| numbers::change(hits, before))
-                .map(|change| numbers::Change { style: "flat", ..change }),
+            change: before.and_then(|before| numbers::change(hits, before)).map(numbers::Change::neutral),
             percent: numbers::percent(hits, max).to_string(),
             role,
         };
         let purpose = names::capitalized(self.purpose.as_str());
         let heading = row(&purpose, self.hits, self.before, String::new(), Role::Heading);
         let bots = self.bots.iter().take(MAX_SHOWN).map(|bot| {
-            let operator = bot.operator.filter(|operator| !bot.name.starts_with(operator));
             let row = row(&bot.name, bot.hits, bot.before, bot.address.clone(), Role::Member);
-            PanelRow { description: operator.map(str::to_owned), ..row }
+            PanelRow { description: bot.operator.map(str::to_owned), ..row }
         });
         [heading].into_iter().chain(bots).collect()
     }

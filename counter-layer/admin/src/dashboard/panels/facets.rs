@@ -44,8 +44,7 @@ pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<
             id: id.to_owned(),
             title: title.to_owned(),
             rows,
-            heads: None,
-            note: None,
+            ..Panel::default()
         })
     };
     PANELS.into_iter().filter_map(panel).collect()

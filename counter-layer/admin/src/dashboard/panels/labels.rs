@@ -4,20 +4,19 @@ use std::collections::HashMap;
 
 use counter_core::visits::LabelRanking;
 use counter_core::{CounterName, Error};
-use counter_layer::SourceGroup;
 use counter_layer::internal::{BOT_LABEL, SOURCE_LABEL};
 use futures_util::future::{try_join, try_join_all};
 
 use super::bots;
-use super::missing;
+use super::describe::{NONE, Values};
 use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
-use super::people::{self, LabelPeople, ValuePeople, counter};
+use super::people::{LabelPeople, ValuePeople, counter};
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
-use crate::dashboard::format::names;
-use crate::dashboard::format::numbers;
-use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::format::numbers::{self, Change};
+use crate::dashboard::period_reader::{Before, PeriodReader};
+use crate::dashboard::view::view::View;
 use crate::text::digits;
 
 const REFERRER: &str = "referrer";
@@ -69,29 +68,28 @@ const EXPECTED_OF_PAGE: [&str; 4] = [ADDRESS, BOT_LABEL, "device", REFERRER];
 /// Rankings by label.
 type Rankings = Vec<(String, Result<LabelRanking, Error>)>;
 
-/// Totals in the compared period, by label and value.
-type Before = HashMap<(String, String), Option<u64>>;
+/// Returns the title of a label.
+pub(crate) fn title(label: &str) -> &str {
+    TITLES.iter().find(|(known, _)| *known == label).map_or(label, |(_, title)| title)
+}
 
-/// Reads the panels of all labels, sorted by name. `address` maps a counter to the URL of the counter page.
-pub(crate) async fn panels(
-    period: &PeriodReader<'_>,
-    address: impl Fn(&CounterName) -> String,
-) -> Result<Vec<Panel>, Error> {
+/// Reads the panels of all labels, sorted by name.
+pub(crate) async fn panels(period: &PeriodReader<'_>, view: &View) -> Result<Vec<Panel>, Error> {
     let (precision, range) = period.precision();
     let labels = period.reader.stats.label_rankings(&EXPECTED, precision, range, bots::MAX_BOTS).await?;
-    compare(period, labels, None, address).await
+    compare(period, labels, None, view).await
 }
 
 /// Reads the panels of all labels for a page.
 pub(crate) async fn panels_of_page(
     period: &PeriodReader<'_>,
     page: &CounterName,
-    address: impl Fn(&CounterName) -> String,
+    view: &View,
 ) -> Result<Vec<Panel>, Error> {
     let (precision, range) = period.precision();
     let stats = period.reader.stats;
     let labels = stats.labels_of_page(&EXPECTED_OF_PAGE, page, precision, range, bots::MAX_BOTS).await?;
-    compare(period, labels, Some(page), address).await
+    compare(period, labels, Some(page), view).await
 }
 
 /// Reads the panel of the pages of a label value. Returns `None` if there are no pairs of this value.
@@ -99,7 +97,7 @@ pub(crate) async fn pages(
     period: &PeriodReader<'_>,
     label: &str,
     value: &str,
-    address: impl Fn(&CounterName) -> String,
+    view: &View,
 ) -> Result<Option<Panel>, Error> {
     let (precision, range) = period.precision();
     let ranking = period.reader.stats.pages_of_value(label, value, precision, range, MAX_PAGES).await?;
@@ -108,12 +106,15 @@ pub(crate) async fn pages(
     }
     let pair = |page: &str| CounterName::of_pair(label, page, value);
     let names: Vec<_> = ranking.values.iter().filter_map(|(page, _)| pair(page)).collect();
-    let before = period.compared_totals(&names).await?;
+    let before = period.before(&names).await?;
+    let before = if is_new(&before) { vec![Before::Unknown; names.len()] } else { before };
     let before: HashMap<_, _> = names.into_iter().zip(before).collect();
-    let before = |page: &str| before.get(&pair(page)?).copied().flatten();
-    let address = |page: &str| CounterName::new(page).ok().map(|page| address(&page));
+    let before =
+        |page: &str| pair(page).and_then(|pair| before.get(&pair).copied()).unwrap_or(Before::Unknown);
+    let address = |page: &str| CounterName::new(page).ok().map(|page| view.counter(&page));
     let panel = panel(ranking, ["without a value", "elsewhere"], before, address);
-    Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), ..panel }))
+    let all = Some(view.list(None).address());
+    Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), all, ..panel }))
 }
 
 /// Creates the panels of labels, for a page if it is set, with the change from the compared period.
@@ -121,19 +122,18 @@ async fn compare(
     period: &PeriodReader<'_>,
     labels: Rankings,
     page: Option<&CounterName>,
-    address: impl Fn(&CounterName) -> String,
+    view: &View,
 ) -> Result<Vec<Panel>, Error> {
     let of_page = page.is_some();
-    let kinds: HashMap<_, _> =
-        SourceGroup::all().map(|group| (group.name(), group.kind().as_str())).collect();
     let counter_of = |label: &str, value: &str| match page {
         None => counter(label, value),
         Some(page) => CounterName::of_pair(label, page, value),
     };
     let labels = labels.into_iter().take(MAX_PANELS).map(|(label, ranking)| Ok((label, ranking?)));
     let mut labels: Vec<(String, LabelRanking)> = labels.collect::<Result<_, Error>>()?;
-    for (_, ranking) in labels.iter_mut().filter(|(label, _)| OF_CLIENTS.contains(&&**label)) {
-        remove_bots(ranking);
+    for (label, ranking) in &mut labels {
+        period.reader.note_all(&ranking.unreadable);
+        remove_bots(label, ranking);
     }
     let of_label = |(label, ranking): &(String, LabelRanking)| {
         let max = if label == BOT_LABEL { bots::MAX_BOTS } else { MAX_VALUES };
@@ -147,20 +147,26 @@ async fn compare(
         None => LabelPeople::read(period, label, ranking).await,
         Some(_) => Ok(None),
     }));
-    let (before, people) = try_join(period.compared_totals(&names), people).await?;
-    let before: Before = values.into_iter().zip(before).collect();
+    let (before, people) = try_join(period.before(&names), people).await?;
+    let mut by_label: HashMap<String, HashMap<String, Before>> = HashMap::new();
+    for ((label, value), before) in values.into_iter().zip(before) {
+        by_label.entry(label).or_default().insert(value, before);
+    }
+    by_label.retain(|_, before| !is_new(before.values()));
     let links = labels.iter().find(|(label, _)| label == counters::BROKEN_LINKS);
     let links = links.map(|(_, ranking)| ranking.values.clone()).unwrap_or_default();
     let panel = |((label, mut ranking), people): ((String, LabelRanking), Option<LabelPeople>)| {
-        let before = |value: &str| before.get(&(label.clone(), value.to_owned())).copied().flatten();
-        let address = |value: &str| counter(&label, value).map(|counter| address(&counter));
+        let of_label = by_label.get(&label);
+        let before = |value: &str| of_label.and_then(|of| of.get(value).copied()).unwrap_or(Before::Unknown);
+        let address = |value: &str| counter(&label, value).map(|counter| view.counter(&counter));
+        let all = Some(view.list(Some(&label)).address());
         if label == BOT_LABEL {
             let (people, others) = (ranking.none, ranking.total.saturating_sub(ranking.none));
             let clients = bots::Clients { people, others, of_page, limits: limits(&ranking) };
-            return bots::panel(ranking.values, &clients, &before, &address);
+            let before = |value: &str| before(value).total();
+            return Panel { all, ..bots::panel(ranking.values, &clients, &before, &address) };
         }
         ranking.values.truncate(MAX_VALUES);
-        let title = TITLES.iter().find(|(known, _)| *known == label).map_or(&*label, |(_, title)| title);
         let others = match ranking.values.is_empty() {
             _ if of_page => "not attributed",
             true => "with rare or invalid values",
@@ -168,30 +174,45 @@ async fn compare(
         };
         let none = if [REFERRER, SOURCE_LABEL].contains(&&*label) { "direct" } else { "without a value" };
         let mut panel = match people {
-            Some(people) => panel_of_people(period, &label, &ranking, people, others, address),
+            Some(mut people) => {
+                if of_label.is_none() {
+                    people.values.iter_mut().for_each(|value| value.compared = Before::Unknown);
+                }
+                panel_of_people(period, &label, &ranking, people, others, address)
+            }
             None => panel(ranking, [none, others], before, address),
         };
+        let values = Values::of(&label, &links);
         for row in &mut panel.rows {
-            match &*label {
-                counters::MISSING_PAGES => {
-                    row.description = missing::linking_hosts(&row.name.whole, &links);
-                    missing::describe(row);
-                }
-                counters::BROKEN_LINKS => missing::describe(row),
-                SOURCE_LABEL => row.description = kinds.get(&*row.name.whole).map(|kind| (*kind).to_owned()),
-                _ => row.name = Name::new(&names::readable(&label, &row.name.whole)),
+            let (name, description) = values.describe(&row.name.whole);
+            (row.name, row.description) = (Name::new(&name), description);
+            if values.is_neutral() {
+                row.change = row.change.take().map(Change::neutral);
             }
         }
-        if CounterName::VIEW_LABELS.contains(&&*label) && panel.heads == Some(OF_HITS) {
-            panel.heads = Some(["Views", "Share"]);
+        if panel.heads == Some(OF_HITS) {
+            panel.heads = Some([unit(&label), "Share"]);
         }
-        Panel { id: format!("label-{label}"), title: title.to_owned(), ..panel }
+        Panel { id: format!("label-{label}"), title: title(&label).to_owned(), all, ..panel }
     };
     Ok(labels.into_iter().zip(people).map(panel).collect())
 }
 
-/// Removes the bots, which have a panel of their own.
-fn remove_bots(ranking: &mut LabelRanking) {
+/// Returns `true` if the label itself is new, and not only some of its values.
+pub(super) fn is_new<'a>(before: impl IntoIterator<Item = &'a Before>) -> bool {
+    before.into_iter().all(Before::is_new)
+}
+
+/// Returns what the values of a label count.
+pub(super) fn unit(label: &str) -> &'static str {
+    if CounterName::VIEW_LABELS.contains(&label) { "Views" } else { "Hits" }
+}
+
+/// Removes the bots from devices and browsers, because they have a panel of their own.
+pub(super) fn remove_bots(label: &str, ranking: &mut LabelRanking) {
+    if !OF_CLIENTS.contains(&label) {
+        return;
+    }
     if let Some(place) = ranking.values.iter().position(|(value, _)| value == BOTS) {
         let (_, hits) = ranking.values.remove(place);
         ranking.total = ranking.total.saturating_sub(hits);
@@ -212,29 +233,28 @@ fn panel_of_people(
     let shown: Vec<_> = values.into_iter().take(MAX_VALUES).collect();
     let listed = shown.iter().fold(0, |sum: u64, value| sum.saturating_add(value.hits));
     let row = |of: &ValuePeople| PanelRow {
-        name: Name::new(if of.value == people::NONE { "Direct" } else { &of.value }),
+        name: Name::new(&of.value),
         description: None,
-        address: address(&of.value).filter(|_| of.value != people::NONE).unwrap_or_default(),
+        address: address(&of.value).filter(|_| of.value != NONE).unwrap_or_default(),
         value: of.people.map_or_else(numbers::unknown, digits::grouped),
         share: Some(digits::grouped(of.hits)),
-        change: of.compared.and_then(|(now, before)| numbers::change(now, before)),
+        change: of.compared.change(),
         percent: numbers::percent(of.people.unwrap_or_default(), max).to_string(),
         role: Role::Value,
     };
     let none = if label == SOURCE_LABEL { 0 } else { ranking.none };
     let rest = ranking.total.saturating_sub(listed).saturating_sub(none);
-    let unit = if CounterName::VIEW_LABELS.contains(&label) { "Views" } else { "Hits" };
     let mut limits = limits(ranking);
     limits.extend(since.map(|since| {
         format!("people are counted since {}", instants::day(period.timeline.calendar.local(since)))
     }));
     let note = panel::note(&[(none, "without a value"), (rest, others)], &limits);
     let rows = shown.iter().map(row).collect();
-    Panel { id: String::new(), title: String::new(), rows, heads: Some(["People", unit]), note }
+    Panel { rows, heads: Some(["People", unit(label)]), note, ..Panel::default() }
 }
 
 /// Describes the limits that apply to a ranking.
-fn limits(ranking: &LabelRanking) -> Vec<String> {
+pub(super) fn limits(ranking: &LabelRanking) -> Vec<String> {
     let LabelRanking { other, missed, is_partial, .. } = ranking;
     let low = || format!("counts may be up to {} too low", digits::grouped(*missed));
     let rare = || "some rare values are missing".to_owned();
@@ -247,7 +267,7 @@ fn limits(ranking: &LabelRanking) -> Vec<String> {
 fn panel(
     ranking: LabelRanking,
     rest: [&str; 2],
-    before: impl Fn(&str) -> Option<u64>,
+    before: impl Fn(&str) -> Before,
     address: impl Fn(&str) -> Option<String>,
 ) -> Panel {
     let limits = limits(&ranking);
@@ -259,7 +279,7 @@ fn panel(
             name: Name::new(value),
             value: digits::grouped(*count),
             share: numbers::share(*count, total),
-            change: before(value).and_then(|before| numbers::change(*count, before)),
+            change: before(value).with(Some(*count)).change(),
             percent: numbers::percent(*count, max).to_string(),
             description: None,
             role: Role::Value,
@@ -269,5 +289,5 @@ fn panel(
     let shown = values.iter().fold(none, |sum, (_, count)| sum.saturating_add(*count));
     let counts = [(none, rest[0]), (total.saturating_sub(shown), rest[1])];
     let note = panel::note(&counts, &limits);
-    Panel { id: String::new(), title: String::new(), rows, heads: Some(OF_HITS), note }
+    Panel { rows, heads: Some(OF_HITS), note, ..Panel::default() }
 }

@@ -5,7 +5,7 @@ use crate::dashboard::format::numbers::Change;
 use crate::text::digits;
 
 /// A panel with a list of values and their share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Panel {
     pub(crate) id: String,
     pub(crate) title: String,
@@ -14,6 +14,8 @@ pub(crate) struct Panel {
     pub(crate) heads: Option<[&'static str; 2]>,
     /// A hint, e.g. on omitted values.
     pub(crate) note: Option<String>,
+    /// The URL of the list of all values, if there is one.
+    pub(crate) all: Option<String>,
 }
 
 impl Panel {

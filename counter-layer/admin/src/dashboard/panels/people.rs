@@ -4,16 +4,14 @@ use counter_core::visits::{Coverage, LabelRanking, Uniques};
 use counter_core::{CounterName, Error, Timestamp};
 use counter_layer::internal::SOURCE_LABEL;
 
-use crate::dashboard::period_reader::{PeriodPeople, PeriodReader};
+use super::describe::NONE;
+use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
 
 /// Labels that can count people.
-const LABELS: [&str; 4] = ["address", "campaign", "country", SOURCE_LABEL];
+pub(super) const LABELS: [&str; 4] = ["address", "campaign", "country", SOURCE_LABEL];
 
 /// The number of values to read people of. The values with the most people are among those with the most hits.
 const MAX_VALUES: usize = 12;
-
-/// The value of requests without a value.
-pub(super) const NONE: &str = "(none)";
 
 /// The people of the values of a label.
 #[derive(Debug)]
@@ -29,8 +27,8 @@ pub(super) struct ValuePeople {
     pub(super) hits: u64,
     /// `None` if they are not known.
     pub(super) people: Option<u64>,
-    /// The people of the period and of the compared period, if these can be compared.
-    pub(super) compared: Option<(u64, u64)>,
+    /// The people of the period and of the compared period.
+    pub(super) compared: Before<(u64, u64)>,
 }
 
 impl LabelPeople {
@@ -60,7 +58,7 @@ impl LabelPeople {
             ValuePeople { value, hits, people: people.map(|people| people.visitors), compared }
         };
         let mut values: Vec<_> = values.into_iter().zip(people).zip(compared).map(of_value).collect();
-        values.sort_by_key(|value| std::cmp::Reverse(value.people));
+        values.sort_by_key(|value| std::cmp::Reverse((value.people, value.hits)));
         Ok(Some(Self { values, since }))
     }
 }

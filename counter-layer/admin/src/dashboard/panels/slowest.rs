@@ -7,6 +7,7 @@ use super::name::Name;
 use super::panel::{Panel, PanelRow, Role};
 use crate::dashboard::format::units;
 use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::view::view::View;
 use crate::kind::Kind;
 use crate::text::digits;
 
@@ -14,10 +15,7 @@ use crate::text::digits;
 const MAX_PAGES: usize = 8;
 
 /// Reads the slowest pages of the period. Returns `None` if response times are not recorded.
-pub(crate) async fn panel(
-    period: &PeriodReader<'_>,
-    address: impl Fn(&CounterName) -> String,
-) -> Result<Option<Panel>, Error> {
+pub(crate) async fn panel(period: &PeriodReader<'_>, view: &View) -> Result<Option<Panel>, Error> {
     let Some(retained) = period.retained_distributions() else { return Ok(None) };
     let is_page = |name: &CounterName| Kind::Page.has(name);
     let found = period
@@ -32,12 +30,13 @@ pub(crate) async fn panel(
         }
         found => found?,
     };
+    period.reader.note_all(&found.unreadable);
     let max = found.counters.first().and_then(|(_, times)| times.mean()).unwrap_or(1.0);
     let row = |(counter, times): &(CounterName, Distribution)| {
         let mean = times.mean()?;
         Some(PanelRow {
             name: Name::new(counter),
-            address: address(counter),
+            address: view.counter(counter),
             value: units::seconds(mean),
             share: Some(digits::grouped(times.count())),
             change: None,
@@ -54,5 +53,6 @@ pub(crate) async fn panel(
         rows,
         heads: Some(["Mean", "Requests"]),
         note,
+        all: None,
     }))
 }

@@ -229,7 +229,7 @@ impl Card {
         };
         Self {
             value: shown.unwrap_or_else(numbers::unknown),
-            change: people.compared[0].and_then(|(now, before)| numbers::change(now, before)),
+            change: people.compared[0].change(),
             note,
             tooltip: uniques.map(|uniques| tooltip(period, uniques)),
             ..Self::of(view, "people", "People", &[counter], Metric::People)
@@ -271,7 +271,7 @@ async fn slow_cards(
             Page::Site => {
                 period.distributions(counter, &[Measure::Time]).await?.as_ref().map(measured::percentile)
             }
-            Page::Counter => period.page_distributions().await?.map(measured::percentile),
+            Page::Counter | Page::List => period.page_distributions().await?.map(measured::percentile),
         })
     };
     let (people, time) = try_join(period.people(std::slice::from_ref(counter)), time).await?;

@@ -1,37 +1,27 @@
-//! The table of pages.
+//! The table of pages or label values.
 
-use std::cmp::Reverse;
 use std::fmt::Write;
 
+use counter_core::visits::Uniques;
 use counter_core::{CounterName, Error, Timestamp};
-use futures_util::future::{try_join, try_join_all, try_join4};
+use futures_util::future::{try_join_all, try_join4};
 
+use super::entries::{Entries, Entry, Listed};
 use super::facets;
 use super::name::Name;
 use super::panel::Panel;
 use crate::dashboard::chart::spark;
-use crate::dashboard::format::numbers::{self, Change};
-use crate::dashboard::period_reader::PeriodReader;
+use crate::dashboard::format::numbers;
+use crate::dashboard::period_reader::{Before, PeriodReader};
 use crate::dashboard::view::table::Sort;
-use crate::dashboard::view::view::View;
-use crate::kind::Kind;
-use crate::text::{csv, digits};
-use counter_layer::internal::HITS;
-
-/// The number of rows on a table page.
-const ROWS_PER_PAGE: usize = 10;
-
-/// The maximum number of counters to read.
-const MAX_COUNTERS: usize = 10_000;
-
-/// The maximum number of names that the form suggests.
-const MAX_SUGGESTIONS: usize = 100;
+use crate::dashboard::view::view::{Page, View};
+use crate::text::{csv, digits, escape};
 
 /// The maximum number of sparkline samples in a single read. If we read more, then a SQL store would scan the
 /// samples of all counters instead of looking up some of them.
 const MAX_SAMPLES_PER_READ: usize = 9500;
 
-/// A page of the table.
+/// A part of a table.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) columns: Vec<Heading>,
@@ -40,12 +30,14 @@ pub(crate) struct Table {
     pub(crate) facets: Vec<Panel>,
     /// The names to suggest for the chart, most hits first.
     pub(crate) suggestions: Vec<String>,
-    /// The visible rows and the total number, e.g. `1–10 of 80`.
+    /// The visible rows and the total number, e.g. `1–50 of 80`.
     pub(crate) shown: String,
     pub(crate) before: Option<String>,
     pub(crate) after: Option<String>,
-    /// A hint on omitted counters or a changed sort order.
+    /// A hint on omitted entries or a changed sort order.
     pub(crate) note: Option<String>,
+    /// What to show instead of rows.
+    pub(crate) empty: String,
 }
 
 /// A column heading.
@@ -63,235 +55,273 @@ pub(crate) struct Heading {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: Name,
-    pub(crate) address: String,
+    pub(crate) description: Option<String>,
+    /// The URL of its page, if it has one.
+    pub(crate) address: Option<String>,
+    pub(crate) spark: Option<Spark>,
+    pub(crate) cells: Vec<Cell>,
     pub(crate) toggle: Option<String>,
     pub(crate) is_shown: bool,
-    pub(crate) spark: String,
-    pub(crate) spark_label: String,
-    pub(crate) total: String,
-    pub(crate) people: Option<String>,
-    pub(crate) change: Option<Change>,
-    pub(crate) lifetime: String,
 }
 
-/// A counter with a sort key.
-struct Entry {
-    name: CounterName,
-    /// The views of the page if the site counts them, and otherwise its hits.
-    counted: CounterName,
-    /// `None` if it was not readable.
-    total: Option<u64>,
-    /// The sort key. Unknown values are sorted to the end.
-    sort_key: Option<u64>,
+/// A small chart of the period.
+#[derive(Debug)]
+pub(crate) struct Spark {
+    pub(crate) path: String,
+    pub(crate) label: String,
 }
 
-/// The entries of a table, sorted as requested.
-struct Entries {
-    all: Vec<Entry>,
-    has_views: bool,
-    facets: Vec<(CounterName, Option<u64>)>,
-    suggestions: Vec<String>,
-    note: Option<String>,
+/// A number in a row.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) style: &'static str,
+    /// The style of a change.
+    pub(crate) change: &'static str,
+}
+
+/// The numbers of the rows that are shown.
+struct Numbers {
+    people: Vec<Option<Uniques>>,
+    /// Counts of the period and of the compared period.
+    compared: Vec<Before<(u64, u64)>>,
+    sparks: Vec<Option<Spark>>,
+    lifetimes: Vec<Option<u64>>,
 }
 
 impl Table {
+    /// Reads a part of the table.
     pub(crate) async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let Entries { all, has_views, facets, suggestions, mut note } = Entries::read(period, view).await?;
+        let mut entries = Entries::read(period, view).await?;
+        let rows_per_part = if view.page == Page::List { 50 } else { 10 };
         let limit = period.visitor_limit();
-        if limit < ROWS_PER_PAGE.min(all.len()) {
-            note.get_or_insert_with(|| format!("People of this period are shown for {limit} pages only."));
+        if entries.has_people && limit < rows_per_part.min(entries.all.len()) {
+            entries.note.get_or_insert_with(|| {
+                format!("People of this period are shown for {limit} {}s only.", Listed::of(view).column())
+            });
         }
-        let leaf = view.table.leaf.min(all.len().saturating_sub(1) / ROWS_PER_PAGE);
-        let matching = all.len();
-        let entries: Vec<_> = all.into_iter().skip(leaf * ROWS_PER_PAGE).take(ROWS_PER_PAGE).collect();
-        let first = leaf * ROWS_PER_PAGE + 1;
-        let shown = match matching {
+        let matching = entries.all.len();
+        let leaf = view.table.leaf.min(matching.saturating_sub(1) / rows_per_part);
+        let first = leaf * rows_per_part;
+        let shown = first..matching.min(first + rows_per_part);
+        let description = match matching {
             0 => String::new(),
             _ => {
-                let [first, last, all] =
-                    [first, first + entries.len() - 1, matching].map(|number| digits::grouped(number as u64));
-                format!("{first}–{last} of {all}")
+                let [from, to, all] =
+                    [first + 1, shown.end, matching].map(|number| digits::grouped(number as u64));
+                format!("{from}–{to} of {all}")
             }
         };
+        let mut numbers = Numbers::read(period, &entries, &entries.all[shown.clone()], now).await?;
+        if entries.compares_people() && numbers.people.iter().all(Option::is_none) {
+            (entries.has_people, entries.order) = (false, entries.order.without_people());
+        }
+        let row = |(place, entry)| numbers.row(period, view, &entries, place, entry);
+        let rows = entries.all[shown.clone()].iter().enumerate().map(row).collect();
         Ok(Self {
-            columns: headings(view, has_views),
-            rows: rows(period, view, &entries, has_views, now).await?,
-            facets: facets::panels(view, &facets),
-            suggestions,
-            shown,
+            columns: headings(view, &entries),
+            rows,
+            facets: facets::panels(view, &entries.facets),
+            suggestions: entries.suggestions,
+            shown: description,
             before: leaf.checked_sub(1).map(|leaf| view.address_with(|view| view.table.leaf = leaf)),
-            after: (first + entries.len() <= matching)
-                .then(|| view.address_with(|view| view.table.leaf = leaf + 1)),
-            note,
+            after: (shown.end < matching).then(|| view.address_with(|view| view.table.leaf = leaf + 1)),
+            note: entries.note,
+            empty: match &*view.table.search {
+                "" => "No data yet".to_owned(),
+                search => format!("Nothing contains {}", escape::isolated(search)),
+            },
         })
     }
 
-    /// Returns the rows of all pages of the table as CSV, in the same order.
+    /// Returns `true` if any row can be added to the chart or removed from it.
+    pub(crate) fn has_toggles(&self) -> bool {
+        self.rows.iter().any(|row| row.toggle.is_some())
+    }
+
+    /// Returns all rows as CSV, in the same order.
     pub(crate) async fn csv(period: &PeriodReader<'_>, view: &View) -> Result<String, Error> {
-        let Entries { all, has_views, .. } = Entries::read(period, view).await?;
-        let names: Vec<_> = all.iter().map(|entry| entry.name.clone()).collect();
-        let (hits, before) = (period.totals(&names), period.totals_before(&names));
-        let (hits, before, people, lifetimes) =
-            try_join4(hits, before, period.visitors(&names), period.reader.lifetimes(&names)).await?;
-        let mut text = "page,people,views,hits,hits_before,hits_all_time\r\n".to_owned();
-        for (place, Entry { name, total, .. }) in all.iter().enumerate() {
-            let people = people.as_ref().and_then(|people| people[place]);
-            let people = people.map(|people| period.at_most(people.visitors, hits[place]));
-            let views = total.filter(|_| has_views);
-            let numbers =
-                [people, views, hits[place], before[place], lifetimes[place]].map(csv::number).join(",");
-            write!(text, "{},{numbers}\r\n", csv::name(name)).expect("writing to a string never fails");
+        let listed = Listed::of(view);
+        let Entries { all, unit, has_people, .. } = Entries::read(period, view).await?;
+        let names: Vec<_> = all.iter().map(|entry| entry.hits.clone()).collect();
+        let (counts, before) = (period.totals(&names), period.totals_before(&names));
+        let people = async {
+            let people = if has_people { period.visitors(&names).await? } else { None };
+            Ok(people.unwrap_or_else(|| vec![None; names.len()]))
+        };
+        let (counts, before, people, lifetimes) =
+            try_join4(counts, before, people, period.reader.lifetimes(&names)).await?;
+        let unit = unit.to_lowercase();
+        let mut text = match listed {
+            Listed::Pages => "page,people,views,hits,hits_before,hits_all_time\r\n".to_owned(),
+            Listed::Values(_) => format!("value,people,{unit},{unit}_before\r\n"),
+            _ => format!("{},{unit},{unit}_before\r\n", listed.column()),
+        };
+        for (place, entry) in all.iter().enumerate() {
+            let people = people[place].map(|people| period.at_most(people.visitors, counts[place]));
+            let views = entry.total.filter(|_| unit == "views");
+            let (count, before, lifetime) = (counts[place], before[place], lifetimes[place]);
+            let numbers = match listed {
+                Listed::Pages => vec![people, views, count, before, lifetime],
+                Listed::Values(_) => vec![people, count, before],
+                _ => vec![count, before],
+            };
+            let numbers: Vec<_> = numbers.into_iter().map(csv::number).collect();
+            write!(text, "{},{}\r\n", csv::name(&entry.value), numbers.join(","))
+                .expect("writing to a string never fails");
         }
         Ok(text)
     }
 }
 
-impl Entries {
-    async fn read(period: &PeriodReader<'_>, view: &View) -> Result<Self, Error> {
-        let ((names, is_cut), has_views) =
-            try_join(period.reader.counters(MAX_COUNTERS), period.counts_views()).await?;
-        let is_facet = |name: &CounterName| **name == *HITS || Kind::Facet.has(name);
-        let (facets, names): (Vec<_>, Vec<_>) = names.into_iter().partition(is_facet);
-        let counted = |name: &CounterName| name.views().filter(|_| has_views).unwrap_or_else(|| name.clone());
-        let counted: Vec<_> = names.iter().map(counted).collect();
-        let (facet_totals, totals) = try_join(period.totals(&facets), period.totals(&counted)).await?;
-        let facets: Vec<_> = facets.into_iter().zip(facet_totals).collect();
-        let entry = |((name, counted), total)| Entry { name, counted, total, sort_key: total };
-        let mut all: Vec<_> = names.into_iter().zip(counted).zip(totals).map(entry).collect();
-        all.sort_by_key(|entry| Reverse(entry.sort_key));
-        let suggestions = facets.iter().map(|(name, _)| name).filter(|name| ***name == *HITS);
-        let suggestions = suggestions.chain(all.iter().map(|entry| &entry.name));
-        let suggestions = suggestions.take(MAX_SUGGESTIONS).map(ToString::to_string).collect();
-        let query = view.table.search.to_lowercase();
-        all.retain(|entry| query.is_empty() || entry.name.to_lowercase().contains(&query));
-        // Equal entries are sorted by name.
-        all.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut note = is_cut
-            .then(|| format!("Only the first {} counters are listed.", digits::grouped(MAX_COUNTERS as u64)));
-        if !order(period, view, &mut all).await? {
-            note = Some(format!(
-                "Not sorted by people, which is possible for at most {} pages. Search to narrow the list.",
-                digits::grouped(period.visitor_limit() as u64)
-            ));
+impl Numbers {
+    async fn read(
+        period: &PeriodReader<'_>,
+        entries: &Entries,
+        shown: &[Entry],
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let none = || vec![None; shown.len()];
+        let no_people = || vec![None; shown.len()];
+        let hits: Vec<_> = shown.iter().map(|entry| entry.hits.clone()).collect();
+        let counted: Vec<_> = shown.iter().map(|entry| entry.counted.clone()).collect();
+        if entries.compares_people() && !shown.is_empty() {
+            let people = period.people(&hits).await?;
+            let all = people.all.unwrap_or_else(no_people);
+            if all.iter().any(Option::is_some) {
+                let (sparks, lifetimes) = (shown.iter().map(|_| None).collect(), none());
+                return Ok(Self { people: all, compared: people.compared, sparks, lifetimes });
+            }
         }
-        Ok(Self { all, has_views, facets, suggestions, note })
+        let is_of_site = entries.whole.is_none();
+        let people = async {
+            let people = if is_of_site { period.visitors(&hits).await? } else { None };
+            Ok(people.unwrap_or_else(no_people))
+        };
+        let lifetimes = async {
+            match is_of_site {
+                true => period.reader.lifetimes(&counted).await,
+                false => Ok(none()),
+            }
+        };
+        let sparks = async {
+            match is_of_site {
+                true => sparks(period, &hits, &counted, now).await,
+                false => Ok(shown.iter().map(|_| None).collect()),
+            }
+        };
+        let (people, before, lifetimes, sparks) =
+            try_join4(people, period.before(&counted), lifetimes, sparks).await?;
+        let compared = shown.iter().zip(before).map(|(entry, before)| before.with(entry.total)).collect();
+        Ok(Self { people, compared, sparks, lifetimes })
+    }
+
+    fn row(
+        &mut self,
+        period: &PeriodReader<'_>,
+        view: &View,
+        entries: &Entries,
+        place: usize,
+        entry: &Entry,
+    ) -> Row {
+        let is_of_site = entries.whole.is_none();
+        let number = |text: Option<String>| Cell {
+            text: text.unwrap_or_else(numbers::unknown),
+            style: "number",
+            change: "",
+        };
+        let people = self.people[place].map(|people| {
+            // People who only sent other requests have no view.
+            let limit = entry.total.filter(|_| entry.hits == entry.counted);
+            digits::grouped(period.at_most(people.visitors, limit))
+        });
+        let is_known = |before: &Before<_>| !(entries.is_new && before.is_new());
+        let change = Some(self.compared[place]).filter(is_known).and_then(Before::change);
+        let change = change.map(|change| if entries.is_neutral { change.neutral() } else { change });
+        let change = match change {
+            Some(change) => Cell { change: change.style, ..number(Some(change.text)) },
+            None => number(None),
+        };
+        let share = entries.whole.map(|whole| number(numbers::share(entry.total.unwrap_or_default(), whole)));
+        let lifetime = || Cell { style: "number wide", ..number(self.lifetimes[place].map(digits::grouped)) };
+        let lifetime = is_of_site.then(lifetime);
+        let total = Some(number(entry.total.map(digits::grouped)));
+        let cells = match entries.compares_people() {
+            true => [Some(number(people)), Some(change), total, None],
+            false => [is_of_site.then(|| number(people)), total, Some(change), share.or(lifetime)],
+        };
+        Row {
+            name: Name::new(&entry.name),
+            description: entry.description.clone(),
+            address: entry.link.as_ref().map(|link| view.counter(link)),
+            spark: self.sparks[place].take(),
+            cells: cells.into_iter().flatten().collect(),
+            toggle: view.toggled(&entry.hits).filter(|_| view.page == Page::Site),
+            is_shown: view.chart.counters.contains(&entry.hits),
+        }
     }
 }
 
-/// Sorts the entries, and returns `false` if the requested order is not possible.
-async fn order(period: &PeriodReader<'_>, view: &View, entries: &mut [Entry]) -> Result<bool, Error> {
-    let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    let counted: Vec<_> = entries.iter().map(|entry| entry.counted.clone()).collect();
-    let mut sorted = true;
-    match view.table.sort {
-        Sort::Name => return Ok(true),
-        Sort::Total => {}
-        Sort::Lifetime => {
-            for (entry, lifetime) in entries.iter_mut().zip(period.reader.lifetimes(&counted).await?) {
-                entry.sort_key = lifetime;
-            }
-        }
-        Sort::Change => {
-            for (entry, before) in entries.iter_mut().zip(period.compared_totals(&counted).await?) {
-                // In thousandths of the previous count. New counters are sorted to the end.
-                entry.sort_key = entry.total.zip(before).map(|(total, before)| {
-                    let part = (u128::from(total) * 1000).checked_div(u128::from(before));
-                    u64::try_from(part.map_or(0, |part| part.saturating_add(1))).unwrap_or(u64::MAX)
-                });
-            }
-        }
-        Sort::People if names.len() > period.visitor_limit() => sorted = false,
-        Sort::People => {
-            let people = period.visitors(&names).await?;
-            for (entry, people) in entries.iter_mut().zip(people.into_iter().flatten()) {
-                entry.sort_key = people.map(|people| people.visitors);
-            }
-        }
-    }
-    entries.sort_by_key(|entry| Reverse(entry.sort_key));
-    Ok(sorted)
-}
-
-async fn rows(
+async fn sparks(
     period: &PeriodReader<'_>,
-    view: &View,
-    entries: &[Entry],
-    has_views: bool,
+    hits: &[CounterName],
+    counted: &[CounterName],
     now: Timestamp,
-) -> Result<Vec<Row>, Error> {
-    if entries.is_empty() {
-        return Ok(Vec::new());
-    }
-    let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    let counted: Vec<_> = entries.iter().map(|entry| entry.counted.clone()).collect();
+) -> Result<Vec<Option<Spark>>, Error> {
     let (reader, buckets) = (period.reader, &period.timeline.buckets);
     let (precision, range) = (buckets.read.precision, buckets.range());
     // The intervals of the chart may be shorter than those of views.
     let is_kept = reader.stats.reach().counts.of_views().retention(precision).is_some();
-    let trends = if is_kept { &counted } else { &names };
+    let trends = if is_kept { counted } else { hits };
     let counters_per_read = (MAX_SAMPLES_PER_READ / precision.starts(range.clone()).count().max(1)).max(1);
     let series =
         trends.chunks(counters_per_read).map(|names| reader.series_many(names, precision, range.clone()));
-    let (series, previous_totals, lifetimes, uniques) = try_join4(
-        try_join_all(series),
-        period.compared_totals(&counted),
-        reader.lifetimes(&counted),
-        period.visitors(&names),
-    )
-    .await?;
-    let people = |index: usize| uniques.as_ref().and_then(|uniques| uniques.get(index).copied().flatten());
+    let series = try_join_all(series).await?;
     // We skip the current bucket because it is incomplete, so all lines would drop at the end.
     let whole = buckets.bucket_ranges().filter(|bucket| bucket.end <= now).count();
-    let mut rows = Vec::with_capacity(entries.len());
-    let read = entries.iter().zip(series.into_iter().flatten()).zip(previous_totals).zip(lifetimes);
-    for (index, (((entry, series), before), lifetime)) in read.enumerate() {
+    let spark = |series: Option<counter_core::Series>| {
         let counts: Vec<_> = buckets.counts(series.as_ref()).into_iter().take(whole).flatten().collect();
-        let (min, max) = (counts.iter().min().copied(), counts.iter().max().copied());
-        rows.push(Row {
-            address: view.counter(&entry.name),
-            toggle: view.toggled(&entry.name),
-            is_shown: view.chart.counters.contains(&entry.name),
-            spark: spark::spark(&counts),
-            spark_label: format!(
-                "between {} and {}",
-                digits::grouped(min.unwrap_or_default()),
-                digits::grouped(max.unwrap_or_default())
-            ),
-            name: Name::new(&entry.name),
-            total: entry.total.map_or_else(numbers::unknown, digits::grouped),
-            people: people(index).map(|people| {
-                // People who only sent other requests have no view.
-                digits::grouped(period.at_most(people.visitors, entry.total.filter(|_| !has_views)))
-            }),
-            change: entry.total.zip(before).and_then(|(total, before)| numbers::change(total, before)),
-            lifetime: lifetime.map_or_else(numbers::unknown, digits::grouped),
-        });
-    }
-    Ok(rows)
+        let [min, max] = [counts.iter().min(), counts.iter().max()]
+            .map(|count| digits::grouped(count.copied().unwrap_or_default()));
+        Some(Spark { path: spark::spark(&counts), label: format!("between {min} and {max}") })
+    };
+    Ok(series.into_iter().flatten().map(spark).collect())
 }
 
-fn headings(view: &View, has_views: bool) -> Vec<Heading> {
+fn headings(view: &View, entries: &Entries) -> Vec<Heading> {
+    let is_of_site = entries.whole.is_none();
+    let name = match Listed::of(view) {
+        Listed::Pages | Listed::PagesOfValue(..) => "Page",
+        Listed::Values(_) | Listed::ValuesOfPage(..) => "Name",
+    };
     let columns = [
-        ("name", "Page", Some(Sort::Name), "name"),
-        ("spark", "Trend", None, "wide"),
-        ("people", "People", Some(Sort::People), "number"),
-        ("total", if has_views { "Views" } else { "Hits" }, Some(Sort::Total), "number"),
-        ("change", "Change", Some(Sort::Change), "number"),
-        ("lifetime", "All time", Some(Sort::Lifetime), "number wide"),
+        Some(("name", name, Some(Sort::Name), "name")),
+        is_of_site.then_some(("spark", "Trend", None, "wide")),
     ];
-    columns
-        .into_iter()
-        .map(|(id, title, sort, style)| Heading {
-            id,
-            title,
-            address: sort
-                .map(|sort| view.address_with(|view| (view.table.sort, view.table.leaf) = (sort, 0))),
-            order: match sort {
-                Some(Sort::Name) if view.table.sort == Sort::Name => "ascending",
-                Some(sort) if view.table.sort == sort => "descending",
-                _ => "none",
-            },
-            style,
-        })
-        .collect()
+    let people = ("people", "People", Some(Sort::People), "number");
+    let total = ("total", entries.unit, Some(Sort::Total), "number");
+    let change = ("change", "Change", Some(Sort::Change), "number");
+    let numbers = match (entries.compares_people(), is_of_site) {
+        (true, _) => vec![people, change, total],
+        (false, true) => {
+            vec![people, total, change, ("lifetime", "All time", Some(Sort::Lifetime), "number wide")]
+        }
+        (false, false) => vec![total, change, ("share", "Share", None, "number")],
+    };
+    // The first page shows the rows with the highest total.
+    let can_sort = view.page == Page::List;
+    let heading = |(id, title, sort, style): (_, _, Option<Sort>, _)| Heading {
+        id,
+        title,
+        address: sort
+            .filter(|_| can_sort)
+            .map(|sort| view.address_with(|view| (view.table.sort, view.table.leaf) = (Some(sort), 0))),
+        order: match sort {
+            Some(Sort::Name) if entries.order == Sort::Name => "ascending",
+            Some(sort) if entries.order == sort => "descending",
+            _ => "none",
+        },
+        style,
+    };
+    columns.into_iter().flatten().chain(numbers).map(heading).collect()
 }

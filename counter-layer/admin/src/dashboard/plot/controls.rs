@@ -5,7 +5,7 @@ use counter_core::{CounterName, Stats, Timestamp};
 use super::sums::Instant;
 use crate::dashboard::chart::curve;
 use crate::dashboard::format::instants::{self, Style};
-use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, TABLE_CSV};
+use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG};
 use crate::dashboard::view::by::By;
 use crate::dashboard::view::chart::MAX_LINES;
 use crate::dashboard::view::metric::Metric;
@@ -33,7 +33,6 @@ pub(crate) struct Controls {
     /// The URLs of the chart as files.
     pub(crate) chart_csv: String,
     pub(crate) chart_svg: String,
-    pub(crate) table_csv: String,
     /// The URL of this view with a custom period, without the ends.
     pub(crate) zoom: String,
     /// The end of the chart, as Unix time.
@@ -164,7 +163,6 @@ impl Controls {
             lines: Lines::of(view),
             chart_csv: view.download(CHART_CSV),
             chart_svg: view.download(CHART_SVG),
-            table_csv: view.download(TABLE_CSV),
             zoom: view.zoom(),
             end: timeline.buckets.end.as_unix(),
             opened: Some(timeline.buckets.by)
@@ -215,7 +213,7 @@ impl Lines {
     fn of(view: &View) -> Self {
         let line = |(place, name): (usize, &CounterName)| LegendLine {
             letter: curve::letter(place),
-            address: (view.page == Page::Site).then(|| view.counter(name)),
+            address: (view.page != Page::Counter).then(|| view.counter(name)),
             off: view.toggled(name),
         };
         let fields = view.fields(&[]);

@@ -85,10 +85,9 @@ impl Totals {
             let people = people.all.as_ref()?[place]?;
             Some(period.at_most(people.visitors, *hits))
         };
-        let change = |pair: &Option<(u64, u64)>| pair.and_then(|(now, before)| numbers::change(now, before));
         Self {
             totals: hits.totals.iter().enumerate().map(total).collect(),
-            changes: people.compared.iter().map(change).collect(),
+            changes: people.compared.iter().map(|before| before.change()).collect(),
             since: match people.coverage {
                 Coverage::Since(first) => Some(first),
                 _ => hits.since,

@@ -12,7 +12,7 @@ use crate::api::site::SITE;
 /// The path of the alerts page.
 pub(crate) const ALERTS: &str = "/alerts";
 /// The paths of the files of a view.
-pub(crate) const TABLE_CSV: &str = "/pages.csv";
+pub(crate) const LIST_CSV: &str = "/list.csv";
 pub(crate) const CHART_CSV: &str = "/chart.csv";
 pub(crate) const CHART_SVG: &str = "/chart.svg";
 
@@ -24,10 +24,7 @@ impl View {
 
     /// Returns the path to share this view, relative to the router.
     pub(crate) fn shared_path(&self) -> String {
-        match self.page {
-            Page::Site => SHARED.to_owned(),
-            Page::Counter => format!("/counter{SHARED}"),
-        }
+        format!("{}{SHARED}", self.page.path())
     }
 
     /// Returns the query to share this view, without expiry and signature. This includes the counters, so that the view
@@ -35,18 +32,18 @@ impl View {
     pub(crate) fn shared_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.chart.counters.iter().map(|counter| ("counter", &**counter)));
-        query.extend_pairs(self.fields(&["counter", "forecast", "q", "sort", "page", "zone"]));
+        query.extend_pairs(self.fields(&["counter", "forecast", "zone"]));
         query.finish()
     }
 
-    /// Returns the URL of the page that creates a link to this view, if the client has a session.
+    /// Returns the URL of the page that creates a link to this view, if it has a chart and the client has a session.
     pub(crate) fn share(&self) -> Option<String> {
-        self.client.is_logged_in.then(|| self.path("/share"))
+        (self.client.is_logged_in && self.page != Page::List).then(|| self.path("/share"))
     }
 
     /// Returns the URL to poll the live parts.
     pub(crate) fn parts(&self) -> String {
-        self.path("/parts")
+        if self.page == Page::List { self.address() } else { self.path("/parts") }
     }
 
     /// Returns the URL to end the session, if the client has a session.
@@ -79,17 +76,13 @@ impl View {
     }
 
     fn path(&self, rest: &str) -> String {
-        match self.page {
-            Page::Site => self.at(rest),
-            Page::Counter => self.at(&format!("/counter{rest}")),
-        }
+        self.at(&format!("{}{rest}", self.page.path()))
     }
 
     /// Returns the URL of this view with a custom period, to which the script appends the ends.
     pub(crate) fn zoom(&self) -> String {
-        let path = if self.page == Page::Site { "" } else { "/counter" };
         self.with_fields(
-            path,
+            self.page.path(),
             &[&self.fields(&["period", "from", "to", "by"])[..], &[("period", "custom".to_owned())]].concat(),
         )
     }
@@ -140,9 +133,21 @@ impl View {
     /// Returns the URL of the site page for the same period.
     pub(crate) fn site(&self) -> String {
         self.address_with(|view| {
-            view.page = Page::Site;
+            (view.page, view.table) = (Page::Site, TableView::default());
             view.chart.show_hits();
         })
+    }
+
+    /// Returns the view of the list of values of a label, or of pages: of the counter of the page, or of the site.
+    pub(crate) fn list(&self, label: Option<&str>) -> Self {
+        let mut view = self.clone();
+        match self.page {
+            Page::Site => view.chart.show_hits(),
+            Page::Counter | Page::List => view.chart.counters.truncate(1),
+        }
+        (view.page, view.chart.metric, view.chart.forecast) = (Page::List, None, false);
+        view.table = TableView { label: label.map(str::to_owned), ..TableView::default() };
+        view
     }
 
     /// Returns the URL with this counter added to or removed from the chart, or `None` if this is not
@@ -168,7 +173,7 @@ impl View {
 
 #[cfg(test)]
 mod tests {
-    use super::super::view::tests::of;
+    use super::super::view::tests;
     use super::*;
 
     #[test]
@@ -179,12 +184,27 @@ mod tests {
             "/admin/stats?period=12mo&by=week&compare=year&show=people",
             "/admin/stats?period=custom&from=2026-11-16&to=2026-11-20&by=300",
             "/admin/stats?period=custom&from=1795228740&to=1795228800&compare=none",
-            "/admin/stats?period=1h&q=a%26b&sort=name&page=3&zone=local",
             "/admin/stats?period=30d&show=views&forecast=1",
+            "/admin/stats/list?period=1h&label=source&q=a%26b&sort=name&page=3&zone=local",
         ] {
-            let query = address.split_once('?').map_or("", |(_, query)| query);
-            assert_eq!(of(query).address(), address);
+            let (path, query) = address.split_once('?').unwrap_or((address, ""));
+            let page = if path.ends_with("list") { Page::List } else { Page::Site };
+            assert_eq!(tests::of(page, query).address(), address);
         }
+    }
+
+    #[test]
+    fn a_list_belongs_to_the_site_or_to_the_counter_of_a_page() {
+        let site = of("counter=%2F&counter=hits&period=7d&show=people&forecast=1");
+        assert_eq!(site.list(Some("source")).address(), "/admin/stats/list?period=7d&label=source");
+        let page = tests::of(Page::Counter, "counter=%2F&counter=hits&period=7d");
+        let list = page.list(Some("source"));
+        assert_eq!(list.address(), "/admin/stats/list?counter=%2F&period=7d&label=source");
+        assert_eq!((list.parts(), list.site()), (list.address(), "/admin/stats?period=7d".to_owned()));
+    }
+
+    fn of(query: &str) -> View {
+        tests::of(Page::Site, query)
     }
 
     #[test]

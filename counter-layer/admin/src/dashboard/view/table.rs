@@ -1,14 +1,18 @@
-//! The table parameters of a page.
+//! The parameters of a list.
 
 use counter_core::CounterName;
 
 use super::value::{WrongValue, positive};
+use crate::api::parameter::is_label_name;
 
-/// The table parameters of a URL.
+/// The parameters of a list in a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableView {
+    /// The label whose values are listed, or `None` for pages.
+    pub(crate) label: Option<String>,
     pub(crate) search: String,
-    pub(crate) sort: Sort,
+    /// The requested order, or `None` for people if they are listed first, and otherwise the total.
+    pub(crate) sort: Option<Sort>,
     /// The page of the table, starting at 0.
     pub(crate) leaf: usize,
 }
@@ -37,10 +41,8 @@ impl TableView {
     pub(super) fn read(&mut self, name: &str, value: &str) -> Result<(), WrongValue> {
         match name {
             "q" => self.search = value.chars().take(CounterName::MAX_BYTES).collect(),
-            "sort" => {
-                let named = SORTS.iter().find(|(_, name)| *name == value);
-                self.sort = named.map_or_else(Sort::default, |(sort, _)| *sort);
-            }
+            "label" => self.label = Some(label(value)?),
+            "sort" => self.sort = SORTS.iter().find(|(_, name)| *name == value).map(|(sort, _)| *sort),
             "page" => self.leaf = positive::<usize>("page", value)? - 1,
             _ => {}
         }
@@ -49,14 +51,25 @@ impl TableView {
 
     /// Appends the non-default parameters.
     pub(super) fn write(&self, fields: &mut Vec<(&'static str, String)>) {
+        fields.extend(self.label.clone().map(|label| ("label", label)));
         fields.extend((!self.search.is_empty()).then(|| ("q", self.search.clone())));
-        fields.extend((self.sort != Sort::default()).then(|| ("sort", self.sort.name().to_owned())));
+        fields.extend(self.sort.map(|sort| ("sort", sort.name().to_owned())));
         fields.extend((self.leaf > 0).then(|| ("page", (self.leaf + 1).to_string())));
     }
 }
 
 impl Sort {
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         SORTS.iter().find(|(sort, _)| *sort == self).map_or("", |(_, name)| name)
     }
+
+    /// Returns the order if there are no people.
+    pub(crate) fn without_people(self) -> Self {
+        if self == Self::People { Self::Total } else { self }
+    }
+}
+
+fn label(text: &str) -> Result<String, WrongValue> {
+    let wrong = || WrongValue::new("label", text, "a label name, such as source");
+    is_label_name(text).then(|| text.to_owned()).ok_or_else(wrong)
 }

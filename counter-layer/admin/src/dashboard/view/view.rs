@@ -52,6 +52,19 @@ pub(crate) struct Site {
 pub(crate) enum Page {
     Site,
     Counter,
+    /// All pages or label values.
+    List,
+}
+
+impl Page {
+    /// Returns its path relative to the router.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Site => "",
+            Self::Counter => "/counter",
+            Self::List => "/list",
+        }
+    }
 }
 
 impl Site {
@@ -84,7 +97,7 @@ impl View {
         let pairs: Vec<_> = pairs.collect();
         let chart = ChartView::read(&pairs, &site.zone)?;
         let mut table = TableView::default();
-        for (name, value) in &pairs {
+        for (name, value) in pairs.iter().filter(|_| page == Page::List) {
             table.read(name, value)?;
         }
         let value =
@@ -112,14 +125,14 @@ impl View {
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn of(query: &str) -> View {
-        try_of(query).unwrap_or_else(|wrong| panic!("{query}: {wrong}"))
+    pub(in super::super) fn of(page: Page, query: &str) -> View {
+        try_of(page, query).unwrap_or_else(|wrong| panic!("{query}: {wrong}"))
     }
 
-    fn try_of(query: &str) -> Result<View, WrongValue> {
+    fn try_of(page: Page, query: &str) -> Result<View, WrongValue> {
         let retained = Precisions::default();
         let site = Site::new("/admin/stats", "/admin/stats", &retained, &Zone::default());
-        View::of(site, Client::default(), Page::Site, query)
+        View::of(site, Client::default(), page, query)
     }
 
     #[test]
@@ -128,9 +141,10 @@ pub(super) mod tests {
             "precision=7&show=likes&forecast=2&sort=size&zone=cet&theme=dark&%ff=%ff",
             "counter=&counter=%00",
             "&&==&?",
-            "page=&period=&by=&compare=&from=&to=",
+            "page=&period=&by=&compare=&from=&to=&label=",
         ] {
-            assert_eq!(of(query).address(), "/admin/stats?period=today", "{query}");
+            assert_eq!(of(Page::Site, query).address(), "/admin/stats?period=today", "{query}");
+            assert_eq!(of(Page::List, query).address(), "/admin/stats/list?period=today", "{query}");
         }
     }
 
@@ -139,12 +153,14 @@ pub(super) mod tests {
         for (name, values) in [
             ("period", ["x", "0d", "-1d", "weeks", "1.5h"]),
             ("page", ["x", "0", "-3", "1e3", " 1"]),
+            ("label", ["Source", "a:b", "a b", "ü", "0123456789-0123456789_0123456789x"]),
             ("by", ["x", "0", "-1", "1d", "99999999999999999999"]),
             ("compare", ["x", "-1", "604800", "years", "2026-11-20"]),
             ("period=custom&from=0&to", ["x", "-1", "253402300800", "2026-02-30", "0"]),
         ] {
             for value in values {
-                let wrong = try_of(&format!("counter=hits&{name}={value}")).expect_err(value).to_string();
+                let wrong =
+                    try_of(Page::List, &format!("counter=hits&{name}={value}")).expect_err(value).to_string();
                 let name = name.rsplit('&').next().unwrap_or_default();
                 assert!(wrong.contains(name) && wrong.contains(value), "{wrong}");
             }
