@@ -136,7 +136,11 @@ async fn a_page_lists_its_values_and_a_value_lists_its_pages() {
         ("Page Views Change Share".into(), "/ 9 +80 % 100.0 %".into())
     );
     assert!(list.contains("<bdi>source: Google</bdi>") && list.contains("/counter?counter=%2F"), "{list}");
-    for path in ["/list?counter=%2Fmissing&label=source", "/list?counter=label%3Asource%3Amissing"] {
+    for path in [
+        "/list?counter=%2Fmissing&label=source",
+        "/list.csv?counter=%2Fmissing&label=source",
+        "/list?counter=label%3Asource%3Amissing",
+    ] {
         let response = send(&site.router, &format!("/admin/stats{path}"), None).await;
         assert_eq!(response.status, StatusCode::NOT_FOUND, "{path}");
     }
@@ -191,4 +195,60 @@ async fn values_of_a_label_that_is_new_are_not_new() {
         sources.contains("news.example 3 6 +200 %") && sources.ends_with("new.example 1 1 New"),
         "{sources}"
     );
+}
+
+#[tokio::test]
+async fn a_value_is_new_only_if_it_was_never_counted_before() {
+    let mut site = visited().await;
+    let days_ago = |days: u64| Timestamp::now().minus(days * 86_400);
+    for at in [days_ago(20), days_ago(1)] {
+        count(&mut site, at, &[(1, Some("old.example"), "US")]).await;
+    }
+    let list = get(&site, "/list?period=yesterday&label=source").await.body;
+    let rows = text(&list, "rows", "</tbody>");
+    assert!(rows.contains("new.example 1 New 1") && rows.contains("old.example 1 – 1"), "{rows}");
+    // Hits after the period are also hits of a new value.
+    count(&mut site, Timestamp::now(), &[(1, Some("new.example"), "US")]).await;
+    let list = get(&site, "/list?period=yesterday&label=source").await.body;
+    assert!(text(&list, "rows", "</tbody>").contains("new.example 1 New 1"), "{list}");
+}
+
+#[tokio::test]
+async fn lists_without_entries_say_so() {
+    let site = visited().await;
+    for query in ["label=source&q=zzz", "label=campaign", "label=country&q=zzz", "q=zzz", "label=plan"] {
+        for sort in ["people", "change", "total", "lifetime"] {
+            let query = format!("period=yesterday&{query}&sort={sort}");
+            let list = get(&site, &format!("/list?{query}")).await.body;
+            assert!(list.contains("No data yet") || list.contains("Nothing contains"), "{query}: {list}");
+            let lines = get(&site, &format!("/list.csv?{query}")).await.body;
+            assert_eq!(lines.lines().count(), 1, "{query}: {lines}");
+        }
+    }
+    // Sources are views, which are kept by the hour.
+    for path in ["/list?label=source", "/list?counter=%2F&label=source"] {
+        let list = get(&site, &format!("{path}&period=1h")).await.body;
+        assert!(list.contains("Views are not kept by the minute"), "{list}");
+    }
+    // Without a period, an empty day is replaced by the last week, like on the first page.
+    assert!(get(&site, "/list").await.body.contains("7 days"));
+    // A facet has no list, so these are the pages of the site.
+    let list = get(&site, "/list?counter=status%3A404&period=yesterday").await.body;
+    assert!(!list.contains("status%3A404") && text(&list, "rows", "</tbody>").starts_with("/ "), "{list}");
+}
+
+#[tokio::test]
+async fn the_columns_of_a_list_do_not_depend_on_the_rows_that_are_shown() {
+    let mut site = visited().await;
+    // A hit without a visitor, e.g. of a log without addresses.
+    let (recorder, at) = (site.recorder(), Timestamp::now().minus(86_400));
+    let sources = recorder.label_values("source").expect("a name").people();
+    let noted = sources.note_at(Some("nobody.example"), at, NonZeroU32::MIN);
+    recorder.record_at(sources.counter(noted), None, at, NonZeroU32::MIN);
+    site.counters.flush().await.expect("memory takes all");
+    for (query, rows) in [("q=nobody", "nobody.example – New 1"), ("q=new.e", "new.example 1 New 1")] {
+        let list = get(&site, &format!("/list?period=yesterday&label=source&{query}")).await.body;
+        assert_eq!(heads(&list), "Name People Change Views", "{query}");
+        assert_eq!(text(&list, "rows", "</tbody>"), rows, "{query}");
+    }
 }

@@ -154,10 +154,7 @@ async fn adding_notes_needs_a_separate_permission() {
         for path in ["", "/parts"] {
             let page =
                 send(router, &format!("/admin/stats{path}"), Some(("authorization", credentials))).await.body;
-            assert!(
-                page.contains("<li value=\"1\">") && page.contains("</time> <bdi>a</bdi><") != may,
-                "{page}"
-            );
+            assert!(page.contains("<li value=\"1\">") && page.contains("</time> <bdi>a</bdi>"), "{page}");
             assert_eq!(page.contains("/admin/stats/notes/remove"), may, "{page}");
             assert_eq!(page.contains("action=\"/admin/stats/notes\""), may && path.is_empty(), "{page}");
         }

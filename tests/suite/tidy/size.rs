@@ -57,6 +57,14 @@ fn files_have_at_most_800_lines() {
 }
 
 #[test]
+fn lines_of_templates_have_at_most_140_characters() {
+    let mut templates = Vec::new();
+    add_files("counter-layer/admin/templates", "html", &mut templates);
+    let long = |template: &String| text(template).lines().any(|line| line.chars().count() > 140);
+    assert!(templates.len() > 30 && !templates.iter().any(long), "{templates:#?}");
+}
+
+#[test]
 fn a_crowded_folder_is_found_and_a_deep_one_is_not_crowded() {
     let files = |count: usize| (0..count).map(|file| format!("a/b/{file}.rs"));
     assert_eq!(crowded(&files(MAX_FILES + 1).collect::<Vec<_>>()), ["a/b"]);

@@ -34,7 +34,7 @@ pub(crate) enum Next<'a> {
 
 /// A page with a message.
 #[derive(Debug, Template)]
-#[template(path = "pages/message.html")]
+#[template(path = "pages/message.html", whitespace = "minimize")]
 struct MessagePage<'a> {
     style: String,
     icon: String,

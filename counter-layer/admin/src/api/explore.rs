@@ -10,7 +10,7 @@ use crate::access::assets;
 
 /// The page with a section for each route.
 #[derive(Debug, Template)]
-#[template(path = "pages/explore.html")]
+#[template(path = "pages/explore.html", whitespace = "minimize")]
 struct ExplorePage<'a> {
     style: String,
     icon: String,

@@ -55,6 +55,17 @@ pub(crate) struct PeriodPeople {
     pub(crate) coverage: Coverage,
 }
 
+impl PeriodPeople {
+    /// Sets the coverage. Only new counters can be compared if it is not complete.
+    fn with(mut self, coverage: Coverage) -> Self {
+        if coverage != Coverage::Complete {
+            let known = self.compared.iter_mut().filter(|before| !before.is_new());
+            known.for_each(|before| *before = Before::Unknown);
+        }
+        Self { coverage, ..self }
+    }
+}
+
 /// The distributions of a counter, by measure.
 #[derive(Debug)]
 pub(crate) struct PeriodDistributions {
@@ -68,12 +79,19 @@ pub(crate) struct PeriodDistributions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before<T = u64> {
     Known(T),
-    /// The first hit of the counter is in the period of the page, although others were counted in the whole compared period.
+    /// The first hit of the counter was in the period of the page or later, although others were counted before.
     New(Timestamp),
     /// Counting began too late for a comparison.
     Since(Timestamp),
     /// It can't be read, is past retention, or is not compared.
     Unknown,
+}
+
+/// Whether to find out which counters are new, which takes two more reads if any may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Newness {
+    Ignored,
+    Checked,
 }
 
 impl<T> Before<T> {
@@ -91,6 +109,14 @@ impl<T> Before<T> {
         match self {
             Self::Known(value) => Some(value),
             Self::New(_) | Self::Since(_) | Self::Unknown => None,
+        }
+    }
+
+    /// Returns the time when counting began, if that was too late for a comparison.
+    pub(crate) const fn since(&self) -> Option<Timestamp> {
+        match self {
+            Self::New(start) | Self::Since(start) => Some(*start),
+            Self::Known(_) | Self::Unknown => None,
         }
     }
 
@@ -113,17 +139,14 @@ impl Before {
     pub(crate) fn with(self, now: Option<u64>) -> Before<(u64, u64)> {
         self.and_then(|before| Some((now?, before)))
     }
-
-    /// Returns the time when counting began, if that was too late for a comparison.
-    pub(crate) const fn since(self) -> Option<Timestamp> {
-        match self {
-            Self::New(start) | Self::Since(start) => Some(start),
-            Self::Known(_) | Self::Unknown => None,
-        }
-    }
 }
 
 impl Before<(u64, u64)> {
+    /// Formats the change of a counter. That of a facet has no color, because e.g. more errors are not an improvement.
+    pub(crate) fn change_of(self, counter: &CounterName) -> Option<Change> {
+        self.change().map(|change| if Kind::Facet.has(counter) { change.neutral() } else { change })
+    }
+
     /// Formats the change.
     pub(crate) fn change(self) -> Option<Change> {
         match self {
@@ -180,11 +203,6 @@ impl<'a> PeriodReader<'a> {
         self.counts_views.get_or_try_init(read).await.copied()
     }
 
-    /// Reads the counts in the compared period, or `None` if they are unknown or not comparable.
-    pub(crate) async fn compared_totals(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
-        Ok(self.before(counters).await?.into_iter().map(Before::total).collect())
-    }
-
     /// Reads the counts in the compared period, even if counting began in it, or `None` if they are unknown.
     pub(crate) async fn totals_before(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         let cover = match has_views(counters) {
@@ -194,35 +212,74 @@ impl<'a> PeriodReader<'a> {
         self.sums(cover, counters).await
     }
 
-    /// Like [`compared_totals`](Self::compared_totals), with the start of counters that began too late.
+    /// Reads the counts in the compared period, or when counting began if that was too late for a comparison.
     pub(crate) async fn before(&self, counters: &[CounterName]) -> Result<Vec<Before>, Error> {
-        let (totals, coverage) = try_join(self.totals_before(counters), self.coverage(counters)).await?;
+        self.before_or_new(counters, Newness::Ignored).await
+    }
+
+    /// Like [`before`](Self::before), for rows of which some may be [new](Before::New).
+    pub(crate) async fn before_of_rows(&self, counters: &[CounterName]) -> Result<Vec<Before>, Error> {
+        self.before_or_new(counters, Newness::Checked).await
+    }
+
+    async fn before_or_new(&self, counters: &[CounterName], newness: Newness) -> Result<Vec<Before>, Error> {
+        let coverage = self.coverage(counters, newness);
+        let (totals, coverage) = try_join(self.totals_before(counters), coverage).await?;
         let before = |(total, coverage): (_, Before<()>)| coverage.and_then(|()| total);
         Ok(totals.into_iter().zip(coverage).map(before).collect())
     }
 
     /// Returns whether these counters were counted in the whole compared period. A facet was if all hits were, because it can
     /// be 0 for any time.
-    async fn coverage(&self, counters: &[CounterName]) -> Result<Vec<Before<()>>, Error> {
-        let Some(compared) = &self.timeline.compared else {
+    async fn coverage(&self, counters: &[CounterName], newness: Newness) -> Result<Vec<Before<()>>, Error> {
+        let (Some(compared), Ok(hits)) = (&self.timeline.compared, CounterName::new(HITS)) else {
             return Ok(vec![Before::Unknown; counters.len()]);
         };
-        let all_hits = CounterName::new(HITS).ok();
-        let whole = |counter| all_hits.as_ref().filter(|_| Kind::Facet.has(counter)).unwrap_or(counter);
-        let wholes: BTreeSet<_> = counters.iter().map(whole).chain(&all_hits).cloned().collect();
+        // The counter of all hits or views.
+        let views = hits.views().unwrap_or_else(|| hits.clone());
+        let site = |counter: &CounterName| if counter.viewed().is_some() { &views } else { &hits };
+        let whole = |counter| if Kind::Facet.has(counter) { &hits } else { counter };
+        let wholes: BTreeSet<_> = counters.iter().flat_map(|one| [whole(one), site(one)]).cloned().collect();
         let names: Vec<_> = wholes.into_iter().collect();
         let end = self.timeline.buckets.end.min(self.now);
         let found = self.reader.stats.coverage(&names, compared.range(), end).await?;
         let found: BTreeMap<_, _> = names.into_iter().zip(found).collect();
-        let of_site = all_hits.as_ref().map_or(Coverage::Unknown, |hits| found[hits]);
         let start = self.timeline.buckets.range().start;
         let before = |counter| match found[whole(counter)] {
             Coverage::Complete => Before::Known(()),
-            Coverage::Since(first) if first >= start && of_site == Coverage::Complete => Before::New(first),
-            Coverage::Since(first) => Before::Since(first),
+            Coverage::Since(first) => {
+                let is_new = first >= start && found[site(counter)] == Coverage::Complete;
+                if is_new && newness == Newness::Checked { Before::New(first) } else { Before::Since(first) }
+            }
             _ => Before::Unknown,
         };
-        Ok(counters.iter().map(before).collect())
+        self.keep_new(counters, counters.iter().map(before).collect()).await
+    }
+
+    /// Keeps [`Before::New`] only for counters whose hits are all since the start of the period, because coverage does not
+    /// include earlier times.
+    async fn keep_new(
+        &self,
+        counters: &[CounterName],
+        mut coverage: Vec<Before<()>>,
+    ) -> Result<Vec<Before<()>>, Error> {
+        let new = counters.iter().zip(&coverage).filter(|(_, before)| before.is_new());
+        let new: Vec<_> = new.map(|(counter, _)| counter.clone()).collect();
+        if new.is_empty() {
+            return Ok(coverage);
+        }
+        let since = self.timeline.buckets.range().start..self.now.plus(1);
+        let cover = Cover::new(&self.reader.stats.precisions_of(&new), since.clone(), self.now);
+        let cover = Some(cover).filter(|cover| cover.is_exact(&since, self.now));
+        // Hits that arrive between the two reads must not be missing in the second one.
+        let all = self.reader.lifetimes(&new).await?;
+        let since = self.sums(cover.as_ref(), &new).await?;
+        let is_new = all.into_iter().zip(since).map(|(all, since)| all.is_some() && all <= since);
+        let candidates = coverage.iter_mut().filter(|before| before.is_new());
+        for (before, _) in candidates.zip(is_new).filter(|(_, is_new)| !is_new) {
+            *before = before.since().map_or(Before::Unknown, Before::Since);
+        }
+        Ok(coverage)
     }
 
     async fn sums(&self, cover: Option<&Cover>, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
@@ -243,7 +300,7 @@ impl<'a> PeriodReader<'a> {
             .visitor_precisions(counters)
             .and_then(|kept| self.union(&kept, &self.timeline.buckets.range()));
         let Some(union) = union else { return Ok(None) };
-        let first = &counters[..counters.len().min(limit(&union))];
+        let first = &counters[..counters.len().min(limit(&union.buckets))];
         let mut visitors = match first.is_empty() {
             true => Vec::new(),
             false => self.reader.uniques(first, &[union.buckets]).await?,
@@ -286,36 +343,58 @@ impl<'a> PeriodReader<'a> {
     pub(crate) async fn people(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
         match (&self.counter, counters) {
             (Some(of_page), [counter]) if counter == of_page => {
-                self.people.get_or_try_init(|| self.read_people(counters)).await.cloned()
+                self.people.get_or_try_init(|| self.read_people(counters, Newness::Ignored)).await.cloned()
             }
-            _ => self.read_people(counters).await,
+            _ => self.read_people(counters, Newness::Ignored).await,
         }
     }
 
-    async fn read_people(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
-        let (all, mut compared, coverage) = try_join3(
-            self.visitors(counters),
-            self.compared_visitors(counters),
-            self.people_coverage(&counters[0]),
-        )
-        .await?;
-        if coverage != Coverage::Complete {
-            compared
-                .iter_mut()
-                .filter(|before| !before.is_new())
-                .for_each(|before| *before = Before::Unknown);
-        }
-        Ok(PeriodPeople { all, compared, coverage })
+    /// Like [`people`](Self::people), for rows of which some may be [new](Before::New).
+    pub(crate) async fn people_of_rows(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
+        self.read_people(counters, Newness::Checked).await
+    }
+
+    async fn read_people(&self, counters: &[CounterName], newness: Newness) -> Result<PeriodPeople, Error> {
+        let coverage = async {
+            match counters.first() {
+                Some(counter) => self.people_coverage(counter).await,
+                None => Ok(Coverage::Unknown),
+            }
+        };
+        let compared = self.compared_visitors(counters, newness);
+        let (all, compared, coverage) = try_join3(self.visitors(counters), compared, coverage).await?;
+        Ok(PeriodPeople { all, compared, coverage: Coverage::Complete }.with(coverage))
+    }
+
+    /// Like [`people_of_rows`](Self::people_of_rows), given the coverage of a frequent value of the label.
+    pub(crate) async fn people_with(
+        &self,
+        counters: &[CounterName],
+        coverage: Coverage,
+    ) -> Result<PeriodPeople, Error> {
+        let compared = self.compared_visitors(counters, Newness::Checked);
+        let (all, compared) = try_join(self.visitors(counters), compared).await?;
+        Ok(PeriodPeople { all, compared, coverage: Coverage::Complete }.with(coverage))
     }
 
     /// Reads the visitors of counters in this period and in the compared period. If the period is still running, both are
     /// without the last bucket, because the visitors of a part of a bucket are unknown.
-    async fn compared_visitors(&self, counters: &[CounterName]) -> Result<Vec<Before<(u64, u64)>>, Error> {
-        let Some(unions) = self.compared_unions(counters) else {
-            return Ok(vec![Before::Unknown; counters.len()]);
+    async fn compared_visitors(
+        &self,
+        counters: &[CounterName],
+        newness: Newness,
+    ) -> Result<Vec<Before<(u64, u64)>>, Error> {
+        let unions = self.compared_unions(counters).unwrap_or_default();
+        // The first are those that a page shows.
+        let limit = unions.iter().map(|buckets| limit(buckets) / 2).min().unwrap_or_default();
+        let first = &counters[..counters.len().min(limit)];
+        let visitors = async {
+            match first.is_empty() {
+                true => Ok(Vec::new()),
+                false => self.reader.uniques(first, &unions).await,
+            }
         };
-        let (found, coverage) =
-            try_join(self.reader.uniques(counters, &unions), self.coverage(counters)).await?;
+        let (found, coverage) = try_join(visitors, self.coverage(counters, newness)).await?;
         let visitors = |place: usize| Some(found.get(place)?.as_ref()?.visitors);
         let pair = |(place, coverage): (_, Before<()>)| {
             coverage.and_then(|()| visitors(2 * place).zip(visitors(2 * place + 1)))
@@ -358,9 +437,7 @@ impl<'a> PeriodReader<'a> {
                 [this, other]
             };
             let union = |range: &Range<Timestamp>| {
-                let union = self
-                    .union(&kept, range)
-                    .filter(|union| !union.is_wider && limit(union) >= 2 * counters.len())?;
+                let union = self.union(&kept, range).filter(|union| !union.is_wider)?;
                 (!union.buckets.is_empty()).then_some(union.buckets)
             };
             Some((ranges[0].end, vec![union(&ranges[0])?, union(&ranges[1])?]))
@@ -369,10 +446,11 @@ impl<'a> PeriodReader<'a> {
         fitting.max_by_key(|(end, _)| *end).map(|(_, unions)| unions)
     }
 
-    /// Returns the number of counters with visitors that can be read in a single call.
-    pub(crate) fn visitor_limit(&self) -> usize {
-        let kept = &self.reader.stats.reach().visitors;
-        self.union(kept, &self.timeline.buckets.range()).map_or(usize::MAX, |union| limit(&union))
+    /// Returns the number of counters with visitors like these that can be read in a single call.
+    pub(crate) fn visitor_limit(&self, counters: &[CounterName]) -> usize {
+        let kept = self.visitor_precisions(counters);
+        let union = kept.and_then(|kept| self.union(&kept, &self.timeline.buckets.range()));
+        union.map_or(usize::MAX, |union| limit(&union.buckets))
     }
 
     /// Returns the coarsest count precision with buckets that exactly cover the period, or that of the chart.
@@ -415,8 +493,8 @@ fn has_views(counters: &[CounterName]) -> bool {
 }
 
 /// Returns the number of counters that can be read in a single call.
-fn limit(union: &Union) -> usize {
-    let buckets = union.buckets.len().max(1) as u64;
+fn limit(buckets: &[Bucket]) -> usize {
+    let buckets = buckets.len().max(1) as u64;
     usize::try_from(Stats::MAX_COUNTED_SKETCHES / buckets).unwrap_or(usize::MAX)
 }
 

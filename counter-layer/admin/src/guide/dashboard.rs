@@ -9,9 +9,9 @@
 //! - What should be fixed? Missing pages with the hosts that link to them, and slow pages.
 //! - Who are they, and what do crawlers read?
 //!
-//! "All" at the end of a panel opens a list of all pages or values, which can be searched, sorted and downloaded. A page also
-//! has lists of its own values, and a value has a list of its pages. Values are found by their name, such as `Germany`, and by
-//! what is stored.
+//! "All" at the end of a panel of pages or label values opens a list of all of them, which can be searched, sorted and
+//! downloaded. A page also has lists of its own values, and a value has a list of its pages. Values are found by their name,
+//! such as `Germany`, and by what is stored.
 //!
 //! What is not recorded is listed at the end, followed by the numbers of the service: hits, statuses and methods. Without
 //! [views](counter_layer::AccessCounterLayer::views), or in a period in which they began, the card and the table show hits

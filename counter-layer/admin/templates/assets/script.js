@@ -245,7 +245,7 @@
       if (!response.ok) throw new Error(response.status);
       // This is an error page, and the store is back.
       if (failed && isAway() && !page.querySelector("[data-away]")) return go(address, false);
-      pause = same ? Math.min(pause + partsPace, MAX_INTERVAL) : partsPace;
+      pause = same ? Math.min(pause + partsPace, Math.max(partsPace, MAX_INTERVAL)) : partsPace;
       updated = Date.now();
       // After an outage, all parts are read again.
       if (failed) wholeAt = 0;
@@ -287,13 +287,14 @@
   const PARTS = ["main", ".heading", ".tools", ".currently", "#more > .sheet"];
   // The timer of the search.
   let typed = 0;
-  // Opens a view. With `replace`, the view replaces the current one in the history.
-  const go = async (address, push, replace) => {
+  // Opens a view. With `replace`, the view replaces the current one in the history. The history keeps the open tabs.
+  const go = async (address, push, { replace, typed: isTyped, kept = [] } = {}) => {
     const generation = ++moving;
     clearTimeout(typed);
     const focus = document.activeElement?.id, menu = document.activeElement?.closest(".menu")?.id;
     const opened = [...document.querySelectorAll("details[open]:not(.menu)")].map((details) => details.id);
     const tabs = [...document.querySelectorAll(".choices :checked")].map((tab) => tab.id);
+    if (push && !replace) history.replaceState({ tabs }, "");
     try {
       const { response, page } = await read(address);
       if (generation !== moving) return;
@@ -311,7 +312,7 @@
         document.querySelector(place).replaceChildren(...page.querySelector(place).childNodes);
       }
       for (const id of opened) if (byId(id)) byId(id).open = true;
-      for (const id of tabs) if (byId(id)) byId(id).checked = true;
+      for (const id of [...tabs, ...kept]) if (byId(id)) byId(id).checked = true;
       localise(document.body);
       offerZone();
       dressChart();
@@ -319,7 +320,7 @@
       byId(new URL(address, location).hash.slice(1))?.scrollIntoView();
       // A menu is closed now.
       ((menu ? byId(menu)?.querySelector("summary") : byId(focus)) ?? byId("main")).focus({ preventScroll: true });
-      if (focus === "q" && byId("q")) {
+      if (isTyped && focus === "q" && byId("q")) {
         // The user might have typed more in the meantime.
         byId("q").value = value;
         byId("q").setSelectionRange(caret, caret);
@@ -338,7 +339,7 @@
   const submit = (form, replace) => {
     const query = new URLSearchParams(), { pathname } = new URL(form.action);
     for (const [name, value] of new FormData(form)) if (value) query.append(name, value);
-    go(`${pathname}?${query}`, true, replace && pathname === location.pathname);
+    go(`${pathname}?${query}`, true, { typed: true, replace: replace && pathname === location.pathname });
   };
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "get") return;
@@ -387,7 +388,7 @@
       if (value && "local" in root.dataset) formData.set(name, Date.parse(value) / 1000);
     }
   });
-  addEventListener("popstate", () => go(location.pathname + location.search, false));
+  addEventListener("popstate", ({ state }) => go(location.pathname + location.search, false, { kept: state?.tabs }));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select")) return;
     if (event.target.id === "lines") moveInChart(event);

@@ -12,6 +12,29 @@ const LANGUAGES: &str = include_str!("names/languages.txt");
 const OTHERS: [(&str, &str); 4] =
     [("duckduckgo", "DuckDuckGo"), ("samsung", "Samsung Internet"), ("tv", "TV"), ("uc", "UC Browser")];
 
+/// Titles of the built-in labels.
+const TITLES: [(&str, &str); 14] = [
+    ("address", "Addresses"),
+    ("bot", "Crawlers"),
+    ("broken_link", "Broken links"),
+    ("browser", "Browsers"),
+    ("campaign", "Campaigns"),
+    ("content", "Campaign contents"),
+    ("country", "Countries"),
+    ("device", "Devices"),
+    ("language", "Languages"),
+    ("medium", "Campaign mediums"),
+    ("not_found", "Missing pages"),
+    ("referrer", "Referrers"),
+    ("source", "Sources"),
+    ("term", "Campaign terms"),
+];
+
+/// Returns the title of a label, which is its name if it is not built in.
+pub(crate) fn title(label: &str) -> &str {
+    TITLES.iter().find(|(known, _)| *known == label).map_or(label, |(_, title)| title)
+}
+
 /// Returns the name of a value as people know it: `Germany` instead of `DE`.
 pub(crate) fn readable<'a>(label: &str, value: &'a str) -> Cow<'a, str> {
     let name = match label {

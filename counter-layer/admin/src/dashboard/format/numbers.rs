@@ -1,9 +1,7 @@
 //! Formats numbers, shares and changes.
 
-use counter_core::CounterName;
 use counter_core::visits::Measure;
 
-use crate::kind::Kind;
 use crate::text::digits::group_digits;
 
 /// Returns the placeholder for unknown numbers.
@@ -89,13 +87,6 @@ impl Change {
     pub(crate) fn neutral(self) -> Self {
         Self { style: "flat", ..self }
     }
-}
-
-/// Formats the change of a counter, or returns `None` if a count is unknown. Changes of facets have no color, because
-/// e.g. more errors are not an improvement.
-pub(crate) fn change_of(counter: &CounterName, now: Option<u64>, before: Option<u64>) -> Option<Change> {
-    let change = change(now?, before?)?;
-    Some(if Kind::Facet.has(counter) { change.neutral() } else { change })
 }
 
 /// Formats the rounded change, or returns `None` if the earlier count is 0. Only a change to 0 is −100 %.

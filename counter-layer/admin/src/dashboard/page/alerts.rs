@@ -20,7 +20,7 @@ use crate::zone::Zone;
 
 /// The alerts page.
 #[derive(Debug, Template)]
-#[template(path = "pages/alerts.html")]
+#[template(path = "pages/alerts.html", whitespace = "minimize")]
 pub(crate) struct AlertsPage {
     frame: Frame,
     /// The number of firing and muted rules in words.

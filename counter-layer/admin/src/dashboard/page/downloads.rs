@@ -9,12 +9,11 @@ use axum::{Extension, Router, routing::get};
 use counter_core::{Error, Timestamp};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 
-use super::routes::{Dashboard, Rejection, failure, rendered};
+use super::routes::{Dashboard, Rejection, check_counters, failure, rendered};
 use crate::dashboard::chart::canvas;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
-use crate::dashboard::panels::entries::Listed;
 use crate::dashboard::panels::table::Table;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::plot::Plot;
@@ -71,12 +70,16 @@ async fn download(
     let (reader, now) = (dashboard.reader(), Timestamp::now());
     let first_hit = dashboard.read_first_hit(&mut view, now).await;
     first_hit.map_err(|error| failure(dashboard.stats(), &view, &error))?;
+    if page == Page::List {
+        check_counters(dashboard.stats(), &view).await?;
+    }
     let period = PeriodReader::new(&reader, &view, now);
     let counter = counters::title(&view.chart.counters[0]);
     let (kind, name, text) = match file {
         File::ListCsv => {
-            let listed = Listed::of(&view);
-            let content = [Some(listed.title().to_lowercase()), listed.owner()];
+            let listed = view.listed();
+            let owner = listed.has_owner().then_some(counter);
+            let content = [Some(listed.title().to_lowercase()), owner];
             let content = content.into_iter().flatten().collect::<Vec<_>>().join(" ");
             (CSV, file_name(&view, &content, "csv", now), Table::csv(&period, &view).await)
         }

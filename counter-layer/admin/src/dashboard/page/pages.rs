@@ -11,7 +11,6 @@ use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::chart::{bands, canvas};
 use crate::dashboard::format::counters;
-use crate::dashboard::panels::entries::Listed;
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
 use crate::dashboard::panels::note_forms::NoteForms;
@@ -34,7 +33,7 @@ use crate::text::escape;
 
 /// The page of the whole site.
 #[derive(Debug, Template)]
-#[template(path = "pages/site.html")]
+#[template(path = "pages/site.html", whitespace = "minimize")]
 pub(crate) struct Site {
     frame: Frame,
     pub(crate) moving: Moving,
@@ -53,14 +52,14 @@ pub(crate) struct Site {
 
 /// A page with all pages or values of a label.
 #[derive(Debug, Template)]
-#[template(path = "pages/list.html")]
+#[template(path = "pages/list.html", whitespace = "minimize")]
 pub(crate) struct List {
     frame: Frame,
     controls: Controls,
     title: String,
     /// The name and the URL of the page or value that the list belongs to.
     owner: Option<(String, String)>,
-    table: Table,
+    pub(crate) table: Table,
     search: Search,
     csv: String,
     status: Status,
@@ -81,7 +80,7 @@ struct Search {
 
 /// A counter page.
 #[derive(Debug, Template)]
-#[template(path = "pages/counter.html")]
+#[template(path = "pages/counter.html", whitespace = "minimize")]
 pub(crate) struct Counter {
     frame: Frame,
     pub(crate) moving: Moving,
@@ -95,7 +94,7 @@ pub(crate) struct Counter {
 
 /// Only the live parts of a page, which the script reads most often.
 #[derive(Debug, Template)]
-#[template(path = "pages/parts.html")]
+#[template(path = "pages/parts.html", whitespace = "minimize")]
 pub(crate) struct Parts {
     moving: Moving,
     is_site: bool,
@@ -109,7 +108,7 @@ pub(crate) struct Parts {
 
 /// A shared view: a chart and distributions, but no navigation.
 #[derive(Debug, Template)]
-#[template(path = "pages/shared.html")]
+#[template(path = "pages/shared.html", whitespace = "minimize")]
 pub(crate) struct Shared {
     style: String,
     icon: String,
@@ -122,7 +121,7 @@ pub(crate) struct Shared {
 
 /// An error page.
 #[derive(Debug, Template)]
-#[template(path = "pages/trouble.html")]
+#[template(path = "pages/trouble.html", whitespace = "minimize")]
 pub(crate) struct FailurePage {
     frame: Frame,
     title: String,
@@ -226,13 +225,15 @@ impl Counter {
 
 impl List {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
-        let (stats, listed) = (reader.stats, Listed::of(view));
+        let (stats, listed) = (reader.stats, view.listed());
         let table = Table::read(&PeriodReader::new(&reader, view, now), view, now).await?;
-        let owner = listed.owner().map(|name| (name, view.counter(&view.chart.counters[0])));
+        let counter = &view.chart.counters[0];
+        let owner = listed.has_owner().then(|| (counters::title(counter), view.counter(counter)));
+        let of_owner = owner.as_ref().map(|(name, _)| format!(" of {}", escape::isolated(name)));
         Ok(Self {
             frame: Frame::of(stats, view),
             controls: Controls::of(stats, view, now),
-            title: listed.title(),
+            title: listed.title().to_owned() + &of_owner.unwrap_or_default(),
             owner,
             table,
             search: Search::of(view),
@@ -249,7 +250,7 @@ impl Search {
         Self {
             action: format!("{}{}", list.site.mount, list.page.path()),
             fields: list.fields(&["q", "page"]),
-            title: format!("Search {}", Listed::of(list).title().to_lowercase()),
+            title: format!("Search {}", list.listed().title().to_lowercase()),
             text: list.table.search.clone(),
             everything,
         }

@@ -244,12 +244,15 @@ async fn read(
             let page = if for_script { page.for_script() } else { page };
             (rendered(&page), page.moving.sums.hits)
         }
-        Page::List => (rendered(&List::read(dashboard.reader(), view, now).await?), None),
+        Page::List => {
+            let page = List::read(dashboard.reader(), view, now).await?;
+            (rendered(&page), page.table.rows.is_empty().then_some(0))
+        }
     })
 }
 
 /// Rejects the request if a counter of the chart does not exist.
-async fn check_counters(stats: &Stats, view: &View) -> Result<(), Rejection> {
+pub(super) async fn check_counters(stats: &Stats, view: &View) -> Result<(), Rejection> {
     let counters = &view.chart.counters;
     // The cards link to `hits` and to facets, even before the first hit.
     let is_built_in = |name: &CounterName| **name == *HITS || Kind::Facet.has(name);

@@ -34,7 +34,7 @@ type SharedDashboard = State<Dashboard>;
 
 /// The page with the form and the active links.
 #[derive(Debug, Template)]
-#[template(path = "pages/share.html")]
+#[template(path = "pages/share.html", whitespace = "minimize")]
 struct SharePage {
     frame: Frame,
     /// The URL of the view.

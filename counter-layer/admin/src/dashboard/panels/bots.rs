@@ -11,6 +11,7 @@ use super::name::Name;
 use super::panel::{self, Panel, PanelRow, Role};
 use crate::dashboard::format::names;
 use crate::dashboard::format::numbers;
+use crate::dashboard::period_reader::Before;
 use crate::text::digits;
 
 /// The maximum number of bots to read.
@@ -44,7 +45,7 @@ struct Counted {
     address: String,
     operator: Option<&'static str>,
     hits: u64,
-    before: Option<u64>,
+    before: Before,
 }
 
 /// Creates the panel for the names with the most hits, and the hits of bots and people. `before` returns the total of a
@@ -52,7 +53,7 @@ struct Counted {
 pub(crate) fn panel(
     values: Vec<(String, u64)>,
     clients: &Clients,
-    before: &impl Fn(&str) -> Option<u64>,
+    before: &impl Fn(&str) -> Before,
     address: &impl Fn(&str) -> Option<String>,
 ) -> Panel {
     let known: HashMap<_, _> = Bot::all().map(|bot| (bot.name(), bot)).collect();
@@ -87,25 +88,26 @@ impl Group {
 
     fn add(&mut self, bot: Counted) {
         self.hits = self.hits.saturating_add(bot.hits);
-        self.before = self.before.zip(bot.before).map(|(sum, before)| sum.saturating_add(before));
+        self.before = self.before.zip(bot.before.total()).map(|(sum, before)| sum.saturating_add(before));
         self.bots.push(bot);
     }
 
     /// Returns the row of the purpose, and rows of the bots with the most hits.
     fn rows(&self, total: u64, max: u64) -> Vec<PanelRow> {
-        let row = |name: &str, hits: u64, before: Option<u64>, address: String, role| PanelRow {
+        let row = |name: &str, hits: u64, before: Before, address: String, role| PanelRow {
             name: Name::new(name),
             description: None,
             address,
             value: digits::grouped(hits),
             share: numbers::share(hits, total),
             // The change has no color, because more bots can be good or bad.
-            change: before.and_then(|before| numbers::change(hits, before)).map(numbers::Change::neutral),
+            change: before.with(Some(hits)).change().map(numbers::Change::neutral),
             percent: numbers::percent(hits, max).to_string(),
             role,
         };
         let purpose = names::capitalized(self.purpose.as_str());
-        let heading = row(&purpose, self.hits, self.before, String::new(), Role::Heading);
+        let before = self.before.map_or(Before::Unknown, Before::Known);
+        let heading = row(&purpose, self.hits, before, String::new(), Role::Heading);
         let bots = self.bots.iter().take(MAX_SHOWN).map(|bot| {
             let row = row(&bot.name, bot.hits, bot.before, bot.address.clone(), Role::Member);
             PanelRow { description: bot.operator.map(str::to_owned), ..row }
@@ -124,7 +126,7 @@ mod tests {
         let values = hits.map(|(name, hits)| (name.to_owned(), hits)).to_vec();
         let before = |of: &str| {
             let known = hits.iter().find(|(name, _)| *name == of && of != "Bingbot");
-            known.map(|(_, hits)| hits / 2)
+            known.map_or(Before::Unknown, |(_, hits)| Before::Known(hits / 2))
         };
         let clients =
             |of_page| Clients { people: 895, others: 120, of_page, limits: vec!["too many".to_owned()] };

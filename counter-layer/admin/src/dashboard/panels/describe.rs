@@ -23,7 +23,7 @@ pub(super) enum Values<'a> {
     /// Groups of referrers, with their kind.
     Sources(HashMap<&'static str, &'static str>),
     /// Paths of missing pages, and the broken links to them with their hits.
-    Missing(&'a [(String, u64)]),
+    Missing(HashMap<&'a str, Vec<(&'a str, u64)>>),
     /// Paths of missing pages, each followed by the host that links to it.
     BrokenLinks,
     Other(&'a str),
@@ -37,7 +37,7 @@ impl<'a> Values<'a> {
             SOURCE_LABEL => {
                 Self::Sources(SourceGroup::all().map(|group| (group.name(), group.kind().as_str())).collect())
             }
-            MISSING_PAGES => Self::Missing(links),
+            MISSING_PAGES => Self::Missing(by_path(links)),
             BROKEN_LINKS => Self::BrokenLinks,
             _ => Self::Other(label),
         }
@@ -58,7 +58,7 @@ impl<'a> Values<'a> {
                 NONE => ("Direct".to_owned(), None),
                 _ => (value.to_owned(), kinds.get(value).map(|kind| (*kind).to_owned())),
             },
-            Self::Missing(links) => (path_and_host(value).0, linking_hosts(value, links)),
+            Self::Missing(links) => (path_and_host(value).0, links.get(value).map(|hosts| linking(hosts))),
             Self::BrokenLinks => {
                 let (path, host) = path_and_host(value);
                 (path, host.map(|host| format!("from {host}")))
@@ -78,16 +78,21 @@ pub(super) fn operator(bot: &Bot) -> Option<&'static str> {
     bot.operator().filter(|operator| !bot.name().starts_with(operator))
 }
 
-/// Returns the hosts that link to a missing page, most hits first, given the values of broken links.
-fn linking_hosts(path: &str, links: &[(String, u64)]) -> Option<String> {
-    let hosts: Vec<_> = links
-        .iter()
-        .filter_map(|(value, hits)| value.split_once(' ').map(|(of, host)| (of, host, hits)))
-        .filter(|(of, ..)| *of == path)
-        .take(MAX_HOSTS)
-        .map(|(_, host, hits)| format!("{host} {}", digits::grouped(*hits)))
-        .collect();
-    (!hosts.is_empty()).then(|| format!("from {}", hosts.join(", ")))
+/// Returns the hosts that link to each missing page, given the values of broken links.
+fn by_path(links: &[(String, u64)]) -> HashMap<&str, Vec<(&str, u64)>> {
+    let mut paths = HashMap::<_, Vec<_>>::new();
+    for (value, hits) in links {
+        if let Some((path, host)) = value.split_once(' ') {
+            paths.entry(path).or_default().push((host, *hits));
+        }
+    }
+    paths
+}
+
+/// Describes the hosts that link to a missing page, most hits first.
+fn linking(hosts: &[(&str, u64)]) -> String {
+    let host = |(host, hits): &(&str, u64)| format!("{host} {}", digits::grouped(*hits));
+    format!("from {}", hosts.iter().take(MAX_HOSTS).map(host).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

@@ -2,18 +2,18 @@
 
 use std::cmp::Reverse;
 
-use counter_core::visits::LabelRanking;
+use counter_core::visits::{Coverage, LabelRanking};
 use counter_core::{CounterName, Error};
 use counter_layer::internal::{BOT_LABEL, HITS, SOURCE_LABEL};
 use futures_util::future::try_join;
 
 use super::describe::{NONE, Values};
-use super::labels::{self, is_new, limits, remove_bots, unit};
+use super::labels::{is_new, limits, remove_bots, rest, unit};
 use super::panel;
 use super::people::{LABELS, counter};
-use crate::dashboard::format::counters::{self, BROKEN_LINKS, MISSING_PAGES};
-use crate::dashboard::period_reader::PeriodReader;
-use crate::dashboard::view::table::Sort;
+use crate::dashboard::format::counters::{BROKEN_LINKS, MISSING_PAGES};
+use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
+use crate::dashboard::view::table::{Listed, Sort};
 use crate::dashboard::view::view::View;
 use crate::kind::Kind;
 use crate::text::digits;
@@ -21,8 +21,10 @@ use crate::text::digits;
 /// The maximum number of entries to read.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The number of values with the most hits that show whether a label is new.
+/// The number of values with the most hits that show whether a label is new, and whether it counts people.
 const MAX_FIRST: usize = 8;
+
+const NO_DATA: &str = "No data yet";
 
 /// The maximum number of names that the form suggests.
 const MAX_SUGGESTIONS: usize = 100;
@@ -34,19 +36,30 @@ pub(crate) struct Entries {
     pub(crate) order: Sort,
     /// What the totals count.
     pub(crate) unit: &'static str,
-    /// True if the entries can have people.
-    pub(crate) has_people: bool,
-    /// True if the label itself is new, so that its values are not.
+    pub(crate) columns: Columns,
+    /// True if no value was counted before, so that the label is new.
     pub(crate) is_new: bool,
     /// True if neither more nor fewer hits are an improvement.
     pub(crate) is_neutral: bool,
-    /// The total of all entries, of which they are a share. `None` for pages of the site.
-    pub(crate) whole: Option<u64>,
     /// Counters that split all requests into parts, with their hits.
     pub(crate) facets: Vec<(CounterName, Option<u64>)>,
     /// The names to suggest for the chart, most hits first.
     pub(crate) suggestions: Vec<String>,
-    pub(crate) note: Option<String>,
+    pub(crate) notes: Vec<String>,
+    /// What to show if there are no entries.
+    pub(crate) empty: &'static str,
+}
+
+/// Determines the columns of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Pages, with people, a trend, and the total of all time.
+    #[default]
+    Pages,
+    /// Label values with people, who are compared. A label may begin to count people later than hits.
+    People(Coverage),
+    /// Label values without people, or pages of a value, which are a share of this total.
+    Share(u64),
 }
 
 /// A page or a label value.
@@ -67,68 +80,23 @@ pub(crate) struct Entry {
     sort_key: Option<u64>,
 }
 
-/// What a table lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed<'a> {
-    Pages,
-    Values(&'a str),
-    ValuesOfPage(&'a str, &'a CounterName),
-    PagesOfValue(&'a str, &'a str),
-}
-
-impl<'a> Listed<'a> {
-    pub(crate) fn of(view: &'a View) -> Self {
-        let counter = &view.chart.counters[0];
-        match (view.table.label.as_deref(), counter.label()) {
-            (Some(label), _) if **counter == *HITS => Self::Values(label),
-            (Some(label), _) => Self::ValuesOfPage(label, counter),
-            (None, Some((label, value))) => Self::PagesOfValue(label, value),
-            (None, None) => Self::Pages,
-        }
-    }
-
-    /// Returns the title of the list.
-    pub(crate) fn title(self) -> String {
-        match self {
-            Self::Pages | Self::PagesOfValue(..) => "Pages".to_owned(),
-            Self::Values(label) | Self::ValuesOfPage(label, _) => labels::title(label).to_owned(),
-        }
-    }
-
-    /// Returns the name of the page or value that the list belongs to.
-    pub(crate) fn owner(self) -> Option<String> {
-        match self {
-            Self::Pages | Self::Values(_) => None,
-            Self::ValuesOfPage(_, page) => Some(counters::title(page)),
-            Self::PagesOfValue(label, value) => counter(label, value).map(|value| counters::title(&value)),
-        }
-    }
-
-    /// Returns what an entry is called in a file.
-    pub(crate) const fn column(self) -> &'static str {
-        match self {
-            Self::Pages | Self::PagesOfValue(..) => "page",
-            Self::Values(_) | Self::ValuesOfPage(..) => "value",
-        }
-    }
-}
-
 impl Entries {
     /// Reads the entries that match the search.
     pub(crate) async fn read(period: &PeriodReader<'_>, view: &View) -> Result<Self, Error> {
-        let mut entries = match Listed::of(view) {
-            Listed::Pages => Self::pages(period).await?,
-            of_label => Self::of_label(period, of_label).await?,
+        let listed = view.listed();
+        let mut entries = match listed.label() {
+            None => Self::pages(period).await?,
+            Some(label) => Self::of_label(period, listed, label).await?,
         };
         let query = view.table.search.to_lowercase();
         let has_query = |text: &str| text.to_lowercase().contains(&query);
         entries.all.retain(|entry| query.is_empty() || has_query(&entry.name) || has_query(&entry.value));
-        let default = match Listed::of(view) {
-            Listed::Values(_) if entries.has_people => Sort::People,
-            _ => Sort::Total,
-        };
+        let default = if matches!(entries.columns, Columns::People(_)) { Sort::People } else { Sort::Total };
         entries.order = view.table.sort.unwrap_or(default);
-        entries.sort(period, Listed::of(view).column()).await?;
+        if matches!(entries.columns, Columns::Share(_)) && entries.order == Sort::People {
+            entries.order = Sort::Total;
+        }
+        entries.sort(period, listed.column()).await?;
         Ok(entries)
     }
 
@@ -159,26 +127,35 @@ impl Entries {
         let suggestions = facets.iter().map(|(name, _)| name).filter(|name| ***name == *HITS);
         let suggestions = suggestions.chain(all.iter().map(|entry| &entry.hits));
         let suggestions = suggestions.take(MAX_SUGGESTIONS).map(ToString::to_string).collect();
-        let note = is_cut
-            .then(|| format!("Only the first {} counters are listed.", digits::grouped(MAX_ENTRIES as u64)));
+        let cut = format!("Only the first {} counters are listed.", digits::grouped(MAX_ENTRIES as u64));
+        let notes = is_cut.then_some(cut).into_iter().collect();
         let unit = if has_views { "Views" } else { "Hits" };
-        Ok(Self { all, facets, suggestions, note, unit, has_people: true, ..Self::default() })
+        Ok(Self { all, facets, suggestions, notes, unit, empty: NO_DATA, ..Self::default() })
     }
 
-    async fn of_label(period: &PeriodReader<'_>, listed: Listed<'_>) -> Result<Self, Error> {
+    async fn of_label(period: &PeriodReader<'_>, listed: Listed<'_>, label: &str) -> Result<Self, Error> {
         let (stats, (precision, range)) = (period.reader.stats, period.precision());
-        let read = async |label: &str| match listed {
-            Listed::ValuesOfPage(_, page) => {
-                stats.label_of_page(label, page, precision, range.clone(), MAX_ENTRIES).await
-            }
-            Listed::PagesOfValue(_, value) => {
-                stats.pages_of_value(label, value, precision, range.clone(), MAX_ENTRIES).await
-            }
-            _ => stats.label(label, precision, range.clone(), MAX_ENTRIES).await,
-        };
-        let label = match listed {
-            Listed::Values(label) | Listed::ValuesOfPage(label, _) | Listed::PagesOfValue(label, _) => label,
-            Listed::Pages => return Ok(Self::default()),
+        let unit = unit(label);
+        let keeps_views = stats.reach().counts.of_views().retention(precision).is_some();
+        if CounterName::VIEW_LABELS.contains(&label) && !keeps_views {
+            let empty = "Views are not kept by the minute, so this list needs a longer period";
+            return Ok(Self { unit, empty, columns: Columns::Share(0), ..Self::default() });
+        }
+        let read = async |label: &str| {
+            let range = range.clone();
+            let ranking = match listed {
+                Listed::ValuesOfPage(_, page) => {
+                    stats.label_of_page(label, page, precision, range, MAX_ENTRIES).await?
+                }
+                Listed::PagesOfValue(_, value) => {
+                    stats.pages_of_value(label, value, precision, range, MAX_ENTRIES).await?
+                }
+                Listed::Values(_) | Listed::Pages => {
+                    stats.label(label, precision, range, MAX_ENTRIES).await?
+                }
+            };
+            period.reader.note_all(&ranking.unreadable);
+            Ok::<_, Error>(ranking)
         };
         let links = async {
             Ok(match listed {
@@ -187,92 +164,81 @@ impl Entries {
             })
         };
         let (mut ranking, links) = try_join(read(label), links).await?;
-        period.reader.note_all(&ranking.unreadable);
         let names = Values::of(label, &links);
-        let entry = |(value, total): (String, u64)| {
-            let (hits, link) = match listed {
-                Listed::ValuesOfPage(_, page) => {
-                    (CounterName::of_pair(label, page, &value)?, counter(label, &value))
-                }
-                Listed::PagesOfValue(_, of) => {
-                    (CounterName::of_pair(label, &value, of)?, CounterName::new(&value).ok())
-                }
-                _ => (counter(label, &value)?, counter(label, &value)),
-            };
-            let (name, description) = match listed {
-                Listed::PagesOfValue(..) => (value.clone(), None),
-                _ => names.describe(&value),
-            };
-            let (link, total) = (link.filter(|_| value != NONE), Some(total));
-            let counted = hits.clone();
-            Some(Entry { name, description, value, link, hits, counted, total, sort_key: total })
-        };
         let is_of_site = matches!(listed, Listed::Values(_));
-        if is_of_site {
+        if !matches!(listed, Listed::PagesOfValue(..)) {
             remove_bots(label, &mut ranking);
         }
         let limits = limits(&ranking);
         let LabelRanking { values, none, total, .. } = ranking;
-        let listed_sum = values.iter().fold(none, |sum, (_, hits)| sum.saturating_add(*hits));
+        let sum = values.iter().fold(0, |sum: u64, (_, hits)| sum.saturating_add(*hits));
         // Requests that came from nowhere are direct.
         let direct = Some((NONE.to_owned(), none))
             .filter(|(_, hits)| is_of_site && label == SOURCE_LABEL && *hits > 0);
-        let (without, rest) = match label {
-            _ if direct.is_some() => ((0, ""), "with other values"),
-            BOT_LABEL => ((none, "by people"), "by other bots"),
-            _ => ((none, "without a value"), "with other values"),
-        };
-        let counts = [without, (total.saturating_sub(listed_sum), rest)];
-        // Bots are a share of all bots.
-        let whole = if label == BOT_LABEL { total.saturating_sub(none) } else { total };
+        let rest = rest(listed);
+        let without = if direct.is_some() { 0 } else { none };
+        let others = total.saturating_sub(sum).saturating_sub(none);
+        let notes = panel::note(&[(without, rest[0]), (others, rest[1])], &limits);
+        let entry = |(value, total)| Entry::of_label(listed, label, &names, value, total);
         let all: Vec<_> = values.into_iter().chain(direct).filter_map(entry).collect();
-        let first: Vec<_> = all.iter().take(MAX_FIRST).map(|entry: &Entry| entry.hits.clone()).collect();
+        let first: Vec<_> = all.iter().take(MAX_FIRST).map(|entry| entry.hits.clone()).collect();
+        let people = async {
+            match is_of_site && LABELS.contains(&label) && !first.is_empty() {
+                true => period.people(&first).await.map(Some),
+                false => Ok(None),
+            }
+        };
+        let (before, people) = try_join(period.before(&first), people).await?;
+        let has_people = |people: &PeriodPeople| people.all.iter().flatten().any(Option::is_some);
+        let whole = match listed {
+            Listed::Values(BOT_LABEL) => total.saturating_sub(none),
+            // The rest of a page may be hits of people.
+            Listed::ValuesOfPage(BOT_LABEL, _) => sum,
+            _ => total,
+        };
         Ok(Self {
-            note: panel::note(&counts, &limits),
-            is_new: is_new(&period.before(&first).await?),
-            all,
-            unit: unit(label),
-            has_people: is_of_site && LABELS.contains(&label),
+            columns: people
+                .filter(has_people)
+                .map_or(Columns::Share(whole), |people| Columns::People(people.coverage)),
+            notes: notes.into_iter().collect(),
+            is_new: is_new(&before),
             is_neutral: names.is_neutral(),
-            whole: Some(whole),
+            all,
+            unit,
+            empty: NO_DATA,
             ..Self::default()
         })
-    }
-
-    /// Returns `true` if the change is that of people instead of the total.
-    pub(crate) const fn compares_people(&self) -> bool {
-        self.has_people && self.whole.is_some()
     }
 
     /// Sorts the entries. If this is not possible in the requested order, a note says so.
     async fn sort(&mut self, period: &PeriodReader<'_>, column: &str) -> Result<(), Error> {
         let hits: Vec<_> = self.all.iter().map(|entry| entry.hits.clone()).collect();
         let counted: Vec<_> = self.all.iter().map(|entry| entry.counted.clone()).collect();
-        let limit = match self.order {
-            Sort::People => period.visitor_limit(),
-            Sort::Change if self.compares_people() => period.visitor_limit() / 2,
+        let limit = match (self.order, self.columns) {
+            (Sort::People, _) => period.visitor_limit(&hits),
+            (Sort::Change, Columns::People(_)) => period.visitor_limit(&hits) / 2,
             _ => usize::MAX,
         };
-        let keys: Option<Vec<Option<u64>>> = match self.order {
-            Sort::Name | Sort::Total => None,
-            _ if hits.len() > limit => {
-                self.note = Some(format!(
-                    "Not sorted by people, which is possible for at most {} {column}s. Search to narrow the list.",
-                    digits::grouped(limit as u64)
-                ));
-                None
-            }
-            Sort::Lifetime => Some(period.reader.lifetimes(&counted).await?),
-            Sort::Change if self.compares_people() => {
-                let people = period.people(&hits).await?.compared;
+        if hits.len() > limit {
+            self.order = Sort::Total;
+            self.notes.push(format!(
+                "Not sorted by people, which is possible for at most {} {column}s. Search to narrow the list.",
+                digits::grouped(limit as u64)
+            ));
+        }
+        let keys: Option<Vec<Option<u64>>> = match (self.order, self.columns) {
+            (Sort::Name | Sort::Total, _) => None,
+            (Sort::Lifetime, _) => Some(period.reader.lifetimes(&counted).await?),
+            (Sort::Change, Columns::People(coverage)) => {
+                let people = period.people_with(&hits, coverage).await?.compared;
                 Some(people.into_iter().map(|pair| pair.known().map(ratio)).collect())
             }
-            Sort::Change => {
-                let before = period.compared_totals(&counted).await?;
-                let pair = |(entry, before): (&Entry, Option<u64>)| Some(ratio(entry.total.zip(before)?));
-                Some(self.all.iter().zip(before).map(pair).collect())
+            (Sort::Change, _) => {
+                let before = period.before(&counted).await?;
+                let key = |(entry, before): (&Entry, Before)| before.with(entry.total).known().map(ratio);
+                Some(self.all.iter().zip(before).map(key).collect())
             }
-            Sort::People => {
+            (Sort::People, _) => {
                 let people = period.visitors(&hits).await?;
                 people.map(|people| people.into_iter().map(|people| Some(people?.visitors)).collect())
             }
@@ -287,6 +253,32 @@ impl Entries {
             self.all.sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name)));
         }
         Ok(())
+    }
+}
+
+impl Entry {
+    fn of_label(
+        listed: Listed<'_>,
+        label: &str,
+        names: &Values<'_>,
+        value: String,
+        total: u64,
+    ) -> Option<Self> {
+        let (hits, link) = match listed {
+            Listed::ValuesOfPage(_, page) => {
+                (CounterName::of_pair(label, page, &value)?, counter(label, &value))
+            }
+            Listed::PagesOfValue(_, of) => {
+                (CounterName::of_pair(label, &value, of)?, CounterName::new(&value).ok())
+            }
+            Listed::Values(_) | Listed::Pages => (counter(label, &value)?, counter(label, &value)),
+        };
+        let (name, description) = match listed {
+            Listed::PagesOfValue(..) => (value.clone(), None),
+            _ => names.describe(&value),
+        };
+        let (link, total) = (link.filter(|_| value != NONE), Some(total));
+        Some(Self { name, description, value, link, counted: hits.clone(), hits, total, sort_key: total })
     }
 }
 

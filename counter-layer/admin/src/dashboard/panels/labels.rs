@@ -14,8 +14,10 @@ use super::panel::{self, Panel, PanelRow, Role};
 use super::people::{LabelPeople, ValuePeople, counter};
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants;
-use crate::dashboard::format::numbers::{self, Change};
+use crate::dashboard::format::names;
+use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::{Before, PeriodReader};
+use crate::dashboard::view::table::Listed;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
@@ -39,24 +41,6 @@ const MAX_PAGES: usize = 20;
 /// The maximum number of labels, which is also the limit per process.
 const MAX_PANELS: usize = 16;
 
-/// Titles for the built-in labels. Custom labels are shown by name.
-const TITLES: [(&str, &str); 14] = [
-    (ADDRESS, "Addresses"),
-    (BOT_LABEL, "Crawlers"),
-    (counters::BROKEN_LINKS, "Broken links"),
-    ("browser", "Browsers"),
-    ("campaign", "Campaigns"),
-    ("content", "Campaign contents"),
-    ("country", "Countries"),
-    ("device", "Devices"),
-    ("language", "Languages"),
-    ("medium", "Campaign mediums"),
-    (counters::MISSING_PAGES, "Missing pages"),
-    (REFERRER, "Referrers"),
-    (SOURCE_LABEL, "Sources"),
-    ("term", "Campaign terms"),
-];
-
 /// Labels to read without a round trip to find them. The store reads some names in vain for each that does not exist, so
 /// rare labels are not listed.
 const EXPECTED: [&str; 8] =
@@ -67,11 +51,6 @@ const EXPECTED_OF_PAGE: [&str; 4] = [ADDRESS, BOT_LABEL, "device", REFERRER];
 
 /// Rankings by label.
 type Rankings = Vec<(String, Result<LabelRanking, Error>)>;
-
-/// Returns the title of a label.
-pub(crate) fn title(label: &str) -> &str {
-    TITLES.iter().find(|(known, _)| *known == label).map_or(label, |(_, title)| title)
-}
 
 /// Reads the panels of all labels, sorted by name.
 pub(crate) async fn panels(period: &PeriodReader<'_>, view: &View) -> Result<Vec<Panel>, Error> {
@@ -106,15 +85,19 @@ pub(crate) async fn pages(
     }
     let pair = |page: &str| CounterName::of_pair(label, page, value);
     let names: Vec<_> = ranking.values.iter().filter_map(|(page, _)| pair(page)).collect();
-    let before = period.before(&names).await?;
+    let before = period.before_of_rows(&names).await?;
     let before = if is_new(&before) { vec![Before::Unknown; names.len()] } else { before };
     let before: HashMap<_, _> = names.into_iter().zip(before).collect();
     let before =
         |page: &str| pair(page).and_then(|pair| before.get(&pair).copied()).unwrap_or(Before::Unknown);
     let address = |page: &str| CounterName::new(page).ok().map(|page| view.counter(&page));
-    let panel = panel(ranking, ["without a value", "elsewhere"], before, address);
-    let all = Some(view.list(None).address());
-    Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), all, ..panel }))
+    period.reader.note_all(&ranking.unreadable);
+    let mut panel = panel(ranking, rest(Listed::PagesOfValue(label, value)), before, address);
+    if Values::of(label, &[]).is_neutral() {
+        panel.rows.iter_mut().for_each(PanelRow::neutral);
+    }
+    let (heads, all) = (Some([unit(label), "Share"]), Some(view.list(None).address()));
+    Ok(Some(Panel { id: "pages".to_owned(), title: "Pages".to_owned(), heads, all, ..panel }))
 }
 
 /// Creates the panels of labels, for a page if it is set, with the change from the compared period.
@@ -147,7 +130,7 @@ async fn compare(
         None => LabelPeople::read(period, label, ranking).await,
         Some(_) => Ok(None),
     }));
-    let (before, people) = try_join(period.before(&names), people).await?;
+    let (before, people) = try_join(period.before_of_rows(&names), people).await?;
     let mut by_label: HashMap<String, HashMap<String, Before>> = HashMap::new();
     for ((label, value), before) in values.into_iter().zip(before) {
         by_label.entry(label).or_default().insert(value, before);
@@ -163,44 +146,57 @@ async fn compare(
         if label == BOT_LABEL {
             let (people, others) = (ranking.none, ranking.total.saturating_sub(ranking.none));
             let clients = bots::Clients { people, others, of_page, limits: limits(&ranking) };
-            let before = |value: &str| before(value).total();
             return Panel { all, ..bots::panel(ranking.values, &clients, &before, &address) };
         }
         ranking.values.truncate(MAX_VALUES);
-        let others = match ranking.values.is_empty() {
-            _ if of_page => "not attributed",
-            true => "with rare or invalid values",
-            false => "with other values",
-        };
-        let none = if [REFERRER, SOURCE_LABEL].contains(&&*label) { "direct" } else { "without a value" };
+        let listed = page.map_or(Listed::Values(&label), |page| Listed::ValuesOfPage(&label, page));
+        let mut rest = rest(listed);
+        if ranking.values.is_empty() && !of_page {
+            rest[1] = "with rare or invalid values";
+        }
         let mut panel = match people {
             Some(mut people) => {
                 if of_label.is_none() {
                     people.values.iter_mut().for_each(|value| value.compared = Before::Unknown);
                 }
-                panel_of_people(period, &label, &ranking, people, others, address)
+                panel_of_people(period, &label, &ranking, people, rest, address)
             }
-            None => panel(ranking, [none, others], before, address),
+            None => panel(ranking, rest, before, address),
         };
         let values = Values::of(&label, &links);
         for row in &mut panel.rows {
             let (name, description) = values.describe(&row.name.whole);
             (row.name, row.description) = (Name::new(&name), description);
             if values.is_neutral() {
-                row.change = row.change.take().map(Change::neutral);
+                row.neutral();
             }
         }
         if panel.heads == Some(OF_HITS) {
             panel.heads = Some([unit(&label), "Share"]);
         }
-        Panel { id: format!("label-{label}"), title: title(&label).to_owned(), all, ..panel }
+        Panel { id: format!("label-{label}"), title: names::title(&label).to_owned(), all, ..panel }
     };
     Ok(labels.into_iter().zip(people).map(panel).collect())
 }
 
-/// Returns `true` if the label itself is new, and not only some of its values.
+/// Returns `true` if no value of a label was counted before, so that the label is new.
 pub(super) fn is_new<'a>(before: impl IntoIterator<Item = &'a Before>) -> bool {
-    before.into_iter().all(Before::is_new)
+    before.into_iter().all(|before| before.known().is_none())
+}
+
+/// Describes hits without a value, and hits of values that are not listed.
+pub(super) fn rest(listed: Listed<'_>) -> [&'static str; 2] {
+    let without = match listed.label() {
+        Some(BOT_LABEL) => "by people",
+        Some(REFERRER | SOURCE_LABEL) => "direct",
+        _ => "without a value",
+    };
+    match listed {
+        Listed::PagesOfValue(..) => ["without a value", "elsewhere"],
+        Listed::ValuesOfPage(..) => [without, "not attributed"],
+        Listed::Values(BOT_LABEL) => [without, "by other bots"],
+        Listed::Values(_) | Listed::Pages => [without, "with other values"],
+    }
 }
 
 /// Returns what the values of a label count.
@@ -225,7 +221,7 @@ fn panel_of_people(
     label: &str,
     ranking: &LabelRanking,
     people: LabelPeople,
-    others: &str,
+    rest: [&str; 2],
     address: impl Fn(&str) -> Option<String>,
 ) -> Panel {
     let LabelPeople { values, since } = people;
@@ -243,12 +239,12 @@ fn panel_of_people(
         role: Role::Value,
     };
     let none = if label == SOURCE_LABEL { 0 } else { ranking.none };
-    let rest = ranking.total.saturating_sub(listed).saturating_sub(none);
+    let others = ranking.total.saturating_sub(listed).saturating_sub(none);
     let mut limits = limits(ranking);
     limits.extend(since.map(|since| {
         format!("people are counted since {}", instants::day(period.timeline.calendar.local(since)))
     }));
-    let note = panel::note(&[(none, "without a value"), (rest, others)], &limits);
+    let note = panel::note(&[(none, rest[0]), (others, rest[1])], &limits);
     let rows = shown.iter().map(row).collect();
     Panel { rows, heads: Some(["People", unit(label)]), note, ..Panel::default() }
 }

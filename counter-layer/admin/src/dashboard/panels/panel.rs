@@ -150,6 +150,11 @@ impl PanelRow {
     pub(crate) fn is_member(&self) -> bool {
         self.role == Role::Member
     }
+
+    /// Removes the color of the change.
+    pub(super) fn neutral(&mut self) {
+        self.change = self.change.take().map(Change::neutral);
+    }
 }
 
 /// The role of a row.

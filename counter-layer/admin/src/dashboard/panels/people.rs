@@ -47,7 +47,7 @@ impl LabelPeople {
         let values = ranking.values.iter().take(MAX_VALUES).cloned().chain(none);
         let named = values.filter_map(|(value, hits)| Some((counter(label, &value)?, (value, hits))));
         let (counters, values): (Vec<CounterName>, Vec<_>) = named.unzip();
-        let PeriodPeople { all, compared, coverage } = period.people(&counters).await?;
+        let PeriodPeople { all, compared, coverage } = period.people_of_rows(&counters).await?;
         let Some(people) = all.filter(|people| people.iter().any(Option::is_some)) else { return Ok(None) };
         let start = period.timeline.buckets.range().start;
         let since = match coverage {
@@ -55,7 +55,8 @@ impl LabelPeople {
             _ => None,
         };
         let of_value = |(((value, hits), people), compared): (((String, u64), Option<Uniques>), _)| {
-            ValuePeople { value, hits, people: people.map(|people| people.visitors), compared }
+            let people = people.map(|people| period.at_most(people.visitors, Some(hits)));
+            ValuePeople { value, hits, people, compared }
         };
         let mut values: Vec<_> = values.into_iter().zip(people).zip(compared).map(of_value).collect();
         values.sort_by_key(|value| std::cmp::Reverse((value.people, value.hits)));

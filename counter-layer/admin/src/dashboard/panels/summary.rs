@@ -204,7 +204,7 @@ impl Card {
     fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Before) -> Self {
         Self {
             value: total.map_or_else(numbers::unknown, digits::grouped),
-            change: numbers::change_of(counter, total, before.total()),
+            change: before.with(total).change_of(counter),
             ..Self::of(view, "total", "Hits", &[counter], Metric::Hits)
         }
     }
@@ -250,7 +250,7 @@ impl Card {
         let (totals, before) = try_join(period.totals(&views), period.before(&views)).await?;
         Ok(Some(Self {
             value: totals[0].map_or_else(numbers::unknown, digits::grouped),
-            change: numbers::change_of(counter, totals[0], before[0].total()),
+            change: before[0].with(totals[0]).change_of(counter),
             ..Self::of(view, "views", "Views", &[counter], Metric::Views)
         }))
     }

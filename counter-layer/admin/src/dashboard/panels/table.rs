@@ -6,14 +6,14 @@ use counter_core::visits::Uniques;
 use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
-use super::entries::{Entries, Entry, Listed};
+use super::entries::{Columns, Entries, Entry};
 use super::facets;
 use super::name::Name;
 use super::panel::Panel;
 use crate::dashboard::chart::spark;
 use crate::dashboard::format::numbers;
 use crate::dashboard::period_reader::{Before, PeriodReader};
-use crate::dashboard::view::table::Sort;
+use crate::dashboard::view::table::{Listed, Sort};
 use crate::dashboard::view::view::{Page, View};
 use crate::text::{csv, digits, escape};
 
@@ -24,6 +24,7 @@ const MAX_SAMPLES_PER_READ: usize = 9500;
 /// A part of a table.
 #[derive(Debug)]
 pub(crate) struct Table {
+    pub(crate) title: String,
     pub(crate) columns: Vec<Heading>,
     pub(crate) rows: Vec<Row>,
     /// Counters that split all requests into parts.
@@ -56,8 +57,8 @@ pub(crate) struct Heading {
 pub(crate) struct Row {
     pub(crate) name: Name,
     pub(crate) description: Option<String>,
-    /// The URL of its page, if it has one.
-    pub(crate) address: Option<String>,
+    /// The URL of its page. Empty if there is none.
+    pub(crate) address: String,
     pub(crate) spark: Option<Spark>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) toggle: Option<String>,
@@ -94,16 +95,16 @@ impl Table {
     pub(crate) async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let mut entries = Entries::read(period, view).await?;
         let rows_per_part = if view.page == Page::List { 50 } else { 10 };
-        let limit = period.visitor_limit();
-        if entries.has_people && limit < rows_per_part.min(entries.all.len()) {
-            entries.note.get_or_insert_with(|| {
-                format!("People of this period are shown for {limit} {}s only.", Listed::of(view).column())
-            });
-        }
         let matching = entries.all.len();
         let leaf = view.table.leaf.min(matching.saturating_sub(1) / rows_per_part);
         let first = leaf * rows_per_part;
         let shown = first..matching.min(first + rows_per_part);
+        let names: Vec<_> = entries.all[shown.clone()].iter().map(|entry| entry.hits.clone()).collect();
+        let limit = period.visitor_limit(&names);
+        if !matches!(entries.columns, Columns::Share(_)) && limit < names.len() {
+            let column = view.listed().column();
+            entries.notes.push(format!("People of this period are shown for {limit} {column}s only."));
+        }
         let description = match matching {
             0 => String::new(),
             _ => {
@@ -113,12 +114,10 @@ impl Table {
             }
         };
         let mut numbers = Numbers::read(period, &entries, &entries.all[shown.clone()], now).await?;
-        if entries.compares_people() && numbers.people.iter().all(Option::is_none) {
-            (entries.has_people, entries.order) = (false, entries.order.without_people());
-        }
         let row = |(place, entry)| numbers.row(period, view, &entries, place, entry);
         let rows = entries.all[shown.clone()].iter().enumerate().map(row).collect();
         Ok(Self {
+            title: view.listed().title().to_owned(),
             columns: headings(view, &entries),
             rows,
             facets: facets::panels(view, &entries.facets),
@@ -126,9 +125,9 @@ impl Table {
             shown: description,
             before: leaf.checked_sub(1).map(|leaf| view.address_with(|view| view.table.leaf = leaf)),
             after: (shown.end < matching).then(|| view.address_with(|view| view.table.leaf = leaf + 1)),
-            note: entries.note,
+            note: (!entries.notes.is_empty()).then(|| entries.notes.join(" ")),
             empty: match &*view.table.search {
-                "" => "No data yet".to_owned(),
+                "" => entries.empty.to_owned(),
                 search => format!("Nothing contains {}", escape::isolated(search)),
             },
         })
@@ -141,16 +140,25 @@ impl Table {
 
     /// Returns all rows as CSV, in the same order.
     pub(crate) async fn csv(period: &PeriodReader<'_>, view: &View) -> Result<String, Error> {
-        let listed = Listed::of(view);
-        let Entries { all, unit, has_people, .. } = Entries::read(period, view).await?;
+        let listed = view.listed();
+        let Entries { all, unit, columns, .. } = Entries::read(period, view).await?;
         let names: Vec<_> = all.iter().map(|entry| entry.hits.clone()).collect();
         let (counts, before) = (period.totals(&names), period.totals_before(&names));
+        let unknown = || vec![None; names.len()];
         let people = async {
-            let people = if has_people { period.visitors(&names).await? } else { None };
+            let people = match columns {
+                Columns::Pages | Columns::People(_) => period.visitors(&names).await?,
+                Columns::Share(_) => None,
+            };
             Ok(people.unwrap_or_else(|| vec![None; names.len()]))
         };
-        let (counts, before, people, lifetimes) =
-            try_join4(counts, before, people, period.reader.lifetimes(&names)).await?;
+        let lifetimes = async {
+            match columns {
+                Columns::Pages => period.reader.lifetimes(&names).await,
+                Columns::People(_) | Columns::Share(_) => Ok(unknown()),
+            }
+        };
+        let (counts, before, people, lifetimes) = try_join4(counts, before, people, lifetimes).await?;
         let unit = unit.to_lowercase();
         let mut text = match listed {
             Listed::Pages => "page,people,views,hits,hits_before,hits_all_time\r\n".to_owned(),
@@ -181,39 +189,43 @@ impl Numbers {
         shown: &[Entry],
         now: Timestamp,
     ) -> Result<Self, Error> {
-        let none = || vec![None; shown.len()];
-        let no_people = || vec![None; shown.len()];
         let hits: Vec<_> = shown.iter().map(|entry| entry.hits.clone()).collect();
         let counted: Vec<_> = shown.iter().map(|entry| entry.counted.clone()).collect();
-        if entries.compares_people() && !shown.is_empty() {
-            let people = period.people(&hits).await?;
-            let all = people.all.unwrap_or_else(no_people);
-            if all.iter().any(Option::is_some) {
-                let (sparks, lifetimes) = (shown.iter().map(|_| None).collect(), none());
-                return Ok(Self { people: all, compared: people.compared, sparks, lifetimes });
-            }
-        }
-        let is_of_site = entries.whole.is_none();
-        let people = async {
-            let people = if is_of_site { period.visitors(&hits).await? } else { None };
-            Ok(people.unwrap_or_else(no_people))
+        let mut numbers = Self {
+            people: vec![None; shown.len()],
+            compared: Vec::new(),
+            sparks: shown.iter().map(|_| None).collect(),
+            lifetimes: vec![None; shown.len()],
         };
-        let lifetimes = async {
-            match is_of_site {
-                true => period.reader.lifetimes(&counted).await,
-                false => Ok(none()),
+        let compared = async {
+            let before = period.before_of_rows(&counted).await?;
+            Ok(shown.iter().zip(before).map(|(entry, before)| before.with(entry.total)).collect())
+        };
+        let people = match entries.columns {
+            _ if shown.is_empty() => None,
+            Columns::People(coverage) => {
+                let people = period.people_with(&hits, coverage).await?;
+                numbers.compared = people.compared;
+                people.all
+            }
+            Columns::Share(_) => {
+                numbers.compared = compared.await?;
+                None
+            }
+            Columns::Pages => {
+                let people;
+                (people, numbers.compared, numbers.lifetimes, numbers.sparks) = try_join4(
+                    period.visitors(&hits),
+                    compared,
+                    period.reader.lifetimes(&counted),
+                    sparks(period, &hits, &counted, now),
+                )
+                .await?;
+                people
             }
         };
-        let sparks = async {
-            match is_of_site {
-                true => sparks(period, &hits, &counted, now).await,
-                false => Ok(shown.iter().map(|_| None).collect()),
-            }
-        };
-        let (people, before, lifetimes, sparks) =
-            try_join4(people, period.before(&counted), lifetimes, sparks).await?;
-        let compared = shown.iter().zip(before).map(|(entry, before)| before.with(entry.total)).collect();
-        Ok(Self { people, compared, sparks, lifetimes })
+        numbers.people = people.unwrap_or(numbers.people);
+        Ok(numbers)
     }
 
     fn row(
@@ -224,38 +236,37 @@ impl Numbers {
         place: usize,
         entry: &Entry,
     ) -> Row {
-        let is_of_site = entries.whole.is_none();
         let number = |text: Option<String>| Cell {
             text: text.unwrap_or_else(numbers::unknown),
             style: "number",
             change: "",
         };
-        let people = self.people[place].map(|people| {
+        let people = number(self.people[place].map(|people| {
             // People who only sent other requests have no view.
             let limit = entry.total.filter(|_| entry.hits == entry.counted);
             digits::grouped(period.at_most(people.visitors, limit))
-        });
+        }));
+        let total = number(entry.total.map(digits::grouped));
         let is_known = |before: &Before<_>| !(entries.is_new && before.is_new());
         let change = Some(self.compared[place]).filter(is_known).and_then(Before::change);
-        let change = change.map(|change| if entries.is_neutral { change.neutral() } else { change });
-        let change = match change {
+        let change = match change.map(|change| if entries.is_neutral { change.neutral() } else { change }) {
             Some(change) => Cell { change: change.style, ..number(Some(change.text)) },
             None => number(None),
         };
-        let share = entries.whole.map(|whole| number(numbers::share(entry.total.unwrap_or_default(), whole)));
-        let lifetime = || Cell { style: "number wide", ..number(self.lifetimes[place].map(digits::grouped)) };
-        let lifetime = is_of_site.then(lifetime);
-        let total = Some(number(entry.total.map(digits::grouped)));
-        let cells = match entries.compares_people() {
-            true => [Some(number(people)), Some(change), total, None],
-            false => [is_of_site.then(|| number(people)), total, Some(change), share.or(lifetime)],
-        };
+        let lifetime = number(self.lifetimes[place].map(digits::grouped));
         Row {
             name: Name::new(&entry.name),
             description: entry.description.clone(),
-            address: entry.link.as_ref().map(|link| view.counter(link)),
+            address: entry.link.as_ref().map(|link| view.counter(link)).unwrap_or_default(),
             spark: self.sparks[place].take(),
-            cells: cells.into_iter().flatten().collect(),
+            cells: match entries.columns {
+                Columns::Pages => vec![people, total, change, Cell { style: "number wide", ..lifetime }],
+                Columns::People(_) => vec![people, change, total],
+                Columns::Share(whole) => {
+                    let share = entry.total.and_then(|total| numbers::share(total, whole));
+                    vec![total, change, number(share)]
+                }
+            },
             toggle: view.toggled(&entry.hits).filter(|_| view.page == Page::Site),
             is_shown: view.chart.counters.contains(&entry.hits),
         }
@@ -289,24 +300,21 @@ async fn sparks(
 }
 
 fn headings(view: &View, entries: &Entries) -> Vec<Heading> {
-    let is_of_site = entries.whole.is_none();
-    let name = match Listed::of(view) {
+    let name = match view.listed() {
         Listed::Pages | Listed::PagesOfValue(..) => "Page",
         Listed::Values(_) | Listed::ValuesOfPage(..) => "Name",
     };
-    let columns = [
-        Some(("name", name, Some(Sort::Name), "name")),
-        is_of_site.then_some(("spark", "Trend", None, "wide")),
-    ];
+    let name = ("name", name, Some(Sort::Name), "name");
     let people = ("people", "People", Some(Sort::People), "number");
     let total = ("total", entries.unit, Some(Sort::Total), "number");
     let change = ("change", "Change", Some(Sort::Change), "number");
-    let numbers = match (entries.compares_people(), is_of_site) {
-        (true, _) => vec![people, change, total],
-        (false, true) => {
-            vec![people, total, change, ("lifetime", "All time", Some(Sort::Lifetime), "number wide")]
+    let columns = match entries.columns {
+        Columns::Pages => {
+            let (trend, lifetime) = (("spark", "Trend", None, "wide"), Some(Sort::Lifetime));
+            vec![name, trend, people, total, change, ("lifetime", "All time", lifetime, "number wide")]
         }
-        (false, false) => vec![total, change, ("share", "Share", None, "number")],
+        Columns::People(_) => vec![name, people, change, total],
+        Columns::Share(_) => vec![name, total, change, ("share", "Share", None, "number")],
     };
     // The first page shows the rows with the highest total.
     let can_sort = view.page == Page::List;
@@ -323,5 +331,5 @@ fn headings(view: &View, entries: &Entries) -> Vec<Heading> {
         },
         style,
     };
-    columns.into_iter().flatten().chain(numbers).map(heading).collect()
+    columns.into_iter().map(heading).collect()
 }

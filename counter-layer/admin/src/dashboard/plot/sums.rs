@@ -1,5 +1,6 @@
 //! The sums of the chart lines, and the change from the compared period.
 
+use askama::filters::Safe;
 use counter_core::visits::Coverage;
 use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::try_join;
@@ -73,10 +74,10 @@ impl Totals {
     ) -> Result<Self, Error> {
         let (totals, before) = try_join(period.totals(counters), period.before(counters)).await?;
         let change = |((counter, total), before): ((&CounterName, &Option<u64>), &Before)| {
-            numbers::change_of(counter, *total, before.total())
+            before.with(*total).change_of(counter)
         };
         let changes = counters.iter().zip(&totals).zip(&before).map(change).collect();
-        Ok(Self { totals, changes, since: before.first().copied().and_then(Before::since) })
+        Ok(Self { totals, changes, since: before.first().and_then(Before::since) })
     }
 
     /// Returns the people of counters with these hits.
@@ -103,6 +104,11 @@ impl Totals {
 impl Instant {
     pub(crate) fn of(at: Timestamp, zone: &Zone, style: Style) -> Self {
         Self { iso: instants::iso(at), text: instants::instant(zone.local(at), style) }
+    }
+
+    /// Returns the HTML element.
+    pub(crate) fn element(&self) -> Safe<String> {
+        Safe(format!("<time datetime=\"{}\">{}</time>", self.iso, self.text))
     }
 }
 

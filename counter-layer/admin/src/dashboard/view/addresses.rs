@@ -145,7 +145,7 @@ impl View {
             Page::Site => view.chart.show_hits(),
             Page::Counter | Page::List => view.chart.counters.truncate(1),
         }
-        (view.page, view.chart.metric, view.chart.forecast) = (Page::List, None, false);
+        (view.page, view.chart.forecast) = (Page::List, false);
         view.table = TableView { label: label.map(str::to_owned), ..TableView::default() };
         view
     }
@@ -196,7 +196,10 @@ mod tests {
     #[test]
     fn a_list_belongs_to_the_site_or_to_the_counter_of_a_page() {
         let site = of("counter=%2F&counter=hits&period=7d&show=people&forecast=1");
-        assert_eq!(site.list(Some("source")).address(), "/admin/stats/list?period=7d&label=source");
+        assert_eq!(
+            site.list(Some("source")).address(),
+            "/admin/stats/list?period=7d&show=people&label=source"
+        );
         let page = tests::of(Page::Counter, "counter=%2F&counter=hits&period=7d");
         let list = page.list(Some("source"));
         assert_eq!(list.address(), "/admin/stats/list?counter=%2F&period=7d&label=source");

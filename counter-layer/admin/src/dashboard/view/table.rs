@@ -1,9 +1,11 @@
 //! The parameters of a list.
 
 use counter_core::CounterName;
+use counter_layer::internal::HITS;
 
 use super::value::{WrongValue, positive};
 use crate::api::parameter::is_label_name;
+use crate::dashboard::format::names;
 
 /// The parameters of a list in a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,15 @@ pub(crate) struct TableView {
     pub(crate) sort: Option<Sort>,
     /// The page of the table, starting at 0.
     pub(crate) leaf: usize,
+}
+
+/// What a table lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed<'a> {
+    Pages,
+    Values(&'a str),
+    ValuesOfPage(&'a str, &'a CounterName),
+    PagesOfValue(&'a str, &'a str),
 }
 
 /// The sort order of the table.
@@ -58,14 +69,48 @@ impl TableView {
     }
 }
 
+impl<'a> Listed<'a> {
+    pub(crate) fn of(label: Option<&'a str>, counter: &'a CounterName) -> Self {
+        match (label, counter.label()) {
+            (Some(label), _) if **counter == *HITS => Self::Values(label),
+            (Some(label), _) => Self::ValuesOfPage(label, counter),
+            (None, Some((label, value))) if counter.pair().is_none() => Self::PagesOfValue(label, value),
+            (None, _) => Self::Pages,
+        }
+    }
+
+    pub(crate) const fn label(self) -> Option<&'a str> {
+        match self {
+            Self::Pages => None,
+            Self::Values(label) | Self::ValuesOfPage(label, _) | Self::PagesOfValue(label, _) => Some(label),
+        }
+    }
+
+    /// Returns the title of the list.
+    pub(crate) fn title(self) -> &'a str {
+        match self {
+            Self::Pages | Self::PagesOfValue(..) => "Pages",
+            Self::Values(label) | Self::ValuesOfPage(label, _) => names::title(label),
+        }
+    }
+
+    /// Returns `true` if the list belongs to a counter, and not to the site.
+    pub(crate) const fn has_owner(self) -> bool {
+        matches!(self, Self::ValuesOfPage(..) | Self::PagesOfValue(..))
+    }
+
+    /// Returns what an entry is called in a file.
+    pub(crate) const fn column(self) -> &'static str {
+        match self {
+            Self::Pages | Self::PagesOfValue(..) => "page",
+            Self::Values(_) | Self::ValuesOfPage(..) => "value",
+        }
+    }
+}
+
 impl Sort {
     fn name(self) -> &'static str {
         SORTS.iter().find(|(sort, _)| *sort == self).map_or("", |(_, name)| name)
-    }
-
-    /// Returns the order if there are no people.
-    pub(crate) fn without_people(self) -> Self {
-        if self == Self::People { Self::Total } else { self }
     }
 }
 

@@ -4,7 +4,7 @@ use counter_core::{Precisions, Timestamp};
 
 use super::chart::ChartView;
 use super::client::Client;
-use super::table::TableView;
+use super::table::{Listed, TableView};
 use super::value::WrongValue;
 use crate::api::site::SITE;
 use crate::zone::Zone;
@@ -88,6 +88,11 @@ impl Site {
 }
 
 impl View {
+    /// Returns what the page lists.
+    pub(crate) fn listed(&self) -> Listed<'_> {
+        Listed::of(self.table.label.as_deref(), &self.chart.counters[0])
+    }
+
     /// Parses a URL. Unknown names are ignored, so that saved URLs still work.
     ///
     /// # Errors
@@ -95,10 +100,13 @@ impl View {
     pub(crate) fn of(site: Site, client: Client, page: Page, query: &str) -> Result<Self, WrongValue> {
         let pairs = form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty());
         let pairs: Vec<_> = pairs.collect();
-        let chart = ChartView::read(&pairs, &site.zone)?;
+        let mut chart = ChartView::read(&pairs, &site.zone)?;
         let mut table = TableView::default();
         for (name, value) in pairs.iter().filter(|_| page == Page::List) {
             table.read(name, value)?;
+        }
+        if page == Page::List && Listed::of(table.label.as_deref(), &chart.counters[0]) == Listed::Pages {
+            chart.show_hits();
         }
         let value =
             |wanted: &str| pairs.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
