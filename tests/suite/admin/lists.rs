@@ -229,10 +229,13 @@ async fn lists_without_entries_say_so() {
     for path in ["/list?label=source", "/list?counter=%2F&label=source"] {
         let list = get(&site, &format!("{path}&period=1h")).await.body;
         assert!(list.contains("Views are not kept by the minute"), "{list}");
+        // An empty file would say that there are none.
+        let file = format!("/admin/stats{path}&period=1h").replace("list?", "list.csv?");
+        assert_eq!(send(&site.router, &file, None).await.status, StatusCode::SERVICE_UNAVAILABLE, "{file}");
     }
     // Without a period, an empty day is replaced by the last week, like on the first page.
     assert!(get(&site, "/list").await.body.contains("7 days"));
-    // A facet has no list, so these are the pages of the site.
+    // The site does not list the values of a facet, so we expect its pages.
     let list = get(&site, "/list?counter=status%3A404&period=yesterday").await.body;
     assert!(!list.contains("status%3A404") && text(&list, "rows", "</tbody>").starts_with("/ "), "{list}");
 }

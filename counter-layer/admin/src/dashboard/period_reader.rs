@@ -75,7 +75,7 @@ pub(crate) struct PeriodDistributions {
     pub(crate) compared: Vec<Distributions>,
 }
 
-/// What is known of a counter in the compared period.
+/// The count of a counter in the compared period, or the reason why it can't be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before<T = u64> {
     Known(T),

@@ -10,8 +10,8 @@
 //! - Who are they, and what do crawlers read?
 //!
 //! "All" at the end of a panel of pages or label values opens a list of all of them, which can be searched, sorted and
-//! downloaded. A page also has lists of its own values, and a value has a list of its pages. Values are found by their name,
-//! such as `Germany`, and by what is stored.
+//! downloaded. On the page of a counter, this will be a list of its own values or pages. You can search for a value by its name,
+//! such as `Germany`, or by the text that we store.
 //!
 //! What is not recorded is listed at the end, followed by the numbers of the service: hits, statuses and methods. Without
 //! [views](counter_layer::AccessCounterLayer::views), or in a period in which they began, the card and the table show hits

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use counter_core::visits::{Coverage, LabelRanking};
-use counter_core::{CounterName, Error};
+use counter_core::{CounterName, Error, Precision};
 use counter_layer::internal::{BOT_LABEL, HITS, SOURCE_LABEL};
 use futures_util::future::try_join;
 
@@ -23,8 +23,6 @@ const MAX_ENTRIES: usize = 10_000;
 
 /// The number of values with the most hits that show whether a label is new, and whether it counts people.
 const MAX_FIRST: usize = 8;
-
-const NO_DATA: &str = "No data yet";
 
 /// The maximum number of names that the form suggests.
 const MAX_SUGGESTIONS: usize = 100;
@@ -46,8 +44,8 @@ pub(crate) struct Entries {
     /// The names to suggest for the chart, most hits first.
     pub(crate) suggestions: Vec<String>,
     pub(crate) notes: Vec<String>,
-    /// What to show if there are no entries.
-    pub(crate) empty: &'static str,
+    /// The precision of this period, if the entries have no counts in it. They are not known then.
+    pub(crate) unread: Option<Precision>,
 }
 
 /// Determines the columns of a table.
@@ -130,7 +128,7 @@ impl Entries {
         let cut = format!("Only the first {} counters are listed.", digits::grouped(MAX_ENTRIES as u64));
         let notes = is_cut.then_some(cut).into_iter().collect();
         let unit = if has_views { "Views" } else { "Hits" };
-        Ok(Self { all, facets, suggestions, notes, unit, empty: NO_DATA, ..Self::default() })
+        Ok(Self { all, facets, suggestions, notes, unit, ..Self::default() })
     }
 
     async fn of_label(period: &PeriodReader<'_>, listed: Listed<'_>, label: &str) -> Result<Self, Error> {
@@ -138,8 +136,7 @@ impl Entries {
         let unit = unit(label);
         let keeps_views = stats.reach().counts.of_views().retention(precision).is_some();
         if CounterName::VIEW_LABELS.contains(&label) && !keeps_views {
-            let empty = "Views are not kept by the minute, so this list needs a longer period";
-            return Ok(Self { unit, empty, columns: Columns::Share(0), ..Self::default() });
+            return Ok(Self { unit, unread: Some(precision), columns: Columns::Share(0), ..Self::default() });
         }
         let read = async |label: &str| {
             let range = range.clone();
@@ -205,7 +202,6 @@ impl Entries {
             is_neutral: names.is_neutral(),
             all,
             unit,
-            empty: NO_DATA,
             ..Self::default()
         })
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use counter_core::visits::Uniques;
-use counter_core::{CounterName, Error, Timestamp};
+use counter_core::{CounterName, Error, ErrorKind, Timestamp};
 use futures_util::future::{try_join_all, try_join4};
 
 use super::entries::{Columns, Entries, Entry};
@@ -16,6 +16,10 @@ use crate::dashboard::period_reader::{Before, PeriodReader};
 use crate::dashboard::view::table::{Listed, Sort};
 use crate::dashboard::view::view::{Page, View};
 use crate::text::{csv, digits, escape};
+
+/// The number of rows on a page of a list, and on the first page.
+const ROWS_OF_LIST: usize = 50;
+const ROWS_OF_SITE: usize = 10;
 
 /// The maximum number of sparkline samples in a single read. If we read more, then a SQL store would scan the
 /// samples of all counters instead of looking up some of them.
@@ -94,7 +98,7 @@ impl Table {
     /// Reads a part of the table.
     pub(crate) async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let mut entries = Entries::read(period, view).await?;
-        let rows_per_part = if view.page == Page::List { 50 } else { 10 };
+        let rows_per_part = if view.page == Page::List { ROWS_OF_LIST } else { ROWS_OF_SITE };
         let matching = entries.all.len();
         let leaf = view.table.leaf.min(matching.saturating_sub(1) / rows_per_part);
         let first = leaf * rows_per_part;
@@ -126,9 +130,12 @@ impl Table {
             before: leaf.checked_sub(1).map(|leaf| view.address_with(|view| view.table.leaf = leaf)),
             after: (shown.end < matching).then(|| view.address_with(|view| view.table.leaf = leaf + 1)),
             note: (!entries.notes.is_empty()).then(|| entries.notes.join(" ")),
-            empty: match &*view.table.search {
-                "" => entries.empty.to_owned(),
-                search => format!("Nothing contains {}", escape::isolated(search)),
+            empty: match (entries.unread, &*view.table.search) {
+                (Some(_), _) => {
+                    "Views are not kept by the minute, so this list needs a longer period".to_owned()
+                }
+                (None, "") => "No data yet".to_owned(),
+                (None, search) => format!("Nothing contains {}", escape::isolated(search)),
             },
         })
     }
@@ -139,9 +146,16 @@ impl Table {
     }
 
     /// Returns all rows as CSV, in the same order.
+    ///
+    /// # Errors
+    /// Fails if the rows are not known for this period: an empty file would say that there are none.
     pub(crate) async fn csv(period: &PeriodReader<'_>, view: &View) -> Result<String, Error> {
         let listed = view.listed();
-        let Entries { all, unit, columns, .. } = Entries::read(period, view).await?;
+        let Entries { all, unit, columns, unread, .. } = Entries::read(period, view).await?;
+        if let Some(requested) = unread {
+            let retained = period.reader.stats.reach().counts.of_views().to_string();
+            return Err(Error::new(ErrorKind::UnknownPrecision { requested, retained }));
+        }
         let names: Vec<_> = all.iter().map(|entry| entry.hits.clone()).collect();
         let (counts, before) = (period.totals(&names), period.totals_before(&names));
         let unknown = || vec![None; names.len()];
