@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use counter_core::Timestamp;
+
 /// Starts a program under callgrind, which will write `profile` on exit.
 ///
 /// # Errors
@@ -36,7 +38,8 @@ pub fn instructions(profile: &Path) -> Result<u64, Box<dyn Error>> {
 /// Measures the instructions for an operation, given a program that takes the operation count as the final
 /// argument.
 ///
-/// Returns the slope between two counts, so that startup and shutdown cancel out.
+/// Returns the slope between two counts, so that startup and shutdown cancel out. A run must take less than a
+/// minute.
 ///
 /// # Errors
 /// If the program fails.
@@ -48,7 +51,14 @@ pub fn per_operation(
 ) -> Result<f64, Box<dyn Error>> {
     let mut totals = [0; 2];
     for (count, total) in counts.into_iter().zip(&mut totals) {
-        run(program, arguments, count, profile)?;
+        // If a minute ends during the run, all its cells are closed, which would be added to the operations.
+        loop {
+            let minute = Timestamp::now().as_unix() / 60;
+            run(program, arguments, count, profile)?;
+            if Timestamp::now().as_unix() / 60 == minute {
+                break;
+            }
+        }
         *total = instructions(profile)?;
     }
     Ok((totals[1] - totals[0]) as f64 / (counts[1] - counts[0]) as f64)
