@@ -31,6 +31,18 @@ async fn count(site: &mut Site, at: Timestamp, visits: &[(u8, Option<&str>, &str
     site.counters.flush().await.expect("memory takes all");
 }
 
+/// Counts hits of yesterday without people.
+async fn note(site: &mut Site, label: &str, values: &[(Option<&str>, u32)]) {
+    let (recorder, at) = (site.recorder(), Timestamp::now().minus(86_400));
+    let values_of_label = recorder.label_values(label).expect("a name");
+    for (value, weight) in values {
+        let weight = NonZeroU32::new(*weight).expect("not 0");
+        let noted = values_of_label.note_at(*value, at, weight);
+        recorder.record_at(values_of_label.counter(noted), None, at, weight);
+    }
+    site.counters.flush().await.expect("memory takes all");
+}
+
 async fn get(site: &Site, path: &str) -> ResponseText {
     let response = send(&site.router, &format!("/admin/stats{path}"), None).await;
     assert_eq!(response.status, StatusCode::OK, "{path}: {}", response.body);
@@ -149,13 +161,22 @@ async fn a_page_lists_its_values_and_a_value_lists_its_pages() {
 
 #[tokio::test]
 async fn the_file_of_a_list_has_the_same_rows_and_says_what_it_contains() {
-    let site = visited().await;
+    let mut site = visited().await;
+    note(&mut site, "country", &[(None, 2), (Some("(odd)"), 5)]).await;
+    // Every value of this label is new, so nothing is known about the time before.
+    note(&mut site, "plan", &[(Some("free"), 2)]).await;
     for (query, name, content) in [
         (
             "label=source",
             "sources",
             "value,people,views,views_before\r\n\"news.example\",3,6,1\r\n\"Google\",1,9,5\r\n\"(none)\",1,4,0\r\n\"new.example\",1,1,0\r\n",
         ),
+        (
+            "label=country",
+            "countries",
+            "value,people,hits,hits_before\r\n\"DE\",,14,3\r\n\"JP\",,5,3\r\n\"FR\",,1,0\r\n\"(none)\",,2,\r\n\"(not listed)\",,5,\r\n",
+        ),
+        // The number of others that match is not known.
         ("label=country&q=jap", "countries", "value,people,hits,hits_before\r\n\"JP\",,5,3\r\n"),
         (
             "counter=%2F&label=country&sort=name",
@@ -167,6 +188,7 @@ async fn the_file_of_a_list_has_the_same_rows_and_says_what_it_contains() {
             "pages-source-Google",
             "page,views,views_before\r\n\"/\",9,5\r\n",
         ),
+        ("label=plan", "plan", "value,people,hits,hits_before\r\n\"free\",,2,\r\n"),
         ("", "pages", "page,people,views,hits,hits_before,hits_all_time\r\n\"/\",5,,20,6,29\r\n"),
     ] {
         let file = get(&site, &format!("/list.csv?period=yesterday&{query}")).await;
@@ -179,13 +201,7 @@ async fn the_file_of_a_list_has_the_same_rows_and_says_what_it_contains() {
 #[tokio::test]
 async fn values_of_a_label_that_is_new_are_not_new() {
     let mut site = visited().await;
-    let (recorder, at) = (site.recorder(), Timestamp::now().minus(86_400));
-    let plans = recorder.label_values("plan").expect("a name");
-    for plan in ["free", "free", "paid"] {
-        let noted = plans.note_at(Some(plan), at, NonZeroU32::MIN);
-        recorder.record_at(plans.counter(noted), None, at, NonZeroU32::MIN);
-    }
-    site.counters.flush().await.expect("memory takes all");
+    note(&mut site, "plan", &[(Some("free"), 2), (Some("paid"), 1)]).await;
     let list = get(&site, "/list?period=yesterday&label=plan").await.body;
     assert_eq!(text(&list, "rows", "</tbody>"), "free 2 – 66.7 % paid 1 – 33.3 %");
     let first = get(&site, "?period=yesterday").await.body;
@@ -244,11 +260,7 @@ async fn lists_without_entries_say_so() {
 async fn the_columns_of_a_list_do_not_depend_on_the_rows_that_are_shown() {
     let mut site = visited().await;
     // A hit without a visitor, e.g. of a log without addresses.
-    let (recorder, at) = (site.recorder(), Timestamp::now().minus(86_400));
-    let sources = recorder.label_values("source").expect("a name").people();
-    let noted = sources.note_at(Some("nobody.example"), at, NonZeroU32::MIN);
-    recorder.record_at(sources.counter(noted), None, at, NonZeroU32::MIN);
-    site.counters.flush().await.expect("memory takes all");
+    note(&mut site, "source", &[(Some("nobody.example"), 1)]).await;
     for (query, rows) in [("q=nobody", "nobody.example – New 1"), ("q=new.e", "new.example 1 New 1")] {
         let list = get(&site, &format!("/list?period=yesterday&label=source&{query}")).await.body;
         assert_eq!(heads(&list), "Name People Change Views", "{query}");

@@ -87,13 +87,6 @@ pub(crate) enum Before<T = u64> {
     Unknown,
 }
 
-/// Whether to find out which counters are new, which takes two more reads if any may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Newness {
-    Ignored,
-    Checked,
-}
-
 impl<T> Before<T> {
     /// Returns what follows from a known value.
     fn and_then<U>(self, map: impl FnOnce(T) -> Option<U>) -> Before<U> {
@@ -204,7 +197,7 @@ impl<'a> PeriodReader<'a> {
     }
 
     /// Reads the counts in the compared period, even if counting began in it, or `None` if they are unknown.
-    pub(crate) async fn totals_before(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
+    async fn totals_before(&self, counters: &[CounterName]) -> Result<Vec<Option<u64>>, Error> {
         let cover = match has_views(counters) {
             true => self.views.as_ref().and_then(|(_, compared)| compared.as_ref()),
             false => self.compared.as_ref(),
@@ -214,24 +207,14 @@ impl<'a> PeriodReader<'a> {
 
     /// Reads the counts in the compared period, or when counting began if that was too late for a comparison.
     pub(crate) async fn before(&self, counters: &[CounterName]) -> Result<Vec<Before>, Error> {
-        self.before_or_new(counters, Newness::Ignored).await
-    }
-
-    /// Like [`before`](Self::before), for rows of which some may be [new](Before::New).
-    pub(crate) async fn before_of_rows(&self, counters: &[CounterName]) -> Result<Vec<Before>, Error> {
-        self.before_or_new(counters, Newness::Checked).await
-    }
-
-    async fn before_or_new(&self, counters: &[CounterName], newness: Newness) -> Result<Vec<Before>, Error> {
-        let coverage = self.coverage(counters, newness);
-        let (totals, coverage) = try_join(self.totals_before(counters), coverage).await?;
+        let (totals, coverage) = try_join(self.totals_before(counters), self.coverage(counters)).await?;
         let before = |(total, coverage): (_, Before<()>)| coverage.and_then(|()| total);
         Ok(totals.into_iter().zip(coverage).map(before).collect())
     }
 
     /// Returns whether these counters were counted in the whole compared period. A facet was if all hits were, because it can
     /// be 0 for any time.
-    async fn coverage(&self, counters: &[CounterName], newness: Newness) -> Result<Vec<Before<()>>, Error> {
+    async fn coverage(&self, counters: &[CounterName]) -> Result<Vec<Before<()>>, Error> {
         let (Some(compared), Ok(hits)) = (&self.timeline.compared, CounterName::new(HITS)) else {
             return Ok(vec![Before::Unknown; counters.len()]);
         };
@@ -249,7 +232,7 @@ impl<'a> PeriodReader<'a> {
             Coverage::Complete => Before::Known(()),
             Coverage::Since(first) => {
                 let is_new = first >= start && found[site(counter)] == Coverage::Complete;
-                if is_new && newness == Newness::Checked { Before::New(first) } else { Before::Since(first) }
+                if is_new { Before::New(first) } else { Before::Since(first) }
             }
             _ => Before::Unknown,
         };
@@ -343,47 +326,38 @@ impl<'a> PeriodReader<'a> {
     pub(crate) async fn people(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
         match (&self.counter, counters) {
             (Some(of_page), [counter]) if counter == of_page => {
-                self.people.get_or_try_init(|| self.read_people(counters, Newness::Ignored)).await.cloned()
+                self.people.get_or_try_init(|| self.read_people(counters)).await.cloned()
             }
-            _ => self.read_people(counters, Newness::Ignored).await,
+            _ => self.read_people(counters).await,
         }
     }
 
-    /// Like [`people`](Self::people), for rows of which some may be [new](Before::New).
-    pub(crate) async fn people_of_rows(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
-        self.read_people(counters, Newness::Checked).await
-    }
-
-    async fn read_people(&self, counters: &[CounterName], newness: Newness) -> Result<PeriodPeople, Error> {
+    async fn read_people(&self, counters: &[CounterName]) -> Result<PeriodPeople, Error> {
         let coverage = async {
             match counters.first() {
                 Some(counter) => self.people_coverage(counter).await,
                 None => Ok(Coverage::Unknown),
             }
         };
-        let compared = self.compared_visitors(counters, newness);
+        let compared = self.compared_visitors(counters);
         let (all, compared, coverage) = try_join3(self.visitors(counters), compared, coverage).await?;
         Ok(PeriodPeople { all, compared, coverage: Coverage::Complete }.with(coverage))
     }
 
-    /// Like [`people_of_rows`](Self::people_of_rows), given the coverage of a frequent value of the label.
+    /// Like [`people`](Self::people), given the coverage of a frequent value of the label.
     pub(crate) async fn people_with(
         &self,
         counters: &[CounterName],
         coverage: Coverage,
     ) -> Result<PeriodPeople, Error> {
-        let compared = self.compared_visitors(counters, Newness::Checked);
+        let compared = self.compared_visitors(counters);
         let (all, compared) = try_join(self.visitors(counters), compared).await?;
         Ok(PeriodPeople { all, compared, coverage: Coverage::Complete }.with(coverage))
     }
 
     /// Reads the visitors of counters in this period and in the compared period. If the period is still running, both are
     /// without the last bucket, because the visitors of a part of a bucket are unknown.
-    async fn compared_visitors(
-        &self,
-        counters: &[CounterName],
-        newness: Newness,
-    ) -> Result<Vec<Before<(u64, u64)>>, Error> {
+    async fn compared_visitors(&self, counters: &[CounterName]) -> Result<Vec<Before<(u64, u64)>>, Error> {
         let unions = self.compared_unions(counters).unwrap_or_default();
         // The first are those that a page shows.
         let limit = unions.iter().map(|buckets| limit(buckets) / 2).min().unwrap_or_default();
@@ -394,7 +368,7 @@ impl<'a> PeriodReader<'a> {
                 false => self.reader.uniques(first, &unions).await,
             }
         };
-        let (found, coverage) = try_join(visitors, self.coverage(counters, newness)).await?;
+        let (found, coverage) = try_join(visitors, self.coverage(counters)).await?;
         let visitors = |place: usize| Some(found.get(place)?.as_ref()?.visitors);
         let pair = |(place, coverage): (_, Before<()>)| {
             coverage.and_then(|()| visitors(2 * place).zip(visitors(2 * place + 1)))

@@ -24,6 +24,9 @@ const MAX_ENTRIES: usize = 10_000;
 /// The number of values with the most hits that show whether a label is new, and whether it counts people.
 const MAX_FIRST: usize = 8;
 
+/// What a file calls values that are not listed. `(other)` is a counter.
+const UNLISTED: &str = "(not listed)";
+
 /// The maximum number of names that the form suggests.
 const MAX_SUGGESTIONS: usize = 100;
 
@@ -44,6 +47,8 @@ pub(crate) struct Entries {
     /// The names to suggest for the chart, most hits first.
     pub(crate) suggestions: Vec<String>,
     pub(crate) notes: Vec<String>,
+    /// What is counted but not listed, in the words of a file. Empty if the list is searched.
+    pub(crate) unlisted: Vec<(&'static str, Option<u64>)>,
     /// The precision of this period, if the entries have no counts in it. They are not known then.
     pub(crate) unread: Option<Precision>,
 }
@@ -88,7 +93,10 @@ impl Entries {
         };
         let query = view.table.search.to_lowercase();
         let has_query = |text: &str| text.to_lowercase().contains(&query);
-        entries.all.retain(|entry| query.is_empty() || has_query(&entry.name) || has_query(&entry.value));
+        if !query.is_empty() {
+            entries.all.retain(|entry| has_query(&entry.name) || has_query(&entry.value));
+            entries.unlisted.clear();
+        }
         let default = if matches!(entries.columns, Columns::People(_)) { Sort::People } else { Sort::Total };
         entries.order = view.table.sort.unwrap_or(default);
         if matches!(entries.columns, Columns::Share(_)) && entries.order == Sort::People {
@@ -127,8 +135,9 @@ impl Entries {
         let suggestions = suggestions.take(MAX_SUGGESTIONS).map(ToString::to_string).collect();
         let cut = format!("Only the first {} counters are listed.", digits::grouped(MAX_ENTRIES as u64));
         let notes = is_cut.then_some(cut).into_iter().collect();
+        let unlisted = is_cut.then_some((UNLISTED, None)).into_iter().collect();
         let unit = if has_views { "Views" } else { "Hits" };
-        Ok(Self { all, facets, suggestions, notes, unit, ..Self::default() })
+        Ok(Self { all, facets, suggestions, notes, unlisted, unit, ..Self::default() })
     }
 
     async fn of_label(period: &PeriodReader<'_>, listed: Listed<'_>, label: &str) -> Result<Self, Error> {
@@ -176,6 +185,7 @@ impl Entries {
         let without = if direct.is_some() { 0 } else { none };
         let others = total.saturating_sub(sum).saturating_sub(none);
         let notes = panel::note(&[(without, rest[0]), (others, rest[1])], &limits);
+        let unlisted = [(NONE, without), (UNLISTED, others)].into_iter().filter(|(_, hits)| *hits > 0);
         let entry = |(value, total)| Entry::of_label(listed, label, &names, value, total);
         let all: Vec<_> = values.into_iter().chain(direct).filter_map(entry).collect();
         let first: Vec<_> = all.iter().take(MAX_FIRST).map(|entry| entry.hits.clone()).collect();
@@ -198,6 +208,7 @@ impl Entries {
                 .filter(has_people)
                 .map_or(Columns::Share(whole), |people| Columns::People(people.coverage)),
             notes: notes.into_iter().collect(),
+            unlisted: unlisted.map(|(value, hits)| (value, Some(hits))).collect(),
             is_new: is_new(&before),
             is_neutral: names.is_neutral(),
             all,

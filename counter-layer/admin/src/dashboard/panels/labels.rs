@@ -85,7 +85,7 @@ pub(crate) async fn pages(
     }
     let pair = |page: &str| CounterName::of_pair(label, page, value);
     let names: Vec<_> = ranking.values.iter().filter_map(|(page, _)| pair(page)).collect();
-    let before = period.before_of_rows(&names).await?;
+    let before = period.before(&names).await?;
     let before = if is_new(&before) { vec![Before::Unknown; names.len()] } else { before };
     let before: HashMap<_, _> = names.into_iter().zip(before).collect();
     let before =
@@ -130,7 +130,7 @@ async fn compare(
         None => LabelPeople::read(period, label, ranking).await,
         Some(_) => Ok(None),
     }));
-    let (before, people) = try_join(period.before_of_rows(&names), people).await?;
+    let (before, people) = try_join(period.before(&names), people).await?;
     let mut by_label: HashMap<String, HashMap<String, Before>> = HashMap::new();
     for ((label, value), before) in values.into_iter().zip(before) {
         by_label.entry(label).or_default().insert(value, before);

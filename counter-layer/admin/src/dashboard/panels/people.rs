@@ -47,7 +47,7 @@ impl LabelPeople {
         let values = ranking.values.iter().take(MAX_VALUES).cloned().chain(none);
         let named = values.filter_map(|(value, hits)| Some((counter(label, &value)?, (value, hits))));
         let (counters, values): (Vec<CounterName>, Vec<_>) = named.unzip();
-        let PeriodPeople { all, compared, coverage } = period.people_of_rows(&counters).await?;
+        let PeriodPeople { all, compared, coverage } = period.people(&counters).await?;
         let Some(people) = all.filter(|people| people.iter().any(Option::is_some)) else { return Ok(None) };
         let start = period.timeline.buckets.range().start;
         let since = match coverage {

@@ -145,19 +145,21 @@ impl Table {
         self.rows.iter().any(|row| row.toggle.is_some())
     }
 
-    /// Returns all rows as CSV, in the same order.
+    /// Returns all rows as CSV, in the same order. Hits without a value and of values that are not listed are the final rows,
+    /// so that the hits of all rows add up.
     ///
     /// # Errors
     /// Fails if the rows are not known for this period: an empty file would say that there are none.
     pub(crate) async fn csv(period: &PeriodReader<'_>, view: &View) -> Result<String, Error> {
         let listed = view.listed();
-        let Entries { all, unit, columns, unread, .. } = Entries::read(period, view).await?;
+        let Entries { all, unit, columns, is_new, unlisted, unread, .. } =
+            Entries::read(period, view).await?;
         if let Some(requested) = unread {
             let retained = period.reader.stats.reach().counts.of_views().to_string();
             return Err(Error::new(ErrorKind::UnknownPrecision { requested, retained }));
         }
         let names: Vec<_> = all.iter().map(|entry| entry.hits.clone()).collect();
-        let (counts, before) = (period.totals(&names), period.totals_before(&names));
+        let (counts, before) = (period.totals(&names), period.before(&names));
         let unknown = || vec![None; names.len()];
         let people = async {
             let people = match columns {
@@ -179,18 +181,26 @@ impl Table {
             Listed::Values(_) => format!("value,people,{unit},{unit}_before\r\n"),
             _ => format!("{},{unit},{unit}_before\r\n", listed.column()),
         };
-        for (place, entry) in all.iter().enumerate() {
-            let people = people[place].map(|people| period.at_most(people.visitors, counts[place]));
-            let views = entry.total.filter(|_| unit == "views");
-            let (count, before, lifetime) = (counts[place], before[place], lifetimes[place]);
+        let mut write = |value: &str, numbers: [Option<u64>; 5]| {
+            let [people, views, count, before, lifetime] = numbers;
             let numbers = match listed {
                 Listed::Pages => vec![people, views, count, before, lifetime],
                 Listed::Values(_) => vec![people, count, before],
                 _ => vec![count, before],
             };
             let numbers: Vec<_> = numbers.into_iter().map(csv::number).collect();
-            write!(text, "{},{}\r\n", csv::name(&entry.value), numbers.join(","))
+            write!(text, "{},{}\r\n", csv::name(value), numbers.join(","))
                 .expect("writing to a string never fails");
+        };
+        for (place, entry) in all.iter().enumerate() {
+            let people = people[place].map(|people| period.at_most(people.visitors, counts[place]));
+            let views = entry.total.filter(|_| unit == "views");
+            let before = Some(before[place]).filter(|before| !(is_new && before.is_new()));
+            let before = before.and_then(Before::total);
+            write(&entry.value, [people, views, counts[place], before, lifetimes[place]]);
+        }
+        for (value, count) in unlisted {
+            write(value, [None, None, count, None, None]);
         }
         Ok(text)
     }
@@ -212,7 +222,7 @@ impl Numbers {
             lifetimes: vec![None; shown.len()],
         };
         let compared = async {
-            let before = period.before_of_rows(&counted).await?;
+            let before = period.before(&counted).await?;
             Ok(shown.iter().zip(before).map(|(entry, before)| before.with(entry.total)).collect())
         };
         let people = match entries.columns {
