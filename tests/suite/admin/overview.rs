@@ -259,3 +259,51 @@ async fn people_of_sources_are_compared_if_they_were_counted_in_the_whole_compar
         assert_eq!(shown.contains('%'), is_compared, "{first}: {shown}");
     }
 }
+
+#[tokio::test]
+async fn the_chart_of_errors_and_bots_shows_the_share_of_their_card() {
+    let mut site = site_at_noon();
+    let days_ago = |days: u64| Timestamp::now().minus(days * 86_400);
+    for (at, counts) in [
+        (days_ago(3), [("status:2xx", 99), ("status:5xx", 1), ("agent:human", 80), ("agent:bot", 20)]),
+        (
+            days_ago(1),
+            [("status:2xx", 1990), ("status:failed", 10), ("agent:human", 1500), ("agent:bot", 500)],
+        ),
+        (
+            days_ago(1).minus(3600),
+            [("status:5xx", 2), ("status:4xx", 398), ("agent:human", 400), ("hits", 400)],
+        ),
+    ] {
+        for (counter, count) in counts {
+            site.record(counter, at, count).await;
+        }
+    }
+    let page = send(&site.router, "/admin/stats?period=yesterday", None).await.body;
+    assert_eq!(card(&page, "errors"), "Errors 0.5 % 4xx: 16.6 %");
+    assert_eq!(card(&page, "bots"), "Bots 20.8 %");
+    let (_, errors) = page.split_once("id=\"card-errors\"").expect("a card");
+    let link = errors.split_once("href=\"").expect("a link").1.split_once('"').expect("its end").0;
+    let link = link.replace("&amp;", "&").replace("&#38;", "&");
+    assert!(link.contains("show=share"), "{link}");
+    let chart = send(&site.router, &link, None).await.body;
+    assert_eq!(text(&chart, "chart-title", "</h2>"), "Share of hits per hour");
+    let legend = text(&chart, "chart-lines", "</ul>");
+    for line in ["status:5xx 0.1 %", "status:failed 0.4 %", "status:4xx 16.6 %"] {
+        assert!(legend.contains(line), "{line} in {legend}");
+    }
+    assert!(chart.contains("<td>0.5 %</td><td>0.0 %</td><td>99.5 %</td>"), "{chart}");
+    assert!(chart.contains(">100 %</text>") && !chart.contains("show=share&#38;forecast"), "{chart}");
+    // An hour without hits has no share.
+    let file = link.replacen("/admin/stats", "/admin/stats/chart.csv", 1);
+    let file = send(&site.router, &file, None).await.body;
+    let rows: Vec<_> = file.lines().map(|line| line.split_once(',').expect("fields").1).collect();
+    let names = ["status:5xx", "status:failed", "status:4xx"].map(|name| format!("\"{name} in % of hits\""));
+    assert!(rows[0].starts_with(&names.join(",")), "{file}");
+    for row in ["0.50,0.00,99.50,", "0.00,0.50,0.00,", ",,,"] {
+        assert!(rows.contains(&row), "{row} in {file}");
+    }
+    // Pages have no share of the hits of the site, so their hits are shown.
+    let other = send(&site.router, "/admin/stats?period=yesterday&show=share&counter=hits", None).await.body;
+    assert_eq!(text(&other, "chart-title", "</h2>"), "Hits per hour");
+}

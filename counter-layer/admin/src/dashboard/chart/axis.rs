@@ -4,7 +4,7 @@ use counter_core::{Precision, Timestamp};
 
 use super::canvas::{Canvas, fixed};
 use crate::dashboard::format::instants::{self, Style};
-use crate::dashboard::format::numbers;
+use crate::dashboard::format::numbers::Unit;
 
 /// A tick on the count axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ pub(crate) fn scale(max: u64) -> (u64, u64) {
 }
 
 /// Returns the ticks from 0 to the end, with this distance.
-pub(crate) fn counts(step: u64, canvas: &Canvas) -> Vec<Tick> {
-    let mark = |tick| Tick { y: fixed(canvas.y(tick * step)), text: numbers::short(tick * step) };
+pub(crate) fn counts(step: u64, unit: Unit, canvas: &Canvas) -> Vec<Tick> {
+    let mark = |tick| Tick { y: fixed(canvas.y(tick * step)), text: unit.tick(tick * step) };
     (0..=canvas.top / step).map(mark).collect()
 }
 

@@ -8,8 +8,7 @@ use super::canvas::{Canvas, WIDTH, count, fixed};
 use super::curve::{Curve, Line, Point, place_letters};
 use super::forecast::{ForecastCurve, ForecastView};
 use crate::dashboard::format::instants::{self, Style};
-use crate::dashboard::format::numbers;
-use crate::text::digits;
+use crate::dashboard::format::numbers::{self, Unit};
 use crate::zone::Zone;
 
 /// The maximum number of points with a title. Titles need more bytes than the lines.
@@ -67,7 +66,8 @@ pub(crate) fn draw(
     now: Timestamp,
 ) -> Chart {
     let axis_max = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
-    let axis_max = axis_max.unwrap_or_default();
+    let unit = lines.first().map_or_else(Unit::default, |line| line.unit);
+    let axis_max = unit.axis_max(axis_max.unwrap_or_default());
     let (top, step) = axis::scale(forecast.map_or(axis_max, |forecast| forecast.axis_max(axis_max)));
     let canvas = Canvas { buckets: starts.len().max(1), top };
     let local: Vec<_> = starts.iter().map(|start| zone.local(*start)).collect();
@@ -92,7 +92,7 @@ pub(crate) fn draw(
     Chart {
         curves,
         forecast: forecast.map(|forecast| forecast.draw(&canvas, starts, lines)),
-        counts: axis::counts(step, &canvas),
+        counts: axis::counts(step, unit, &canvas),
         times: axis::times(starts, &local, precision, &canvas),
         has_titles: columns.len() * lines.len() <= MAX_TITLES,
         open: first_open(lines).map(|place| fixed(canvas.left(place))),
@@ -150,9 +150,9 @@ impl Cell {
     fn of(line: &Line, place: usize) -> Self {
         let text = match line.points.get(place) {
             None | Some(Point::Unknown) => numbers::unknown(),
-            Some(Point::Whole(count)) => digits::grouped(*count),
+            Some(Point::Whole(value)) => line.unit.text(*value),
             Some(Point::Future) => "still to come".to_owned(),
-            Some(Point::Open(count)) => format!("{} so far", digits::grouped(*count)),
+            Some(Point::Open(value)) => format!("{} so far", line.unit.text(*value)),
         };
         Self { name: line.title.clone(), text }
     }
@@ -179,6 +179,7 @@ pub(super) mod tests {
             title: String::new(),
             name: "hits".to_owned(),
             points: points.to_vec(),
+            unit: Unit::Count,
             is_compared: false,
         };
         draw(&starts(points.len() as u64), minute(), &[line], None, &Zone::default(), now()).curves.remove(0)
@@ -219,6 +220,7 @@ pub(super) mod tests {
             name: name.to_owned(),
             title: name.to_owned(),
             points: points.to_vec(),
+            unit: Unit::Count,
             is_compared: false,
         };
         let lines = [

@@ -1,6 +1,7 @@
 //! Lines over time as SVG paths.
 
 use super::canvas::{Canvas, HEIGHT, count, fixed};
+use crate::dashboard::format::numbers::Unit;
 
 /// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) points: Vec<Point>,
+    /// The unit of the points, which is the same for all lines of a chart.
+    pub(crate) unit: Unit,
     /// True for a compared period.
     pub(crate) is_compared: bool,
 }

@@ -122,6 +122,7 @@ mod tests {
     use super::super::chart::tests::{minute, now, starts};
     use super::super::chart::{Chart, Column, draw};
     use super::*;
+    use crate::dashboard::format::numbers::Unit;
     use crate::zone::Zone;
 
     fn view(points: &[(f64, u64, u64)]) -> ForecastView {
@@ -137,7 +138,13 @@ mod tests {
 
     fn drawn(view: &ForecastView) -> Chart {
         let points = vec![Point::Whole(4), Point::Whole(2), Point::Open(1), Point::Future];
-        let line = Line { name: "hits".to_owned(), title: String::new(), points, is_compared: false };
+        let line = Line {
+            name: "hits".to_owned(),
+            title: String::new(),
+            points,
+            unit: Unit::Count,
+            is_compared: false,
+        };
         draw(&starts(4), minute(), &[line], Some(view), &Zone::default(), now())
     }
 

@@ -2,7 +2,61 @@
 
 use counter_core::visits::Measure;
 
-use crate::text::digits::group_digits;
+use crate::text::digits::{self, group_digits};
+
+/// The unit of the values in a chart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Unit {
+    #[default]
+    Count,
+    /// A share in hundredths of a percent.
+    Share,
+}
+
+impl Unit {
+    const WHOLE: u64 = 10_000;
+
+    /// Formats a value.
+    pub(crate) fn text(self, value: u64) -> String {
+        match self {
+            Self::Count => digits::grouped(value),
+            Self::Share => share(value, Self::WHOLE).unwrap_or_else(unknown),
+        }
+    }
+
+    /// Formats a value of an axis, which is short.
+    pub(crate) fn tick(self, value: u64) -> String {
+        match self {
+            Self::Count => short(value),
+            Self::Share => format!("{} %", value as f64 / 100.0),
+        }
+    }
+
+    /// Formats a value without its unit, for a program.
+    pub(crate) fn plain(self, value: u64) -> String {
+        match self {
+            Self::Count => value.to_string(),
+            Self::Share => format!("{:.2}", value as f64 / 100.0),
+        }
+    }
+
+    /// Returns the maximum of an axis that ends at a value or above. The smallest share in a text is 0.1 %.
+    pub(crate) fn axis_max(self, value: u64) -> u64 {
+        match self {
+            Self::Count => value,
+            Self::Share => value.max(40),
+        }
+    }
+
+    /// Returns a rounded share in hundredths of a percent, or `None` if the whole is 0. Only nothing is 0.
+    pub(crate) fn share((part, whole): (u64, u64)) -> Option<u64> {
+        let (wide, of) = (u128::from(part), u128::from(whole));
+        let share = (2 * wide * u128::from(Self::WHOLE) + of).checked_div(2 * of)?;
+        let share = u64::try_from(share).unwrap_or(Self::WHOLE);
+        let [least, most] = [u64::from(part > 0), Self::WHOLE - u64::from(part < whole)];
+        Some(share.clamp(least, most))
+    }
+}
 
 /// Returns the placeholder for unknown numbers.
 pub(crate) fn unknown() -> String {
@@ -143,6 +197,22 @@ pub(crate) fn percentile_error() -> String {
 mod tests {
     use super::*;
     use crate::text::digits::grouped;
+
+    #[test]
+    fn only_nothing_is_a_share_of_0_and_only_the_whole_of_100_percent() {
+        for (pair, text, tick, plain) in [
+            ((0, 9), "0.0 %", "0 %", "0.00"),
+            ((1, u64::MAX), "< 0.1 %", "0.01 %", "0.01"),
+            ((1, 8), "12.5 %", "12.5 %", "12.50"),
+            ((u64::MAX - 1, u64::MAX), "99.9 %", "99.99 %", "99.99"),
+            ((u64::MAX, u64::MAX), "100.0 %", "100 %", "100.00"),
+        ] {
+            let share = Unit::share(pair).expect("there are hits");
+            let unit = Unit::Share;
+            assert_eq!((&*unit.text(share), &*unit.tick(share), &*unit.plain(share)), (text, tick, plain));
+        }
+        assert_eq!(Unit::share((0, 0)), None);
+    }
 
     #[test]
     fn numbers_are_grouped_or_abbreviated() {

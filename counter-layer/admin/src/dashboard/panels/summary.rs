@@ -114,12 +114,12 @@ impl Summary {
             ..Card::hits(view, &names[0], totals[0], hits_before)
         };
         let errors = ["status:5xx", "status:failed", "status:4xx"];
-        let errors = Card::of(view, "errors", "Errors", &errors, Metric::Hits);
+        let errors = Card::of(view, "errors", "Errors", &errors, Metric::Share);
         let client_errors = sum(&totals, &["status:4xx"]).zip(sum(&totals, &STATUSES));
         let client_errors = client_errors.and_then(|(part, whole)| numbers::share(part, whole));
         let mut errors = share(errors, &["status:5xx", "status:failed"], &STATUSES);
         errors.note = errors.note.or_else(|| client_errors.map(|share| format!("4xx: {share}")));
-        let bots = Card::of(view, "bots", "Bots", &["agent:bot", "agent:human"], Metric::Hits);
+        let bots = Card::of(view, "bots", "Bots", &["agent:bot"], Metric::Share);
         let bots = share(bots, &["agent:bot"], &AGENTS);
         let people = people.map(|people| Card::people(period, view, &names[0], &people, totals[0]));
         let (views, hits) = match views {
@@ -194,7 +194,7 @@ impl Card {
         let counters: Vec<_> = counters.iter().filter_map(|name| CounterName::new(name).ok()).collect();
         let address = view.address_with(|view| {
             (view.chart.counters, view.chart.metric) = (counters.clone(), Some(metric));
-            view.chart.forecast &= metric != Metric::People;
+            view.chart.forecast &= metric.has_forecast();
         });
         let (value, change, note, tooltip) = (numbers::unknown(), None, None, None);
         let chart = Some((counters, metric));

@@ -8,7 +8,6 @@ use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG};
 use crate::dashboard::view::by::By;
 use crate::dashboard::view::chart::MAX_LINES;
-use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::{Compare, DAY, Period, length};
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::{Page, View};
@@ -157,7 +156,7 @@ impl Controls {
                 view.chart.forecast,
                 view.address_with(|view| {
                     view.chart.forecast = !view.chart.forecast;
-                    view.chart.metric = view.chart.metric.filter(|metric| *metric != Metric::People);
+                    view.chart.metric = view.chart.metric.filter(|metric| metric.has_forecast());
                 }),
             ),
             lines: Lines::of(view),

@@ -9,6 +9,7 @@ use futures_util::future::{try_join_all, try_join3};
 
 use super::controls;
 use super::forecast;
+use super::shares::Shares;
 use super::sums::{Sums, Totals};
 use super::visitors::{self, Kept};
 use crate::api::parameter::LAG;
@@ -65,11 +66,12 @@ struct ChartData<'a> {
     /// The series of the compared period, if any.
     compared_series: Vec<Option<Series>>,
     totals: Totals,
-    /// The hits of the first counter, or its views.
+    /// The hits of the first counter, its views, or the hits that it is a share of.
     hits: Option<u64>,
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
     people: Option<PeopleLines>,
+    shares: Option<Shares>,
     forecast: Option<ForecastView>,
     annotations: Vec<Annotation>,
 }
@@ -132,8 +134,12 @@ impl<'a> ChartData<'a> {
         // People need the hits, too: a counter without hits is not known to have no people.
         let is_of_views = view.chart.metric == Some(Metric::Views);
         let views = views(stats, counters, buckets).filter(|_| is_of_views);
-        let metric = if views.is_some() { Metric::Views } else { Metric::Hits };
-        let names = views.as_ref().unwrap_or(counters);
+        let shares = Shares::of(counters).filter(|_| view.chart.metric == Some(Metric::Share));
+        let (metric, names) = match (&views, &shares) {
+            (Some(views), _) => (Metric::Views, views),
+            (None, Some(shares)) => (Metric::Share, &shares.counters),
+            (None, None) => (Metric::Hits, counters),
+        };
         let until = now.minus(LAG).minus(failing.map_or(0, |failing| failing.as_secs()));
         let read = async |reach: Retention| {
             let near = stats.grid().counts.retention(reach.precision).unwrap_or(reach);
@@ -150,8 +156,14 @@ impl<'a> ChartData<'a> {
         let kept =
             if views.is_some() { stats.reach().counts.of_views() } else { stats.reach().counts.clone() };
         let coarser = kept.iter().filter(|retention| retention.precision > buckets.read.precision);
+        let totals = async {
+            match &shares {
+                Some(shares) => Totals::of_shares(period, shares).await,
+                None => Totals::of_counts(period, names).await,
+            }
+        };
         let (((_, series), compared_series, totals), coarser, (people, forecast, annotations)) = try_join3(
-            try_join3(read(buckets.read), compared_series, Totals::of_counts(period, names)),
+            try_join3(read(buckets.read), compared_series, totals),
             try_join_all(coarser.map(read)),
             try_join3(
                 PeopleLines::read(period, view, now),
@@ -164,7 +176,7 @@ impl<'a> ChartData<'a> {
         let is_label = counters.iter().any(|counter| counter.label().is_some());
         let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
         let people = people.filter(|people| is_chosen || people.are_any());
-        let hits = totals.first();
+        let hits = totals.hits;
         let of_people = people.as_ref().map(|people| Totals::of_people(period, &people.period, &totals));
         Ok(Self {
             view,
@@ -180,6 +192,7 @@ impl<'a> ChartData<'a> {
             hits,
             coarser,
             people,
+            shares,
             forecast,
             annotations,
         })
@@ -205,6 +218,11 @@ impl<'a> ChartData<'a> {
                 *since = [*since, certain].into_iter().flatten().min();
             }
         }
+        // A share is known since the first hit, and not since the first error.
+        if let Some(shares) = &self.shares {
+            let whole = |line: usize| shares.whole(line).iter().filter_map(|place| since[*place]).min();
+            since = (0..shares.lines()).map(whole).collect();
+        }
         since
     }
 
@@ -217,7 +235,13 @@ impl<'a> ChartData<'a> {
             failing: self.failing,
         };
         let (buckets, metric) = (self.buckets, self.metric);
+        let counts_of = |buckets: &Buckets, series: &[Option<Series>]| -> Vec<_> {
+            series.iter().map(|series| buckets.counts(series.as_ref())).collect()
+        };
         let counts = |place: usize| {
+            if let Some(shares) = &self.shares {
+                return shares.line(place, &counts_of(buckets, &self.series));
+            }
             let hits = buckets.counts(self.series.get(place).and_then(Option::as_ref));
             let Some(people) = &self.people else { return hits };
             // An estimate may be above the number of hits.
@@ -230,21 +254,23 @@ impl<'a> ChartData<'a> {
             name: metric.column(counter),
             title: metric.line(counter),
             points: known(&since[place]).points(buckets, counts(place)),
+            unit: metric.unit(),
             is_compared: false,
         };
         let counters = &self.view.chart.counters;
         let mut lines: Vec<_> = counters.iter().enumerate().map(line).collect();
         let (Some(counter), Some(since)) = (counters.first(), since.first()) else { return lines };
-        let compared = self.compared.and_then(|other| match &self.people {
-            Some(people) => Some((other, people.compared.clone()?)),
-            None => Some((other, other.counts(self.compared_series.first()?.as_ref()))),
+        let compared = self.compared.and_then(|other| match (&self.people, &self.shares) {
+            (Some(people), _) => Some((other, people.compared.clone()?)),
+            (None, Some(shares)) => Some((other, shares.line(0, &counts_of(other, &self.compared_series)))),
+            (None, None) => Some((other, other.counts(self.compared_series.first()?.as_ref()))),
         });
         if let Some((other, counts)) = compared {
             let mut points = known(since).points(other, counts);
             points.resize(buckets.starts.len(), Point::Unknown);
             let name = |of: &str| controls::compared(self.view, of);
             let (name, title) = (name(&metric.column(counter)), name(&metric.line(counter)));
-            lines.push(Line { name, title, points, is_compared: true });
+            lines.push(Line { name, title, points, unit: metric.unit(), is_compared: true });
         }
         lines
     }

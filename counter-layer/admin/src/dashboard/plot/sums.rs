@@ -5,12 +5,12 @@ use counter_core::visits::Coverage;
 use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::try_join;
 
+use super::shares::Shares;
 use crate::dashboard::format::instants::{self, Style};
-use crate::dashboard::format::numbers::{self, Change};
+use crate::dashboard::format::numbers::{self, Change, Unit};
 use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::view::View;
-use crate::text::digits;
 use crate::zone::Zone;
 
 /// The sums of the chart lines, and the period.
@@ -26,9 +26,9 @@ pub(crate) struct Sums {
     pub(crate) since: Option<Instant>,
     /// The start and the end of the comparison.
     pub(crate) compared: Option<(Instant, Instant)>,
-    /// The bucket of the first line with the most, and its count.
+    /// The bucket of the first line with the most, and its value.
     pub(crate) peak: Option<(Instant, String)>,
-    /// The hits of the first counter, or its views.
+    /// The hits of the first counter, its views, or the hits that it is a share of.
     pub(crate) hits: Option<u64>,
     /// True if only a part of the period is retained.
     pub(crate) is_partial: bool,
@@ -60,6 +60,8 @@ pub(crate) struct Sum {
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     totals: Vec<Option<u64>>,
+    /// The hits of the first counter, its views, or the hits that it is a share of.
+    pub(super) hits: Option<u64>,
     /// The changes from the compared period, if known.
     changes: Vec<Option<Change>>,
     /// When the first counter began, if it was too late for a comparison.
@@ -77,7 +79,25 @@ impl Totals {
             before.with(*total).change_of(counter)
         };
         let changes = counters.iter().zip(&totals).zip(&before).map(change).collect();
-        Ok(Self { totals, changes, since: before.first().and_then(Before::since) })
+        let hits = totals.first().copied().flatten();
+        Ok(Self { totals, hits, changes, since: before.first().and_then(Before::since) })
+    }
+
+    /// Reads shares.
+    pub(super) async fn of_shares(period: &PeriodReader<'_>, shares: &Shares) -> Result<Self, Error> {
+        let (totals, before) =
+            try_join(period.totals(&shares.counters), period.before(&shares.counters)).await?;
+        let lines = 0..shares.lines();
+        let now = |line: usize| shares.pair(line, |place| totals[place]);
+        let then = |line: usize| shares.pair(line, |place| before[place].total());
+        Ok(Self {
+            totals: lines.clone().map(|line| now(line).and_then(Unit::share)).collect(),
+            hits: now(0).map(|(_, whole)| whole),
+            changes: lines
+                .map(|line| now(line).zip(then(line)).and_then(|(now, then)| numbers::points(now, then)))
+                .collect(),
+            since: before.first().and_then(Before::since),
+        })
     }
 
     /// Returns the people of counters with these hits.
@@ -88,16 +108,13 @@ impl Totals {
         };
         Self {
             totals: hits.totals.iter().enumerate().map(total).collect(),
+            hits: hits.hits,
             changes: people.compared.iter().map(|before| before.change()).collect(),
             since: match people.coverage {
                 Coverage::Since(first) => Some(first),
                 _ => hits.since,
             },
         }
-    }
-
-    pub(super) fn first(&self) -> Option<u64> {
-        self.totals.first().copied().flatten()
     }
 }
 
@@ -143,7 +160,7 @@ impl Sums {
             let total = totals.totals.get(place).copied().flatten().filter(|_| known);
             Sum {
                 place,
-                total: total.map_or_else(numbers::unknown, digits::grouped),
+                total: total.map_or_else(numbers::unknown, |total| metric.unit().text(total)),
                 change: totals.changes.get(place).cloned().flatten().filter(|_| known),
             }
         };
@@ -153,17 +170,19 @@ impl Sums {
             to: (range.end <= now).then(|| instant(last(range.end))),
             lines: (0..view.chart.counters.len()).map(sum).collect(),
             since: totals.since.map(instant),
-            peak: peak.map(|(at, count)| (instant(at), digits::grouped(count))),
+            peak: peak.map(|(at, count)| (instant(at), metric.unit().text(count))),
             compared: timeline.compared.as_ref().map(|other| {
                 let other = other.range();
                 (instant(other.start), instant(last(other.end)))
             }),
-            hits: totals.first(),
+            hits: totals.hits,
             is_partial: !timeline.is_complete,
             is_extended: timeline.is_extended,
             other_days: other_days(&timeline.calendar, zone, range.start),
             quiet: Some(metric.name()).filter(|_| {
-                since.iter().any(Option::is_some) && totals.totals.iter().all(|total| *total == Some(0))
+                metric != Metric::Share
+                    && since.iter().any(Option::is_some)
+                    && totals.totals.iter().all(|total| *total == Some(0))
             }),
         }
     }

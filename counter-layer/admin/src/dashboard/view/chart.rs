@@ -46,8 +46,7 @@ impl ChartView {
             metric: value("show").and_then(Metric::parse),
             forecast: value("forecast") == Some("1"),
         };
-        // People can't be added up, so there is no forecast of them.
-        chart.forecast &= chart.metric != Some(Metric::People);
+        chart.forecast &= chart.metric.is_none_or(Metric::has_forecast);
         let counters = pairs.iter().filter(|(name, _)| name == "counter");
         counters.for_each(|(_, name)| chart.add(name));
         if chart.counters.is_empty() {

@@ -1,9 +1,10 @@
-//! The unit of the lines in a chart: people, views or hits.
+//! What a chart shows: people, views, hits, or shares of hits.
 
 use counter_core::CounterName;
-use counter_layer::internal::HITS;
+use counter_layer::internal::{AGENTS, HITS, STATUSES};
 
 use crate::dashboard::format::counters;
+use crate::dashboard::format::numbers::Unit;
 use crate::kind::Kind;
 
 /// What a chart shows of its counters. All lines of a chart have the same unit.
@@ -13,10 +14,12 @@ pub(crate) enum Metric {
     People,
     Views,
     Hits,
+    /// The share of all hits, such as the share of errors.
+    Share,
 }
 
 impl Metric {
-    const ALL: [Self; 3] = [Self::People, Self::Views, Self::Hits];
+    const ALL: [Self; 4] = [Self::People, Self::Views, Self::Hits, Self::Share];
 
     pub(super) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.name() == text)
@@ -28,6 +31,7 @@ impl Metric {
             Self::People => "people",
             Self::Views => "views",
             Self::Hits => "hits",
+            Self::Share => "share",
         }
     }
 
@@ -36,7 +40,26 @@ impl Metric {
             Self::People => "People",
             Self::Views => "Views",
             Self::Hits => "Hits",
+            Self::Share => "Share of hits",
         }
+    }
+
+    pub(crate) const fn unit(self) -> Unit {
+        match self {
+            Self::People | Self::Views | Self::Hits => Unit::Count,
+            Self::Share => Unit::Share,
+        }
+    }
+
+    /// Returns `true` if there are forecasts. People and shares can't be added up.
+    pub(crate) const fn has_forecast(self) -> bool {
+        matches!(self, Self::Views | Self::Hits)
+    }
+
+    /// Returns the counters whose sum a counter is a share of, itself included.
+    pub(crate) fn wholes(counter: &CounterName) -> Option<&'static [&'static str]> {
+        let groups: [&[&str]; 2] = [&STATUSES, &AGENTS];
+        groups.into_iter().find(|group| group.contains(&&**counter))
     }
 
     /// Returns `true` if counters of this kind can have it. Most labels count no people, which only the store knows.
@@ -46,6 +69,7 @@ impl Metric {
             Self::People => is_page || (counter.label().is_some() && counter.pair().is_none()),
             Self::Views => is_page && counter.views().is_some(),
             Self::Hits => true,
+            Self::Share => Self::wholes(counter).is_some(),
         }
     }
 
@@ -58,6 +82,7 @@ impl Metric {
     pub(crate) fn column(self, counter: &CounterName) -> String {
         match self {
             Self::Hits => counter.to_string(),
+            Self::Share => format!("{counter} in % of hits"),
             _ if **counter == *HITS => self.name().to_owned(),
             _ => format!("{} of {counter}", self.name()),
         }
