@@ -40,7 +40,7 @@ impl Unit {
         }
     }
 
-    /// Returns the maximum of an axis that ends at a value or above. The smallest share in a text is 0.1 %.
+    /// Returns the maximum of an axis that includes a value. Its steps are not smaller than 0.1 %.
     pub(crate) fn axis_max(self, value: u64) -> u64 {
         match self {
             Self::Count => value,
@@ -48,7 +48,8 @@ impl Unit {
         }
     }
 
-    /// Returns a rounded share in hundredths of a percent, or `None` if the whole is 0. Only nothing is 0.
+    /// Returns a rounded share in hundredths of a percent, or `None` if the whole is 0. Only nothing is 0, and only the
+    /// whole is 100 %.
     pub(crate) fn share((part, whole): (u64, u64)) -> Option<u64> {
         let (wide, of) = (u128::from(part), u128::from(whole));
         let share = (2 * wide * u128::from(Self::WHOLE) + of).checked_div(2 * of)?;

@@ -1,4 +1,4 @@
-//! What a chart shows: people, views, hits, or shares of hits.
+//! The metric of a chart: people, views, hits, or shares of hits.
 
 use counter_core::CounterName;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
