@@ -11,7 +11,8 @@
 //!
 //! "All" at the end of a panel of pages or label values opens a list of all of them, which can be searched, sorted and
 //! downloaded. On the page of a counter, this will be a list of its own values or pages. You can search for a value by its name,
-//! such as `Germany`, or by the text that we store.
+//! such as `Germany`, or by the text that we store. Unless you search, the file of a label also has rows for hits without a value
+//! (`(none)`) and for all values that are not listed (`(not listed)`), so that the hits add up to the total.
 //!
 //! What is not recorded is listed at the end, followed by the numbers of the service: hits, statuses and methods. Without
 //! [views](counter_layer::AccessCounterLayer::views), or in a period in which they began, the card and the table show hits
@@ -26,7 +27,7 @@
 //! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
-//! | `show` | the unit of the chart: `people`, `views` or `hits` |
+//! | `show` | the unit of the chart: `people`, `views`, `hits`, or `share` for the percentage of hits |
 //! | `label`, `q`, `sort`, `page` | of a list: the label whose values are listed (pages by default), the text to search for, the order (`name`, `total`, `people`, `change`, `lifetime`), and the page, with 50 rows |
 //! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
 //!
@@ -40,7 +41,8 @@
 //!
 //! All lines of a chart have the same unit. By default, these are people if they are kept for all intervals of the chart and
 //! there were any, and otherwise hits. The same applies if a counter does not have the requested unit: most labels count no
-//! people. An open page and a shared view keep their unit. There is no forecast of people, because they can't be added up.
+//! people. An open page and a shared view keep their unit. There is no forecast of people and shares, because they can't be
+//! added up. Statuses and agents can be shown as a share of all statuses or agents, in percent.
 //!
 //! The number of people is the union over the period. A visitor without a stable identity is counted once per epoch of the
 //! salt, which is a day by default. Bots and people without an identity are not included. Lists and charts can be downloaded

@@ -130,9 +130,9 @@ async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Re
     let names: Vec<_> = lines.iter().map(|line| csv::name(&line.name)).collect();
     let mut text = format!("start,{}\r\n", names.join(","));
     for (place, start) in starts.iter().enumerate() {
-        let values = lines.iter().map(|line| match line.points.get(place).and_then(|point| point.count()) {
-            Some(value) => line.unit.plain(value),
-            None => csv::number(None),
+        let values = lines.iter().map(|line| {
+            let value = line.points.get(place).and_then(|point| point.count());
+            value.map_or_else(String::new, |value| line.unit.plain(value))
         });
         let values = values.collect::<Vec<_>>().join(",");
         write!(text, "{},{values}\r\n", instants::iso(*start)).expect("writing to a string never fails");

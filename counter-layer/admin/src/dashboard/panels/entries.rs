@@ -47,7 +47,7 @@ pub(crate) struct Entries {
     /// The names to suggest for the chart, most hits first.
     pub(crate) suggestions: Vec<String>,
     pub(crate) notes: Vec<String>,
-    /// What is counted but not listed, in the words of a file. Empty if the list is searched.
+    /// Hits that should be added to a file because they are not listed. This is empty if the list is searched.
     pub(crate) unlisted: Vec<(&'static str, Option<u64>)>,
     /// The precision of this period, if the entries have no counts in it. They are not known then.
     pub(crate) unread: Option<Precision>,

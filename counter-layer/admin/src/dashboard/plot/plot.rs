@@ -66,8 +66,6 @@ struct ChartData<'a> {
     /// The series of the compared period, if any.
     compared_series: Vec<Option<Series>>,
     totals: Totals,
-    /// The hits of the first counter, its views, or the hits that it is a share of.
-    hits: Option<u64>,
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
     people: Option<PeopleLines>,
@@ -176,7 +174,6 @@ impl<'a> ChartData<'a> {
         let is_label = counters.iter().any(|counter| counter.label().is_some());
         let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
         let people = people.filter(|people| is_chosen || people.are_any());
-        let hits = totals.hits;
         let of_people = people.as_ref().map(|people| Totals::of_people(period, &people.period, &totals));
         Ok(Self {
             view,
@@ -189,7 +186,6 @@ impl<'a> ChartData<'a> {
             series,
             compared_series,
             totals: of_people.unwrap_or(totals),
-            hits,
             coarser,
             people,
             shares,
@@ -277,10 +273,7 @@ impl<'a> ChartData<'a> {
 
     fn sums(&self, period: &PeriodReader<'_>, lines: &[Line], since: &[Option<Timestamp>]) -> Sums {
         let peak = lines.first().and_then(|line| peak(self.buckets, line));
-        Sums {
-            hits: self.hits,
-            ..Sums::of(self.view, period, self.metric, &self.totals, peak, since, self.now)
-        }
+        Sums::of(self.view, period, self.metric, &self.totals, peak, since, self.now)
     }
 }
 
