@@ -8,6 +8,9 @@ use std::process::{Child, Command, Stdio};
 
 use counter_core::Timestamp;
 
+/// The maximum number of runs until no minute ends. A run takes about a second.
+const MAX_RUNS: u32 = 3;
+
 /// Starts a program under callgrind, which will write `profile` on exit.
 ///
 /// # Errors
@@ -38,8 +41,7 @@ pub fn instructions(profile: &Path) -> Result<u64, Box<dyn Error>> {
 /// Measures the instructions for an operation, given a program that takes the operation count as the final
 /// argument.
 ///
-/// Returns the slope between two counts, so that startup and shutdown cancel out. A run must take less than a
-/// minute.
+/// Returns the slope between two counts, so that startup and shutdown cancel out.
 ///
 /// # Errors
 /// If the program fails.
@@ -52,7 +54,7 @@ pub fn per_operation(
     let mut totals = [0; 2];
     for (count, total) in counts.into_iter().zip(&mut totals) {
         // If a minute ends during the run, all its cells are closed, which would be added to the operations.
-        loop {
+        for _ in 0..MAX_RUNS {
             let minute = Timestamp::now().as_unix() / 60;
             run(program, arguments, count, profile)?;
             if Timestamp::now().as_unix() / 60 == minute {
