@@ -179,6 +179,7 @@ impl Flusher {
                 }
                 if done && self.shards.iter().all(ShardFlusher::is_empty) {
                     self.durability.finish(deadline).await;
+                    self.share_people(deadline).await;
                     return Ok(());
                 }
                 if done && Instant::now() >= deadline {
@@ -197,6 +198,16 @@ impl Flusher {
                 }
             }
         })
+    }
+
+    /// Retries until the deadline, because people would be missing for minutes.
+    async fn share_people(&self, deadline: Instant) {
+        let mut backoff = Backoff::new();
+        while let Ok(false) = timeout_at(deadline, self.tally.presence.share(&*self.store)).await
+            && Instant::now() < deadline
+        {
+            sleep_until(deadline.min(Instant::now() + backoff.next())).await;
+        }
     }
 }
 

@@ -1,14 +1,23 @@
 //! Tests for the people who are here now.
 
+use std::future::ready;
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use counter_core::source::Commit;
+use counter_core::stores::StoreFuture;
 use counter_core::visitor::{VisitorId, VisitorKey};
+use counter_core::visits::store::{ApplyOutcome, Batch, Write as _};
 use counter_core::visits::{Agent, PageHit};
-use counter_core::{CounterName, Counters, MemoryStore, Precision, Precisions, Recorder, Store, Timestamp};
+use counter_core::{
+    CounterName, Counters, Error, ErrorKind, MemoryStore, Precision, Precisions, Recorder, Store, Timestamp,
+};
 use tests::until;
 
+use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::stores;
 use crate::support::name;
 
@@ -128,4 +137,32 @@ async fn a_flusher_shares_people_while_it_runs_and_when_it_ends() {
     };
     counters.run(seen).await.expect("memory does not fail");
     assert_eq!(people(&counters).await, 3);
+}
+
+/// Fails for the next batches of people.
+#[derive(Clone, Debug, Default)]
+struct FailsForPeople(Arc<AtomicU32>);
+
+impl Hooks for FailsForPeople {
+    fn apply<'a>(&'a self, store: &'a MemoryStore, batch: &'a Batch) -> StoreFuture<'a, ApplyOutcome> {
+        let is_people = batch.cells.iter().any(|cell| &*cell.counter == CounterName::NOW);
+        let fails = is_people && self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if fails { Box::pin(ready(Err(Error::new(ErrorKind::Unavailable)))) } else { store.apply(batch) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_shared_at_the_end_even_if_this_fails_at_first() {
+    let failures = FailsForPeople::default();
+    let store = InterceptedStore::new(failures.clone());
+    let mut counters = counters(store);
+    visit(&counters.recorder(), "/a", person(1));
+    failures.0.store(3, Relaxed);
+    counters.run(ready(())).await.expect("hits are stored");
+    assert_eq!((people(&counters).await, failures.0.load(Relaxed)), (1, 0));
+    // It does not wait forever.
+    visit(&counters.recorder(), "/a", person(2));
+    failures.0.store(u32::MAX, Relaxed);
+    counters.run(ready(())).await.expect("hits are stored");
+    assert_eq!((people(&counters).await, counters.stats().ledger().hits.pending), (1, 0));
 }

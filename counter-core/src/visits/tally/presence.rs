@@ -131,14 +131,16 @@ impl Presence {
         }
     }
 
-    /// Sends the people who are new since the previous call to the store. If this fails, the next call will retry.
-    pub(crate) async fn share(&self, store: &dyn Store) {
-        let Ok(mut sender) = self.sender.try_lock() else { return };
+    /// Sends the people who are new since the previous call to the store. If this fails, the next call will retry. Returns
+    /// `true` if the store has all of them.
+    pub(crate) async fn share(&self, store: &dyn Store) -> bool {
+        let Ok(mut sender) = self.sender.try_lock() else { return false };
         let Sender { unsent, taken, .. } = &mut *sender;
         self.collect(unsent, taken, Minute::of(Timestamp::now()));
         // A failure of the store is already reported by the flusher.
         drop(catch_panic(sender.send(store)).await);
         sender.due = Instant::now() + INTERVAL;
+        sender.unsent.is_empty()
     }
 
     /// Adds the registers that were raised since the previous call, and removes people who have left.
