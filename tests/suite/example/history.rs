@@ -82,10 +82,10 @@ async fn follow_into_an_archive(proxy: &FaultProxy, folder: &TempDir, log: &str)
     Process::start(&mut command)
 }
 
-/// Returns a store with 2,000 counters, which an archive copies first, and a proxy with slow replies.
+/// Returns a store with 400 counters, which an archive copies first, and a proxy with slow replies.
 async fn slow_store() -> (RedisServer, FaultProxy) {
     let redis = RedisServer::start();
-    let names: Vec<_> = (0..2000).map(|number| format!("/page/{number}")).collect();
+    let names: Vec<_> = (0..400).map(|number| format!("/page/{number}")).collect();
     let direct = store(&redis.url()).await;
     count_at(&direct, &names, Timestamp::now().minus(3 * 86_400)).await;
     let proxy = FaultProxy::start(redis.address()).await;
