@@ -70,6 +70,69 @@ async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
 }
 
 #[tokio::test]
+async fn the_chart_shows_percentiles_by_interval_if_they_are_chosen() {
+    let mut site = site();
+    let start = hour();
+    measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
+    measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 70)]).await;
+    let (from, to) = (start.plus(3600), start.plus(10_800));
+    let chosen = page(&site, &format!("{}&show=p90", hours(from, to))).await;
+    assert_eq!(text(&chosen, "chart-title", "</h2>"), "Response time (p90) per hour");
+    let legend = text(&chosen, "chart-lines", "</ul>");
+    assert!(legend.contains("/ 38.8 ms +100 %"), "{legend}");
+    // Both periods begin with an hour without requests.
+    let twin = text(&chosen, "twin", "</tbody>");
+    assert!(twin.contains("38.8 ms 19.4 ms") && twin.ends_with("– –"), "{twin}");
+    assert!(chosen.contains(">40 ms</text>") && chosen.contains(">0</text>"), "{chosen}");
+    let path = hours(from, to).replacen("/counter", "/chart.csv", 1);
+    let file = page(&site, &format!("{path}&show=p90")).await;
+    let rows: Vec<_> = file.lines().map(|line| line.split_once(',').expect("fields").1).collect();
+    assert_eq!(rows, ["\"p90 of / in ms\",\"p90 of / (previous) in ms\"", ",", "38.772,19.386"], "{file}");
+    // What is not measured, or not for intervals of this length, is not shown.
+    site.record("status:2xx", start.plus(7200), 9).await;
+    let mut other = self::site();
+    other.record("/", start.plus(7200), 9).await;
+    let with_facet = format!("{}&counter=status%3A2xx", hours(from, to));
+    for (site, path) in [
+        (&site, "/counter?counter=%2F&period=5min&by=5".to_owned()),
+        (&site, with_facet),
+        (&other, hours(from, to)),
+    ] {
+        let page = page(site, &format!("{path}&show=p90&compare=none")).await;
+        assert!(text(&page, "chart-title", "</h2>").starts_with("Hits per"), "{path}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_percentile_of_the_chart_is_that_of_the_whole_interval_or_not_known() {
+    let retained = Precisions::new([keep(86_400, 30)]).expect("a set");
+    let counters = Counters::builder(MemoryStore::new()).distributions(retained);
+    let mut site = Site::of(counters.build().expect("a grid"), Access::open());
+    let monday = precision(7 * 86_400).bucket(Timestamp::now()).start.plus(4 * 86_400);
+    let monday = if monday > Timestamp::now() { monday.minus(7 * 86_400) } else { monday };
+    // The percentiles of the days are 19.4 ms and 101 ms, and that of their union is 38.8 ms.
+    let last = monday.minus(7 * 86_400);
+    measure(&mut site, last, &[(20, 200, 170)]).await;
+    measure(&mut site, last.plus(86_400), &[(40, 200, 15), (100, 200, 15)]).await;
+    let week = page(&site, "/counter?counter=%2F&period=30d&by=week&show=p90&compare=none").await;
+    assert_eq!(text(&week, "chart-title", "</h2>"), "Response time (p90) per week");
+    assert!(text(&week, "twin", "</tbody>").contains("38.8 ms"), "{week}");
+
+    // It is noon, and the hours until yesterday at 6:00 are retained.
+    let retained = Precisions::new([keep(3600, 31)]).expect("a set");
+    let counters = Counters::builder(MemoryStore::new()).distributions(retained);
+    let counters = counters.utc_offset(noon_offset()).build().expect("the offset is one of whole hours");
+    let mut site = Site::of(counters, Access::open());
+    let now = hour().plus(3 * 3600);
+    for (age, ms) in [(1, 20), (29, 100)] {
+        measure(&mut site, now.minus(age * 3600), &[(ms, 200, 9)]).await;
+    }
+    let days = page(&site, "/counter?counter=%2F&period=7d&by=day&show=p90&compare=none").await;
+    let twin = text(&days, "twin", "</tbody>");
+    assert!(twin.contains("19.4 ms") && !twin.contains("101 ms"), "{twin}");
+}
+
+#[tokio::test]
 async fn a_new_counter_is_not_compared_with_an_earlier_time() {
     let mut site = site();
     let start = hour();

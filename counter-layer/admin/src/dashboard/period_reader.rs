@@ -67,7 +67,7 @@ impl PeriodPeople {
 }
 
 /// The distributions of a counter, by measure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PeriodDistributions {
     pub(crate) retained: Retained,
     pub(crate) all: Vec<Distributions>,
@@ -439,7 +439,7 @@ impl<'a> PeriodReader<'a> {
     }
 
     /// Reads the distributions of a counter for these measures, if distributions are retained.
-    pub(crate) async fn distributions(
+    async fn distributions(
         &self,
         counter: &CounterName,
         measures: &[Measure],
@@ -452,6 +452,17 @@ impl<'a> PeriodReader<'a> {
         let (all, compared) =
             try_join(read(Some(retained.range.clone())), read(retained.compared.clone())).await?;
         Ok(Some(PeriodDistributions { retained, all, compared }))
+    }
+
+    /// Reads the response times of a counter, unless they have already been read, if distributions are retained.
+    pub(crate) async fn times(
+        &self,
+        counter: &CounterName,
+    ) -> Result<Option<Cow<'_, PeriodDistributions>>, Error> {
+        if self.counter.as_ref() == Some(counter) {
+            return Ok(self.page_distributions().await?.map(Cow::Borrowed));
+        }
+        Ok(self.distributions(counter, &[Measure::Time]).await?.map(Cow::Owned))
     }
 
     /// Reads all distributions of the counter of the page, unless they have already been read.

@@ -1,6 +1,7 @@
 //! The page chart with its controls and sums.
 
 pub(crate) mod forecast;
+pub(crate) mod percentiles;
 pub(crate) mod shares;
 pub(crate) mod sums;
 pub(crate) mod visitors;

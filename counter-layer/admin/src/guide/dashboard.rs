@@ -27,7 +27,7 @@
 //! | `from`, `to` | the ends of a custom period: dates (the final one is included), local times such as `2026-11-20T14:03`, or Unix seconds |
 //! | `by` | the interval of the chart: `second`, `minute`, `hour`, `day`, `week`, `month`, or a number of seconds |
 //! | `compare` | `previous` (the default), `year` (52 weeks earlier, or 12 months for months), or `none` |
-//! | `show` | the unit of the chart: `people`, `views`, `hits`, or `share` for the percentage of hits |
+//! | `show` | the unit of the chart: `people`, `views`, `hits`, `share` for the percentage of hits, or `p90` for the 90 % quantile of the response time |
 //! | `label`, `q`, `sort`, `page` | of a list: the label whose values are listed (pages by default), the text to search for, the order (`name`, `total`, `people`, `change`, `lifetime`), and the page, with 50 rows |
 //! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
 //!
@@ -41,8 +41,9 @@
 //!
 //! All lines of a chart have the same unit. By default, these are people if they are kept for all intervals of the chart and
 //! there were any, and otherwise hits. The same applies if a counter does not have the requested unit: most labels count no
-//! people. An open page and a shared view keep their unit. There is no forecast of people and shares, because they can't be
-//! added up. Statuses and agents can be shown as a share of all statuses or agents, in percent.
+//! people. An open page and a shared view keep their unit. Only views and hits have forecasts, because other units can't be
+//! added up. Statuses and agents can be shown as a share of all statuses or agents, in percent. With
+//! [distributions](counter_core::guide::distributions), a page can be shown as the 90 % quantile of the time to the response head.
 //!
 //! The number of people is the union over the period. A visitor without a stable identity is counted once per epoch of the
 //! salt, which is a day by default. Bots and people without an identity are not included. Lists and charts can be downloaded

@@ -2,6 +2,7 @@
 
 use counter_core::visits::Measure;
 
+use crate::dashboard::format::units;
 use crate::text::digits::{self, group_digits};
 
 /// The unit of the values in a chart.
@@ -11,6 +12,8 @@ pub(crate) enum Unit {
     Count,
     /// A share in hundredths of a percent.
     Share,
+    /// A duration in microseconds.
+    Time,
 }
 
 impl Unit {
@@ -21,6 +24,7 @@ impl Unit {
         match self {
             Self::Count => digits::grouped(value),
             Self::Share => share(value, Self::WHOLE).unwrap_or_else(unknown),
+            Self::Time => units::seconds(value as f64 / 1e6),
         }
     }
 
@@ -29,21 +33,24 @@ impl Unit {
         match self {
             Self::Count => short(value),
             Self::Share => format!("{} %", value as f64 / 100.0),
+            Self::Time if value == 0 => "0".to_owned(),
+            Self::Time => self.text(value),
         }
     }
 
-    /// Formats a value without its unit, for a program.
+    /// Formats a value without its unit, for a program. Durations are in milliseconds.
     pub(crate) fn plain(self, value: u64) -> String {
         match self {
             Self::Count => value.to_string(),
             Self::Share => format!("{:.2}", value as f64 / 100.0),
+            Self::Time => (value as f64 / 1e3).to_string(),
         }
     }
 
     /// Returns the maximum of an axis that includes a value. Its steps are not smaller than 0.1 %.
     pub(crate) fn axis_max(self, value: u64) -> u64 {
         match self {
-            Self::Count => value,
+            Self::Count | Self::Time => value,
             Self::Share => value.max(40),
         }
     }

@@ -19,6 +19,7 @@ use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::plot::Plot;
 use crate::dashboard::view::addresses::{CHART_CSV, CHART_SVG, LIST_CSV};
 use crate::dashboard::view::client::Client;
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::view::{Page, View};
 use crate::mount::Mount;
 use crate::text::csv;
@@ -126,8 +127,9 @@ fn file_name(view: &View, content: &str, extension: &str, now: Timestamp) -> Str
 
 /// Returns the values of the chart, with an empty field if a value is unknown.
 async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<String, Error> {
-    let Plot { lines, starts, .. } = Plot::read(period, view, now).await?;
-    let names: Vec<_> = lines.iter().map(|line| csv::name(&line.name)).collect();
+    let Plot { lines, starts, metric, .. } = Plot::read(period, view, now).await?;
+    let unit = if metric == Metric::Time { " in ms" } else { "" };
+    let names: Vec<_> = lines.iter().map(|line| csv::name(&format!("{}{unit}", line.name))).collect();
     let mut text = format!("start,{}\r\n", names.join(","));
     for (place, start) in starts.iter().enumerate() {
         let values = lines.iter().map(|line| {

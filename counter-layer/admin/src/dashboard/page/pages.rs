@@ -98,7 +98,7 @@ pub(crate) struct Counter {
 pub(crate) struct Parts {
     moving: Moving,
     is_site: bool,
-    /// False if the chart is only read with the whole page, because people are more expensive.
+    /// False if the chart is only read with the whole page, because people and response times are more expensive.
     has_chart: bool,
     /// True if revocations of other instances can't be read.
     misses_revocations: bool,
@@ -289,7 +289,7 @@ impl Parts {
 
 /// Returns `true` if the chart is one of the live parts.
 fn is_live(view: &View) -> bool {
-    view.chart.metric != Some(Metric::People)
+    view.chart.metric.is_none_or(Metric::is_live)
 }
 
 impl Moving {

@@ -10,7 +10,7 @@ use crate::dashboard::chart::bands::{self, Bands, QUANTILES};
 use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
-use crate::dashboard::period_reader::{PeriodDistributions, PeriodReader};
+use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::sums::Instant;
 use crate::dashboard::view::retained::Retained;
 use crate::dashboard::view::view::View;
@@ -97,18 +97,6 @@ pub(crate) async fn read(
         rows: pairs().filter_map(|(of, before)| Row::of(of, before)).collect(),
         statuses: pairs().filter_map(|(of, before)| Statuses::of(of, before)).collect(),
     }))
-}
-
-/// Returns the 90 % quantile of the response times, if any are recorded, and the change from the compared period.
-pub(super) fn percentile(found: &PeriodDistributions) -> (Option<f64>, Option<Change>) {
-    let quantile = |all: &[Distributions]| {
-        let times = all.iter().find(|of| of.measure == Measure::Time)?;
-        times.merged().quantile(0.9)
-    };
-    let value = quantile(&found.all);
-    let change =
-        value.zip(quantile(&found.compared)).and_then(|(value, before)| numbers::shift(value, before));
-    (value, change)
 }
 
 fn bands(of: &Distributions, range: &Range<Timestamp>, view: &View, now: Timestamp) -> Option<Bands> {

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use counter_core::visits::{Coverage, Hint, Measure, Now, Requests, Uniques};
+use counter_core::visits::{Coverage, Hint, Now, Requests, Uniques};
 use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
 use futures_util::future::{try_join, try_join4};
 
-use super::measured;
 use crate::dashboard::format::instants;
 use crate::dashboard::format::numbers::{self, Change};
 use crate::dashboard::format::units;
 use crate::dashboard::period_reader::{Before, PeriodPeople, PeriodReader};
+use crate::dashboard::plot::percentiles;
 use crate::dashboard::reader::{self, Reader};
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::length;
-use crate::dashboard::view::view::{Page, View};
+use crate::dashboard::view::view::View;
 use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
 
@@ -266,22 +266,23 @@ async fn slow_cards(
     if extent == Extent::Live {
         return Ok((None, None));
     }
-    let time = async {
-        Ok(match view.page {
-            Page::Site => {
-                period.distributions(counter, &[Measure::Time]).await?.as_ref().map(measured::percentile)
-            }
-            Page::Counter | Page::List => period.page_distributions().await?.map(measured::percentile),
-        })
-    };
-    let (people, time) = try_join(period.people(std::slice::from_ref(counter)), time).await?;
-    let time = time.map(|(value, change)| Card {
-        note: value.is_none().then(|| "Not recorded".to_owned()),
-        value: value.map_or_else(numbers::unknown, units::seconds),
-        change,
-        address: format!("{}#measured-title", view.counter(counter)),
-        chart: None,
-        ..Card::of(view, "p90", "Slow (p90)", &[], Metric::Hits)
+    let (people, times) =
+        try_join(period.people(std::slice::from_ref(counter)), period.times(counter)).await?;
+    let times = times.filter(|_| Metric::Time.has(counter));
+    let time = times.map(|times| percentiles::percentile(&times)).map(|(value, change)| {
+        let card = Card::of(view, "p90", "Slow (p90)", &[counter], Metric::Time);
+        let (address, chart) = match value.is_some() && percentiles::can_be_charted(period) {
+            true => (card.address, card.chart),
+            false => (format!("{}#measured-title", view.counter(counter)), None),
+        };
+        Card {
+            note: value.is_none().then(|| "Not recorded".to_owned()),
+            value: value.map_or_else(numbers::unknown, units::seconds),
+            change,
+            address,
+            chart,
+            ..card
+        }
     });
     Ok((Some(people), time))
 }

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::{CounterName, Error, Precision, Precisions, Sample, Series, Stats, Timestamp};
-use futures_util::future::{try_join_all, try_join3};
+use futures_util::future::{try_join_all, try_join3, try_join4};
 
 use super::controls;
 use super::forecast;
+use super::percentiles::Percentiles;
 use super::shares::Shares;
 use super::sums::{Sums, Totals};
 use super::visitors::{self, Kept};
@@ -70,6 +71,7 @@ struct ChartData<'a> {
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
     people: Option<PeopleLines>,
     shares: Option<Shares>,
+    percentiles: Option<Percentiles<'a>>,
     forecast: Option<ForecastView>,
     annotations: Vec<Annotation>,
 }
@@ -112,9 +114,9 @@ impl Plot {
         })
     }
 
-    /// Returns the plot of people without reading it.
+    /// Returns the plot of a view without reading it.
     pub(crate) fn without_lines(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Self {
-        let (zone, metric) = (&view.site.zone, Metric::People);
+        let (zone, metric) = (&view.site.zone, view.chart.metric.unwrap_or(Metric::People));
         let chart = chart::draw(&[], period.timeline.display_precision(zone), &[], None, zone, now);
         let sums = Sums::of(view, period, metric, &Totals::default(), None, &[], now);
         let (annotations, lines, starts) = (Vec::new(), Vec::new(), Vec::new());
@@ -160,24 +162,42 @@ impl<'a> ChartData<'a> {
                 None => Totals::of_counts(period, names).await,
             }
         };
-        let (((_, series), compared_series, totals), coarser, (people, forecast, annotations)) = try_join3(
-            try_join3(read(buckets.read), compared_series, totals),
-            try_join_all(coarser.map(read)),
+        let percentiles = async {
+            match view.chart.metric {
+                Some(Metric::Time) => Percentiles::read(period, counters).await,
+                _ => Ok(None),
+            }
+        };
+        let (((_, series), compared_series, totals), coarser, (people, percentiles, forecast, annotations)) =
             try_join3(
-                PeopleLines::read(period, view, now),
-                forecast::read(stats, (&names[0], metric.line(&counters[0])), view, &period.timeline, until),
-                reader.annotations(counters, range.clone()),
-            ),
-        )
-        .await?;
+                try_join3(read(buckets.read), compared_series, totals),
+                try_join_all(coarser.map(read)),
+                try_join4(
+                    PeopleLines::read(period, view, now),
+                    percentiles,
+                    forecast::read(
+                        stats,
+                        (&names[0], metric.line(&counters[0])),
+                        view,
+                        &period.timeline,
+                        until,
+                    ),
+                    reader.annotations(counters, range.clone()),
+                ),
+            )
+            .await?;
         let failing = failing.is_some();
         let is_label = counters.iter().any(|counter| counter.label().is_some());
         let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
         let people = people.filter(|people| is_chosen || people.are_any());
-        let of_people = people.as_ref().map(|people| Totals::of_people(period, &people.period, &totals));
+        let (metric, totals) = match (&people, &percentiles) {
+            (Some(people), _) => (Metric::People, Totals::of_people(period, &people.period, &totals)),
+            (None, Some(percentiles)) => (Metric::Time, Totals::of_percentiles(percentiles, &totals)),
+            (None, None) => (metric, totals),
+        };
         Ok(Self {
             view,
-            metric: if people.is_some() { Metric::People } else { metric },
+            metric,
             buckets,
             compared,
             until,
@@ -185,10 +205,11 @@ impl<'a> ChartData<'a> {
             failing,
             series,
             compared_series,
-            totals: of_people.unwrap_or(totals),
+            totals,
             coarser,
             people,
             shares,
+            percentiles,
             forecast,
             annotations,
         })
@@ -238,6 +259,9 @@ impl<'a> ChartData<'a> {
             if let Some(shares) = &self.shares {
                 return shares.line(place, &counts_of(buckets, &self.series));
             }
+            if let Some(percentiles) = &self.percentiles {
+                return percentiles.line(place, buckets);
+            }
             let hits = buckets.counts(self.series.get(place).and_then(Option::as_ref));
             let Some(people) = &self.people else { return hits };
             // An estimate may be above the number of hits.
@@ -256,10 +280,14 @@ impl<'a> ChartData<'a> {
         let counters = &self.view.chart.counters;
         let mut lines: Vec<_> = counters.iter().enumerate().map(line).collect();
         let (Some(counter), Some(since)) = (counters.first(), since.first()) else { return lines };
-        let compared = self.compared.and_then(|other| match (&self.people, &self.shares) {
-            (Some(people), _) => Some((other, people.compared.clone()?)),
-            (None, Some(shares)) => Some((other, shares.line(0, &counts_of(other, &self.compared_series)))),
-            (None, None) => Some((other, other.counts(self.compared_series.first()?.as_ref()))),
+        let compared = self.compared.and_then(|other| {
+            let counts = match (&self.people, &self.shares, &self.percentiles) {
+                (Some(people), ..) => people.compared.clone()?,
+                (_, Some(shares), _) => shares.line(0, &counts_of(other, &self.compared_series)),
+                (_, _, Some(percentiles)) => percentiles.compared(0, other)?,
+                (None, None, None) => other.counts(self.compared_series.first()?.as_ref()),
+            };
+            Some((other, counts))
         });
         if let Some((other, counts)) = compared {
             let mut points = known(since).points(other, counts);

@@ -5,6 +5,7 @@ use counter_core::visits::Coverage;
 use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::try_join;
 
+use super::percentiles::Percentiles;
 use super::shares::Shares;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers::{self, Change, Unit};
@@ -100,6 +101,14 @@ impl Totals {
         })
     }
 
+    /// Returns the percentiles of counters with these hits.
+    pub(super) fn of_percentiles(percentiles: &Percentiles<'_>, hits: &Self) -> Self {
+        let (totals, changes): (_, Vec<_>) = percentiles.totals().unzip();
+        // A part of the compared period is enough for a percentile.
+        let since = hits.since.filter(|_| changes.iter().all(Option::is_none));
+        Self { totals, hits: hits.hits, changes, since }
+    }
+
     /// Returns the people of counters with these hits.
     pub(super) fn of_people(period: &PeriodReader<'_>, people: &PeriodPeople, hits: &Self) -> Self {
         let total = |(place, hits): (usize, &Option<u64>)| {
@@ -180,7 +189,7 @@ impl Sums {
             is_extended: timeline.is_extended,
             other_days: other_days(&timeline.calendar, zone, range.start),
             quiet: Some(metric.name()).filter(|_| {
-                metric != Metric::Share
+                metric.unit() == Unit::Count
                     && since.iter().any(Option::is_some)
                     && totals.totals.iter().all(|total| *total == Some(0))
             }),

@@ -1,4 +1,4 @@
-//! The metric of a chart: people, views, hits, or shares of hits.
+//! The metric of a chart: people, views, hits, shares of hits, or response times.
 
 use counter_core::CounterName;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
@@ -16,10 +16,12 @@ pub(crate) enum Metric {
     Hits,
     /// The share of all hits, such as the share of errors.
     Share,
+    /// The 90 % quantile of the times to response headers.
+    Time,
 }
 
 impl Metric {
-    const ALL: [Self; 4] = [Self::People, Self::Views, Self::Hits, Self::Share];
+    const ALL: [Self; 5] = [Self::People, Self::Views, Self::Hits, Self::Share, Self::Time];
 
     pub(super) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.name() == text)
@@ -32,6 +34,7 @@ impl Metric {
             Self::Views => "views",
             Self::Hits => "hits",
             Self::Share => "share",
+            Self::Time => "p90",
         }
     }
 
@@ -41,6 +44,7 @@ impl Metric {
             Self::Views => "Views",
             Self::Hits => "Hits",
             Self::Share => "Share of hits",
+            Self::Time => "Response time (p90)",
         }
     }
 
@@ -48,10 +52,17 @@ impl Metric {
         match self {
             Self::People | Self::Views | Self::Hits => Unit::Count,
             Self::Share => Unit::Share,
+            Self::Time => Unit::Time,
         }
     }
 
-    /// Returns `true` if there are forecasts. People and shares can't be added up.
+    /// Returns `true` if a chart is read again as often as the numbers of hits. Sketches and distributions are more expensive
+    /// for the store.
+    pub(crate) const fn is_live(self) -> bool {
+        !matches!(self, Self::People | Self::Time)
+    }
+
+    /// Returns `true` if there are forecasts. Other metrics can't be added up.
     pub(crate) const fn has_forecast(self) -> bool {
         matches!(self, Self::Views | Self::Hits)
     }
@@ -69,6 +80,7 @@ impl Metric {
             Self::People => is_page || (counter.label().is_some() && counter.pair().is_none()),
             Self::Views => is_page && counter.views().is_some(),
             Self::Hits => true,
+            Self::Time => is_page,
             Self::Share => Self::wholes(counter).is_some(),
         }
     }
