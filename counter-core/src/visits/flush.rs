@@ -200,14 +200,19 @@ impl Flusher {
         })
     }
 
-    /// Retries until the deadline, because people would be missing for minutes.
+    /// Shares people, and retries until the deadline, because they would be missing for minutes.
     async fn share_people(&self, deadline: Instant) {
         let mut backoff = Backoff::new();
-        while let Ok(false) = timeout_at(deadline, self.tally.presence.share(&*self.store)).await
-            && Instant::now() < deadline
-        {
-            sleep_until(deadline.min(Instant::now() + backoff.next())).await;
+        loop {
+            match timeout_at(deadline, self.tally.presence.share(&*self.store)).await {
+                Ok(true) => return,
+                Ok(false) if Instant::now() < deadline => {
+                    sleep_until(deadline.min(Instant::now() + backoff.next())).await;
+                }
+                Ok(false) | Err(_) => break,
+            }
         }
+        emit(|| tracing::warn!("people of the last minutes are missing: the store did not accept them"));
     }
 }
 

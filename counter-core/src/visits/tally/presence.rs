@@ -132,7 +132,7 @@ impl Presence {
     }
 
     /// Sends the people who are new since the previous call to the store. If this fails, the next call will retry. Returns
-    /// `true` if the store has all of them.
+    /// `true` if the store has all of them, and `false` during another call.
     pub(crate) async fn share(&self, store: &dyn Store) -> bool {
         let Ok(mut sender) = self.sender.try_lock() else { return false };
         let Sender { unsent, taken, .. } = &mut *sender;
