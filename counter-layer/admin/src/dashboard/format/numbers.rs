@@ -12,7 +12,7 @@ pub(crate) enum Unit {
     Count,
     /// A share in hundredths of a percent.
     Share,
-    /// A duration in microseconds.
+    /// A duration in nanoseconds.
     Time,
 }
 
@@ -24,7 +24,7 @@ impl Unit {
         match self {
             Self::Count => digits::grouped(value),
             Self::Share => share(value, Self::WHOLE).unwrap_or_else(unknown),
-            Self::Time => units::seconds(value as f64 / 1e6),
+            Self::Time => units::seconds(value as f64 / 1e9),
         }
     }
 
@@ -43,7 +43,7 @@ impl Unit {
         match self {
             Self::Count => value.to_string(),
             Self::Share => format!("{:.2}", value as f64 / 100.0),
-            Self::Time => (value as f64 / 1e3).to_string(),
+            Self::Time => format!("{:.3}", value as f64 / 1e6),
         }
     }
 

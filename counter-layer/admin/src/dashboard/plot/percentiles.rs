@@ -1,4 +1,4 @@
-//! The 90 % quantile of response times, in microseconds.
+//! The 90 % quantile of response times, in nanoseconds.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -51,7 +51,7 @@ impl<'a> Percentiles<'a> {
     pub(super) fn totals(&self) -> impl Iterator<Item = (Option<u64>, Option<Change>)> {
         self.0.iter().map(|of| {
             let (seconds, change) = percentile(of);
-            (seconds.map(micros), change)
+            (seconds.map(nanos), change)
         })
     }
 }
@@ -81,13 +81,13 @@ fn line(all: &[Distributions], read: &Range<Timestamp>, buckets: &Buckets) -> Ve
         let found = times.buckets[from..].iter().take_while(|(start, _)| *start < bucket.end);
         let mut merged = Distribution::new(times.measure, []);
         found.for_each(|(_, distribution)| merged.merge(distribution));
-        merged.quantile(QUANTILE).map(micros)
+        merged.quantile(QUANTILE).map(nanos)
     };
     buckets.bucket_ranges().map(of).collect()
 }
 
-/// Converts seconds to microseconds.
-fn micros(seconds: f64) -> u64 {
+/// Converts seconds to nanoseconds, so that rounded values are those of the card.
+fn nanos(seconds: f64) -> u64 {
     // Values out of range are saturated.
-    (seconds * 1e6).round() as u64
+    (seconds * 1e9).round() as u64
 }
