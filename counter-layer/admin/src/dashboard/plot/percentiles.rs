@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Duration;
 
 use counter_core::visits::{Distribution, Distributions, Measure};
 use counter_core::{CounterName, Error, Timestamp};
@@ -51,7 +52,7 @@ impl<'a> Percentiles<'a> {
     pub(super) fn totals(&self) -> impl Iterator<Item = (Option<u64>, Option<Change>)> {
         self.0.iter().map(|of| {
             let (seconds, change) = percentile(of);
-            (seconds.map(nanos), change)
+            (seconds.and_then(nanos), change)
         })
     }
 }
@@ -81,13 +82,12 @@ fn line(all: &[Distributions], read: &Range<Timestamp>, buckets: &Buckets) -> Ve
         let found = times.buckets[from..].iter().take_while(|(start, _)| *start < bucket.end);
         let mut merged = Distribution::new(times.measure, []);
         found.for_each(|(_, distribution)| merged.merge(distribution));
-        merged.quantile(QUANTILE).map(nanos)
+        merged.quantile(QUANTILE).and_then(nanos)
     };
     buckets.bucket_ranges().map(of).collect()
 }
 
 /// Converts seconds to nanoseconds, so that rounded values are those of the card.
-fn nanos(seconds: f64) -> u64 {
-    // Values out of range are saturated.
-    (seconds * 1e9).round() as u64
+fn nanos(seconds: f64) -> Option<u64> {
+    u64::try_from(Duration::try_from_secs_f64(seconds).ok()?.as_nanos()).ok()
 }
