@@ -88,7 +88,7 @@ async fn the_chart_shows_percentiles_by_interval_if_they_are_chosen() {
     let file = page(&site, &format!("{path}&show=p90")).await;
     let rows: Vec<_> = file.lines().map(|line| line.split_once(',').expect("fields").1).collect();
     assert_eq!(rows, ["\"p90 of / in ms\",\"p90 of / (previous) in ms\"", ",", "38.772,19.386"], "{file}");
-    // What is not measured, or not for intervals of this length, is not shown.
+    // If times are not measured, or not for these intervals, then the chart shows hits.
     site.record("status:2xx", start.plus(7200), 9).await;
     let mut other = self::site();
     other.record("/", start.plus(7200), 9).await;

@@ -10,7 +10,7 @@
 //! - Who are they, and what do crawlers read?
 //!
 //! "All" at the end of a panel of pages or label values opens a list of all of them, which can be searched, sorted and
-//! downloaded. On the page of a counter, this will be a list of its own values or pages. You can search for a value by its name,
+//! downloaded. On the page of a counter, this opens a list of its own values or pages. You can search for a value by its name,
 //! such as `Germany`, or by the text that we store. Unless you search, the file of a label also has rows for hits without a value
 //! (`(none)`) and for all values that are not listed (`(not listed)`), so that the hits add up to the total.
 //!

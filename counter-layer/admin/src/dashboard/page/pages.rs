@@ -258,7 +258,7 @@ impl Search {
 }
 
 impl Site {
-    /// Omits what is only for browsers without scripts.
+    /// Removes the titles of the buckets, because the script shows their values.
     pub(crate) fn for_script(mut self) -> Self {
         self.moving.chart.has_titles = false;
         self
@@ -266,7 +266,7 @@ impl Site {
 }
 
 impl Counter {
-    /// Omits what is only for browsers without scripts.
+    /// Removes the titles of the buckets, because the script shows their values.
     pub(crate) fn for_script(mut self) -> Self {
         self.moving.chart.has_titles = false;
         if let Some(bands) = self.measured.as_mut().and_then(|measured| measured.bands.as_mut()) {

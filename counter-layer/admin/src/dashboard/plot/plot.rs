@@ -69,11 +69,18 @@ struct ChartData<'a> {
     totals: Totals,
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
-    people: Option<PeopleLines>,
-    shares: Option<Shares>,
-    percentiles: Option<Percentiles<'a>>,
+    values: Values<'a>,
     forecast: Option<ForecastView>,
     annotations: Vec<Annotation>,
+}
+
+/// What the lines show.
+enum Values<'a> {
+    /// The counts of the series.
+    Counts,
+    People(PeopleLines),
+    Shares(Shares),
+    Percentiles(Percentiles<'a>),
 }
 
 /// The people of a chart.
@@ -190,10 +197,17 @@ impl<'a> ChartData<'a> {
         let is_label = counters.iter().any(|counter| counter.label().is_some());
         let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
         let people = people.filter(|people| is_chosen || people.are_any());
-        let (metric, totals) = match (&people, &percentiles) {
-            (Some(people), _) => (Metric::People, Totals::of_people(period, &people.period, &totals)),
-            (None, Some(percentiles)) => (Metric::Time, Totals::of_percentiles(percentiles, &totals)),
-            (None, None) => (metric, totals),
+        let (metric, totals, values) = match (people, percentiles, shares) {
+            (Some(people), ..) => {
+                let totals = Totals::of_people(period, &people.period, &totals);
+                (Metric::People, totals, Values::People(people))
+            }
+            (_, Some(percentiles), _) => {
+                let totals = Totals::of_percentiles(&percentiles, &totals);
+                (Metric::Time, totals, Values::Percentiles(percentiles))
+            }
+            (.., Some(shares)) => (metric, totals, Values::Shares(shares)),
+            (None, None, None) => (metric, totals, Values::Counts),
         };
         Ok(Self {
             view,
@@ -207,9 +221,7 @@ impl<'a> ChartData<'a> {
             compared_series,
             totals,
             coarser,
-            people,
-            shares,
-            percentiles,
+            values,
             forecast,
             annotations,
         })
@@ -236,7 +248,7 @@ impl<'a> ChartData<'a> {
             }
         }
         // A share is known since the first hit, and not since the first error.
-        if let Some(shares) = &self.shares {
+        if let Values::Shares(shares) = &self.values {
             let whole = |line: usize| shares.whole(line).iter().filter_map(|place| since[*place]).min();
             since = (0..shares.lines()).map(whole).collect();
         }
@@ -256,19 +268,19 @@ impl<'a> ChartData<'a> {
             series.iter().map(|series| buckets.counts(series.as_ref())).collect()
         };
         let counts = |place: usize| {
-            if let Some(shares) = &self.shares {
-                return shares.line(place, &counts_of(buckets, &self.series));
+            let hits = || buckets.counts(self.series.get(place).and_then(Option::as_ref));
+            match &self.values {
+                Values::Counts => hits(),
+                Values::People(people) => {
+                    // An estimate may be above the number of hits.
+                    let at_most = |(people, hits): (&Option<u64>, Option<u64>)| {
+                        people.map(|people| people.min(hits.unwrap_or(people)))
+                    };
+                    people.lines[place].iter().zip(hits()).map(at_most).collect()
+                }
+                Values::Shares(shares) => shares.line(place, &counts_of(buckets, &self.series)),
+                Values::Percentiles(percentiles) => percentiles.line(place, buckets),
             }
-            if let Some(percentiles) = &self.percentiles {
-                return percentiles.line(place, buckets);
-            }
-            let hits = buckets.counts(self.series.get(place).and_then(Option::as_ref));
-            let Some(people) = &self.people else { return hits };
-            // An estimate may be above the number of hits.
-            let at_most = |(people, hits): (&Option<u64>, Option<u64>)| {
-                people.map(|people| people.min(hits.unwrap_or(people)))
-            };
-            people.lines[place].iter().zip(hits).map(at_most).collect()
         };
         let line = |(place, counter): (usize, &CounterName)| Line {
             name: metric.column(counter),
@@ -281,11 +293,11 @@ impl<'a> ChartData<'a> {
         let mut lines: Vec<_> = counters.iter().enumerate().map(line).collect();
         let (Some(counter), Some(since)) = (counters.first(), since.first()) else { return lines };
         let compared = self.compared.and_then(|other| {
-            let counts = match (&self.people, &self.shares, &self.percentiles) {
-                (Some(people), ..) => people.compared.clone()?,
-                (_, Some(shares), _) => shares.line(0, &counts_of(other, &self.compared_series)),
-                (_, _, Some(percentiles)) => percentiles.compared(0, other)?,
-                (None, None, None) => other.counts(self.compared_series.first()?.as_ref()),
+            let counts = match &self.values {
+                Values::Counts => other.counts(self.compared_series.first()?.as_ref()),
+                Values::People(people) => people.compared.clone()?,
+                Values::Shares(shares) => shares.line(0, &counts_of(other, &self.compared_series)),
+                Values::Percentiles(percentiles) => percentiles.compared(0, other)?,
             };
             Some((other, counts))
         });
