@@ -7,6 +7,7 @@
 #![no_main]
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use counter_core::visitor::VisitorKey;
@@ -25,6 +26,8 @@ struct Site {
     recorder: Recorder,
     counter: LogCounter,
     parser: Parser,
+    /// Values of the label `referrer` that were the source in a query. A host is not parsed if it equals a value.
+    sources: HashSet<String>,
 }
 
 thread_local! {
@@ -49,8 +52,13 @@ fn check_input(site: &mut Site, input: &[u8]) {
     ]
     .concat();
     let Some(first) = values(site, &line) else { return };
+    // In a log, `-` means that there is none.
+    let referrer = referrer.strip_prefix(b"-").filter(|rest| rest.is_empty()).unwrap_or(referrer);
     for (label, value) in LABELS.iter().zip(&first) {
-        check(label, value, referrer, languages);
+        if *label == "referrer" && referrer.is_empty() {
+            site.sources.insert(value.clone());
+        }
+        check(label, value, referrer, languages, &site.sources);
     }
     // A value keeps its slot across requests, but a value that doesn't have a slot might get one later.
     let again = values(site, &line).expect("as before");
@@ -75,7 +83,7 @@ fn values(site: &mut Site, line: &[u8]) -> Option<Vec<String>> {
     Some(values.into())
 }
 
-fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8]) {
+fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8], sources: &HashSet<String>) {
     assert!(!value.is_empty() && value.len() <= 200 && !value.chars().any(char::is_control), "{value:?}");
     if value.starts_with('(') && value.ends_with(')') {
         return assert!(["(none)", "(other)"].contains(&value), "{label}: {value:?}");
@@ -88,7 +96,8 @@ fn check(label: &str, value: &str, referrer: &[u8], languages: &[u8]) {
             let is_name = |byte: &u8| {
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
             };
-            assert!(is_of(is_name) && value.parse::<IpAddr>().is_err(), "{value:?}");
+            assert!(is_of(is_name) || sources.contains(value), "{value:?}");
+            assert!(value.parse::<IpAddr>().is_err(), "{value:?}");
             let lower = referrer.to_ascii_lowercase();
             assert!(lower.windows(value.len()).any(|part| part == value.as_bytes()), "{value:?}");
             assert!(value != "own.example" && !value.ends_with(".own.example"), "{value:?}");
@@ -133,5 +142,6 @@ fn site() -> Site {
         recorder: counters.recorder(),
         counter: LogCounter::new(&layer),
         parser: Parser::new(LOG.parse().expect("a pattern")),
+        sources: HashSet::new(),
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, advance};
 use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::random::Random;
 
-const HISTORIES: u64 = 1500;
+const HISTORIES: u64 = 500;
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 /// Data of a server.

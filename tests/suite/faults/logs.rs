@@ -20,7 +20,7 @@ use crate::intercepted_store::{Hooks, InterceptedStore};
 use crate::random::Random;
 use crate::support::name;
 
-const HISTORIES: u64 = 400;
+const HISTORIES: u64 = 150;
 const STEPS: u64 = 60;
 const RECORDS: u64 = 40;
 /// Positions have gaps.

@@ -35,7 +35,7 @@ impl Instance {
     pub(crate) fn start(store: impl Store, max_pending: u64, history: History, random: &mut Random) -> Self {
         let counters = Counters::builder(store)
             .precisions(precisions())
-            .flush_interval(Duration::from_millis(10))
+            .flush_interval(Duration::from_millis(25))
             .clean_interval(Duration::from_millis(200))
             .shutdown_timeout(LIMIT)
             .distributions(Distribution::precisions())
@@ -85,7 +85,7 @@ async fn write(recorder: Recorder, max_pending: u64, mut random: Random, done: A
         for _ in 0..random.among(1..12) {
             record.write(&recorder, &mut random);
         }
-        sleep(random.millis(1..5)).await;
+        sleep(random.millis(5..25)).await;
         while recorder.ledger().hits.pending > max_pending && !done.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(5)).await;
         }

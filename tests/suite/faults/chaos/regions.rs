@@ -140,7 +140,7 @@ impl Reader {
                 }
                 Err(_) => {}
             }
-            sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(100)).await;
         }
         reads
     }

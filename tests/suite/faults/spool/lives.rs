@@ -21,7 +21,7 @@ use crate::intercepted_store::InterceptedStore;
 use crate::random::Random;
 use crate::support::name;
 
-const HISTORIES: u64 = 60;
+const HISTORIES: u64 = 30;
 
 /// Maximum number of hits in a history. This must be a prime.
 const HITS: u64 = 997;

@@ -207,7 +207,7 @@ impl World {
 
 #[tokio::test]
 async fn in_any_order_of_events_every_counted_bucket_is_readable() {
-    for seed in Random::histories("histories of an archive", 200) {
+    for seed in Random::histories("histories of an archive", 100) {
         eprintln!("COUNTER_STORM_SEED={seed}");
         let mut world = World::new(seed);
         for _ in 0..400 {
