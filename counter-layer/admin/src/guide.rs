@@ -229,8 +229,8 @@
 //! ```
 //!
 //! ```json
-//! {"rules": [{"name": "errors", "condition": "status:5xx are more than 5 % of hits", "counters": ["status:5xx", "hits"],
-//!   "unit": "share", "severity": "critical", "precision": 60, "raise_after": 1, "resolve_after": 1, "state": "raised",
+//! {"rules": [{"name": "errors", "is_stored": false, "condition": "status:5xx are more than 5 % of hits",
+//!   "counters": ["status:5xx", "hits"], "unit": "share", "severity": "critical", "precision": 60, "raise_after": 1, "resolve_after": 1, "state": "raised",
 //!   "raised_since": 1763700000, "silenced_until": null, "judged_until": 1763700060,
 //!   "reason": "status:5xx are 10 % of hits, above 5 %",
 //!   "last": {"start": 1763700000, "is_met": true, "value": 0.1, "bound": 0.05, "label": null,
@@ -250,6 +250,15 @@
 //! ```sh
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/alerts/silence?rule=errors&seconds=3600'
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts/test
+//! ```
+//!
+//! They can also add rules, in the JSON of [`AlertRule`](counter_alert::AlertRule). These are kept in the store, and evaluated by
+//! all watches in addition to those of the program. On the dashboard page `/alerts` there are forms for the most common rules:
+//!
+//! ```sh
+//! curl -X POST -H 'Authorization: Bearer a-long-random-token' --get http://127.0.0.1:3000/admin/stats/api/alerts/rules \
+//!   --data-urlencode 'config={"name":"busy","when":{"above":{"counter":"hits","hits":1000}},"precision":60}'
+//! curl -X DELETE -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/alerts/rules?rule=busy'
 //! ```
 //!
 //! A silenced rule is still evaluated, but does not send messages. If the alert is raised when the silence

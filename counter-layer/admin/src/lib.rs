@@ -63,7 +63,7 @@
 //! | [`Access::may_record`] | sending hits | `/api/hits`, `Options::hits` (feature `hits`) |
 //! | [`Access::may_repair`] | auditing and repairing an archive | `/api/audit`, [`Options::archive`] |
 //! | [`Access::may_note`] | changing notes and goals | `/api/notes`, `/api/goals`, [`Options::notes`], [`Options::goals`] |
-//! | [`Access::may_silence`] | silencing rules and sending tests | `/api/alerts`, [`Options::alerts`] |
+//! | [`Access::may_silence`] | adding, removing and silencing rules, and sending tests | `/api/alerts`, [`Options::alerts`] |
 //!
 //! If a proxy terminates TLS, you should use [`Access::secure_cookie`] to restrict the session cookie to TLS.
 //! All responses contain a strict `Content-Security-Policy` and can't be framed.

@@ -171,8 +171,8 @@ impl Options {
     }
 
     /// Shows alert rules and the current state at `/api/alerts`, in the metrics, and on the dashboard, where
-    /// clients that [may silence](crate::Access::may_silence) rules can do so. Without this option, the
-    /// paths do not exist.
+    /// clients that [may silence](crate::Access::may_silence) rules can also add and remove those in the store. Without this option,
+    /// the paths do not exist.
     ///
     /// Pass the handle returned by [`Watch::alerts`](counter_alert::Watch::alerts). If the watch runs in a
     /// different process, you need to create the handle from the same rules. The [guide](crate::guide#alerts)

@@ -3,6 +3,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use counter_alert::forecast::ForecastError;
+use counter_alert::{AddRuleError, RuleError};
 use counter_core::internal::admits_log_line;
 use counter_core::{CounterName, Error, ErrorKind, Stats};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -168,6 +169,18 @@ impl Problem {
         problem
     }
 
+    /// A rule that can't be added.
+    pub(crate) fn rule_refused(error: &AddRuleError, rule: &str) -> Self {
+        let status = match error {
+            AddRuleError::Rule(RuleError::Duplicate(_)) => StatusCode::CONFLICT,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let mut problem = Self::new(status, error.to_string());
+        problem.details.parameter = Some("config".to_owned());
+        problem.details.value = Some(rule.to_owned());
+        problem
+    }
+
     /// An invalid or missing parameter; `value` is `None` if it is missing.
     pub(crate) fn parameter(
         detail: impl Into<String>,
@@ -247,6 +260,12 @@ impl Problem {
     pub(crate) fn goals_not_changed(error: &Error, stats: &Stats) -> Self {
         let full = "the maximum number of goals is reached: remove one first";
         Self::list_not_changed(error, stats, [full, "cannot change goals"])
+    }
+
+    /// A rule may or may not have been added or removed.
+    pub(crate) fn rules_not_changed(error: &Error, stats: &Stats) -> Self {
+        let full = "the maximum number of rules is reached: remove one first";
+        Self::list_not_changed(error, stats, [full, "cannot change rules"])
     }
 
     fn list_not_changed(error: &Error, stats: &Stats, [full, failed]: [&'static str; 2]) -> Self {

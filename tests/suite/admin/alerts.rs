@@ -1,6 +1,7 @@
-//! Alerts in the JSON API and on the dashboard, and the permission to silence rules.
+//! Alerts in the JSON API and on the dashboard, and the permission to change rules.
 
 mod table;
+mod stored;
 
 use std::time::Duration;
 
@@ -89,7 +90,7 @@ async fn rules_and_history_include_the_evaluated_numbers() {
     };
     let (last, before) = (bucket(end - 3600), bucket(end - 7200));
     let expected = json!({
-        "name": "busy & loud", "condition": "/ has more than 10 hits", "counters": ["/"], "unit": "hits",
+        "name": "busy & loud", "is_stored": false, "condition": "/ has more than 10 hits", "counters": ["/"], "unit": "hits",
         "severity": "warning", "precision": 3600, "raise_after": 2, "resolve_after": 1, "state": "raised",
         "raised_since": end - 3600, "silenced_until": null, "judged_until": end,
         "reason": "/ has 11 hits, above 10", "last": last, "buckets": [before, last],
@@ -195,7 +196,9 @@ async fn silencing_needs_the_permission_and_the_error_names_the_scope() {
     ] {
         let watched = Watched::over(MemoryStore::new(), access.clone()).await;
         let router = &watched.site.router;
-        for path in ["api/alerts/silence?rule=errors&seconds=60", "api/alerts/test"] {
+        let added = encode(r#"{"name":"added","when":{"silent":{"counter":"/"}}}"#);
+        let added = format!("api/alerts/rules?config={added}");
+        for path in ["api/alerts/silence?rule=errors&seconds=60", "api/alerts/test", &added] {
             for (credentials, status) in [(None, without), (Some(("authorization", &*credentials)), with)] {
                 let reply = request(router, Method::POST, &format!("/admin/stats/{path}"), credentials).await;
                 assert_eq!(reply.status, status, "{access:?}: {}", reply.body);
@@ -208,8 +211,8 @@ async fn silencing_needs_the_permission_and_the_error_names_the_scope() {
         // Readers must not see forms that would be rejected.
         let page = send(router, "/admin/stats/alerts", Some(("authorization", &credentials))).await;
         assert_eq!(
-            (page.status, page.body.contains("Send a test")),
-            (StatusCode::OK, with == 200),
+            (page.status, page.body.contains("Send a test"), page.body.contains("Add a rule")),
+            (StatusCode::OK, with == 200, with == 200),
             "{access:?}"
         );
     }

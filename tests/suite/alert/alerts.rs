@@ -1,13 +1,14 @@
-//! Alert handles: reads, silences and test messages across processes.
+//! Alert handles: reads, silences, rules in the store and test messages across processes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use counter_alert::{
-    AlertKind, AlertRule, Alerts, AlertsStatus, Arrival, HistoryEntry, SilenceError, Unit, Watch,
+    AddRuleError, AlertKind, AlertRule, Alerts, AlertsStatus, Arrival, HistoryEntry, RuleError, Severity,
+    SilenceError, Unit, Watch,
 };
 use counter_core::visits::Measure;
-use counter_core::{AnyStore, Counters, MemoryStore, Timestamp};
+use counter_core::{AnyStore, Counters, ErrorKind, MemoryStore, Timestamp};
 use futures_util::future::join_all;
 
 use super::inbox::Inbox;
@@ -56,6 +57,7 @@ stores::on! {
     {
         changes_of_a_handle_are_visible_to_all_handles_and_watches
         concurrent_changes_all_succeed
+        rules_in_the_store_are_evaluated_by_all_watches_until_they_are_removed
     }
 }
 
@@ -142,6 +144,81 @@ async fn concurrent_changes_all_succeed(store: impl Into<AnyStore>) {
     assert!(known.rules.iter().all(|rule| rule.silenced.is_some()), "{known:?}");
     let [test] = &known.history[..] else { panic!("{:?}", known.history) };
     assert!(tests.into_iter().all(|id| id.expect("the store is there") == test.alert.id));
+}
+
+async fn rules_in_the_store_are_evaluated_by_all_watches_until_they_are_removed(store: impl Into<AnyStore>) {
+    use AlertKind::Raised;
+    let (store, inbox) = (store.into(), Inbox::default());
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let stats = counters.stats();
+    let mut watches: Vec<_> = (0..2).map(|_| watch(&counters, &store, &inbox)).collect();
+    let (one, other) = (watches[0].alerts(), Alerts::new(store.clone(), []));
+    let calm = |hits| AlertRule::below("calm", name("hits"), precision(3600), hits).severity(Severity::Info);
+    let duplicate = |added: Result<(), AddRuleError>| matches!(added, Err(AddRuleError::Rule(RuleError::Duplicate(name))) if name == "busy" || name == "calm");
+    other.add(&calm(5), &stats).await.expect("a rule");
+    // A client that has not received the response tries again.
+    one.add(&calm(5), &stats).await.expect("the same rule");
+    assert!(duplicate(one.add(&calm(6), &stats).await), "a different rule");
+    assert!(duplicate(one.add(&rules()[0], &stats).await), "a rule of the program");
+    let odd = AlertRule::silent("odd", name("hits"), precision(7));
+    let refused = one.add(&odd, &stats).await;
+    assert!(matches!(refused, Err(AddRuleError::Rule(RuleError::Precision(..)))), "{refused:?}");
+
+    let judged = record(&mut counters, 3, 4).await;
+    for watch in &mut watches {
+        watch.check_once(judged).await.expect("the store is there");
+    }
+    let raised = inbox.alerts();
+    assert_eq!(raised.iter().map(|alert| (&*alert.rule, alert.kind)).collect::<Vec<_>>(), [("calm", Raised)]);
+    let states = |known: &AlertsStatus| -> Vec<_> {
+        let rules = known.rules.iter();
+        rules.map(|rule| (rule.name.clone(), rule.is_stored, rule.raised.is_some())).collect()
+    };
+    let all = [("busy", false, false), ("errors", false, false), ("calm", true, true)];
+    let all = all.map(|(name, is_stored, is_raised)| (name.to_owned(), is_stored, is_raised));
+    assert_eq!(states(&read(&one).await), all);
+    assert_eq!(states(&read(&other).await), all[2..]);
+    one.silence("calm", HOUR).await.expect("a rule in the store").expect("it begins");
+
+    assert!(other.remove("calm").await.expect("the store is there"));
+    assert!(!one.remove("calm").await.expect("the store is there"), "it is gone");
+    assert!(!one.remove("busy").await.expect("the store is there"), "rules of the program stay");
+    assert_eq!(states(&read(&one).await), all[..2]);
+    let judged = record(&mut counters, 2, 3).await;
+    for watch in &mut watches {
+        watch.check_once(judged).await.expect("the store is there");
+    }
+    assert_eq!(inbox.alerts(), []);
+    // A new rule with this name has neither the state nor the silence of the old one.
+    one.add(&calm(6), &stats).await.expect("a rule");
+    let known = read(&one).await;
+    assert_eq!((known.rules[2].raised, known.rules[2].silenced, known.rules[2].judged), (None, None, None));
+}
+
+#[tokio::test]
+async fn a_store_has_a_hundred_rules_and_a_watch_ignores_those_it_cannot_evaluate() {
+    let store = MemoryStore::new();
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let (alerts, stats) = (Alerts::new(store.clone(), []), counters.stats());
+    for number in 0..Alerts::MAX_STORED_RULES {
+        let rule = AlertRule::silent(number.to_string(), name("hits"), precision(3600));
+        alerts.add(&rule, &stats).await.expect("there is room");
+    }
+    let more = alerts.add(&AlertRule::silent("more", name("hits"), precision(3600)), &stats).await;
+    let Err(AddRuleError::Store(error)) = more else { panic!("{more:?}") };
+    assert!(matches!(error.kind(), ErrorKind::TooManyItems { max: 100 }), "{error}");
+
+    // This process has a rule with a name that is in the store.
+    let inbox = Inbox::default();
+    let busy = AlertRule::above("7", name("hits"), precision(3600), 3);
+    let builder = Watch::builder(counters.stats(), AnyStore::from(store)).rule(busy);
+    let mut watch = builder.deliver(inbox.receiver()).build().expect("a good rule");
+    let judged = record(&mut counters, 1, 4).await;
+    watch.check_once(judged).await.expect("memory answers");
+    assert_eq!(kinds(&inbox), [AlertKind::Raised]);
+    let known = read(&watch.alerts()).await;
+    assert_eq!(known.rules.iter().filter(|rule| rule.name == "7").count(), 1);
+    assert_eq!(known.rules.len(), Alerts::MAX_STORED_RULES);
 }
 
 #[tokio::test]

@@ -415,7 +415,7 @@ async fn many_rules_need_few_commands_and_an_unknown_state_is_an_error() {
     let sent: BTreeMap<_, _> = commands(&server);
     let grown = |command: &str| sent.get(command).unwrap_or(&0) - before.get(command).unwrap_or(&0);
     // Two writes of the state, and a write of the process progress.
-    assert!(grown("hset") == 3 && grown("exec") == 0 && grown("time") <= 2, "{sent:?}");
+    assert!(grown("hset") == 3 && grown("exec") == 0 && grown("time") <= 3, "{sent:?}");
     server.command(&["HSET", "access:document:alerts", "version", "7", "content", "no JSON"]);
     let error = watch.check_once(judged.plus(3600)).await.expect_err("it cannot be read");
     assert!(error.to_string().contains("alerts"), "{error}");

@@ -31,7 +31,11 @@ struct Stored<T> {
 
 impl<T: Serialize + DeserializeOwned> DocumentList<T> {
     pub(crate) fn new(store: impl DocumentStore, name: &'static str) -> Self {
-        Self { store: Arc::new(store), name, items: PhantomData }
+        Self::over(Arc::new(store), name)
+    }
+
+    pub(crate) fn over(store: Arc<dyn DocumentStore>, name: &'static str) -> Self {
+        Self { store, name, items: PhantomData }
     }
 
     /// Returns all items, in insertion order.

@@ -1,17 +1,20 @@
-//! Rules from configuration.
+//! Rules in a configuration, or in the store.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use counter_core::visits::Measure;
 use counter_core::{CounterName, Precision};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::condition::Condition;
+use super::local::LocalCondition;
 use super::rule::AlertRule;
+use super::verdict::Side;
 use crate::alert::Severity;
 
 /// An [`AlertRule`] in the configuration, before its values are checked.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleConfig {
     name: String,
@@ -24,7 +27,7 @@ struct RuleConfig {
     severity: Option<Severity>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum When {
     Above { counter: Name, hits: u64 },
@@ -45,7 +48,7 @@ enum When {
     ArchiveDiffers {},
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Quantity {
     Time,
@@ -54,9 +57,15 @@ enum Quantity {
 }
 
 /// A counter name in the configuration of a rule.
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 struct Name(CounterName);
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0.to_string()
+    }
+}
 
 impl TryFrom<String> for Name {
     type Error = <CounterName as FromStr>::Err;
@@ -93,6 +102,67 @@ impl<'de> Deserialize<'de> for AlertRule {
         }
         rule.check().map_err(de::Error::custom)?;
         Ok(rule)
+    }
+}
+
+impl Serialize for AlertRule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let config = RuleConfig {
+            name: self.name.clone(),
+            when: when(&self.condition, self.raise_after),
+            precision: self.precision.as_seconds(),
+            raise_after: Some(self.raise_after),
+            resolve_after: Some(self.resolve_after),
+            pause: Some(self.pause.as_secs()),
+            severity: Some(self.severity),
+        };
+        config.serialize(serializer)
+    }
+}
+
+/// Returns the configuration of a condition. A rule on unused counters has its days in `raise_after`.
+fn when(condition: &Condition, days: u32) -> When {
+    let name = |counter: &CounterName| Name(counter.clone());
+    match condition {
+        Condition::Above { counter, hits } => When::Above { counter: name(counter), hits: *hits },
+        Condition::Below { counter, hits } => When::Below { counter: name(counter), hits: *hits },
+        Condition::Dead { counter, site } => When::Dead { counter: name(counter), site: name(site), days },
+        Condition::ShareAbove { parts, whole, share, min_count } => When::ShareAbove {
+            parts: parts.iter().map(name).collect(),
+            whole: name(whole),
+            share: *share,
+            at_least: Some(*min_count),
+        },
+        Condition::QuantileAbove { counter, measure, q, value, min_count } => When::QuantileAbove {
+            counter: name(counter),
+            measure: match measure {
+                Measure::Body => Quantity::Body,
+                Measure::Size => Quantity::Size,
+                _ => Quantity::Time,
+            },
+            q: *q,
+            value: *value,
+            at_least: Some(*min_count),
+        },
+        Condition::Unusual { counter, side, false_alarms } => {
+            let (counter, false_alarms) = (name(counter), Some(*false_alarms));
+            match side {
+                Side::Either => When::Unusual { counter, false_alarms },
+                Side::High => When::UnusuallyHigh { counter, false_alarms },
+                Side::Low => When::UnusuallyLow { counter, false_alarms },
+                Side::Silent => When::UnexpectedlySilent { counter, false_alarms },
+            }
+        }
+        Condition::NewLabel { label, places, min_count } => {
+            When::NewLabel { label: label.clone(), places: *places, at_least: Some(*min_count) }
+        }
+        Condition::Local(local) => match *local {
+            LocalCondition::StoreAway(time) => When::StoreAway { seconds: time.as_secs() },
+            LocalCondition::Pending(hits) => When::PendingAbove { hits },
+            LocalCondition::ClockSkew(seconds) => When::ClockSkewAbove { seconds },
+            LocalCondition::SourceBehind(positions) => When::SourceBehind { positions },
+            LocalCondition::ArchiveDiffers => When::ArchiveDiffers {},
+        },
     }
 }
 
@@ -158,7 +228,9 @@ mod tests {
         let errors = errors.at_least(20).raise_after(2).resolve_after(3).pause(Duration::from_secs(3600));
         let all = r#"{"name":"errors","when":{"share_above":{"parts":["status:5xx"],"whole":"hits","share":0.05,
             "at_least":20}},"precision":300,"raise_after":2,"resolve_after":3,"pause":3600,"severity":"critical"}"#;
-        assert_eq!(read(all), Ok(errors.severity(Severity::Critical)));
+        let errors = errors.severity(Severity::Critical);
+        assert_eq!(read(all).as_ref(), Ok(&errors));
+        assert_eq!(read(&serde_json::to_string(&errors).expect("numbers and strings")), Ok(errors));
         for (when, rule) in [
             (r#"{"above":{"counter":"/","hits":9}}"#, AlertRule::above("a", name("/"), seconds(60), 9)),
             (r#"{"below":{"counter":"/","hits":9}}"#, AlertRule::below("a", name("/"), seconds(60), 9)),
@@ -191,7 +263,9 @@ mod tests {
             (r#"{"source_behind":{"positions":9}}"#, AlertRule::source_behind("a", 9)),
             (r#"{"archive_differs":{}}"#, AlertRule::archive_differs("a")),
         ] {
-            assert_eq!(read(&format!(r#"{{"name":"a","when":{when}}}"#)), Ok(rule), "{when}");
+            assert_eq!(read(&format!(r#"{{"name":"a","when":{when}}}"#)).as_ref(), Ok(&rule), "{when}");
+            let written = serde_json::to_string(&rule).expect("numbers and strings");
+            assert_eq!(read(&written), Ok(rule), "{written}");
         }
     }
 

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use counter_core::visits::Measure;
+use counter_core::visits::{Measure, Stats};
 use counter_core::{CounterName, Precision};
 
 use super::condition::Condition;
@@ -20,7 +20,8 @@ use crate::detector::Detector;
 /// and by all processes independently. A process sends these alerts even if the store is unavailable, with an
 /// [`id`](crate::Alert::id) that is unique to the process.
 ///
-/// You can also read rules from a configuration, which uses the names of the constructors and setters:
+/// You can also read rules from a configuration, which uses the names of the constructors and setters. Rules in the [store](crate::Alerts::add)
+/// have the same form.
 ///
 /// ```
 /// use counter_alert::AlertRule;
@@ -47,7 +48,8 @@ pub struct AlertRule {
     pub(crate) severity: Severity,
 }
 
-/// The error for an invalid rule or report, returned by [`WatchBuilder::build`](crate::WatchBuilder::build).
+/// The error for an invalid rule or report, returned by [`WatchBuilder::build`](crate::WatchBuilder::build) and
+/// [`Alerts::add`](crate::Alerts::add).
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -230,6 +232,12 @@ impl AlertRule {
         Self::new(name, seconds(1), Condition::Local(condition))
     }
 
+    /// Returns the rule name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the condition of a process rule. The state of such a rule is kept per process.
     pub(crate) fn local(&self) -> Option<&LocalCondition> {
         match &self.condition {
@@ -274,6 +282,23 @@ impl AlertRule {
     pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
+    }
+
+    /// Checks the rule, and returns it with the precision of the counters, which may have a UTC offset.
+    pub(crate) fn fitted(mut self, stats: &Stats) -> Result<Self, RuleError> {
+        self.check()?;
+        let counts = stats.precisions_of(self.condition.all_counters());
+        let retained = match &self.condition {
+            Condition::Local(_) => return Ok(self),
+            Condition::QuantileAbove { .. } => stats.grid().distributions.as_ref(),
+            _ => Some(&*counts),
+        };
+        let width = self.precision.as_seconds();
+        let mut retained =
+            retained.into_iter().flat_map(|retention| retention.iter()).map(|retention| retention.precision);
+        let precision = retained.find(|retention| retention.as_seconds() == width);
+        self.precision = precision.ok_or_else(|| RuleError::Precision(self.name.clone(), self.precision))?;
+        Ok(self)
     }
 
     pub(crate) fn check(&self) -> Result<(), RuleError> {

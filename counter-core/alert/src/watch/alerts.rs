@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use counter_core::document::DocumentStore;
 use counter_core::internal::change_document;
-use counter_core::{CounterName, Error, ErrorKind, Precision, Timestamp};
-use futures_util::future::BoxFuture;
+use counter_core::{CounterName, Error, ErrorKind, Precision, Stats, Timestamp};
+use futures_util::future::{BoxFuture, try_join};
 
 use super::history::{Explanation, HistoryEntry, MAX_HISTORY};
 use super::shared::{DOCUMENT, Shared};
 use super::state::{Decision, MAX_SILENCE, RuleState};
 use crate::alert::{Alert, AlertKind, Severity};
-use crate::rules::rule::AlertRule;
+use crate::document::DocumentList;
+use crate::rules::rule::{AlertRule, RuleError};
 use crate::rules::unit::Unit;
 
 /// A handle to the rules and to the state shared by all processes: raised alerts, the history, silences, and
@@ -20,6 +21,9 @@ use crate::rules::unit::Unit;
 ///
 /// You can get this from [`Watch::alerts`](crate::Watch::alerts). If a process does not run a watch, you can
 /// create a handle from the same rules and store.
+///
+/// Rules can also be [added](Self::add) to the store. All watches of this store will evaluate them from their next pass on, in
+/// addition to those of the program.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,7 +54,9 @@ use crate::rules::unit::Unit;
 #[derive(Clone)]
 pub struct Alerts {
     store: Arc<dyn DocumentStore>,
+    /// The rules of the program.
     rules: Arc<[AlertRule]>,
+    stored: DocumentList<AlertRule>,
     /// The states of the process rules, if this process runs a watch.
     local: Arc<Mutex<Shared>>,
 }
@@ -59,7 +65,7 @@ pub struct Alerts {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AlertsStatus {
-    /// The rules, in the configured order.
+    /// The rules, in the configured order, followed by those in the store.
     pub rules: Vec<RuleStatus>,
     /// The latest 500 messages, most recent first.
     pub history: Vec<HistoryEntry>,
@@ -71,6 +77,8 @@ pub struct AlertsStatus {
 pub struct RuleStatus {
     /// The rule name.
     pub name: String,
+    /// True if the rule is in the store, so that it can be [removed](Alerts::remove).
+    pub is_stored: bool,
     /// A description of the condition.
     pub condition: String,
     /// The counters used by the condition.
@@ -115,7 +123,20 @@ pub enum SilenceError {
     Store(Error),
 }
 
+/// The error when a rule can't be added to the store.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AddRuleError {
+    /// The rule is invalid, or there is a different rule with this name.
+    Rule(RuleError),
+    /// There are already [`Alerts::MAX_STORED_RULES`], or the store failed, or other processes kept changing the rules.
+    Store(Error),
+}
+
 impl Alerts {
+    /// The maximum number of rules in a store.
+    pub const MAX_STORED_RULES: usize = 100;
+
     /// The maximum duration of a silence: 30 days.
     pub const MAX_SILENCE: Duration = MAX_SILENCE;
 
@@ -130,31 +151,104 @@ impl Alerts {
         rules: Arc<[AlertRule]>,
         local: Arc<Mutex<Shared>>,
     ) -> Self {
-        Self { store, rules, local }
+        Self { stored: stored_rules(Arc::clone(&store)), store, rules, local }
     }
 
-    /// Returns the rule names, in the configured order.
+    /// Adds a rule to the store. Times are rounded down to seconds. It is not an error if the rule already exists, so that you can
+    /// try again.
+    ///
+    /// ```
+    /// use counter_alert::{AddRuleError, AlertRule, Alerts};
+    /// use counter_core::{Counters, MemoryStore, Precision};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::new();
+    /// let stats = Counters::builder(store.clone()).build()?.stats();
+    /// let alerts = Alerts::new(store, []);
+    /// let busy = |hits| Ok::<_, counter_core::InvalidName>(AlertRule::above("busy", "hits".parse()?, Precision::MINUTE, hits));
+    /// alerts.add(&busy(1000)?, &stats).await?;
+    /// assert!(alerts.read().await?.rules[0].is_stored);
+    /// assert!(matches!(alerts.add(&busy(500)?, &stats).await, Err(AddRuleError::Rule(_))));
+    /// assert!(alerts.remove("busy").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the rule is invalid, if the counters of `stats` do not keep its precision, if there is a different rule with this
+    /// name, or if the store fails. In the last case, the rule may or may not have been added.
+    pub async fn add(&self, rule: &AlertRule, stats: &Stats) -> Result<(), AddRuleError> {
+        let _ = rule.clone().fitted(stats).map_err(AddRuleError::Rule)?;
+        let duplicate = || AddRuleError::Rule(RuleError::Duplicate(rule.name.clone()));
+        if self.has_configured(&rule.name) {
+            return Err(duplicate());
+        }
+        // The precision and the times may have been rounded.
+        let written = |rule: &AlertRule| serde_json::to_string(rule).expect("numbers are finite");
+        let is_same = |stored: &AlertRule| written(stored) == written(rule);
+        let add = |rules: &mut Vec<AlertRule>| {
+            match rules.iter().find(|stored| stored.name == rule.name) {
+                Some(stored) if is_same(stored) => return (Ok(()), false),
+                Some(_) => return (Err(duplicate()), false),
+                None if rules.len() >= Self::MAX_STORED_RULES => {
+                    let max = Self::MAX_STORED_RULES as u64;
+                    return (Err(AddRuleError::Store(Error::new(ErrorKind::TooManyItems { max }))), false);
+                }
+                None => rules.push(rule.clone()),
+            }
+            (Ok(()), true)
+        };
+        self.stored.change(add).await.map_err(AddRuleError::Store)?
+    }
+
+    /// Removes a rule from the store, and returns whether it existed. If its alert is raised, it will not be resolved.
+    ///
+    /// # Errors
+    /// Fails if the store fails, or if other processes keep changing the rules. The rule might have been removed in this case.
+    pub async fn remove(&self, rule: &str) -> Result<bool, Error> {
+        let remove = |rules: &mut Vec<AlertRule>| {
+            let before = rules.len();
+            rules.retain(|stored| stored.name != rule);
+            let is_removed = rules.len() < before;
+            (is_removed, is_removed)
+        };
+        let is_removed = self.stored.change(remove).await?;
+        if is_removed {
+            // A new rule with this name starts without a state.
+            self.change(|shared, _| _ = shared.rules.remove(rule)).await?;
+        }
+        Ok(is_removed)
+    }
+
+    fn has_configured(&self, rule: &str) -> bool {
+        self.rules.iter().any(|known| known.name == rule)
+    }
+
+    /// Returns the names of the rules of the program, in the configured order.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| &*rule.name)
     }
 
-    /// Reads the state of all rules and the history. This is a single read from the store.
+    /// Reads the state of all rules and the history, in a single exchange with the store.
     ///
     /// # Errors
     /// Fails if the store can't be read.
     pub async fn read(&self) -> Result<AlertsStatus, Error> {
-        let seen = self.store.read(DOCUMENT).await?;
+        let (seen, stored) = try_join(self.store.read(DOCUMENT), self.stored.read()).await?;
         let now = seen.now.unwrap_or_else(Timestamp::now);
         let mut shared = Shared::decode(&seen.content)?;
         let local = self.local.lock().expect("the lock is never poisoned").clone();
-        let rules = self.rules.iter().map(|rule| {
+        let configured = self.rules.iter().map(|rule| (rule, false));
+        let stored = stored.iter().filter(|rule| !self.has_configured(&rule.name)).map(|rule| (rule, true));
+        let rules = configured.chain(stored).map(|(rule, is_stored)| {
             let mut state = shared.rules.remove(&rule.name).unwrap_or_default();
             if let Some(local) = local.rules.get(&rule.name) {
                 let silenced = state.silenced;
                 state = local.clone();
                 state.silenced = silenced;
             }
-            RuleStatus::of(rule, state, now)
+            RuleStatus { is_stored, ..RuleStatus::of(rule, state, now) }
         });
         let rules = rules.collect();
         let mut history: Vec<_> = shared.history.into_iter().rev().collect();
@@ -178,8 +272,11 @@ impl Alerts {
     /// Fails if no rule with this name exists, or if the store fails. In the latter case, the rule may or may
     /// not be silenced.
     pub async fn silence(&self, rule: &str, time: Duration) -> Result<Option<Timestamp>, SilenceError> {
-        if !self.rules.iter().any(|known| known.name == rule) {
-            return Err(SilenceError::UnknownRule);
+        if !self.has_configured(rule) {
+            let stored = self.stored.read().await.map_err(SilenceError::Store)?;
+            if !stored.iter().any(|stored| stored.name == rule) {
+                return Err(SilenceError::UnknownRule);
+            }
         }
         let seconds = time.min(MAX_SILENCE).as_secs();
         let silenced = self.change(move |shared, now| {
@@ -232,6 +329,7 @@ impl RuleStatus {
         };
         Self {
             name: rule.name.clone(),
+            is_stored: false,
             condition: rule.condition.to_string(),
             counters: rule.condition.all_counters().into_iter().cloned().collect(),
             unit: rule.condition.unit(),
@@ -262,6 +360,29 @@ impl RuleStatus {
 impl fmt::Debug for Alerts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Alerts").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// Returns the list of rules in a store.
+pub(super) fn stored_rules(store: Arc<dyn DocumentStore>) -> DocumentList<AlertRule> {
+    DocumentList::over(store, "rules")
+}
+
+impl fmt::Display for AddRuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AddRuleError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Rule(_) => None,
+            Self::Store(error) => std::error::Error::source(error),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,6 @@ use super::delivery::{Deliver, DeliveryError};
 use super::watch::{Settings, Watch};
 use crate::message::Message;
 use crate::reports::schedule::ReportSchedule;
-use crate::rules::condition::Condition;
 use crate::rules::rule::{AlertRule, MAX_RULES, RuleError};
 
 /// A builder for a [`Watch`].
@@ -126,24 +126,7 @@ impl WatchBuilder {
             }
         }
         drop(names);
-        for rule in rules {
-            rule.check()?;
-            let counts = stats.precisions_of(rule.condition.all_counters());
-            let retained = match &rule.condition {
-                Condition::Local(_) => continue,
-                Condition::QuantileAbove { .. } => grid.distributions.as_ref(),
-                _ => Some(&*counts),
-            };
-            // We look up by width, because the precision of the counters may have a UTC offset.
-            let width = rule.precision.as_seconds();
-            let mut retained = retained
-                .into_iter()
-                .flat_map(|retention| retention.iter())
-                .map(|retention| retention.precision);
-            let precision = retained.find(|retention| retention.as_seconds() == width);
-            rule.precision =
-                precision.ok_or_else(|| RuleError::Precision(rule.name.clone(), rule.precision))?;
-        }
+        *rules = mem::take(rules).into_iter().map(|rule| rule.fitted(stats)).collect::<Result<_, _>>()?;
         reports.iter().try_for_each(|schedule| schedule.check(grid))?;
         Ok(Watch::new(settings))
     }

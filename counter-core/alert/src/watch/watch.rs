@@ -8,11 +8,10 @@ use counter_core::document::{Document, DocumentStore};
 use counter_core::internal::{Passes, emit, until};
 use counter_core::visits::{Stats, WriterId};
 use counter_core::{Error, Timestamp};
-use futures_util::future::BoxFuture;
-use futures_util::future::{join, try_join};
+use futures_util::future::{BoxFuture, join3, ready, try_join};
 use tokio::time::timeout;
 
-use super::alerts::Alerts;
+use super::alerts::{Alerts, stored_rules};
 use super::delivery::{Deliver, delivered};
 use super::due::Due;
 use super::evaluate::Values;
@@ -24,7 +23,7 @@ use crate::message::Message;
 use crate::reports::report::Report;
 use crate::reports::schedule::ReportSchedule;
 use crate::rules::condition::Condition;
-use crate::rules::rule::AlertRule;
+use crate::rules::rule::{AlertRule, RuleError};
 
 /// A background future that evaluates rules and delivers alerts and reports, once across all processes.
 ///
@@ -52,7 +51,14 @@ use crate::rules::rule::AlertRule;
 pub struct Watch {
     stats: Stats,
     store: Arc<dyn DocumentStore>,
+    /// The rules of the program.
+    configured: Arc<[AlertRule]>,
+    /// The rules in the store, as of the latest pass.
+    stored: Vec<AlertRule>,
+    /// The rules to evaluate: those of the program, and those in the store that this process can evaluate.
     rules: Arc<[AlertRule]>,
+    /// Logs when the rules in the store can't be read.
+    reading: Passes,
     reports: Vec<ReportSchedule>,
     deliver: Arc<dyn Deliver>,
     interval: Duration,
@@ -120,10 +126,14 @@ impl Watch {
     pub(super) fn new(settings: Settings) -> Self {
         let Settings { stats, store, rules, reports, deliver, interval, lateness, holidays } = settings;
         let holder = WriterId::random().to_string();
+        let rules: Arc<[_]> = rules.into();
         Self {
             stats,
             store,
-            rules: rules.into(),
+            configured: Arc::clone(&rules),
+            stored: Vec::new(),
+            rules,
+            reading: Passes::of("the rules in the store"),
             reports,
             deliver,
             interval,
@@ -141,7 +151,7 @@ impl Watch {
     /// Returns a handle to the rules of this watch and to their state.
     #[must_use]
     pub fn alerts(&self) -> Alerts {
-        Alerts::over(Arc::clone(&self.store), Arc::clone(&self.rules), Arc::clone(&self.local))
+        Alerts::over(Arc::clone(&self.store), Arc::clone(&self.configured), Arc::clone(&self.local))
     }
 
     /// Evaluates all buckets that closed since the previous pass of any watch, and delivers messages.
@@ -165,9 +175,14 @@ impl Watch {
 
     async fn check(&mut self, now: Timestamp) -> Result<Checked, Error> {
         let store = Arc::clone(&self.store);
-        // We read both in a single round trip.
-        let (mut snapshot, marks) = join(self.read(), store.read(progress::DOCUMENT)).await;
+        // We read all of them in a single round trip.
+        let stored = stored_rules(Arc::clone(&store));
+        let (mut snapshot, marks, stored) =
+            join3(self.read(), store.read(progress::DOCUMENT), stored.read()).await;
         if let Ok(snapshot) = &snapshot {
+            if let Some(stored) = self.reading.make(ready(stored)).await {
+                self.use_stored(stored);
+            }
             self.copy_silences(&snapshot.shared, now);
         }
         let mut checked = self.check_process(now).await;
@@ -207,6 +222,30 @@ impl Watch {
             None => self.alerts().change(|shared, _| shared.finish(&self.holder, &arrived, now)).await?,
         }
         Ok(checked)
+    }
+
+    /// Evaluates these rules from now on, in addition to those of the program.
+    fn use_stored(&mut self, stored: Vec<AlertRule>) {
+        if stored == self.stored {
+            return;
+        }
+        let is_taken = |name: &str| {
+            self.configured.iter().any(|rule| rule.name == name)
+                || self.reports.iter().any(|report| report.name() == name)
+        };
+        let fitted = |rule: &AlertRule| match rule.clone().fitted(&self.stats) {
+            _ if is_taken(&rule.name) => Err(RuleError::Duplicate(rule.name.clone())),
+            fitted => fitted,
+        };
+        let rules = stored.iter().filter_map(|rule| match fitted(rule) {
+            Ok(rule) => Some(rule),
+            Err(error) => {
+                emit(|| tracing::warn!(%error, "a rule in the store is not evaluated"));
+                None
+            }
+        });
+        self.rules = self.configured.iter().cloned().chain(rules).collect();
+        self.stored = stored;
     }
 
     /// Reads the shared state. This can be large with a thousand rules, so we only read it if it has changed.

@@ -257,9 +257,9 @@ impl Access {
         self
     }
 
-    /// Grants the right to silence rules and to send a test, via `/api/alerts/silence` and `/api/alerts/test`
-    /// and on the dashboard. You must also set [`Options::alerts`](crate::Options::alerts). All clients with
-    /// access can read the alerts.
+    /// Grants the right to silence rules, to add and remove those in the store, and to send a test, via
+    /// `/api/alerts/silence`, `/api/alerts/rules` and `/api/alerts/test`, and on the dashboard. You must also set
+    /// [`Options::alerts`](crate::Options::alerts). All clients with access can read the alerts.
     ///
     /// ```
     /// use counter_admin::Access;

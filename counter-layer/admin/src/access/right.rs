@@ -29,10 +29,16 @@ pub(crate) const HITS: &str = "/api/hits";
 pub(crate) const AUDIT: &str = "/api/audit";
 /// The API path to silence a rule.
 pub(crate) const SILENCE: &str = "/api/alerts/silence";
+/// The API path to add and remove rules.
+pub(crate) const RULES: &str = "/api/alerts/rules";
 /// The API path to send a test message.
 pub(crate) const TEST: &str = "/api/alerts/test";
 /// The path of the form to silence a rule.
 pub(crate) const SILENCE_FORM: &str = "/alerts/silence";
+/// The path of the form to add a rule.
+pub(crate) const RULE_FORM: &str = "/alerts/rules";
+/// The path of the form to remove a rule.
+pub(crate) const NO_RULE_FORM: &str = "/alerts/rules/remove";
 /// The path of the form to send a test message.
 pub(crate) const TEST_FORM: &str = "/alerts/test";
 /// The API path to list, add and remove notes.
@@ -77,7 +83,10 @@ impl Right {
             (&Method::POST, IGNORE_FORM) => return None,
             (&Method::POST, HITS) => Self::Record,
             (&Method::POST, AUDIT) => Self::Repair,
-            (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM) => Self::Silence,
+            (&Method::POST | &Method::DELETE, RULES)
+            | (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM | RULE_FORM | NO_RULE_FORM) => {
+                Self::Silence
+            }
             (&Method::POST | &Method::DELETE, NOTES | GOALS) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
                 Self::Note
             }
@@ -102,7 +111,7 @@ impl Right {
             Self::Forget => "forget counters",
             Self::Record => "send hits",
             Self::Repair => "audit and repair the archive",
-            Self::Silence => "silence rules or send a test",
+            Self::Silence => "add, remove or silence rules, or send a test",
             Self::Note => "change notes and goals",
         }
     }

@@ -8,7 +8,7 @@ mod numbers;
 #[cfg(feature = "hits")]
 mod producer;
 mod right;
-mod silence;
+mod rule;
 mod time;
 mod note;
 mod goal;
@@ -33,7 +33,7 @@ pub(crate) use numbers::Limit;
 #[cfg(feature = "hits")]
 pub(crate) use producer::{Number, ProducerName};
 pub(crate) use right::Right;
-pub(crate) use silence::{RuleName, Seconds};
+pub(crate) use rule::{NewRule, RuleName, Seconds};
 pub(crate) use time::Instants;
 pub(crate) use time::LAG;
 pub(crate) use time::default_precision;

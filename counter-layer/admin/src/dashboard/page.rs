@@ -8,4 +8,5 @@ pub(crate) mod ignore;
 pub(crate) mod downloads;
 pub(crate) mod share;
 pub(crate) mod alerts;
+pub(crate) mod rule_forms;
 pub(crate) mod alert_routes;

@@ -9,7 +9,12 @@ use http::{Request, StatusCode, header};
 use super::super::site::{ResponseText, encode, response, send};
 use super::{TOKEN, Watched, open_access, page, post};
 
-async fn post_form(router: &Router, path: &str, form: &str, credentials: (&str, &str)) -> ResponseText {
+pub(super) async fn post_form(
+    router: &Router,
+    path: &str,
+    form: &str,
+    credentials: (&str, &str),
+) -> ResponseText {
     let request = Request::post(format!("/admin/stats/alerts/{path}"))
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(credentials.0, credentials.1)
@@ -18,7 +23,7 @@ async fn post_form(router: &Router, path: &str, form: &str, credentials: (&str, 
 }
 
 /// Returns the text of a page, with `AT` instead of times.
-fn text(page: &str) -> String {
+pub(super) fn text(page: &str) -> String {
     let mut text = String::new();
     for part in page.split('<') {
         let (tag, rest) = part.split_once('>').unwrap_or_default();

@@ -52,6 +52,10 @@ async fn alerts_can_be_managed_by_keyboard_with_or_without_javascript() {
                 page.save_screenshot(name).await;
                 page.press("#rules .unmute button", Key::Enter).await;
                 page.until_text(first, |rule| rule.starts_with("Firing quiet")).await;
+                page.press(".sentence:nth-of-type(3) button", Key::Enter).await;
+                page.until_text("#rules", |rules| rules.contains("no requests for 10 min")).await;
+                page.press("#rules .remove button", Key::Enter).await;
+                page.until_text("#rules", |rules| !rules.contains("no requests for 10 min")).await;
                 page.open("/counter?counter=%2F&period=24h").await;
                 page.until_text("#annotations", |told| told.contains("quiet raised: / has 0 hits, below 10"))
                     .await;

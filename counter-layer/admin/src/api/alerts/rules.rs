@@ -19,6 +19,8 @@ pub(crate) struct AlertRules {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertRule {
     name: String,
+    /// True if the rule is in the store, so that it can be removed.
+    is_stored: bool,
     /// A description of the condition.
     condition: String,
     /// The counters used by the condition.
@@ -78,6 +80,7 @@ impl From<RuleStatus> for AlertRule {
             state,
             reason: rule.reason().map(str::to_owned),
             name: rule.name,
+            is_stored: rule.is_stored,
             condition: rule.condition,
             counters: rule.counters.iter().map(ToString::to_string).collect(),
             unit: rule.unit,

@@ -4,15 +4,16 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use counter_alert::{Alerts, SilenceError};
-use counter_core::Timestamp;
+use counter_alert::{AddRuleError, Alerts, RuleError, SilenceError};
+use counter_core::{ErrorKind, Timestamp};
 use http::{HeaderMap, StatusCode};
 
 use super::alerts::{AlertsPage, path};
 use super::pages::FailurePage;
 use super::routes::{Dashboard, Rejection, failure, html, rendered, see_other};
+use super::rule_forms::SubmittedRule;
 use super::update::{KnownParts, respond};
-use crate::access::right::{SILENCE_FORM, TEST_FORM};
+use crate::access::right::{NO_RULE_FORM, RULE_FORM, SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
 use crate::api::parameter::Seconds;
 use crate::dashboard::format::instants;
@@ -32,6 +33,8 @@ pub(crate) fn alert_pages(dashboard: &Dashboard, alerts: &Alerts) -> Router {
         .route(ALERTS, get(page))
         .route(SILENCE_FORM, post(silence))
         .route(TEST_FORM, post(test))
+        .route(RULE_FORM, post(add))
+        .route(NO_RULE_FORM, post(remove))
         .with_state((dashboard.clone(), alerts.clone()))
 }
 
@@ -87,6 +90,53 @@ fn mute_duration(until: &str, zone: &Zone, now: Timestamp) -> Option<Seconds> {
     let until = instants::submitted(until, zone)?;
     let seconds = until.as_unix().checked_sub(now.as_unix()).filter(|seconds| *seconds > 0)?;
     Seconds::parse(&seconds.to_string())
+}
+
+/// Adds a rule, and redirects back to the page.
+async fn add(
+    State((dashboard, alerts)): AlertState,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+    form: Upload,
+) -> Result<Response, Rejection> {
+    let form = form.read(MAX_FORM_BYTES).await?;
+    let (view, stats) = (dashboard.view(&mount, Page::Site, client, query.as_deref())?, dashboard.stats());
+    let refused = |status, text| Ok(html(status, &FailurePage::of(stats, &view, "Rule not added", text)));
+    let rule = match SubmittedRule::read(&form).rule(stats) {
+        Ok(rule) => rule,
+        Err(text) => return refused(StatusCode::BAD_REQUEST, text),
+    };
+    match alerts::add(&alerts, &rule, stats).await {
+        Ok(()) => Ok(see_other(&mount, &path(view.is_local))),
+        Err(AddRuleError::Rule(RuleError::Duplicate(name))) => {
+            let text = format!("There already is a different rule named {}.", isolated(&name));
+            refused(StatusCode::CONFLICT, text)
+        }
+        Err(AddRuleError::Store(error)) if matches!(error.kind(), ErrorKind::TooManyItems { .. }) => {
+            let text = format!("There already are {} rules. Remove one first.", Alerts::MAX_STORED_RULES);
+            refused(StatusCode::CONFLICT, text)
+        }
+        Err(AddRuleError::Store(error)) => Ok(failure(stats, &view, &error)),
+        Err(error) => refused(StatusCode::BAD_REQUEST, format!("The {error}.")),
+    }
+}
+
+/// Removes a rule, and redirects back to the page.
+async fn remove(
+    State((dashboard, alerts)): AlertState,
+    Extension(mount): Extension<Mount>,
+    RawQuery(query): RawQuery,
+    client: Client,
+    form: Upload,
+) -> Result<Response, Rejection> {
+    let form = form.read(MAX_FORM_BYTES).await?;
+    let rule = form_urlencoded::parse(&form).find(|(name, _)| name == "rule").map(|(_, rule)| rule);
+    let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
+    Ok(match alerts::remove(&alerts, &rule.unwrap_or_default()).await {
+        Ok(()) => see_other(&mount, &path(view.is_local)),
+        Err(error) => failure(dashboard.stats(), &view, &error),
+    })
 }
 
 /// Sends a test message, and redirects back to the page.

@@ -1,4 +1,4 @@
-//! The alerts page: the rules with their states, the history, and forms to mute rules.
+//! The alerts page: the rules with their states, the history, and forms to add, mute and remove rules.
 
 use askama::Template;
 use counter_alert::{
@@ -7,7 +7,7 @@ use counter_alert::{
 use counter_core::{Stats, Timestamp};
 
 use super::frame::Frame;
-use crate::access::right::{SILENCE_FORM, TEST_FORM};
+use crate::access::right::{NO_RULE_FORM, RULE_FORM, SILENCE_FORM, TEST_FORM};
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::units;
@@ -36,7 +36,7 @@ pub(crate) struct AlertsPage {
     history: Vec<Message>,
     /// A hint if messages are omitted.
     more_history: Option<Omitted>,
-    /// The forms, if this client may mute rules.
+    /// The forms, if this client may change rules.
     forms: Option<Forms>,
     /// The format name of instants, for the script.
     style: &'static str,
@@ -47,6 +47,8 @@ pub(crate) struct AlertsPage {
 struct Forms {
     silence: String,
     test: String,
+    add: String,
+    remove: String,
 }
 
 /// The rows that exceed the limit of the page, with a URL to get all rows.
@@ -62,6 +64,8 @@ struct Rule {
     /// The position in the configured order, which identifies the row while the page is open.
     number: usize,
     name: String,
+    /// True if the rule is in the store, so that it can be removed.
+    is_stored: bool,
     /// The page of the first counter, if any.
     address: Option<String>,
     /// The condition in one line.
@@ -147,7 +151,12 @@ impl AlertsPage {
         rules.sort_by_key(|(_, rule)| (rule.raised.is_none(), rule.silenced.is_none()));
         let forms = may_silence.then(|| {
             let address = |path| format!("{}{path}{}", view.site.mount, zone(view.is_local));
-            Forms { silence: address(SILENCE_FORM), test: address(TEST_FORM) }
+            Forms {
+                silence: address(SILENCE_FORM),
+                test: address(TEST_FORM),
+                add: address(RULE_FORM),
+                remove: address(NO_RULE_FORM),
+            }
         });
         let times = Times::of(known, &view.site.zone);
         let address = |is_local: bool| format!("{}{}", view.site.mount, path(is_local));
@@ -234,6 +243,7 @@ impl Rule {
         Self {
             number,
             name: rule.name.clone(),
+            is_stored: rule.is_stored,
             address: counters.first().map(|(_, address)| address.clone()),
             condition: condition(rule),
             states,

@@ -1,6 +1,6 @@
-//! Parameters to silence a rule.
+//! Parameters to add, remove or silence a rule.
 
-use counter_alert::Alerts;
+use counter_alert::{AlertRule, Alerts};
 use serde_json::json;
 
 use super::{Description, Parameters, Times, Values, name_schema};
@@ -9,6 +9,10 @@ use crate::problem::Problem;
 /// A rule name. The rule might not exist.
 #[derive(Debug)]
 pub(crate) struct RuleName(pub(crate) String);
+
+/// A rule to add, in JSON.
+#[derive(Debug)]
+pub(crate) struct NewRule(pub(crate) AlertRule);
 
 /// The duration of a silence in seconds, or 0 to end it.
 #[derive(Debug)]
@@ -23,6 +27,33 @@ impl<S> Parameters<S> for RuleName {
         match values.one("rule")? {
             Some(rule) => Ok(Self(rule.to_owned())),
             None => Err(Problem::parameter("missing parameter", "rule", None, "a rule name")),
+        }
+    }
+}
+
+impl NewRule {
+    const MAX_BYTES: usize = 4096;
+}
+
+impl<S> Parameters<S> for NewRule {
+    fn describe() -> Vec<Description> {
+        let text = "The rule in JSON, as in a configuration: see `counter_alert::AlertRule`";
+        let schema = |_: &_| json!({"type": "string", "maxLength": Self::MAX_BYTES});
+        let example = r#"{"name":"busy","when":{"above":{"counter":"hits","hits":1000}},"precision":60}"#;
+        let config = Description::new("config", text, schema).times(Times::Once);
+        vec![Description { example: Some(example), ..config }]
+    }
+
+    fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {
+        let invalid = |value, reason: String| Problem::parameter("not a valid rule", "config", value, reason);
+        match values.one("config")? {
+            None => Err(Problem::parameter("missing parameter", "config", None, "a rule in JSON")),
+            Some(config) if config.len() > Self::MAX_BYTES => {
+                Err(invalid(None, format!("at most {} bytes", Self::MAX_BYTES)))
+            }
+            Some(config) => serde_json::from_str(config)
+                .map(Self)
+                .map_err(|error| invalid(Some(config), error.to_string())),
         }
     }
 }

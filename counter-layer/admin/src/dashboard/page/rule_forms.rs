@@ -1,0 +1,228 @@
+//! The rules that can be added by a form.
+
+use counter_alert::AlertRule;
+use counter_core::visits::Measure;
+use counter_core::{CounterName, Precision, Precisions, Stats};
+use counter_layer::internal::HITS;
+
+use crate::dashboard::format::units;
+use crate::text::digits;
+use crate::text::escape::isolated;
+
+/// The fields of a form. Forms have different fields, so some are empty.
+#[derive(Debug, Default)]
+pub(crate) struct SubmittedRule {
+    kind: String,
+    page: String,
+    percent: String,
+    milliseconds: String,
+    minutes: String,
+    side: String,
+}
+
+/// How long a share or a quantile must be above a bound, in minutes.
+const STAY: u32 = 5;
+
+/// The minimum number of requests to evaluate a share or a quantile.
+const AT_LEAST: u64 = 20;
+
+/// The longest time without requests, in minutes: a day.
+const MAX_MINUTES: u32 = 1440;
+
+impl SubmittedRule {
+    pub(crate) fn read(form: &[u8]) -> Self {
+        let mut sent = Self::default();
+        for (name, value) in form_urlencoded::parse(form) {
+            let field = match &*name {
+                "kind" => &mut sent.kind,
+                "page" => &mut sent.page,
+                "percent" => &mut sent.percent,
+                "milliseconds" => &mut sent.milliseconds,
+                "minutes" => &mut sent.minutes,
+                "side" => &mut sent.side,
+                _ => continue,
+            };
+            value.trim().clone_into(field);
+        }
+        sent
+    }
+
+    /// Returns the rule, with the finest or the coarsest precision that fits.
+    ///
+    /// # Errors
+    /// Returns a sentence for people if a field is invalid, or if the site does not count what the rule needs.
+    pub(crate) fn rule(&self, stats: &Stats) -> Result<AlertRule, String> {
+        match &*self.kind {
+            "errors" => self.errors(stats),
+            "slow" => self.slow(stats),
+            "silent" => self.silent(stats),
+            "unusual" => self.unusual(stats),
+            _ => Err("Choose one of the forms.".to_owned()),
+        }
+    }
+
+    fn errors(&self, stats: &Stats) -> Result<AlertRule, String> {
+        let percent = number(&self.percent).filter(|percent| (0.0..=100.0).contains(percent));
+        let percent = percent.ok_or("The share of errors is a number from 0 to 100.")?;
+        let parts = ["status:5xx", "status:failed"].map(counter);
+        let counts = stats.precisions_of(&parts);
+        let width = widths(&counts, STAY).last().ok_or(NO_MINUTES)?;
+        let rule = AlertRule::share_above(
+            format!("errors above {percent} %"),
+            parts,
+            site(),
+            width,
+            percent / 100.0,
+        );
+        Ok(rule.at_least(AT_LEAST).raise_after(buckets(STAY, width)))
+    }
+
+    fn slow(&self, stats: &Stats) -> Result<AlertRule, String> {
+        let time = number(&self.milliseconds).filter(|time| (1.0..=3_600_000.0).contains(time));
+        let time = time.ok_or("The response time is a number of milliseconds, from 1 to 3,600,000.")?;
+        let counter = self.counter()?;
+        let times = stats.grid().distributions.as_ref().ok_or("This site does not record response times.")?;
+        let width = widths(times, STAY).last().ok_or(NO_MINUTES)?;
+        let name = format!("slower than {time} ms{}", self.suffix());
+        let rule = AlertRule::quantile_above(name, counter, width, Measure::Time, 0.9, time / 1000.0);
+        Ok(rule.at_least(AT_LEAST).raise_after(buckets(STAY, width)))
+    }
+
+    fn silent(&self, stats: &Stats) -> Result<AlertRule, String> {
+        let minutes = self.minutes.parse().ok().filter(|minutes| (1..=MAX_MINUTES).contains(minutes));
+        let minutes = minutes.ok_or_else(|| {
+            format!("The time is a number of minutes, from 1 to {}.", digits::grouped(MAX_MINUTES.into()))
+        })?;
+        let counter = self.counter()?;
+        let counts = stats.precisions_of([&counter]);
+        let width = widths(&counts, minutes).next().ok_or(NO_MINUTES)?;
+        let name = format!("no requests for {}{}", units::span(u64::from(minutes) * 60), self.suffix());
+        Ok(AlertRule::silent(name, counter, width).raise_after(buckets(minutes, width)))
+    }
+
+    fn unusual(&self, stats: &Stats) -> Result<AlertRule, String> {
+        let counter = self.counter()?;
+        let counts = stats.precisions_of([&counter]);
+        let hour = counts.retention(Precision::HOUR).ok_or("This site does not keep hours.")?.precision;
+        let name = |what: &str| format!("{what} requests than usual{}", self.suffix());
+        Ok(match &*self.side {
+            "high" => AlertRule::unusually_high(name("more"), counter, hour),
+            "low" => AlertRule::unusually_low(name("fewer"), counter, hour),
+            _ => AlertRule::unusual(name("more or fewer"), counter, hour),
+        })
+    }
+
+    /// Returns the counter of the page, or that of the site if the field is empty.
+    fn counter(&self) -> Result<CounterName, String> {
+        if self.page.is_empty() {
+            return Ok(site());
+        }
+        self.page.parse().map_err(|_| format!("{} is not the name of a page.", isolated(&self.page)))
+    }
+
+    /// Returns the end of the rule name.
+    fn suffix(&self) -> String {
+        if self.page.is_empty() { String::new() } else { format!(": {}", self.page) }
+    }
+}
+
+const NO_MINUTES: &str = "This site does not keep minutes.";
+
+fn site() -> CounterName {
+    counter(HITS)
+}
+
+fn counter(name: &str) -> CounterName {
+    name.parse().expect("a valid name")
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// Returns the precisions of at least a minute that divide this time, the finest first.
+fn widths(retained: &Precisions, minutes: u32) -> impl Iterator<Item = Precision> {
+    let precisions = retained.iter().map(|retention| retention.precision);
+    precisions
+        .filter(move |width| width.as_seconds() >= 60 && (minutes * 60).is_multiple_of(width.as_seconds()))
+}
+
+/// Returns the number of buckets in this time.
+fn buckets(minutes: u32, width: Precision) -> u32 {
+    minutes * 60 / width.as_seconds()
+}
+
+#[cfg(test)]
+mod tests {
+    use counter_core::visits::Distribution;
+    use counter_core::{Counters, MemoryStore};
+
+    use super::*;
+
+    fn rule(form: &str, has_times: bool) -> Result<AlertRule, String> {
+        let builder = Counters::builder(MemoryStore::new());
+        let builder = if has_times { builder.distributions(Distribution::precisions()) } else { builder };
+        SubmittedRule::read(form.as_bytes()).rule(&builder.build().expect("good settings").stats())
+    }
+
+    #[test]
+    fn each_form_becomes_a_rule() {
+        let (hits, page) = (counter("hits"), counter("/a b"));
+        let [minute, hour] = [60, 3600].map(|width| Precision::try_from(width).expect("not 0"));
+        let five = Precision::try_from(300).expect("not 0");
+        let errors = ["status:5xx", "status:failed"].map(counter);
+        for (form, expected) in [
+            (
+                "kind=errors&percent=2.5",
+                AlertRule::share_above("errors above 2.5 %", errors, hits.clone(), five, 0.025).at_least(20),
+            ),
+            (
+                "kind=slow&milliseconds=500&page=",
+                AlertRule::quantile_above(
+                    "slower than 500 ms",
+                    hits.clone(),
+                    minute,
+                    Measure::Time,
+                    0.9,
+                    0.5,
+                )
+                .at_least(20)
+                .raise_after(5),
+            ),
+            (
+                "kind=silent&minutes=10&page=%2Fa+b",
+                AlertRule::silent("no requests for 10 min: /a b", page.clone(), minute).raise_after(10),
+            ),
+            (
+                "kind=unusual&side=low&page=+%2Fa+b+",
+                AlertRule::unusually_low("fewer requests than usual: /a b", page, hour),
+            ),
+            ("kind=unusual", AlertRule::unusual("more or fewer requests than usual", hits, hour)),
+        ] {
+            assert_eq!(rule(form, true), Ok(expected), "{form}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_a_sentence() {
+        for (form, reason) in [
+            ("", "Choose one of the forms."),
+            ("kind=errors&percent=101", "The share of errors is a number from 0 to 100."),
+            ("kind=errors&percent=nan", "The share of errors is a number from 0 to 100."),
+            (
+                "kind=slow&milliseconds=-1",
+                "The response time is a number of milliseconds, from 1 to 3,600,000.",
+            ),
+            ("kind=slow&milliseconds=9", "This site does not record response times."),
+            ("kind=silent&minutes=1441", "The time is a number of minutes, from 1 to 1,440."),
+            ("kind=silent&minutes=4294967296", "The time is a number of minutes, from 1 to 1,440."),
+        ] {
+            assert_eq!(rule(form, false), Err(reason.to_owned()), "{form}");
+        }
+        assert!(
+            rule("kind=unusual&page=a%0Ab", false)
+                .expect_err("a line break")
+                .ends_with("not the name of a page.")
+        );
+    }
+}
