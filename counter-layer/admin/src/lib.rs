@@ -224,7 +224,11 @@ pub fn router_with(stats: Stats, access: Access, options: Options) -> Router {
 /// Creates the routes for these statistics. `sites` are the names of all sites.
 fn unguarded(stats: Stats, sites: &Arc<[String]>, access: &Access, options: &Options) -> Router {
     let catalog = Catalog::default();
-    let annotators = Annotators { notes: options.notes.clone(), alerts: options.alerts.clone() };
+    let annotators = Annotators {
+        notes: options.notes.clone(),
+        alerts: options.alerts.clone(),
+        goals: options.goals.clone(),
+    };
     let (zone, name) = (options.zone.clone(), options.site_name.clone());
     let dashboard = Dashboard::new(stats, zone, annotators, options.ignore_switch, name, sites.clone());
     let mut other_pages = pages(&dashboard).merge(downloads(&dashboard)).merge(share_pages(&dashboard));

@@ -225,8 +225,8 @@ impl Options {
         self
     }
 
-    /// Serves goals at `/api/goals`: how many people reach them, and the conversion. Clients that
-    /// [may note](crate::Access::may_note) can mark counters as goals. Without this option, the path does not exist.
+    /// Serves goals at `/api/goals` and on the dashboard: how many people reach them, and the conversion. Clients that
+    /// [may note](crate::Access::may_note) can mark counters as goals. Without this option, the paths do not exist.
     ///
     /// ```
     /// use counter_admin::{Access, Options};

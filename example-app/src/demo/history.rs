@@ -5,12 +5,13 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
 
+use counter_alert::goal::{Goal, Goals};
 use counter_alert::note::{Note, Notes};
 use counter_core::source::{Commit, Source};
 use counter_core::time::Grid;
 use counter_core::visitor::VisitorKey;
 use counter_core::visits::{Hit, Measured};
-use counter_core::{Counters, Error, Timestamp};
+use counter_core::{AnyStore, Counters, Error, Timestamp};
 use counter_layer::AccessCounterLayer;
 use counter_log::record::{Record, RequestRecord};
 use counter_log::{Decision, Header, LogCounter};
@@ -30,6 +31,7 @@ pub struct History {
     counters: Counters,
     layer: AccessCounterLayer,
     notes: Notes,
+    goals: Goals,
     utc_offset: i32,
 }
 
@@ -45,6 +47,10 @@ const NOTE_ID: &str = "demo-history";
 /// Text of the note.
 const NOTE: &str = "Demo data until here, simulated visitors from here";
 
+/// What members do.
+const GOALS: [(&str, &str); 2] =
+    [("/posts/{id}/like", "Likes a post"), ("/members/{id}/follow", "Follows a member")];
+
 /// Maximum number of records for the requests of one kind in a slot. These differ in their labels and times. It takes
 /// most of the time to classify the records, so there should be few.
 const MAX_PARTS: u32 = 3;
@@ -59,15 +65,16 @@ const SIZE: u64 = 700;
 const KEY: VisitorKey = VisitorKey::new(*b"visitors of demo");
 
 impl History {
-    /// Creates a history that is recorded with these counters, as if the layer had counted the requests. The
+    /// Creates a history that is recorded with these counters of the store, as if the layer had counted the requests. The
     /// counters should not be used for anything else. `utc_offset` is the offset of the site in seconds.
     #[must_use]
-    pub fn new(counters: Counters, layer: AccessCounterLayer, notes: Notes, utc_offset: i32) -> Self {
+    pub fn new(counters: Counters, layer: AccessCounterLayer, store: &AnyStore, utc_offset: i32) -> Self {
         // There is no router that could match the paths.
         let layer = layer.matched_path(|head| {
             KINDS.iter().find(|kind| kind.path.split('?').next() == Some(head.uri.path()))?.route
         });
-        Self { counters, layer, notes, utc_offset }
+        let (notes, goals) = (Notes::new(store.clone()), Goals::new(store.clone()));
+        Self { counters, layer, notes, goals, utc_offset }
     }
 
     pub(super) const fn utc_offset(&self) -> i32 {
@@ -101,8 +108,8 @@ impl History {
         Ok(())
     }
 
-    /// Returns the end of the history, and adds a note to the charts. Returns `None` if the store has other
-    /// hits.
+    /// Returns the end of the history, after adding a note to the charts and marking goals. Returns `None` if the store has
+    /// other hits.
     async fn end(&self) -> Result<Option<Timestamp>, Error> {
         let notes = self.notes.list(..).await?;
         if let Some(note) = notes.iter().find(|note| note.id() == NOTE_ID) {
@@ -111,6 +118,10 @@ impl History {
         let hits = "hits".parse().expect("a name");
         if self.counters.stats().lifetimes(&[hits]).await? != [0] {
             return Ok(None);
+        }
+        for (counter, name) in GOALS {
+            let goal = Goal::new(counter.parse().expect("a name"), name).expect("a goal");
+            self.goals.mark(&goal).await?;
         }
         let note = Note::new(Timestamp::now(), NOTE).and_then(|note| note.with_id(NOTE_ID)).expect("a note");
         Ok(Some(self.notes.add(&note).await?.note.at()))
@@ -260,7 +271,7 @@ mod tests {
     async fn history(store: &MemoryStore) -> History {
         let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
         let layer = AccessCounterLayer::new(counters.recorder());
-        let history = History::new(counters, layer, Notes::new(store.clone()), 0);
+        let history = History::new(counters, layer, &store.clone().into(), 0);
         let today = Timestamp::now().as_unix() / 86_400;
         let note =
             Note::new(Timestamp::from_unix(today * 86_400), NOTE).and_then(|note| note.with_id(NOTE_ID));

@@ -194,7 +194,6 @@ impl Settings {
         &self,
         store: &AnyStore,
         grid: &Grid,
-        notes: Notes,
         utc_offset: i32,
     ) -> Result<Option<History>, Box<dyn Error>> {
         if !self.demo.demo_traffic {
@@ -211,7 +210,7 @@ impl Settings {
         }
         let counters = counters.build()?;
         let layer = self.layer(counters.recorder())?;
-        Ok(Some(History::new(counters, layer, notes, utc_offset)))
+        Ok(Some(History::new(counters, layer, store, utc_offset)))
     }
 
     /// Returns the access rules for the admin pages.

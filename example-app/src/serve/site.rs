@@ -155,14 +155,13 @@ async fn assemble(
     let log_counter = LogCounter::new(&layer);
     let (layer, feed) = forum.with_feed(layer);
     let watch = settings.watch.watch(watch, stats.clone(), &store, local_offset)?;
-    let notes = Notes::new(store.clone());
-    let history = settings.history(&store, stats.grid(), notes.clone(), utc_offset)?;
+    let history = settings.history(&store, stats.grid(), utc_offset)?;
     let (live, live_ended) = oneshot::channel::<()>();
     let mut options = Options::new()
         .live_until(async { drop(live_ended.await) })
         .ignore_switch()
         .hits(counters.sources(), log_counter)
-        .notes(notes)
+        .notes(Notes::new(store.clone()))
         .goals(Goals::new(store.clone()));
     if let Some(zone) = &settings.grid.time_zone {
         options = options.time_zone(zone)?.time_zone_remedy(grid::TIME_ZONE_REMEDY);

@@ -49,6 +49,10 @@ pub(crate) const GOALS: &str = "/api/goals";
 pub(crate) const NOTE_FORM: &str = "/notes";
 /// The path of the form to remove a note.
 pub(crate) const NO_NOTE_FORM: &str = "/notes/remove";
+/// The path of the form to mark a goal.
+pub(crate) const GOAL_FORM: &str = "/goals";
+/// The path of the form to remove a goal.
+pub(crate) const NO_GOAL_FORM: &str = "/goals/remove";
 /// The path of the form to ignore a browser.
 pub(crate) const IGNORE_FORM: &str = "/ignore";
 
@@ -87,9 +91,8 @@ impl Right {
             | (&Method::POST, SILENCE | TEST | SILENCE_FORM | TEST_FORM | RULE_FORM | NO_RULE_FORM) => {
                 Self::Silence
             }
-            (&Method::POST | &Method::DELETE, NOTES | GOALS) | (&Method::POST, NOTE_FORM | NO_NOTE_FORM) => {
-                Self::Note
-            }
+            (&Method::POST | &Method::DELETE, NOTES | GOALS)
+            | (&Method::POST, NOTE_FORM | NO_NOTE_FORM | GOAL_FORM | NO_GOAL_FORM) => Self::Note,
             _ => Self::Forget,
         })
     }

@@ -2,17 +2,19 @@
 
 use std::ops::Range;
 
+use counter_alert::goal::Goals;
 use counter_alert::note::{Note, Notes};
 use counter_alert::{Alert, AlertKind, Alerts, AlertsStatus};
 use counter_core::{CounterName, Error, Timestamp};
 
 use super::chart::annotations::{Annotation, AnnotationKind};
 
-/// The sources of annotations.
+/// The sources of annotations, and the goals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Annotators {
     pub(crate) notes: Option<Notes>,
     pub(crate) alerts: Option<Alerts>,
+    pub(crate) goals: Option<Goals>,
 }
 
 impl Annotators {

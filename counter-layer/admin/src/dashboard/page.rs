@@ -1,5 +1,7 @@
 //! The pages and routes.
 
+pub(crate) mod note_forms;
+pub(crate) mod goal_forms;
 pub(crate) mod update;
 pub(crate) mod frame;
 pub(crate) mod pages;

@@ -14,4 +14,4 @@ pub(crate) mod table;
 pub(crate) mod slowest;
 pub(crate) mod sources;
 pub(crate) mod raised;
-pub(crate) mod note_forms;
+pub(crate) mod goals;

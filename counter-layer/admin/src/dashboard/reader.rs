@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use counter_alert::AlertsStatus;
+use counter_alert::goal::Goal;
 use counter_core::time::Bucket;
 use counter_core::visits::{Distributions, Extent, Measure, Total, Uniques, Unreadable};
 use counter_core::{CounterName, Error, ErrorKind, Precision, Series, Stats, Timestamp};
@@ -64,6 +65,19 @@ impl<'a> Reader<'a> {
             }
         };
         Ok(self.alerts.get_or_try_init(read).await?.as_ref())
+    }
+
+    /// Returns `true` if counters can be marked as goals.
+    pub(crate) const fn has_goals(&self) -> bool {
+        self.annotators.goals.is_some()
+    }
+
+    /// Returns the goals. Empty if they can't be read.
+    pub(crate) async fn goals(&self) -> Result<Vec<Goal>, Error> {
+        match &self.annotators.goals {
+            Some(goals) => self.readable(goals.list().await),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Returns the content. If the stored value is malformed, notes the key for the warning and returns the

@@ -2,18 +2,20 @@
 
 use askama::Template;
 use counter_core::{Error, Stats, Timestamp};
-use futures_util::future::{try_join, try_join3, try_join4};
+use futures_util::future::{try_join, try_join3, try_join4, try_join5};
 
 use super::frame::{Frame, alignment};
+use super::goal_forms::GoalForms;
+use super::note_forms::NoteForms;
 use crate::access::assets;
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::chart::annotations::Annotation;
 use crate::dashboard::chart::chart::Chart;
 use crate::dashboard::chart::{bands, canvas};
 use crate::dashboard::format::counters;
+use crate::dashboard::panels::goals;
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
-use crate::dashboard::panels::note_forms::NoteForms;
 use crate::dashboard::panels::panel::{Layout, Panels};
 use crate::dashboard::panels::raised::Raised;
 use crate::dashboard::panels::slowest;
@@ -87,6 +89,7 @@ pub(crate) struct Counter {
     controls: Controls,
     name: String,
     measured: Option<Measured>,
+    goal: Option<GoalForms>,
     /// The labels of a page, or the pages of a label value.
     panels: Panels,
     unread: Option<String>,
@@ -162,14 +165,16 @@ impl Site {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
-        let (moving, mut table, mut panels, slowest) = try_join4(
+        let (moving, mut table, mut panels, slowest, goals) = try_join5(
             Moving::read(&period, view, Extent::Page, now),
             Table::read(&period, view, now),
             labels::panels(&period, view),
             slowest::panel(&period, view),
+            goals::panel(&period, view),
         )
         .await?;
         panels.extend(slowest);
+        panels.extend(goals);
         let layout = Layout::of(panels, std::mem::take(&mut table.facets));
         let (is_empty, all_pages) = (table.suggestions.is_empty(), view.list(None));
         Ok(Self {
@@ -202,10 +207,11 @@ impl Counter {
                 }
             }
         };
-        let (moving, mut measured, panels) = try_join3(
+        let (moving, mut measured, panels, goal) = try_join4(
             Moving::read(&period, view, Extent::Page, now),
             measured::read(&period, view, now),
             panels,
+            GoalForms::read(&reader, view),
         )
         .await?;
         if let Some(bands) = measured.as_mut().and_then(|measured| measured.bands.as_mut()) {
@@ -217,6 +223,7 @@ impl Counter {
             controls: Controls::of(stats, view, now),
             name: counters::title(counter),
             measured,
+            goal,
             panels: Panels::of(panels),
             unread: reader.unread(),
         })

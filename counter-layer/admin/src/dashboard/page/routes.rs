@@ -5,18 +5,20 @@ use axum::extract::{RawQuery, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use counter_alert::goal::Goals;
 use counter_alert::note::{Note, Notes};
 use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use super::goal_forms::SubmittedGoal;
+use super::note_forms::SubmittedForm;
 use super::pages::{Counter, FailurePage, List, Parts, Shared, Site};
 use super::update::{KnownParts, respond};
-use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
+use crate::access::right::{GOAL_FORM, NO_GOAL_FORM, NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::SHARED;
 use crate::api::route::Route;
 use crate::dashboard::annotations::Annotators;
-use crate::dashboard::panels::note_forms::SubmittedForm;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::metric::Metric;
@@ -82,11 +84,6 @@ impl Dashboard {
         Reader::new(&self.stats, &self.annotators)
     }
 
-    /// Returns `true` if notes can be added and removed.
-    const fn accepts_notes(&self) -> bool {
-        self.annotators.notes.is_some()
-    }
-
     pub(crate) const fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -102,10 +99,10 @@ impl Dashboard {
         let reach = &self.stats.reach().counts;
         let mut site = view::Site::new(mount.path(), &mount.first(), reach, &self.zone);
         site.has_alerts = self.annotators.has_alerts();
+        site.has_notes = self.annotators.notes.is_some();
         site.has_ignore_switch = self.has_ignore_switch;
         site.name.clone_from(&self.name);
         site.sites = Arc::clone(&self.sites);
-        let client = Client { may_note: client.may_note && self.accepts_notes(), ..client };
         View::of(site, client, page, query.unwrap_or_default())
             .map_err(|wrong| self.reject(mount, client, &wrong))
     }
@@ -165,6 +162,12 @@ pub(crate) fn pages(dashboard: &Dashboard) -> Router {
         Some(notes) => pages
             .route(NOTE_FORM, post(add_note).with_state((dashboard.clone(), notes.clone())))
             .route(NO_NOTE_FORM, post(remove_note).with_state((dashboard.clone(), notes.clone()))),
+        None => pages,
+    };
+    let pages = match &dashboard.annotators.goals {
+        Some(goals) => pages
+            .route(GOAL_FORM, post(mark_goal).with_state((dashboard.clone(), goals.clone())))
+            .route(NO_GOAL_FORM, post(remove_goal).with_state((dashboard.clone(), goals.clone()))),
         None => pages,
     };
     pages
@@ -354,6 +357,52 @@ async fn remove_note(
         Ok(is_removed) => {
             if is_removed {
                 tracing::info!(id = sent.id, "removed a note");
+            }
+            see_other(&mount, sent.to())
+        }
+        Err(error) => failure(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
+    })
+}
+
+/// Marks a counter as a goal, and redirects back to the page.
+async fn mark_goal(
+    State((dashboard, goals)): State<(Dashboard, Goals)>,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+    form: Upload,
+) -> Result<Response, Rejection> {
+    let form = form.read(MAX_FORM_BYTES).await?;
+    let (sent, view) = (SubmittedGoal::read(&form), dashboard.first_view(&mount, client));
+    let refused =
+        |status, text| html(status, &FailurePage::of(&dashboard.stats, &view, "Goal not marked", text));
+    let goal = sent.goal().map_err(|reason| refused(StatusCode::BAD_REQUEST, reason))?;
+    Ok(match goals.mark(&goal).await {
+        Ok(()) => {
+            tracing::info!(counter = &**goal.counter(), "marked a goal");
+            see_other(&mount, sent.to())
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::TooManyItems { .. }) => {
+            let text = format!("There already are {} goals. Remove one first.", Goals::MAX);
+            refused(StatusCode::CONFLICT, text)
+        }
+        Err(error) => failure(&dashboard.stats, &view, &error),
+    })
+}
+
+/// Removes a goal, and redirects back to the page.
+async fn remove_goal(
+    State((dashboard, goals)): State<(Dashboard, Goals)>,
+    Extension(mount): Extension<Mount>,
+    client: Client,
+    form: Upload,
+) -> Result<Response, Rejection> {
+    let form = form.read(MAX_FORM_BYTES).await?;
+    let sent = SubmittedGoal::read(&form);
+    let Ok(counter) = sent.counter.parse() else { return Ok(see_other(&mount, sent.to())) };
+    Ok(match goals.remove(&counter).await {
+        Ok(is_removed) => {
+            if is_removed {
+                tracing::info!(counter = &*counter, "removed a goal");
             }
             see_other(&mount, sent.to())
         }

@@ -39,6 +39,8 @@ pub(crate) struct Site {
     pub(crate) first_hit: Timestamp,
     /// True if the alerts page exists.
     pub(crate) has_alerts: bool,
+    /// True if notes can be added and removed.
+    pub(crate) has_notes: bool,
     /// True if a browser can be ignored.
     pub(crate) has_ignore_switch: bool,
     /// The name of the site, or of all sites of a fleet.
@@ -80,6 +82,7 @@ impl Site {
             reach: reach.clone(),
             first_hit: Timestamp::MIN,
             has_alerts: false,
+            has_notes: false,
             has_ignore_switch: false,
             name: None,
             sites: Arc::default(),

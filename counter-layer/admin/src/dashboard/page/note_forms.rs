@@ -33,7 +33,7 @@ pub(crate) struct SubmittedForm {
 
 impl NoteForms {
     pub(crate) fn of(view: &View) -> Option<Self> {
-        view.client.may_note.then(|| Self {
+        (view.client.may_note && view.site.has_notes).then(|| Self {
             add: format!("{}{NOTE_FORM}", view.site.mount),
             remove: format!("{}{NO_NOTE_FORM}", view.site.mount),
             to: view.below(),
