@@ -115,14 +115,14 @@
 //! lost.
 //!
 //! Watches on the same store can have different rules for some time, as in a rolling deployment. A watch only
-//! evaluates the rules it is configured with. If a rule is not evaluated for 7 days, the rule state will be
-//! removed.
+//! evaluates the rules it is configured with, and up to 100 in the [store](Alerts::add). If a rule is not evaluated for 7
+//! days, the rule state will be removed.
 //!
 //! # State, silences and tests
 //!
 //! [`Watch::alerts`] returns a handle to read the state of all rules: the raised alerts, the time they were
-//! raised, the deciding buckets, and the latest 500 alerts with the delivery state. This is a single read
-//! from the store. If a process does not run a watch, you can create a [handle](Alerts) from the same rules.
+//! raised, the deciding buckets, and the latest 500 alerts with the delivery state. This is a single exchange
+//! with the store. If a process does not run a watch, you can create a [handle](Alerts) from the same rules.
 //! The admin router in `counter-admin` uses it for the API, the metrics and the dashboard, which also shows
 //! alerts in the counter charts.
 //!

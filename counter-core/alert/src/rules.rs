@@ -6,4 +6,4 @@ pub(crate) mod run;
 mod local;
 pub(crate) mod condition;
 pub(crate) mod rule;
-mod config;
+pub(crate) mod config;

@@ -252,6 +252,10 @@
 //! curl -X POST -H 'Authorization: Bearer a-long-random-token' http://127.0.0.1:3000/admin/stats/api/alerts/test
 //! ```
 //!
+//! A silenced rule is still evaluated, but does not send messages. If the alert is raised when the silence
+//! ends, the message will be sent at this time, unless it was already sent. The dashboard page `/alerts`
+//! shows the same information and has forms for these actions.
+//!
 //! They can also add rules, in the JSON of [`AlertRule`](counter_alert::AlertRule). These are kept in the store, and evaluated by
 //! all watches in addition to those of the program. On the dashboard page `/alerts` there are forms for the most common rules:
 //!
@@ -260,10 +264,6 @@
 //!   --data-urlencode 'config={"name":"busy","when":{"above":{"counter":"hits","hits":1000}},"precision":60}'
 //! curl -X DELETE -H 'Authorization: Bearer a-long-random-token' 'http://127.0.0.1:3000/admin/stats/api/alerts/rules?rule=busy'
 //! ```
-//!
-//! A silenced rule is still evaluated, but does not send messages. If the alert is raised when the silence
-//! ends, the message will be sent at this time, unless it was already sent. The dashboard page `/alerts`
-//! shows the same information and has forms for these actions.
 //!
 //! # Notes
 //!

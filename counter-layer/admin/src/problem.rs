@@ -169,6 +169,14 @@ impl Problem {
         problem
     }
 
+    /// A rule that can't be removed.
+    pub(crate) fn configured_rule(rule: &str) -> Self {
+        let mut problem = Self::new(StatusCode::CONFLICT, "a rule of the program can't be removed");
+        problem.details.parameter = Some("rule".to_owned());
+        problem.details.value = Some(rule.to_owned());
+        problem
+    }
+
     /// A rule that can't be added.
     pub(crate) fn rule_refused(error: &AddRuleError, rule: &str) -> Self {
         let status = match error {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::Args;
 use counter_admin::{Access, AccessError};
-use counter_alert::note::Notes;
 use counter_core::archive::Archive;
 use counter_core::time::Grid;
 use counter_core::visits::{BuildError, Distribution, Measure};

@@ -208,6 +208,18 @@ async fn silencing_needs_the_permission_and_the_error_names_the_scope() {
                 }
             }
         }
+        let removal = "/admin/stats/api/alerts/rules?rule=added";
+        let removed = request(router, Method::DELETE, removal, Some(("authorization", &credentials))).await;
+        assert_eq!(removed.status, if with == 200 { 204 } else { with }, "{access:?}: {}", removed.body);
+        for form in ["rules", "rules/remove"] {
+            let sent = table::post_form(router, form, "rule=a", ("authorization", &credentials)).await;
+            assert_eq!(
+                sent.status == StatusCode::FORBIDDEN,
+                with == 403,
+                "{access:?}: {form}: {}",
+                sent.body
+            );
+        }
         // Readers must not see forms that would be rejected.
         let page = send(router, "/admin/stats/alerts", Some(("authorization", &credentials))).await;
         assert_eq!(

@@ -7,6 +7,7 @@ use counter_alert::{
     AddRuleError, AlertKind, AlertRule, Alerts, AlertsStatus, Arrival, HistoryEntry, RuleError, Severity,
     SilenceError, Unit, Watch,
 };
+use counter_core::document::DocumentStore;
 use counter_core::visits::Measure;
 use counter_core::{AnyStore, Counters, ErrorKind, MemoryStore, Timestamp};
 use futures_util::future::join_all;
@@ -163,6 +164,10 @@ async fn rules_in_the_store_are_evaluated_by_all_watches_until_they_are_removed(
     let odd = AlertRule::silent("odd", name("hits"), precision(7));
     let refused = one.add(&odd, &stats).await;
     assert!(matches!(refused, Err(AddRuleError::Rule(RuleError::Precision(..)))), "{refused:?}");
+    // A name of a label that is too long for a counter would let every pass fail.
+    let long = AlertRule::new_label("long", "a".repeat(190), precision(3600), 5);
+    let refused = one.add(&long, &stats).await;
+    assert!(matches!(refused, Err(AddRuleError::Rule(RuleError::Label(_)))), "{refused:?}");
 
     let judged = record(&mut counters, 3, 4).await;
     for watch in &mut watches {
@@ -219,6 +224,66 @@ async fn a_store_has_a_hundred_rules_and_a_watch_ignores_those_it_cannot_evaluat
     let known = read(&watch.alerts()).await;
     assert_eq!(known.rules.iter().filter(|rule| rule.name == "7").count(), 1);
     assert_eq!(known.rules.len(), Alerts::MAX_STORED_RULES);
+}
+
+#[tokio::test]
+async fn a_rule_of_a_newer_program_is_kept_and_does_not_affect_others() {
+    let store = MemoryStore::new();
+    let mut counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let newer = r#"{"name":"newer","when":{"above_all":{"counter":"hits"}}}"#;
+    let list = format!(r#"{{"version":1,"rules":[{newer}]}}"#);
+    store.replace("rules", 0, list.as_bytes()).await.expect("memory answers").expect("there was none");
+    let alerts = Alerts::new(store.clone(), []);
+    let calm = AlertRule::below("calm", name("hits"), precision(3600), 5);
+    alerts.add(&calm, &counters.stats()).await.expect("a rule");
+    let same_name = AlertRule::below("newer", name("hits"), precision(3600), 5);
+    let refused = alerts.add(&same_name, &counters.stats()).await;
+    assert!(matches!(refused, Err(AddRuleError::Rule(RuleError::Duplicate(_)))), "{refused:?}");
+
+    let inbox = Inbox::default();
+    let mut watch = watch(&counters, &store.clone().into(), &inbox);
+    let judged = record(&mut counters, 1, 4).await;
+    watch.check_once(judged).await.expect("memory answers");
+    assert_eq!(kinds(&inbox), [AlertKind::Raised]);
+    let content = async || String::from_utf8(store.read("rules").await.expect("memory answers").content);
+    assert!(content().await.expect("JSON").contains(newer), "{:?}", content().await);
+    assert!(alerts.remove("newer").await.expect("memory answers"));
+    assert!(!content().await.expect("JSON").contains("newer"));
+}
+
+#[tokio::test]
+async fn a_rule_that_is_added_again_starts_anew_even_if_it_is_about_the_process() {
+    let store = MemoryStore::new();
+    let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let (stats, inbox) = (counters.stats(), Inbox::default());
+    let mut watch = watch(&counters, &store.into(), &inbox);
+    let (alerts, waiting) = (watch.alerts(), AlertRule::pending_above("waiting", 0));
+    counters.recorder().record(counters.recorder().counter("hits"), None);
+    for _ in 0..2 {
+        alerts.add(&waiting, &stats).await.expect("a rule");
+        watch.check_once(Timestamp::now()).await.expect("memory answers");
+        watch.check_once(Timestamp::now()).await.expect("memory answers");
+        assert_eq!(kinds(&inbox), [AlertKind::Raised]);
+        assert!(read(&alerts).await.rules[2].raised.is_some());
+        assert!(alerts.remove("waiting").await.expect("memory answers"));
+        watch.check_once(Timestamp::now()).await.expect("memory answers");
+    }
+    // With this name, a rule about buckets does not have the state of the process.
+    let calm = AlertRule::below("waiting", name("hits"), precision(3600), 5);
+    alerts.add(&calm, &stats).await.expect("a rule");
+    assert_eq!(read(&alerts).await.rules[2].raised, None);
+}
+
+#[tokio::test]
+async fn removing_the_copy_of_a_rule_of_the_program_keeps_its_state() {
+    let store = AnyStore::from(MemoryStore::new());
+    let counters = Counters::builder(store.clone()).build().expect("the defaults are fine");
+    let other = Alerts::new(store.clone(), []);
+    other.add(&rules()[0], &counters.stats()).await.expect("this process does not have it");
+    let alerts = Alerts::new(store, rules());
+    let until = alerts.silence("busy", HOUR).await.expect("a rule");
+    assert!(until.is_some() && alerts.remove("busy").await.expect("memory answers"));
+    assert_eq!(read(&alerts).await.rules[0].silenced, until);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use counter_core::visits::Measure;
 use counter_core::{CounterName, Precision};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
 
 use super::condition::Condition;
 use super::local::LocalCondition;
@@ -54,6 +55,31 @@ enum Quantity {
     Time,
     Body,
     Size,
+}
+
+/// A rule in the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum StoredRule {
+    Known(AlertRule),
+    /// A rule of a newer version, which is kept as it is.
+    Unknown(Value),
+}
+
+impl StoredRule {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Known(rule) => &rule.name,
+            Self::Unknown(rule) => rule["name"].as_str().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) const fn known(&self) -> Option<&AlertRule> {
+        match self {
+            Self::Known(rule) => Some(rule),
+            Self::Unknown(_) => None,
+        }
+    }
 }
 
 /// A counter name in the configuration of a rule.
@@ -257,6 +283,10 @@ mod tests {
                 r#"{"unexpectedly_silent":{"counter":"/"}}"#,
                 AlertRule::unexpectedly_silent("a", name("/"), seconds(60)),
             ),
+            (
+                r#"{"share_above":{"parts":["/"],"whole":"hits","share":0.011000000000000001}}"#,
+                AlertRule::share_above("a", [name("/")], name("hits"), seconds(60), 1.1 / 100.0),
+            ),
             (r#"{"store_away":{"seconds":60}}"#, AlertRule::store_away("a", Duration::from_secs(60))),
             (r#"{"pending_above":{"hits":9}}"#, AlertRule::pending_above("a", 9)),
             (r#"{"clock_skew_above":{"seconds":9}}"#, AlertRule::clock_skew_above("a", 9)),
@@ -282,6 +312,7 @@ mod tests {
                 "between 0 and 1",
             ),
             (r#"{"name":"a","when":{"silent":{"counter":"/"}},"precision":0}"#, "seconds"),
+            (r#"{"name":"a","when":{"new_label":{"label":"a:b","places":10}}}"#, "not the name of a label"),
         ] {
             let error = read(json).expect_err(json);
             assert!(error.contains(wrong), "{error}");

@@ -18,7 +18,8 @@ use crate::detector::Detector;
 ///
 /// Process rules such as [`store_away`](Self::store_away) are evaluated in all passes instead of per bucket,
 /// and by all processes independently. A process sends these alerts even if the store is unavailable, with an
-/// [`id`](crate::Alert::id) that is unique to the process.
+/// [`id`](crate::Alert::id) that is unique to the process. Such rules should be those of the program, because a process that starts
+/// without the store can't read the rules there.
 ///
 /// You can also read rules from a configuration, which uses the names of the constructors and setters. Rules in the [store](crate::Alerts::add)
 /// have the same form.
@@ -61,6 +62,8 @@ pub enum RuleError {
     Number(String),
     /// The counters do not keep the precision that this rule needs.
     Precision(String, Precision),
+    /// This rule has a name that is not the [name of a label](counter_core::Stats::label).
+    Label(String),
     /// All retention periods are too short for this report, which also needs the preceding period.
     Report(String),
     /// There are more than 5,000 rules.
@@ -309,8 +312,9 @@ impl AlertRule {
             Condition::Above { .. }
             | Condition::Below { .. }
             | Condition::Dead { .. }
-            | Condition::NewLabel { .. }
             | Condition::Local(_) => true,
+            Condition::NewLabel { label, .. } if is_label_name(label) => true,
+            Condition::NewLabel { .. } => return Err(RuleError::Label(name())),
             Condition::ShareAbove { parts, share, .. } => is_share(*share) && !parts.is_empty(),
             Condition::Unusual { false_alarms, .. } => (1e-12..=0.01).contains(false_alarms),
             Condition::QuantileAbove { measure, q, value, .. } => {
@@ -319,6 +323,12 @@ impl AlertRule {
         };
         if is_valid { Ok(()) } else { Err(RuleError::Number(name())) }
     }
+}
+
+/// Returns `true` if a layer can have a label with this name.
+fn is_label_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    (1..=32).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), RuleError> {
@@ -339,6 +349,10 @@ impl fmt::Display for RuleError {
                 f,
                 "rule {name:?} has a value out of range: shares and quantiles must be between 0 and 1, \
                  a share needs parts, and false alarms must be between 1e-12 and 0.01"
+            ),
+            Self::Label(name) => write!(
+                f,
+                "rule {name:?} has a value that is not the name of a label: 1 to 32 lowercase letters, digits, - and _"
             ),
             Self::Precision(name, precision) => {
                 write!(f, "rule {name:?} needs buckets of {precision} s, which the counters do not keep")

@@ -13,6 +13,7 @@ use super::shared::{DOCUMENT, Shared};
 use super::state::{Decision, MAX_SILENCE, RuleState};
 use crate::alert::{Alert, AlertKind, Severity};
 use crate::document::DocumentList;
+use crate::rules::config::StoredRule;
 use crate::rules::rule::{AlertRule, RuleError};
 use crate::rules::unit::Unit;
 
@@ -56,7 +57,7 @@ pub struct Alerts {
     store: Arc<dyn DocumentStore>,
     /// The rules of the program.
     rules: Arc<[AlertRule]>,
-    stored: DocumentList<AlertRule>,
+    stored: DocumentList<StoredRule>,
     /// The states of the process rules, if this process runs a watch.
     local: Arc<Mutex<Shared>>,
 }
@@ -178,47 +179,62 @@ impl Alerts {
     /// # Errors
     /// Fails if the rule is invalid, if the counters of `stats` do not keep its precision, if there is a different rule with this
     /// name, or if the store fails. In the last case, the rule may or may not have been added.
+    ///
+    /// A watch that can't evaluate the rule, e.g. because it has a report with this name, only logs a warning.
     pub async fn add(&self, rule: &AlertRule, stats: &Stats) -> Result<(), AddRuleError> {
         let _ = rule.clone().fitted(stats).map_err(AddRuleError::Rule)?;
         let duplicate = || AddRuleError::Rule(RuleError::Duplicate(rule.name.clone()));
         if self.has_configured(&rule.name) {
             return Err(duplicate());
         }
+        let is_named = |stored: &StoredRule| stored.name() == rule.name;
+        if !self.stored.read().await.map_err(AddRuleError::Store)?.iter().any(is_named) {
+            // A new rule starts without the state of a removed one.
+            self.forget(&rule.name).await.map_err(AddRuleError::Store)?;
+        }
         // The precision and the times may have been rounded.
         let written = |rule: &AlertRule| serde_json::to_string(rule).expect("numbers are finite");
-        let is_same = |stored: &AlertRule| written(stored) == written(rule);
-        let add = |rules: &mut Vec<AlertRule>| {
-            match rules.iter().find(|stored| stored.name == rule.name) {
+        let is_same =
+            |stored: &StoredRule| stored.known().is_some_and(|known| written(known) == written(rule));
+        let add = |rules: &mut Vec<StoredRule>| {
+            match rules.iter().find(|stored| is_named(stored)) {
                 Some(stored) if is_same(stored) => return (Ok(()), false),
                 Some(_) => return (Err(duplicate()), false),
                 None if rules.len() >= Self::MAX_STORED_RULES => {
                     let max = Self::MAX_STORED_RULES as u64;
-                    return (Err(AddRuleError::Store(Error::new(ErrorKind::TooManyItems { max }))), false);
+                    let full = Error::new(ErrorKind::TooManyItems { max });
+                    return (Err(AddRuleError::Store(full)), false);
                 }
-                None => rules.push(rule.clone()),
+                None => rules.push(StoredRule::Known(rule.clone())),
             }
             (Ok(()), true)
         };
         self.stored.change(add).await.map_err(AddRuleError::Store)?
     }
 
-    /// Removes a rule from the store, and returns whether it existed. If its alert is raised, it will not be resolved.
+    /// Removes a rule from the store, and returns whether it existed. If its alert is raised, it will not be resolved. A rule of
+    /// the program can't be removed.
     ///
     /// # Errors
     /// Fails if the store fails, or if other processes keep changing the rules. The rule might have been removed in this case.
     pub async fn remove(&self, rule: &str) -> Result<bool, Error> {
-        let remove = |rules: &mut Vec<AlertRule>| {
+        let remove = |rules: &mut Vec<StoredRule>| {
             let before = rules.len();
-            rules.retain(|stored| stored.name != rule);
+            rules.retain(|stored| stored.name() != rule);
             let is_removed = rules.len() < before;
             (is_removed, is_removed)
         };
         let is_removed = self.stored.change(remove).await?;
-        if is_removed {
-            // A new rule with this name starts without a state.
-            self.change(|shared, _| _ = shared.rules.remove(rule)).await?;
+        if !self.has_configured(rule) {
+            // Also if an earlier attempt has only removed the rule.
+            self.forget(rule).await?;
         }
         Ok(is_removed)
+    }
+
+    /// Removes the state of a rule.
+    async fn forget(&self, rule: &str) -> Result<(), Error> {
+        self.change(|shared, _| _ = shared.rules.remove(rule)).await
     }
 
     fn has_configured(&self, rule: &str) -> bool {
@@ -240,10 +256,11 @@ impl Alerts {
         let mut shared = Shared::decode(&seen.content)?;
         let local = self.local.lock().expect("the lock is never poisoned").clone();
         let configured = self.rules.iter().map(|rule| (rule, false));
-        let stored = stored.iter().filter(|rule| !self.has_configured(&rule.name)).map(|rule| (rule, true));
+        let stored = stored.iter().filter_map(StoredRule::known);
+        let stored = stored.filter(|rule| !self.has_configured(&rule.name)).map(|rule| (rule, true));
         let rules = configured.chain(stored).map(|(rule, is_stored)| {
             let mut state = shared.rules.remove(&rule.name).unwrap_or_default();
-            if let Some(local) = local.rules.get(&rule.name) {
+            if let Some(local) = local.rules.get(&rule.name).filter(|_| rule.local().is_some()) {
                 let silenced = state.silenced;
                 state = local.clone();
                 state.silenced = silenced;
@@ -274,7 +291,7 @@ impl Alerts {
     pub async fn silence(&self, rule: &str, time: Duration) -> Result<Option<Timestamp>, SilenceError> {
         if !self.has_configured(rule) {
             let stored = self.stored.read().await.map_err(SilenceError::Store)?;
-            if !stored.iter().any(|stored| stored.name == rule) {
+            if !stored.iter().any(|stored| stored.name() == rule) {
                 return Err(SilenceError::UnknownRule);
             }
         }
@@ -364,7 +381,7 @@ impl fmt::Debug for Alerts {
 }
 
 /// Returns the list of rules in a store.
-pub(super) fn stored_rules(store: Arc<dyn DocumentStore>) -> DocumentList<AlertRule> {
+pub(super) fn stored_rules(store: Arc<dyn DocumentStore>) -> DocumentList<StoredRule> {
     DocumentList::over(store, "rules")
 }
 

@@ -6,7 +6,7 @@
 //! some rules need to wait. All processes will get nearly the same bands, and the verdict of the fastest
 //! process counts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use counter_core::visits::{Series, Stats, Unreadable};
@@ -91,6 +91,12 @@ impl Expectations {
             self.create(stats, of_precision).await?;
         }
         Ok(())
+    }
+
+    /// Removes the detectors that none of these rules needs.
+    pub(crate) fn retain(&mut self, rules: &[AlertRule]) {
+        let needed: BTreeSet<_> = rules.iter().filter_map(AlertRule::key).collect();
+        self.detectors.retain(|key, _| needed.contains(key));
     }
 
     /// Returns `true` if the rule can be evaluated now, i.e. if the detector exists or is not needed.

@@ -8,7 +8,7 @@ use counter_core::document::{Document, DocumentStore};
 use counter_core::internal::{Passes, emit, until};
 use counter_core::visits::{Stats, WriterId};
 use counter_core::{Error, Timestamp};
-use futures_util::future::{BoxFuture, join3, ready, try_join};
+use futures_util::future::{BoxFuture, join, ready, try_join};
 use tokio::time::timeout;
 
 use super::alerts::{Alerts, stored_rules};
@@ -23,7 +23,8 @@ use crate::message::Message;
 use crate::reports::report::Report;
 use crate::reports::schedule::ReportSchedule;
 use crate::rules::condition::Condition;
-use crate::rules::rule::{AlertRule, RuleError};
+use crate::rules::config::StoredRule;
+use crate::rules::rule::AlertRule;
 
 /// A background future that evaluates rules and delivers alerts and reports, once across all processes.
 ///
@@ -54,7 +55,7 @@ pub struct Watch {
     /// The rules of the program.
     configured: Arc<[AlertRule]>,
     /// The rules in the store, as of the latest pass.
-    stored: Vec<AlertRule>,
+    stored: Vec<StoredRule>,
     /// The rules to evaluate: those of the program, and those in the store that this process can evaluate.
     rules: Arc<[AlertRule]>,
     /// Logs when the rules in the store can't be read.
@@ -176,19 +177,14 @@ impl Watch {
     async fn check(&mut self, now: Timestamp) -> Result<Checked, Error> {
         let store = Arc::clone(&self.store);
         // We read all of them in a single round trip.
-        let stored = stored_rules(Arc::clone(&store));
-        let (mut snapshot, marks, stored) =
-            join3(self.read(), store.read(progress::DOCUMENT), stored.read()).await;
+        let (mut snapshot, marks) = join(self.read_with_rules(), store.read(progress::DOCUMENT)).await;
         if let Ok(snapshot) = &snapshot {
-            if let Some(stored) = self.reading.make(ready(stored)).await {
-                self.use_stored(stored);
-            }
             self.copy_silences(&snapshot.shared, now);
         }
         let mut checked = self.check_process(now).await;
         if checked != Checked::default() {
             // This may have taken a while, so we need to read again.
-            snapshot = self.read().await;
+            snapshot = self.read_with_rules().await;
         }
         let (snapshot, marks) = (snapshot?, marks?);
         let (now, held_for) = (snapshot.now.map_or(now, |of_store| of_store.min(now)), self.held_for(now));
@@ -224,28 +220,44 @@ impl Watch {
         Ok(checked)
     }
 
-    /// Evaluates these rules from now on, in addition to those of the program.
-    fn use_stored(&mut self, stored: Vec<AlertRule>) {
-        if stored == self.stored {
-            return;
+    /// Reads the shared state and the rules in the store. If only the rules can't be read, those of the previous pass stay.
+    async fn read_with_rules(&mut self) -> Result<Snapshot, Error> {
+        let list = stored_rules(Arc::clone(&self.store));
+        let (snapshot, stored) = join(self.read(), list.read()).await;
+        if snapshot.is_ok()
+            && let Some(stored) = self.reading.make(ready(stored)).await
+            && stored != self.stored
+        {
+            self.use_stored(&stored);
+            self.stored = stored;
         }
+        snapshot
+    }
+
+    /// Evaluates these rules from now on, in addition to those of the program.
+    fn use_stored(&mut self, stored: &[StoredRule]) {
         let is_taken = |name: &str| {
             self.configured.iter().any(|rule| rule.name == name)
                 || self.reports.iter().any(|report| report.name() == name)
         };
-        let fitted = |rule: &AlertRule| match rule.clone().fitted(&self.stats) {
-            _ if is_taken(&rule.name) => Err(RuleError::Duplicate(rule.name.clone())),
-            fitted => fitted,
+        let fitted = |rule: &StoredRule| match rule.known() {
+            None => Err("it is of a newer version".to_owned()),
+            Some(_) if is_taken(rule.name()) => Err("its name is used by the program".to_owned()),
+            Some(known) => known.clone().fitted(&self.stats).map_err(|error| error.to_string()),
         };
         let rules = stored.iter().filter_map(|rule| match fitted(rule) {
             Ok(rule) => Some(rule),
-            Err(error) => {
-                emit(|| tracing::warn!(%error, "a rule in the store is not evaluated"));
+            Err(reason) => {
+                emit(|| tracing::warn!(rule = rule.name(), reason, "a rule in the store is not evaluated"));
                 None
             }
         });
         self.rules = self.configured.iter().cloned().chain(rules).collect();
-        self.stored = stored;
+        self.expectations.retain(&self.rules);
+        let rules = Arc::clone(&self.rules);
+        self.local()
+            .rules
+            .retain(|name, _| rules.iter().any(|rule| rule.name == *name && rule.local().is_some()));
     }
 
     /// Reads the shared state. This can be large with a thousand rules, so we only read it if it has changed.

@@ -1,6 +1,6 @@
 //! Rules that are added by the API or by a form, and kept in the store.
 
-use counter_core::MemoryStore;
+use counter_core::{MemoryStore, Timestamp};
 use http::{Method, StatusCode, header};
 use serde_json::json;
 
@@ -23,6 +23,8 @@ async fn rules_can_be_added_and_removed_by_the_api() {
     watched.raise().await;
     let rule = watched.rule("calm & quiet").await;
     assert_eq!((&rule["is_stored"], &rule["state"]), (&json!(true), &json!("raised")));
+    let shown = text(&page(&router, "/alerts").await);
+    assert!(shown.contains("calm &amp; quiet / has fewer"), "{shown}");
     for (question, status, wrong) in [
         (config(7), 409, "duplicate name \"calm & quiet\""),
         ("rules".to_owned(), 400, "missing parameter"),
@@ -47,20 +49,33 @@ async fn rules_can_be_added_and_removed_by_the_api() {
         let path = format!("/admin/stats/api/alerts/rules?rule={}", encode("calm & quiet"));
         assert_eq!(request(&router, Method::DELETE, &path, None).await.status, StatusCode::NO_CONTENT);
     }
-    let page = page(&router, "/alerts").await;
-    let (rules, _) = page.split_once("Add a rule").expect("the forms");
-    assert!(!rules.contains("<b><bdi>calm"), "{rules}");
+    let shown = text(&page(&router, "/alerts").await);
+    assert!(!shown.contains("calm &amp; quiet / has fewer"), "{shown}");
+    let kept = request(&router, Method::DELETE, "/admin/stats/api/alerts/rules?rule=errors", None).await;
+    assert_eq!((kept.status, &kept.json()["parameter"]), (StatusCode::CONFLICT, &json!("rule")));
 }
 
 #[tokio::test]
 async fn rules_can_be_added_and_removed_by_forms() {
-    let watched = Watched::over(MemoryStore::new(), open_access()).await;
+    let mut watched = Watched::over(MemoryStore::new(), open_access()).await;
     let router = watched.site.router.clone();
     let html = ("accept", "text/html");
     assert!(
         !page(&router, "/alerts").await.contains("<button>Remove"),
         "rules of the program can't be removed"
     );
+    for (form, reason) in [
+        ("kind=errors&percent=5", "This site has not counted any statuses yet."),
+        ("kind=silent&minutes=5", "This site has not counted any requests yet."),
+        ("kind=unusual&page=articles", "There is no page named"),
+    ] {
+        let refused = post_form(&router, "rules", form, html).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{form}");
+        assert!(refused.body.contains(reason), "{}", refused.body);
+    }
+    for counter in ["hits", "/", "status:2xx"] {
+        watched.site.record(counter, Timestamp::now(), 1).await;
+    }
     for (form, row) in [
         (
             "kind=errors&percent=5",
@@ -83,7 +98,7 @@ async fn rules_can_be_added_and_removed_by_forms() {
         assert!(shown.contains(row), "{row} in {shown}");
     }
     for (form, status, reason) in [
-        ("kind=errors&percent=none", 400, "The share of errors is a number from 0 to 100."),
+        ("kind=errors&percent=none", 400, "The share of errors is a number from 0.1 to 99.9."),
         ("kind=slow&milliseconds=500", 400, "This site does not record response times."),
     ] {
         let refused = post_form(&router, "rules", form, html).await;
@@ -92,7 +107,7 @@ async fn rules_can_be_added_and_removed_by_forms() {
     }
     // The same name, but a different rule.
     let config = r#"{"name":"fewer requests than usual","when":{"silent":{"counter":"/"}}}"#;
-    post(&router, &format!("rules?config={}", encode(config))).await;
+    assert_eq!(post(&router, &format!("rules?config={}", encode(config))).await.status, StatusCode::OK);
     let refused = post_form(&router, "rules", "kind=unusual&side=low", html).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert!(refused.body.contains("a different rule named"), "{}", refused.body);

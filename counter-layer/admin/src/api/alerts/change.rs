@@ -30,7 +30,10 @@ pub(super) fn routes(state: &State) -> [Route; 2] {
             .details(details)
             .error_response("409", "A different rule has this name, or the limit of 100 rules is reached")
             .error_response("503", MAYBE_CHANGED),
-        removed.response("204", ResponseKind::Empty).error_response("503", MAYBE_CHANGED),
+        removed
+            .response("204", ResponseKind::Empty)
+            .error_response("409", "The rule is one of the program")
+            .error_response("503", MAYBE_CHANGED),
     ]
 }
 
@@ -55,8 +58,10 @@ async fn remove_rule(
         (RuleName,),
     >,
 ) -> Result<StatusCode, Problem> {
-    remove(&alerts, &rule).await.map_err(|error| Problem::rules_not_changed(&error, &stats))?;
-    Ok(StatusCode::NO_CONTENT)
+    match remove(&alerts, &rule).await.map_err(|error| Problem::rules_not_changed(&error, &stats))? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Problem::configured_rule(&rule)),
+    }
 }
 
 /// Adds a rule to the store.
@@ -66,10 +71,11 @@ pub(crate) async fn add(alerts: &Alerts, rule: &AlertRule, stats: &Stats) -> Res
     Ok(())
 }
 
-/// Removes a rule from the store.
-pub(crate) async fn remove(alerts: &Alerts, rule: &str) -> Result<(), Error> {
-    if alerts.remove(rule).await? {
+/// Removes a rule from the store. Returns `false` if it is a rule of the program, which can't be removed.
+pub(crate) async fn remove(alerts: &Alerts, rule: &str) -> Result<bool, Error> {
+    let is_removed = alerts.remove(rule).await?;
+    if is_removed {
         tracing::info!(rule, "removed a rule");
     }
-    Ok(())
+    Ok(is_removed || alerts.rules().all(|configured| configured != rule))
 }

@@ -9,7 +9,7 @@ use crate::api::parameter::RequestParts;
 use crate::api::route::Route;
 use crate::problem::Problem;
 
-/// The rules, in the order in which the application defined them.
+/// The rules, in the order in which the application defined them, followed by those in the store.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertRules {
     rules: Vec<AlertRule>,

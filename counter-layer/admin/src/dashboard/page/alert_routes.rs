@@ -103,10 +103,17 @@ async fn add(
     let form = form.read(MAX_FORM_BYTES).await?;
     let (view, stats) = (dashboard.view(&mount, Page::Site, client, query.as_deref())?, dashboard.stats());
     let refused = |status, text| Ok(html(status, &FailurePage::of(stats, &view, "Rule not added", text)));
-    let rule = match SubmittedRule::read(&form).rule(stats) {
+    let sent = SubmittedRule::read(&form);
+    let rule = match sent.rule(stats) {
         Ok(rule) => rule,
         Err(text) => return refused(StatusCode::BAD_REQUEST, text),
     };
+    // An unreadable list can't say that there is no such counter.
+    let found = stats.contains_counters(&sent.needed()).await;
+    let found = found.map_err(|error| failure(stats, &view, &error))?;
+    if found.iter().all(|found| matches!(found, Ok(false))) {
+        return refused(StatusCode::BAD_REQUEST, sent.uncounted());
+    }
     match alerts::add(&alerts, &rule, stats).await {
         Ok(()) => Ok(see_other(&mount, &path(view.is_local))),
         Err(AddRuleError::Rule(RuleError::Duplicate(name))) => {
@@ -134,7 +141,8 @@ async fn remove(
     let rule = form_urlencoded::parse(&form).find(|(name, _)| name == "rule").map(|(_, rule)| rule);
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
     Ok(match alerts::remove(&alerts, &rule.unwrap_or_default()).await {
-        Ok(()) => see_other(&mount, &path(view.is_local)),
+        // A row of a rule of the program has no form.
+        Ok(_) => see_other(&mount, &path(view.is_local)),
         Err(error) => failure(dashboard.stats(), &view, &error),
     })
 }

@@ -1,5 +1,7 @@
 //! The alerts page: the rules with their states, the history, and forms to add, mute and remove rules.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use askama::Template;
 use counter_alert::{
     AlertKind, AlertsStatus, Arrival, Explanation, HistoryEntry, RuleStatus, Severity, Unit,
@@ -29,7 +31,7 @@ pub(crate) struct AlertsPage {
     is_firing: bool,
     /// True if any rule is firing and not muted.
     is_loud: bool,
-    /// Firing rules first, then muted rules, then all others.
+    /// Firing rules first, then muted rules, then those in the store, then all others.
     rules: Vec<Rule>,
     /// A hint if rules are omitted.
     more_rules: Option<Omitted>,
@@ -61,8 +63,9 @@ struct Omitted {
 /// A row of the rules table.
 #[derive(Debug)]
 struct Rule {
-    /// The position in the configured order, which identifies the row while the page is open.
-    number: usize,
+    /// The position in the configured order, or a hash of the name for a rule in the store, which may be removed while the page
+    /// is open. This identifies the row.
+    number: u64,
     name: String,
     /// True if the rule is in the store, so that it can be removed.
     is_stored: bool,
@@ -147,8 +150,11 @@ const TEST: State = State { class: "unknown", text: "Test" };
 
 impl AlertsPage {
     pub(crate) fn of(stats: &Stats, view: &View, known: &AlertsStatus, may_silence: bool) -> Self {
-        let mut rules: Vec<_> = known.rules.iter().enumerate().collect();
-        rules.sort_by_key(|(_, rule)| (rule.raised.is_none(), rule.silenced.is_none()));
+        let number =
+            |(place, rule): (u64, &RuleStatus)| if rule.is_stored { hash(&rule.name) } else { place };
+        let numbers = (0..).zip(&known.rules).map(number);
+        let mut rules: Vec<_> = numbers.zip(&known.rules).collect();
+        rules.sort_by_key(|(_, rule)| (rule.raised.is_none(), rule.silenced.is_none(), !rule.is_stored));
         let forms = may_silence.then(|| {
             let address = |path| format!("{}{path}{}", view.site.mount, zone(view.is_local));
             Forms {
@@ -199,6 +205,13 @@ const fn zone(is_local: bool) -> &'static str {
     if is_local { "?zone=local" } else { "" }
 }
 
+/// Returns a hash of a rule name.
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Returns the number of firing and muted rules in words.
 fn summary(rules: &[RuleStatus]) -> String {
     let count = |predicate: fn(&&RuleStatus) -> bool| match rules.iter().filter(predicate).count() {
@@ -218,13 +231,7 @@ fn summary(rules: &[RuleStatus]) -> String {
 }
 
 impl Rule {
-    fn of(
-        number: usize,
-        rule: &RuleStatus,
-        history: &[HistoryEntry],
-        view: &View,
-        times: &Times<'_>,
-    ) -> Self {
+    fn of(number: u64, rule: &RuleStatus, history: &[HistoryEntry], view: &View, times: &Times<'_>) -> Self {
         let is_firing = rule.raised.is_some();
         let last = rule.last.as_ref();
         let mut values: Vec<_> = if is_firing { rule.buckets.iter().collect() } else { Vec::new() };

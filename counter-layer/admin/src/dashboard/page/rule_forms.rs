@@ -20,11 +20,17 @@ pub(crate) struct SubmittedRule {
     side: String,
 }
 
+/// The longest response time, in milliseconds: an hour.
+const MAX_MILLISECONDS: u32 = 3_600_000;
+
 /// How long a share or a quantile must be above a bound, in minutes.
 const STAY: u32 = 5;
 
 /// The minimum number of requests to evaluate a share or a quantile.
 const AT_LEAST: u64 = 20;
+
+/// The maximum length of a rule name in bytes.
+const MAX_NAME_BYTES: usize = 128;
 
 /// The longest time without requests, in minutes: a day.
 const MAX_MINUTES: u32 = 1440;
@@ -47,10 +53,30 @@ impl SubmittedRule {
         sent
     }
 
+    /// Returns the counters without which the rule would have no data, or could never fire.
+    pub(crate) fn needed(&self) -> Vec<CounterName> {
+        match &*self.kind {
+            // A status that does not occur has no counter.
+            "errors" => {
+                ["status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed"].map(counter).into()
+            }
+            _ => self.counter().into_iter().collect(),
+        }
+    }
+
+    /// Returns what to say if none of the [needed](Self::needed) counters exists.
+    pub(crate) fn uncounted(&self) -> String {
+        match &*self.kind {
+            "errors" => "This site has not counted any statuses yet.".to_owned(),
+            _ if self.page.is_empty() => "This site has not counted any requests yet.".to_owned(),
+            _ => format!("There is no page named {}.", isolated(&self.page)),
+        }
+    }
+
     /// Returns the rule, with the finest or the coarsest precision that fits.
     ///
     /// # Errors
-    /// Returns a sentence for people if a field is invalid, or if the site does not count what the rule needs.
+    /// Returns a sentence for people if a field is invalid, or if the site does not keep what the rule needs.
     pub(crate) fn rule(&self, stats: &Stats) -> Result<AlertRule, String> {
         match &*self.kind {
             "errors" => self.errors(stats),
@@ -62,8 +88,9 @@ impl SubmittedRule {
     }
 
     fn errors(&self, stats: &Stats) -> Result<AlertRule, String> {
-        let percent = number(&self.percent).filter(|percent| (0.0..=100.0).contains(percent));
-        let percent = percent.ok_or("The share of errors is a number from 0 to 100.")?;
+        let tenths = self.percent.parse::<f64>().map(|percent| (percent * 10.0).round());
+        let percent = tenths.ok().filter(|tenths| (1.0..1000.0).contains(tenths)).map(|tenths| tenths / 10.0);
+        let percent = percent.ok_or("The share of errors is a number from 0.1 to 99.9.")?;
         let parts = ["status:5xx", "status:failed"].map(counter);
         let counts = stats.precisions_of(&parts);
         let width = widths(&counts, STAY).last().ok_or(NO_MINUTES)?;
@@ -78,13 +105,17 @@ impl SubmittedRule {
     }
 
     fn slow(&self, stats: &Stats) -> Result<AlertRule, String> {
-        let time = number(&self.milliseconds).filter(|time| (1.0..=3_600_000.0).contains(time));
-        let time = time.ok_or("The response time is a number of milliseconds, from 1 to 3,600,000.")?;
+        let time = self.milliseconds.parse().ok().filter(|time| (1..=MAX_MILLISECONDS).contains(time));
+        let time = time.ok_or_else(|| {
+            let most = digits::grouped(MAX_MILLISECONDS.into());
+            format!("The response time is a number of milliseconds, from 1 to {most}.")
+        })?;
         let counter = self.counter()?;
         let times = stats.grid().distributions.as_ref().ok_or("This site does not record response times.")?;
         let width = widths(times, STAY).last().ok_or(NO_MINUTES)?;
-        let name = format!("slower than {time} ms{}", self.suffix());
-        let rule = AlertRule::quantile_above(name, counter, width, Measure::Time, 0.9, time / 1000.0);
+        let name = self.named(format!("slower than {time} ms"));
+        let rule =
+            AlertRule::quantile_above(name, counter, width, Measure::Time, 0.9, f64::from(time) / 1000.0);
         Ok(rule.at_least(AT_LEAST).raise_after(buckets(STAY, width)))
     }
 
@@ -96,7 +127,7 @@ impl SubmittedRule {
         let counter = self.counter()?;
         let counts = stats.precisions_of([&counter]);
         let width = widths(&counts, minutes).next().ok_or(NO_MINUTES)?;
-        let name = format!("no requests for {}{}", units::span(u64::from(minutes) * 60), self.suffix());
+        let name = self.named(format!("no requests for {}", units::span(u64::from(minutes) * 60)));
         Ok(AlertRule::silent(name, counter, width).raise_after(buckets(minutes, width)))
     }
 
@@ -104,7 +135,7 @@ impl SubmittedRule {
         let counter = self.counter()?;
         let counts = stats.precisions_of([&counter]);
         let hour = counts.retention(Precision::HOUR).ok_or("This site does not keep hours.")?.precision;
-        let name = |what: &str| format!("{what} requests than usual{}", self.suffix());
+        let name = |what: &str| self.named(format!("{what} requests than usual"));
         Ok(match &*self.side {
             "high" => AlertRule::unusually_high(name("more"), counter, hour),
             "low" => AlertRule::unusually_low(name("fewer"), counter, hour),
@@ -120,9 +151,20 @@ impl SubmittedRule {
         self.page.parse().map_err(|_| format!("{} is not the name of a page.", isolated(&self.page)))
     }
 
-    /// Returns the end of the rule name.
-    fn suffix(&self) -> String {
-        if self.page.is_empty() { String::new() } else { format!(": {}", self.page) }
+    /// Adds the page to the name of a rule. Of a long page, this is the end, which differs more often than the start.
+    fn named(&self, name: String) -> String {
+        if self.page.is_empty() {
+            return name;
+        }
+        let room = MAX_NAME_BYTES - name.len() - ": …".len();
+        let start = (0..self.page.len()).find(|start| {
+            self.page.len() - start <= room + "…".len() * usize::from(*start == 0)
+                && self.page.is_char_boundary(*start)
+        });
+        match start.unwrap_or(self.page.len()) {
+            0 => format!("{name}: {}", self.page),
+            start => format!("{name}: …{}", &self.page[start..]),
+        }
     }
 }
 
@@ -134,10 +176,6 @@ fn site() -> CounterName {
 
 fn counter(name: &str) -> CounterName {
     name.parse().expect("a valid name")
-}
-
-fn number(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 /// Returns the precisions of at least a minute that divide this time, the finest first.
@@ -207,8 +245,9 @@ mod tests {
     fn what_is_wrong_is_said_in_a_sentence() {
         for (form, reason) in [
             ("", "Choose one of the forms."),
-            ("kind=errors&percent=101", "The share of errors is a number from 0 to 100."),
-            ("kind=errors&percent=nan", "The share of errors is a number from 0 to 100."),
+            ("kind=errors&percent=100", "The share of errors is a number from 0.1 to 99.9."),
+            ("kind=errors&percent=0.04", "The share of errors is a number from 0.1 to 99.9."),
+            ("kind=errors&percent=nan", "The share of errors is a number from 0.1 to 99.9."),
             (
                 "kind=slow&milliseconds=-1",
                 "The response time is a number of milliseconds, from 1 to 3,600,000.",
@@ -218,6 +257,16 @@ mod tests {
             ("kind=silent&minutes=4294967296", "The time is a number of minutes, from 1 to 1,440."),
         ] {
             assert_eq!(rule(form, false), Err(reason.to_owned()), "{form}");
+        }
+        for (page, start) in [("/".repeat(200), "…/"), ("é".repeat(46), "éé"), ("é".repeat(99), "…é")]
+        {
+            let named = rule(&format!("kind=unusual&page={page}"), true).expect("a rule");
+            let (_, shown) = named.name().split_once(": ").expect("the page");
+            assert!(
+                shown.starts_with(start) && (125..=128).contains(&named.name().len()),
+                "{}",
+                named.name()
+            );
         }
         assert!(
             rule("kind=unusual&page=a%0Ab", false)
