@@ -62,7 +62,7 @@ pub enum RuleError {
     Number(String),
     /// The counters do not keep the precision that this rule needs.
     Precision(String, Precision),
-    /// This rule has a name that is not the [name of a label](counter_core::Stats::label).
+    /// The rule has a value that is not the name of a [label](counter_core::Stats::label).
     Label(String),
     /// All retention periods are too short for this report, which also needs the preceding period.
     Report(String),

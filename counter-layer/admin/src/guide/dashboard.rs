@@ -78,6 +78,11 @@
 //! If you set [`Options::notes`](crate::Options::notes), charts show notes as vertical lines, with the text below. Clients with the
 //! right to do so can add and remove notes via a form.
 //!
+//! If you set [`Options::goals`](crate::Options::goals), the page of a counter has a form to mark it as a goal, and the first page
+//! shows how many people reach each goal, and their share of the people of the site. If you set
+//! [`Options::alerts`](crate::Options::alerts), the alerts page has forms to add rules on errors, slow responses, missing requests and
+//! unusual traffic.
+//!
 //! The chart can show a forecast for the first counter, as a dotted line. The band around it should contain
 //! 95 of 100 counts. Below the chart, you can see the forecast error on past data, compared to the naive
 //! forecast, or the reason why a forecast is not possible. Unusual samples are marked with ◇, and with
