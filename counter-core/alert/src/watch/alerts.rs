@@ -167,10 +167,11 @@ impl Alerts {
     /// let store = MemoryStore::new();
     /// let stats = Counters::builder(store.clone()).build()?.stats();
     /// let alerts = Alerts::new(store, []);
-    /// let busy = |hits| Ok::<_, counter_core::InvalidName>(AlertRule::above("busy", "hits".parse()?, Precision::MINUTE, hits));
-    /// alerts.add(&busy(1000)?, &stats).await?;
+    /// let busy = AlertRule::above("busy", "hits".parse()?, Precision::MINUTE, 1000);
+    /// alerts.add(&busy, &stats).await?;
     /// assert!(alerts.read().await?.rules[0].is_stored);
-    /// assert!(matches!(alerts.add(&busy(500)?, &stats).await, Err(AddRuleError::Rule(_))));
+    /// let other = AlertRule::above("busy", "hits".parse()?, Precision::MINUTE, 500);
+    /// assert!(matches!(alerts.add(&other, &stats).await, Err(AddRuleError::Rule(_))));
     /// assert!(alerts.remove("busy").await?);
     /// # Ok(())
     /// # }
@@ -225,8 +226,7 @@ impl Alerts {
             (is_removed, is_removed)
         };
         let is_removed = self.stored.change(remove).await?;
-        if !self.has_configured(rule) {
-            // Also if an earlier attempt has only removed the rule.
+        if is_removed && !self.has_configured(rule) {
             self.forget(rule).await?;
         }
         Ok(is_removed)
