@@ -14,6 +14,7 @@ pub use crate::log::debug::in_full;
 pub use crate::log::unwind::{Panicked, catch_panic, emit};
 pub use crate::time::backoff::Backoff;
 use crate::time::{Precision, Timestamp};
+pub use crate::visits::tally::label::is_label_name;
 use crate::visits::{Distribution, Measure, Stats, Unreadable};
 
 /// Returns the writes that the flusher repeats until they succeed.

@@ -8,7 +8,7 @@ mod ledger;
 mod distribution;
 pub mod store;
 mod pending;
-mod tally;
+pub(crate) mod tally;
 pub mod source;
 #[cfg(feature = "spool")]
 mod spool;

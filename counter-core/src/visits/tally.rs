@@ -7,7 +7,7 @@
 
 mod single_writer;
 mod registry;
-mod label;
+pub(crate) mod label;
 mod page_hit;
 mod bins;
 mod visitors;

@@ -9,6 +9,7 @@ mod auth_method;
 pub(crate) mod cookie;
 pub(crate) mod assets;
 pub(crate) mod page;
+pub(crate) mod form;
 mod error;
 #[allow(clippy::module_inception, reason = "the `Access` itself, next to its parts")]
 mod access;

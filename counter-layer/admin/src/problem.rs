@@ -178,14 +178,13 @@ impl Problem {
     }
 
     /// A rule that can't be added.
-    pub(crate) fn rule_refused(error: &AddRuleError, rule: &str) -> Self {
+    pub(crate) fn rule_refused(error: &AddRuleError) -> Self {
         let status = match error {
             AddRuleError::Rule(RuleError::Duplicate(_)) => StatusCode::CONFLICT,
             _ => StatusCode::BAD_REQUEST,
         };
         let mut problem = Self::new(status, error.to_string());
         problem.details.parameter = Some("config".to_owned());
-        problem.details.value = Some(rule.to_owned());
         problem
     }
 

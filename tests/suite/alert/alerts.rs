@@ -8,9 +8,10 @@ use counter_alert::{
     SilenceError, Unit, Watch,
 };
 use counter_core::document::DocumentStore;
-use counter_core::visits::Measure;
+use counter_core::visits::{Distribution, Measure};
 use counter_core::{AnyStore, Counters, ErrorKind, MemoryStore, Timestamp};
 use futures_util::future::join_all;
+use serde_json::json;
 
 use super::inbox::Inbox;
 use crate::stores;
@@ -249,6 +250,54 @@ async fn a_rule_of_a_newer_program_is_kept_and_does_not_affect_others() {
     assert!(content().await.expect("JSON").contains(newer), "{:?}", content().await);
     assert!(alerts.remove("newer").await.expect("memory answers"));
     assert!(!content().await.expect("JSON").contains("newer"));
+}
+
+#[tokio::test]
+async fn no_rule_in_the_store_stops_the_others() {
+    let store = MemoryStore::new();
+    let builder = Counters::builder(store.clone()).distributions(Distribution::precisions());
+    let mut counters = builder.build().expect("the defaults are fine");
+    let (stats, alerts, longest) = (counters.stats(), Alerts::new(store.clone(), []), "x".repeat(200));
+    let mut added = Vec::new();
+    for (number, when) in [
+        json!({"above": {"counter": longest, "hits": u64::MAX}}),
+        json!({"below": {"counter": "label:a:b", "hits": u64::MAX}}),
+        json!({"silent": {"counter": "view:/"}}),
+        json!({"dead": {"counter": "/", "site": "hits", "days": u32::MAX}}),
+        json!({"share_above": {"parts": vec!["hits"; 200], "whole": "hits", "share": 1e-300, "at_least": u64::MAX}}),
+        json!({"quantile_above": {"counter": longest, "measure": "size", "q": 1, "value": 1e300}}),
+        json!({"unusual": {"counter": longest}}),
+        json!({"unusual": {"counter": "view:/", "false_alarms": 1e-12}}),
+        json!({"unexpectedly_silent": {"counter": "label:a:b"}}),
+        json!({"new_label": {"label": "a".repeat(32), "places": u32::MAX, "at_least": u64::MAX}}),
+        json!({"store_away": {"seconds": u64::MAX}}),
+        json!({"clock_skew_above": {"seconds": u64::MAX}}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for precision in [1, 60, 3600, 86_400] {
+            let config = json!({
+                "name": format!("{number} by {precision} s"), "when": when, "precision": precision,
+                "raise_after": u32::MAX, "resolve_after": u32::MAX, "pause": u64::MAX,
+            });
+            let rule: AlertRule = serde_json::from_value(config).expect("a rule");
+            match alerts.add(&rule, &stats).await {
+                Ok(()) => added.push(rule),
+                Err(AddRuleError::Rule(RuleError::Precision(..))) => {}
+                Err(error) => panic!("{}: {error}", rule.name()),
+            }
+        }
+    }
+    assert!(added.len() > 30, "{}", added.len());
+
+    let inbox = Inbox::default();
+    let mut watch = watch(&counters, &store.into(), &inbox);
+    for ago in [3, 2] {
+        let judged = record(&mut counters, ago, 11).await;
+        watch.check_once(judged).await.expect("every rule can be evaluated");
+    }
+    assert!(inbox.alerts().iter().any(|alert| alert.rule == "busy" && alert.kind == AlertKind::Raised));
 }
 
 #[tokio::test]

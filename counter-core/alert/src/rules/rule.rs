@@ -1,6 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use counter_core::internal::is_label_name;
 use counter_core::visits::{Measure, Stats};
 use counter_core::{CounterName, Precision};
 
@@ -21,8 +22,8 @@ use crate::detector::Detector;
 /// [`id`](crate::Alert::id) that is unique to the process. Such rules should be those of the program, because a process that starts
 /// without the store can't read the rules there.
 ///
-/// You can also read rules from a configuration, which uses the names of the constructors and setters. Rules in the [store](crate::Alerts::add)
-/// have the same form.
+/// You can also read rules from a configuration, which uses the names of the constructors and setters. Rules in the
+/// [store](crate::Alerts::add) have the same form.
 ///
 /// ```
 /// use counter_alert::AlertRule;
@@ -78,6 +79,9 @@ fn seconds(width: u32) -> Precision {
 }
 
 impl AlertRule {
+    /// The maximum length of a rule name in bytes.
+    pub const MAX_NAME_BYTES: usize = 128;
+
     fn new(name: impl Into<String>, precision: Precision, condition: Condition) -> Self {
         let (raise_after, resolve_after) = (1, 1);
         let (name, severity) = (name.into(), Severity::default());
@@ -325,14 +329,8 @@ impl AlertRule {
     }
 }
 
-/// Returns `true` if a layer can have a label with this name.
-fn is_label_name(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    (1..=32).contains(&name.len()) && name.bytes().all(is_allowed)
-}
-
 pub(crate) fn check_name(name: &str) -> Result<(), RuleError> {
-    match name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+    match name.is_empty() || name.len() > AlertRule::MAX_NAME_BYTES || name.chars().any(char::is_control) {
         true => Err(RuleError::Name(name.to_owned())),
         false => Ok(()),
     }

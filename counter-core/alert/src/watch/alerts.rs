@@ -179,9 +179,10 @@ impl Alerts {
     ///
     /// # Errors
     /// Fails if the rule is invalid, if the counters of `stats` do not keep its precision, if there is a different rule with this
-    /// name, or if the store fails. In the last case, the rule may or may not have been added.
+    /// name, if there are already [`Alerts::MAX_STORED_RULES`], or if the store fails. In the last case, the rule may or may not have
+    /// been added.
     ///
-    /// A watch that can't evaluate the rule, e.g. because it has a report with this name, only logs a warning.
+    /// A watch that can't evaluate the rule, because its program has other precisions or a rule with this name, logs a warning.
     pub async fn add(&self, rule: &AlertRule, stats: &Stats) -> Result<(), AddRuleError> {
         let _ = rule.clone().fitted(stats).map_err(AddRuleError::Rule)?;
         let duplicate = || AddRuleError::Rule(RuleError::Duplicate(rule.name.clone()));

@@ -236,13 +236,10 @@ impl Watch {
 
     /// Evaluates these rules from now on, in addition to those of the program.
     fn use_stored(&mut self, stored: &[StoredRule]) {
-        let is_taken = |name: &str| {
-            self.configured.iter().any(|rule| rule.name == name)
-                || self.reports.iter().any(|report| report.name() == name)
-        };
+        let is_configured = |name: &str| self.configured.iter().any(|rule| rule.name == name);
         let fitted = |rule: &StoredRule| match rule.known() {
             None => Err("it is of a newer version".to_owned()),
-            Some(_) if is_taken(rule.name()) => Err("its name is used by the program".to_owned()),
+            Some(_) if is_configured(rule.name()) => Err("the program has a rule with its name".to_owned()),
             Some(known) => known.clone().fitted(&self.stats).map_err(|error| error.to_string()),
         };
         let rules = stored.iter().filter_map(|rule| match fitted(rule) {

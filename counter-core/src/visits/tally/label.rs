@@ -43,6 +43,13 @@ pub enum LabelError {
     Reserved(String),
 }
 
+/// Returns `true` if a label can have this name: 1 to 32 of the characters `a`–`z`, `0`–`9`, `-` and `_`.
+#[must_use]
+pub fn is_label_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
 /// The labels of a process.
 #[derive(Debug)]
 pub(crate) struct Labels {
@@ -142,9 +149,7 @@ impl Labels {
 
     /// Returns a label, adding it if it is new.
     pub(crate) fn named(&self, name: &str) -> Result<Arc<Label>, LabelError> {
-        let is_allowed =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_allowed) {
+        if !is_label_name(name) {
             return Err(LabelError::Name(name.to_owned()));
         }
         let new = |index| {

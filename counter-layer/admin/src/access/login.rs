@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 
 use super::access::{Access, LoginResult};
+use super::form::Form;
 use super::page::{self, Next};
 use super::rejection::as_page;
 use super::signed::secrets::Secrets;
@@ -43,13 +44,9 @@ impl Revocation {
 impl Access {
     /// Handles the login form.
     pub(crate) async fn log_in_by_form(&self, parts: &Parts, mount: &Mount, form: &[u8]) -> Response {
-        let field = |name| {
-            let mut fields = form_urlencoded::parse(form).filter(|(other, _)| other == name);
-            fields.next().map(|(_, value)| value).unwrap_or_default()
-        };
-        let (token, to) = (field(page::TOKEN), field(page::TO));
-        let to = page::below(&to).unwrap_or_default();
-        let wait = match self.check_login(parts, Credentials::Token(token.trim())) {
+        let form = Form::parse(form);
+        let (token, to) = (form.field(page::TOKEN).trim(), form.to());
+        let wait = match self.check_login(parts, Credentials::Token(token)) {
             LoginResult::Valid(auth_methods) => {
                 let secrets = auth_methods.iter().find_map(|auth_method| auth_method.secrets());
                 if let Some(secrets) = secrets

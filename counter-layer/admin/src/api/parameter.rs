@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 
 pub(crate) use counters::{
     After, AnyCounters, Counter, Counters, KindFilter, LabelAndValue, LabelNames, OfPage, Prefix,
-    is_label_name,
 };
 pub(crate) use explained::{Matched, Method, Path};
 pub(crate) use file::{FileFormat, Fill, Format, Label, WithPeople};

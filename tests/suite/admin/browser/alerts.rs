@@ -25,8 +25,8 @@ async fn alerts_can_be_managed_by_keyboard_with_or_without_javascript() {
                 page.until_text("h1", |title| title == "Alerts").await;
                 let first = "#rules .rule";
                 page.until_text(first, |rule| rule.starts_with("Firing quiet")).await;
-                page.press("#mute-1 summary", Key::Enter).await;
-                page.press("#mute-1 [value=\"28800\"]", Key::Enter).await;
+                page.press("#rules .mute summary", Key::Enter).await;
+                page.press("#rules .mute [value=\"28800\"]", Key::Enter).await;
                 page.until_text(first, |rule| rule.starts_with("Firing Muted until")).await;
                 page.press("#test button", Key::Enter).await;
                 page.until_text("#history", |history| history.contains("message delivery works")).await;
@@ -36,15 +36,18 @@ async fn alerts_can_be_managed_by_keyboard_with_or_without_javascript() {
                     page.until_text("#history tbody tr:nth-child(1)", |row| row.contains("Delivered")).await;
                     assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]), "{name}");
                     assert_eq!(page.run(OVERFLOW_SCRIPT).await, 0, "{name} does not scroll sideways");
-                    page.press("#rule-1 summary", Key::Enter).await;
+                    page.press("#rules details:not(.mute) summary", Key::Enter).await;
                     assert_eq!(page.run(MUTE_ANOTHER_RULE_SCRIPT).await, json!(null));
                     page.until_text("#rules", |rules| rules.matches("Muted until").count() == 2).await;
-                    assert_eq!(page.run("return document.getElementById('rule-1').open").await, json!(true));
+                    assert_eq!(
+                        page.run("return document.querySelector('#rules details:not(.mute)').open").await,
+                        json!(true)
+                    );
                     assert_eq!(page.run(ACCESSIBILITY_SCRIPT).await, json!([]), "{name}");
                     // The browser is in Tokyo, and the site is in UTC.
-                    page.press("#mute-1 summary", Key::Enter).await;
+                    page.press("#rules .mute summary", Key::Enter).await;
                     let chosen = page.run(CHOOSE_TIME_SCRIPT).await;
-                    page.press("#mute-1 form:nth-child(2) button", Key::Enter).await;
+                    page.press("#rules .mute form:nth-child(2) button", Key::Enter).await;
                     let [day, time] = [0, 1].map(|part| chosen[part].as_str().expect("text"));
                     let until = format!("Firing Muted until {day}");
                     page.until_text(first, |rule| rule.starts_with(&until) && rule.contains(time)).await;
@@ -76,6 +79,6 @@ fetch("/admin/stats/api/alerts/silence?rule=busy&seconds=3600", { method: "POST"
 const CHOOSE_TIME_SCRIPT: &str = r##"
 const at = new Date(Date.now() + 7200e3);
 const local = new Date(at - at.getTimezoneOffset() * 60e3).toISOString();
-document.getElementById("until-1").value = local.slice(0, 16);
+document.querySelector("#rules [name=until]").value = local.slice(0, 16);
 return [new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" }).format(at), local.slice(11, 16)];
 "##;

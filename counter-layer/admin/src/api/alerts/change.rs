@@ -43,12 +43,11 @@ async fn add_rule(
         (NewRule,),
     >,
 ) -> Result<Json<StoredRule>, Problem> {
-    let name = rule.name().to_owned();
     add(&alerts, &rule, &stats).await.map_err(|error| match error {
         AddRuleError::Store(error) => Problem::rules_not_changed(&error, &stats),
-        error => Problem::rule_refused(&error, &name),
+        error => Problem::rule_refused(&error),
     })?;
-    Ok(Json(StoredRule { rule: name }))
+    Ok(Json(StoredRule { rule: rule.name().to_owned() }))
 }
 
 /// Succeeds even if the rule does not exist, so that clients can retry if a response was lost.

@@ -1,4 +1,5 @@
 use counter_core::CounterName;
+use counter_core::internal::is_label_name;
 use counter_core::time::Grid;
 use serde_json::{Value, json};
 
@@ -44,9 +45,6 @@ pub(crate) struct LabelAndValue(pub(crate) String, pub(crate) String);
 
 /// Maximum number of labels in a request. A process can't have more labels than this.
 const MAX_LABELS: usize = 16;
-
-/// Maximum length of a label name.
-const MAX_LABEL_BYTES: usize = 32;
 
 /// Maximum number of counters in a request.
 const MAX_COUNTERS: usize = 100;
@@ -130,12 +128,6 @@ impl<S> Parameters<S> for Prefix {
     }
 }
 
-/// Returns `true` if a label can have this name.
-pub(crate) fn is_label_name(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
-    (1..=MAX_LABEL_BYTES).contains(&name.len()) && name.bytes().all(is_allowed)
-}
-
 impl<S> Parameters<S> for LabelNames {
     fn describe() -> Vec<Description> {
         let schema = |_: &_| json!({"type": "array", "items": label_schema(), "maxItems": MAX_LABELS});
@@ -148,7 +140,7 @@ impl<S> Parameters<S> for LabelNames {
         let mut names = Vec::new();
         for name in values.all("label") {
             if !is_label_name(name) {
-                let allowed = format!("1 to {MAX_LABEL_BYTES} of the characters a-z, 0-9, - and _");
+                let allowed = "1 to 32 of the characters a-z, 0-9, - and _";
                 return Err(Problem::parameter("not a label name", "label", Some(name), allowed));
             }
             names.push(name.to_owned());

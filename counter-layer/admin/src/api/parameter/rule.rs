@@ -20,7 +20,10 @@ pub(crate) struct Seconds(pub(crate) u64);
 
 impl<S> Parameters<S> for RuleName {
     fn describe() -> Vec<Description> {
-        vec![Description::new("rule", "The rule name", |_| name_schema(1, 128)).times(Times::Once)]
+        vec![
+            Description::new("rule", "The rule name", |_| name_schema(1, AlertRule::MAX_NAME_BYTES))
+                .times(Times::Once),
+        ]
     }
 
     fn read(values: &Values<'_>, _: &S) -> Result<Self, Problem> {

@@ -13,6 +13,7 @@ use super::pages::FailurePage;
 use super::routes::{Dashboard, Rejection, failure, html, rendered, see_other};
 use super::rule_forms::SubmittedRule;
 use super::update::{KnownParts, respond};
+use crate::access::form::Form;
 use crate::access::right::{NO_RULE_FORM, RULE_FORM, SILENCE_FORM, TEST_FORM};
 use crate::api::alerts;
 use crate::api::parameter::Seconds;
@@ -22,7 +23,6 @@ use crate::dashboard::view::client::Client;
 use crate::dashboard::view::view::Page;
 use crate::mount::Mount;
 use crate::text::escape::isolated;
-use crate::upload::{MAX_FORM_BYTES, Upload};
 use crate::zone::Zone;
 
 type AlertState = State<(Dashboard, Alerts)>;
@@ -57,17 +57,12 @@ async fn silence(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
-    let form = form.read(MAX_FORM_BYTES).await?;
-    let field = |name| {
-        let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
-        fields.next().map(|(_, value)| value).unwrap_or_default()
-    };
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
-    let rule = field("rule");
-    let duration = match &*field("until") {
-        "" => Seconds::parse(&field("seconds")),
+    let rule = form.field("rule");
+    let duration = match form.field("until") {
+        "" => Seconds::parse(form.field("seconds")),
         until => mute_duration(until, &view.site.zone, Timestamp::now()),
     };
     let Some(duration) = duration else {
@@ -75,11 +70,11 @@ async fn silence(
         let page = FailurePage::of(dashboard.stats(), &view, "Rule not muted", text);
         return Ok(html(StatusCode::BAD_REQUEST, &page));
     };
-    Ok(match alerts::silence(&alerts, &rule, &duration).await {
+    Ok(match alerts::silence(&alerts, rule, &duration).await {
         Ok(_) => see_other(&mount, &path(view.is_local)),
         Err(SilenceError::Store(error)) => failure(dashboard.stats(), &view, &error),
         Err(_) => {
-            let text = format!("There is no rule named {}.", isolated(&rule));
+            let text = format!("There is no rule named {}.", isolated(rule));
             html(StatusCode::NOT_FOUND, &FailurePage::of(dashboard.stats(), &view, "No such rule", text))
         }
     })
@@ -98,12 +93,11 @@ async fn add(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
-    let form = form.read(MAX_FORM_BYTES).await?;
     let (view, stats) = (dashboard.view(&mount, Page::Site, client, query.as_deref())?, dashboard.stats());
     let refused = |status, text| Ok(html(status, &FailurePage::of(stats, &view, "Rule not added", text)));
-    let sent = SubmittedRule::read(&form);
+    let sent = SubmittedRule(form);
     let rule = match sent.rule(stats) {
         Ok(rule) => rule,
         Err(text) => return refused(StatusCode::BAD_REQUEST, text),
@@ -135,13 +129,11 @@ async fn remove(
     Extension(mount): Extension<Mount>,
     RawQuery(query): RawQuery,
     client: Client,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
-    let form = form.read(MAX_FORM_BYTES).await?;
-    let rule = form_urlencoded::parse(&form).find(|(name, _)| name == "rule").map(|(_, rule)| rule);
     let view = dashboard.view(&mount, Page::Site, client, query.as_deref())?;
-    Ok(match alerts::remove(&alerts, &rule.unwrap_or_default()).await {
-        // A row of a rule of the program has no form.
+    Ok(match alerts::remove(&alerts, form.field("rule")).await {
+        // Only rules in the store have this form.
         Ok(_) => see_other(&mount, &path(view.is_local)),
         Err(error) => failure(dashboard.stats(), &view, &error),
     })

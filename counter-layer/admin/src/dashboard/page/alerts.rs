@@ -63,9 +63,8 @@ struct Omitted {
 /// A row of the rules table.
 #[derive(Debug)]
 struct Rule {
-    /// The position in the configured order, or a hash of the name for a rule in the store, which may be removed while the page
-    /// is open. This identifies the row.
-    number: u64,
+    /// A hash of the name, which identifies the row. A position would not, because rules can be removed while the page is open.
+    id: String,
     name: String,
     /// True if the rule is in the store, so that it can be removed.
     is_stored: bool,
@@ -150,11 +149,8 @@ const TEST: State = State { class: "unknown", text: "Test" };
 
 impl AlertsPage {
     pub(crate) fn of(stats: &Stats, view: &View, known: &AlertsStatus, may_silence: bool) -> Self {
-        let number =
-            |(place, rule): (u64, &RuleStatus)| if rule.is_stored { hash(&rule.name) } else { place };
-        let numbers = (0..).zip(&known.rules).map(number);
-        let mut rules: Vec<_> = numbers.zip(&known.rules).collect();
-        rules.sort_by_key(|(_, rule)| (rule.raised.is_none(), rule.silenced.is_none(), !rule.is_stored));
+        let mut rules: Vec<_> = known.rules.iter().collect();
+        rules.sort_by_key(|rule| (rule.raised.is_none(), rule.silenced.is_none(), !rule.is_stored));
         let forms = may_silence.then(|| {
             let address = |path| format!("{}{path}{}", view.site.mount, zone(view.is_local));
             Forms {
@@ -186,7 +182,7 @@ impl AlertsPage {
             rules: rules
                 .into_iter()
                 .take(MAX_ROWS)
-                .map(|(number, rule)| Rule::of(number, rule, &known.history, view, &times))
+                .map(|rule| Rule::of(rule, &known.history, view, &times))
                 .collect(),
             more_history: omitted(known.history.len(), "messages", "/api/alerts/history"),
             history: known.history.iter().take(MAX_ROWS).map(|entry| Message::of(entry, &times)).collect(),
@@ -205,11 +201,11 @@ const fn zone(is_local: bool) -> &'static str {
     if is_local { "?zone=local" } else { "" }
 }
 
-/// Returns a hash of a rule name.
-fn hash(name: &str) -> u64 {
+/// Returns the id of the row of a rule, for HTML.
+fn id(name: &str) -> String {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
-    hasher.finish()
+    format!("{:x}", hasher.finish())
 }
 
 /// Returns the number of firing and muted rules in words.
@@ -231,7 +227,7 @@ fn summary(rules: &[RuleStatus]) -> String {
 }
 
 impl Rule {
-    fn of(number: u64, rule: &RuleStatus, history: &[HistoryEntry], view: &View, times: &Times<'_>) -> Self {
+    fn of(rule: &RuleStatus, history: &[HistoryEntry], view: &View, times: &Times<'_>) -> Self {
         let is_firing = rule.raised.is_some();
         let last = rule.last.as_ref();
         let mut values: Vec<_> = if is_firing { rule.buckets.iter().collect() } else { Vec::new() };
@@ -248,7 +244,7 @@ impl Rule {
         let counters: Vec<_> =
             rule.counters.iter().map(|name| (counters::title(name), view.counter(name))).collect();
         Self {
-            number,
+            id: id(&rule.name),
             name: rule.name.clone(),
             is_stored: rule.is_stored,
             address: counters.first().map(|(_, address)| address.clone()),

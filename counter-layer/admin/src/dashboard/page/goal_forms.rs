@@ -1,9 +1,9 @@
-//! Forms to mark a counter as a goal, and the submitted data.
+//! Forms to mark a counter as a goal.
 
 use counter_alert::goal::Goal;
 use counter_core::{CounterName, Error};
 
-use crate::access::page::below;
+use crate::access::form::Form;
 use crate::access::right::{GOAL_FORM, NO_GOAL_FORM};
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::View;
@@ -20,14 +20,6 @@ pub(crate) struct GoalForms {
     pub(crate) to: String,
     /// The maximum number of characters in a name.
     pub(crate) max_chars: usize,
-}
-
-/// The fields submitted by a form.
-#[derive(Debug, Default)]
-pub(crate) struct SubmittedGoal {
-    pub(crate) counter: String,
-    name: String,
-    to: String,
 }
 
 impl GoalForms {
@@ -51,30 +43,8 @@ impl GoalForms {
     }
 }
 
-impl SubmittedGoal {
-    pub(crate) fn read(form: &[u8]) -> Self {
-        let mut sent = Self::default();
-        for (name, value) in form_urlencoded::parse(form) {
-            match &*name {
-                "counter" => sent.counter = value.into_owned(),
-                "name" => sent.name = value.trim().to_owned(),
-                "to" => sent.to = value.into_owned(),
-                _ => {}
-            }
-        }
-        sent
-    }
-
-    /// Returns the goal to be marked, or the reason why the form is invalid.
-    pub(crate) fn goal(&self) -> Result<Goal, String> {
-        let counter = self.counter.parse().map_err(|error| format!("{error}"));
-        let goal =
-            counter.and_then(|counter| Goal::new(counter, &*self.name).map_err(|error| error.to_string()));
-        goal.map_err(|error| format!("Goal not marked: {error}."))
-    }
-
-    /// Returns the page to return to, relative to the router.
-    pub(crate) fn to(&self) -> &str {
-        below(&self.to).unwrap_or_default()
-    }
+/// Returns the goal of a form, or the reason why the form is invalid.
+pub(crate) fn submitted(form: &Form) -> Result<Goal, String> {
+    let counter = form.field("counter").parse().map_err(|error| format!("Goal not marked: {error}."))?;
+    Goal::new(counter, form.field("name").trim()).map_err(|error| format!("Goal not marked: {error}."))
 }

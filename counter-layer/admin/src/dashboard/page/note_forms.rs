@@ -1,9 +1,9 @@
-//! Forms to add and remove notes, and the submitted data.
+//! Forms to add and remove notes.
 
 use counter_alert::note::Note;
 use counter_core::Timestamp;
 
-use crate::access::page::below;
+use crate::access::form::Form;
 use crate::access::right::{NO_NOTE_FORM, NOTE_FORM};
 use crate::dashboard::format::instants;
 use crate::dashboard::view::view::View;
@@ -22,15 +22,6 @@ pub(crate) struct NoteForms {
     pub(crate) max_chars: usize,
 }
 
-/// The fields submitted by a form.
-#[derive(Debug, Default)]
-pub(crate) struct SubmittedForm {
-    text: String,
-    at: String,
-    pub(crate) id: String,
-    to: String,
-}
-
 impl NoteForms {
     pub(crate) fn of(view: &View) -> Option<Self> {
         (view.client.may_note && view.site.has_notes).then(|| Self {
@@ -42,35 +33,14 @@ impl NoteForms {
     }
 }
 
-impl SubmittedForm {
-    pub(crate) fn read(form: &[u8]) -> Self {
-        let mut sent = Self::default();
-        for (name, value) in form_urlencoded::parse(form) {
-            match &*name {
-                "text" => sent.text = value.trim().to_owned(),
-                "at" => sent.at = value.into_owned(),
-                "id" => sent.id = value.into_owned(),
-                "to" => sent.to = value.into_owned(),
-                _ => {}
-            }
-        }
-        sent
-    }
-
-    /// Returns the note to be added, or the reason why the form is invalid.
-    pub(crate) fn note(&self, zone: &Zone, now: Timestamp) -> Result<Note, String> {
-        let at = match &*self.at {
-            "" => now,
-            at => instants::submitted(at, zone)
-                .ok_or_else(|| format!("{at} is not a time such as 2026-11-23T12:00."))?,
-        };
-        Note::new(at, &*self.text).map_err(|error| format!("Note not added: {error}."))
-    }
-
-    /// Returns the page to return to, relative to the router.
-    pub(crate) fn to(&self) -> &str {
-        below(&self.to).unwrap_or_default()
-    }
+/// Returns the note of a form, or the reason why the form is invalid.
+pub(crate) fn submitted(form: &Form, zone: &Zone, now: Timestamp) -> Result<Note, String> {
+    let at = match form.field("at") {
+        "" => now,
+        at => instants::submitted(at, zone)
+            .ok_or_else(|| format!("{at} is not a time such as 2026-11-23T12:00."))?,
+    };
+    Note::new(at, form.field("text").trim()).map_err(|error| format!("Note not added: {error}."))
 }
 
 #[cfg(test)]
@@ -78,8 +48,8 @@ mod tests {
     use super::*;
 
     fn note(form: &str) -> Option<(u64, String)> {
-        let sent = SubmittedForm::read(form.as_bytes());
-        let note = sent.note(&Zone::default(), Timestamp::from_unix(7)).ok()?;
+        let form = Form::parse(form.as_bytes());
+        let note = submitted(&form, &Zone::default(), Timestamp::from_unix(7)).ok()?;
         Some((note.at().as_unix(), note.text().to_owned()))
     }
 
@@ -103,7 +73,7 @@ mod tests {
 
     #[test]
     fn forms_redirect_below_the_router_only() {
-        let to = |to: &str| SubmittedForm::read(format!("to={to}").as_bytes()).to().to_owned();
+        let to = |to: &str| Form::parse(format!("to={to}").as_bytes()).to().to_owned();
         assert_eq!((to("%3Fspan%3D30"), to("https%3A%2F%2Fhost%2F")), ("?span=30".to_owned(), String::new()));
     }
 }

@@ -11,10 +11,11 @@ use counter_core::{CounterName, Error, ErrorKind, Stats, Timestamp};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::goal_forms::SubmittedGoal;
-use super::note_forms::SubmittedForm;
+use super::goal_forms;
+use super::note_forms;
 use super::pages::{Counter, FailurePage, List, Parts, Shared, Site};
 use super::update::{KnownParts, respond};
+use crate::access::form::Form;
 use crate::access::right::{GOAL_FORM, NO_GOAL_FORM, NO_NOTE_FORM, NOTE_FORM};
 use crate::access::signed::link::SHARED;
 use crate::api::route::Route;
@@ -29,7 +30,6 @@ use crate::kind::Kind;
 use crate::mount::Mount;
 use crate::problem::{Problem, TOO_MANY_NOTES, warn};
 use crate::text::escape::isolated;
-use crate::upload::{MAX_FORM_BYTES, Upload};
 use crate::zone::Zone;
 use counter_layer::internal::HITS;
 
@@ -318,18 +318,17 @@ async fn add_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
     client: Client,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
-    let form = form.read(MAX_FORM_BYTES).await?;
-    let (sent, view) = (SubmittedForm::read(&form), dashboard.first_view(&mount, client));
-    let note = sent.note(&dashboard.zone, Timestamp::now()).map_err(|reason| {
+    let view = dashboard.first_view(&mount, client);
+    let note = note_forms::submitted(&form, &dashboard.zone, Timestamp::now()).map_err(|reason| {
         let page = FailurePage::of(&dashboard.stats, &view, "Invalid note", reason);
         html(StatusCode::BAD_REQUEST, &page)
     })?;
     Ok(match notes.add(&note).await {
         Ok(_) => {
             tracing::info!(id = note.id(), "added a note");
-            see_other(&mount, &dashboard.page_with(&note, sent.to(), &mount, client))
+            see_other(&mount, &dashboard.page_with(&note, form.to(), &mount, client))
         }
         Err(error) if matches!(error.kind(), ErrorKind::TooManyItems { .. }) => {
             let page = FailurePage::of(
@@ -349,16 +348,15 @@ async fn remove_note(
     State((dashboard, notes)): State<(Dashboard, Notes)>,
     Extension(mount): Extension<Mount>,
     client: Client,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
-    let form = form.read(MAX_FORM_BYTES).await?;
-    let sent = SubmittedForm::read(&form);
-    Ok(match notes.remove(&sent.id).await {
+    let id = form.field("id");
+    Ok(match notes.remove(id).await {
         Ok(is_removed) => {
             if is_removed {
-                tracing::info!(id = sent.id, "removed a note");
+                tracing::info!(id, "removed a note");
             }
-            see_other(&mount, sent.to())
+            see_other(&mount, form.to())
         }
         Err(error) => failure(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
     })
@@ -369,17 +367,16 @@ async fn mark_goal(
     State((dashboard, goals)): State<(Dashboard, Goals)>,
     Extension(mount): Extension<Mount>,
     client: Client,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
-    let form = form.read(MAX_FORM_BYTES).await?;
-    let (sent, view) = (SubmittedGoal::read(&form), dashboard.first_view(&mount, client));
+    let view = dashboard.first_view(&mount, client);
     let refused =
         |status, text| html(status, &FailurePage::of(&dashboard.stats, &view, "Goal not marked", text));
-    let goal = sent.goal().map_err(|reason| refused(StatusCode::BAD_REQUEST, reason))?;
+    let goal = goal_forms::submitted(&form).map_err(|reason| refused(StatusCode::BAD_REQUEST, reason))?;
     Ok(match goals.mark(&goal).await {
         Ok(()) => {
             tracing::info!(counter = &**goal.counter(), "marked a goal");
-            see_other(&mount, sent.to())
+            see_other(&mount, form.to())
         }
         Err(error) if matches!(error.kind(), ErrorKind::TooManyItems { .. }) => {
             let text = format!("There already are {} goals. Remove one first.", Goals::MAX);
@@ -394,17 +391,15 @@ async fn remove_goal(
     State((dashboard, goals)): State<(Dashboard, Goals)>,
     Extension(mount): Extension<Mount>,
     client: Client,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
-    let form = form.read(MAX_FORM_BYTES).await?;
-    let sent = SubmittedGoal::read(&form);
-    let Ok(counter) = sent.counter.parse() else { return Ok(see_other(&mount, sent.to())) };
+    let Ok(counter) = form.field("counter").parse() else { return Ok(see_other(&mount, form.to())) };
     Ok(match goals.remove(&counter).await {
         Ok(is_removed) => {
             if is_removed {
                 tracing::info!(counter = &*counter, "removed a goal");
             }
-            see_other(&mount, sent.to())
+            see_other(&mount, form.to())
         }
         Err(error) => failure(&dashboard.stats, &dashboard.first_view(&mount, client), &error),
     })

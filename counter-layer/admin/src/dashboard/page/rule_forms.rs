@@ -5,20 +5,14 @@ use counter_core::visits::Measure;
 use counter_core::{CounterName, Precision, Precisions, Stats};
 use counter_layer::internal::HITS;
 
+use crate::access::form::Form;
 use crate::dashboard::format::units;
 use crate::text::digits;
 use crate::text::escape::isolated;
 
-/// The fields of a form. Forms have different fields, so some are empty.
-#[derive(Debug, Default)]
-pub(crate) struct SubmittedRule {
-    kind: String,
-    page: String,
-    percent: String,
-    milliseconds: String,
-    minutes: String,
-    side: String,
-}
+/// A form to add a rule. Each kind has some of the fields.
+#[derive(Debug)]
+pub(crate) struct SubmittedRule(pub(crate) Form);
 
 /// The longest response time, in milliseconds: an hour.
 const MAX_MILLISECONDS: u32 = 3_600_000;
@@ -29,33 +23,13 @@ const STAY: u32 = 5;
 /// The minimum number of requests to evaluate a share or a quantile.
 const AT_LEAST: u64 = 20;
 
-/// The maximum length of a rule name in bytes.
-const MAX_NAME_BYTES: usize = 128;
-
 /// The longest time without requests, in minutes: a day.
 const MAX_MINUTES: u32 = 1440;
 
 impl SubmittedRule {
-    pub(crate) fn read(form: &[u8]) -> Self {
-        let mut sent = Self::default();
-        for (name, value) in form_urlencoded::parse(form) {
-            let field = match &*name {
-                "kind" => &mut sent.kind,
-                "page" => &mut sent.page,
-                "percent" => &mut sent.percent,
-                "milliseconds" => &mut sent.milliseconds,
-                "minutes" => &mut sent.minutes,
-                "side" => &mut sent.side,
-                _ => continue,
-            };
-            value.trim().clone_into(field);
-        }
-        sent
-    }
-
     /// Returns the counters without which the rule would have no data, or could never fire.
     pub(crate) fn needed(&self) -> Vec<CounterName> {
-        match &*self.kind {
+        match self.0.field("kind") {
             // A status that does not occur has no counter.
             "errors" => {
                 ["status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed"].map(counter).into()
@@ -66,10 +40,10 @@ impl SubmittedRule {
 
     /// Returns what to say if none of the [needed](Self::needed) counters exists.
     pub(crate) fn uncounted(&self) -> String {
-        match &*self.kind {
+        match self.0.field("kind") {
             "errors" => "This site has not counted any statuses yet.".to_owned(),
-            _ if self.page.is_empty() => "This site has not counted any requests yet.".to_owned(),
-            _ => format!("There is no page named {}.", isolated(&self.page)),
+            _ if self.field("page").is_empty() => "This site has not counted any requests yet.".to_owned(),
+            _ => format!("There is no page named {}.", isolated(self.field("page"))),
         }
     }
 
@@ -78,7 +52,7 @@ impl SubmittedRule {
     /// # Errors
     /// Returns a sentence for people if a field is invalid, or if the site does not keep what the rule needs.
     pub(crate) fn rule(&self, stats: &Stats) -> Result<AlertRule, String> {
-        match &*self.kind {
+        match self.0.field("kind") {
             "errors" => self.errors(stats),
             "slow" => self.slow(stats),
             "silent" => self.silent(stats),
@@ -88,7 +62,7 @@ impl SubmittedRule {
     }
 
     fn errors(&self, stats: &Stats) -> Result<AlertRule, String> {
-        let tenths = self.percent.parse::<f64>().map(|percent| (percent * 10.0).round());
+        let tenths = self.field("percent").parse::<f64>().map(|percent| (percent * 10.0).round());
         let percent = tenths.ok().filter(|tenths| (1.0..1000.0).contains(tenths)).map(|tenths| tenths / 10.0);
         let percent = percent.ok_or("The share of errors is a number from 0.1 to 99.9.")?;
         let parts = ["status:5xx", "status:failed"].map(counter);
@@ -105,7 +79,8 @@ impl SubmittedRule {
     }
 
     fn slow(&self, stats: &Stats) -> Result<AlertRule, String> {
-        let time = self.milliseconds.parse().ok().filter(|time| (1..=MAX_MILLISECONDS).contains(time));
+        let time =
+            self.field("milliseconds").parse().ok().filter(|time| (1..=MAX_MILLISECONDS).contains(time));
         let time = time.ok_or_else(|| {
             let most = digits::grouped(MAX_MILLISECONDS.into());
             format!("The response time is a number of milliseconds, from 1 to {most}.")
@@ -113,21 +88,22 @@ impl SubmittedRule {
         let counter = self.counter()?;
         let times = stats.grid().distributions.as_ref().ok_or("This site does not record response times.")?;
         let width = widths(times, STAY).last().ok_or(NO_MINUTES)?;
-        let name = self.named(format!("slower than {time} ms"));
+        let name = self.named(&format!("slower than {time} ms"));
         let rule =
             AlertRule::quantile_above(name, counter, width, Measure::Time, 0.9, f64::from(time) / 1000.0);
         Ok(rule.at_least(AT_LEAST).raise_after(buckets(STAY, width)))
     }
 
     fn silent(&self, stats: &Stats) -> Result<AlertRule, String> {
-        let minutes = self.minutes.parse().ok().filter(|minutes| (1..=MAX_MINUTES).contains(minutes));
+        let minutes =
+            self.field("minutes").parse().ok().filter(|minutes| (1..=MAX_MINUTES).contains(minutes));
         let minutes = minutes.ok_or_else(|| {
             format!("The time is a number of minutes, from 1 to {}.", digits::grouped(MAX_MINUTES.into()))
         })?;
         let counter = self.counter()?;
         let counts = stats.precisions_of([&counter]);
         let width = widths(&counts, minutes).next().ok_or(NO_MINUTES)?;
-        let name = self.named(format!("no requests for {}", units::span(u64::from(minutes) * 60)));
+        let name = self.named(&format!("no requests for {}", units::span(u64::from(minutes) * 60)));
         Ok(AlertRule::silent(name, counter, width).raise_after(buckets(minutes, width)))
     }
 
@@ -135,36 +111,38 @@ impl SubmittedRule {
         let counter = self.counter()?;
         let counts = stats.precisions_of([&counter]);
         let hour = counts.retention(Precision::HOUR).ok_or("This site does not keep hours.")?.precision;
-        let name = |what: &str| self.named(format!("{what} requests than usual"));
-        Ok(match &*self.side {
+        let name = |what: &str| self.named(&format!("{what} requests than usual"));
+        Ok(match self.0.field("side") {
             "high" => AlertRule::unusually_high(name("more"), counter, hour),
             "low" => AlertRule::unusually_low(name("fewer"), counter, hour),
             _ => AlertRule::unusual(name("more or fewer"), counter, hour),
         })
     }
 
+    /// Returns the value of a field without white space around it.
+    fn field(&self, name: &str) -> &str {
+        self.0.field(name).trim()
+    }
+
     /// Returns the counter of the page, or that of the site if the field is empty.
     fn counter(&self) -> Result<CounterName, String> {
-        if self.page.is_empty() {
-            return Ok(site());
+        match self.field("page") {
+            "" => Ok(site()),
+            page => page.parse().map_err(|_| format!("{} is not the name of a page.", isolated(page))),
         }
-        self.page.parse().map_err(|_| format!("{} is not the name of a page.", isolated(&self.page)))
     }
 
     /// Adds the page to the name of a rule. Of a long page, this is the end, which differs more often than the start.
-    fn named(&self, name: String) -> String {
-        if self.page.is_empty() {
-            return name;
+    fn named(&self, name: &str) -> String {
+        let page = self.field("page");
+        let whole = if page.is_empty() { name.to_owned() } else { format!("{name}: {page}") };
+        if whole.len() <= AlertRule::MAX_NAME_BYTES {
+            return whole;
         }
-        let room = MAX_NAME_BYTES - name.len() - ": …".len();
-        let start = (0..self.page.len()).find(|start| {
-            self.page.len() - start <= room + "…".len() * usize::from(*start == 0)
-                && self.page.is_char_boundary(*start)
-        });
-        match start.unwrap_or(self.page.len()) {
-            0 => format!("{name}: {}", self.page),
-            start => format!("{name}: …{}", &self.page[start..]),
-        }
+        let room = AlertRule::MAX_NAME_BYTES - format!("{name}: …").len();
+        let fits = |start: &usize| page.is_char_boundary(*start);
+        let start = (page.len() - room..).find(fits).unwrap_or(page.len());
+        format!("{name}: …{}", &page[start..])
     }
 }
 
@@ -200,7 +178,7 @@ mod tests {
     fn rule(form: &str, has_times: bool) -> Result<AlertRule, String> {
         let builder = Counters::builder(MemoryStore::new());
         let builder = if has_times { builder.distributions(Distribution::precisions()) } else { builder };
-        SubmittedRule::read(form.as_bytes()).rule(&builder.build().expect("good settings").stats())
+        SubmittedRule(Form::parse(form.as_bytes())).rule(&builder.build().expect("good settings").stats())
     }
 
     #[test]

@@ -15,8 +15,8 @@ use super::frame::Frame;
 use super::pages::FailurePage;
 use super::routes::{Dashboard, Rejection, html, see_other};
 use crate::access::entry::Signer;
+use crate::access::form::Form;
 use crate::access::login::REVOKE_LINKS;
-use crate::access::page::below;
 use crate::access::signed::link::{REVOKE_LINK, SHARE, SHARED};
 use crate::access::signed::link_list::{LinkId, MAX_LINKS};
 use crate::access::signed::secrets::ActiveLink;
@@ -171,26 +171,18 @@ async fn revoke(
     Extension(mount): Extension<Mount>,
     client: Client,
     signer: Option<Extension<Signer>>,
-    form: Upload,
+    form: Form,
 ) -> Result<Response, Rejection> {
     let Some(Extension(signer)) = signer else { return Err(Problem::token_required().into()) };
-    let form = form.read(MAX_FORM_BYTES).await?;
-    let field = |name| {
-        let mut fields = form_urlencoded::parse(&form).filter(|(other, _)| other == name);
-        fields.next().map(|(_, value)| value).unwrap_or_default()
-    };
     let failed = |status, text: &str| {
         let view = dashboard.first_view(&mount, client);
         html(status, &FailurePage::of(dashboard.stats(), &view, "Link not revoked", text.to_owned()))
     };
-    let Some(id) = LinkId::parse(&field("link")) else {
+    let Some(id) = LinkId::parse(form.field("link")) else {
         return Ok(failed(StatusCode::BAD_REQUEST, "This is not the id of a link."));
     };
     Ok(match signer.secrets.revoke_link(id).await {
-        Ok(true) => {
-            let to = field("to");
-            see_other(&mount, below(&to).filter(|to| !to.is_empty()).unwrap_or(SHARE))
-        }
+        Ok(true) => see_other(&mount, if form.to().is_empty() { SHARE } else { form.to() }),
         Ok(false) => {
             let text = "The link is not listed, so it was not revoked. If it still works, revoke all links.";
             failed(StatusCode::NOT_FOUND, text)

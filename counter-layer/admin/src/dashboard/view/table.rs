@@ -1,10 +1,10 @@
 //! The parameters of a list.
 
 use counter_core::CounterName;
+use counter_core::internal::is_label_name;
 use counter_layer::internal::HITS;
 
 use super::value::{WrongValue, positive};
-use crate::api::parameter::is_label_name;
 use crate::dashboard::format::names;
 
 /// The parameters of a list in a URL.
