@@ -8,4 +8,5 @@ mod reader;
 mod period_reader;
 mod plot;
 mod panels;
+mod summary;
 pub(crate) mod page;

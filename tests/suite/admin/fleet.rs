@@ -150,6 +150,31 @@ async fn links_of_a_page_keep_the_site() {
     assert_eq!(page.status, StatusCode::BAD_REQUEST, "a link to a site must not show another");
 }
 
+/// Returns the texts of the sites on the first page.
+fn sites(page: &str) -> Vec<String> {
+    let (_, list) = page.split_once("id=\"sites\"").unwrap_or_else(|| panic!("no sites in {page}"));
+    let (list, _) = list.split_once("</ul>").expect("the end of the list");
+    let site = |item: &str| {
+        let texts = item.split('<').filter_map(|part| Some(part.split_once('>')?.1));
+        texts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    };
+    list.split("<li>").skip(1).map(site).collect()
+}
+
+#[tokio::test]
+async fn the_first_page_shows_the_sites_side_by_side() {
+    let (fleet, [eu, _]) = routers().await;
+    let page = send(&fleet, "/admin/stats?period=7d", None).await.body;
+    assert_eq!(sites(&page), ["eu 3 Hits", "us 4 Hits"]);
+    assert!(page.contains("href=\"/admin/stats?period=7d&#38;site=us\""), "{page}");
+    for router in [&eu, &fleet] {
+        let page = send(router, "/admin/stats?period=7d&site=", None).await.body;
+        assert_eq!(page.contains("id=\"sites\""), std::ptr::eq(router, &fleet), "{page}");
+    }
+    let of_site = send(&fleet, "/admin/stats?period=7d&site=us", None).await.body;
+    assert!(!of_site.contains("id=\"sites\""), "{of_site}");
+}
+
 #[tokio::test]
 async fn a_page_names_a_site_that_is_away() {
     let server = RedisServer::start();
@@ -169,7 +194,11 @@ async fn a_page_names_a_site_that_is_away() {
 
     proxy.black_hole(true);
     let body = send(&router, page, None).await.body;
-    assert!(text(&body, "unread", "</div>").contains("too low: site us ("), "{body}");
+    let warning = text(&body, "unread", "</div>");
+    let reason = "too low: site us (the store is unavailable or did not respond in time).";
+    assert!(warning.ends_with(reason), "{warning}");
+    assert_eq!(text(&body, "status", "</div>"), "", "one warning is enough");
+    assert_eq!(sites(&body), ["eu 3 Hits", "us – Cannot be read"]);
     assert!(card(&body, "total").contains('3'), "{}", card(&body, "total"));
     assert_eq!(card(&body, "people"), "People –");
     let today = now.as_unix() / 86_400 * 86_400;

@@ -104,6 +104,26 @@ async fn a_chart_has_one_unit_and_the_chosen_card() {
 }
 
 #[tokio::test]
+async fn the_service_comes_first_for_those_who_operate_it() {
+    let mut site = site_at_noon();
+    count(&mut site).await;
+    for (query, is_first) in [("?period=7d", false), ("?period=7d&view=service", true)] {
+        let page = page(&site, query).await;
+        let place = |id: &str| page.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("{id} in {page}"));
+        assert_eq!(place("service") < place("rows"), is_first, "{query}");
+        assert_eq!(page.contains("<details id=\"service\" class=\"panel\" open>"), is_first, "{query}");
+        assert_eq!(page.matches("id=\"service\"").count(), 1, "{query}");
+        let toggled =
+            if is_first { "/admin/stats?period=7d" } else { "/admin/stats?period=7d&#38;view=service" };
+        assert!(page.contains(&format!("<a id=\"view\" href=\"{toggled}\"")), "{query}: {page}");
+        // Other pages lead back to it.
+        let counters = "/admin/stats/counter?counter=%2F&#38;period=7d";
+        let of_page = if is_first { format!("{counters}&#38;view=service") } else { counters.to_owned() };
+        assert!(page.contains(&format!("href=\"{of_page}\"")), "{query}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn a_source_has_people_and_a_device_has_only_hits() {
     let mut site = site_at_noon();
     count(&mut site).await;

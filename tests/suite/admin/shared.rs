@@ -150,6 +150,47 @@ async fn a_share_link_shows_only_the_view() {
 }
 
 #[tokio::test]
+async fn a_link_to_a_whole_page_shows_its_panels_without_other_pages() {
+    let site = Site::new("a-token-for-tests").await;
+    for (view, title, shown, hidden) in [
+        ("/share?period=7d&share=page", "<h1>Visits</h1>", &["1,000", "/secret", "id=\"rows\""][..], &[][..]),
+        (
+            "/counter/share?counter=%2F&share=page&period=7d",
+            "<h1><bdi>/</bdi></h1>",
+            &["id=\"card-total\"", "<strong id=\"total\">77</strong>"],
+            &["923", "secret", "id=\"rows\""],
+        ),
+        (
+            "/share?period=7d&share=chart",
+            "<h1><bdi>hits</bdi></h1>",
+            &["1,000"],
+            &["/secret", "id=\"rows\"", "id=\"card-"],
+        ),
+    ] {
+        let link = site.link(view).await;
+        let page = site.get(&link).await;
+        assert_eq!(page.status, StatusCode::OK, "{link}: {}", page.body);
+        for part in [&[title, "id=\"plot\"", "7 days"], shown].concat() {
+            assert!(page.body.contains(part), "{view}: {part} in {}", page.body);
+        }
+        for part in
+            [&["<a ", "href=\"\"", "<form", "<script", "id=\"status\"", "id=\"facets\"", "token"], hidden]
+                .concat()
+        {
+            assert!(!page.body.contains(part), "{view}: {part} in {}", page.body);
+        }
+        let changed = link.replace("&share=page", "").replace("&share=chart", "");
+        if changed != link {
+            assert_eq!(
+                site.get(&changed).await.status,
+                StatusCode::FORBIDDEN,
+                "the signature covers the part"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_modified_expired_or_foreign_share_link_is_rejected() {
     let (site, other) = (Site::new("a-token-for-tests").await, Site::new("another-token-for-tests").await);
     let link = site.link("/counter/share?counter=%2F&period=24h").await;
@@ -252,7 +293,7 @@ async fn creating_a_share_link_needs_a_token_or_a_session() {
     let counters = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine");
     let open = Router::new().nest("/admin/stats", counter_admin::router(counters.stats(), Access::open()));
     let open = Site { router: open, session: String::new() };
-    assert!(!open.get("/admin/stats").await.body.contains("Share this chart"));
+    assert!(!open.get("/admin/stats").await.body.contains("/admin/stats/share"));
     for path in ["/admin/stats/share", "/admin/stats/share/revoke"] {
         assert_eq!(open.fetch(Method::POST, path, &[]).await.status, StatusCode::FORBIDDEN);
     }

@@ -150,7 +150,7 @@ impl Site {
         let failure = Failure { at: now, since: since.unwrap_or(now), error: error.clone() };
         self.state().access = Access::Failing(failure);
         if since.is_none() {
-            tracing::warn!(site = self.name(), %error, "failed to read a site");
+            tracing::warn!(site = self.name(), ?error, "failed to read a site");
         }
     }
 
@@ -184,9 +184,11 @@ impl Site {
     }
 }
 
-/// Returns the cause of an error, e.g. a wrong password, or the error itself.
+/// Returns the cause of an error, e.g. a wrong password, or the error itself. The cause of a failed connection is only logged:
+/// it is the error of an operating system.
 pub(in crate::visits) fn reason(error: &Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+    let cause = std::error::Error::source(error).filter(|_| *error.kind() != ErrorKind::Unavailable);
+    cause.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl fmt::Debug for Site {

@@ -3,7 +3,6 @@
 pub(crate) mod name;
 pub(crate) mod panel;
 pub(crate) mod measured;
-pub(crate) mod summary;
 pub(crate) mod facets;
 pub(crate) mod describe;
 pub(crate) mod bots;
@@ -13,5 +12,4 @@ pub(crate) mod entries;
 pub(crate) mod table;
 pub(crate) mod slowest;
 pub(crate) mod sources;
-pub(crate) mod raised;
 pub(crate) mod goals;

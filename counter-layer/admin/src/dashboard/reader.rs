@@ -15,6 +15,9 @@ use tokio::sync::OnceCell;
 use super::annotations::{self, Annotators};
 use super::chart::annotations::Annotation;
 
+/// The warning of a page that lacks data.
+pub(crate) const UNREAD: &str = "Some data cannot be read, so values are unknown, left out or too low";
+
 /// The maximum number of keys listed in the warning.
 const MAX_NAMED_KEYS: usize = 5;
 
@@ -201,7 +204,7 @@ impl<'a> Reader<'a> {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        Some(format!("Some data cannot be read, so values are unknown, left out or too low: {named}{more}."))
+        Some(format!("{UNREAD}: {named}{more}."))
     }
 
     /// Returns the result if it could be read, and notes its unreadable entries.

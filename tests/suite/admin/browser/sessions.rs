@@ -78,7 +78,7 @@ async fn a_share_link_can_be_made_by_keyboard_and_works_without_a_session() {
         browse(settings, move |page| async move {
             page.open("/counter?counter=%2F&period=24h").await;
             page.choose("#more", "#share").await;
-            page.until_text("h1", |title| title == "Share this chart").await;
+            page.until_text("h1", |title| title == "Share").await;
             page.press("#days", Key::Enter).await;
             page.until_text("#created-title", |title| title == "Link created").await;
             if script {

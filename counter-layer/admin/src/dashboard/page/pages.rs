@@ -2,7 +2,7 @@
 
 use askama::Template;
 use counter_core::{Error, Stats, Timestamp};
-use futures_util::future::{try_join, try_join3, try_join4, try_join5};
+use futures_util::future::{join, try_join, try_join3, try_join4, try_join5};
 
 use super::frame::{Frame, alignment};
 use super::goal_forms::GoalForms;
@@ -16,20 +16,22 @@ use crate::dashboard::format::counters;
 use crate::dashboard::panels::goals;
 use crate::dashboard::panels::labels;
 use crate::dashboard::panels::measured::{self, Measured};
-use crate::dashboard::panels::panel::{Layout, Panels};
-use crate::dashboard::panels::raised::Raised;
+use crate::dashboard::panels::panel::{Layout, Panel, Panels};
 use crate::dashboard::panels::slowest;
 use crate::dashboard::panels::sources::Sources;
-use crate::dashboard::panels::summary::{self, Extent, Status, Summary};
 use crate::dashboard::panels::table::Table;
 use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::plot::controls::Controls;
 use crate::dashboard::plot::plot::Plot;
 use crate::dashboard::plot::sums::Sums;
-use crate::dashboard::reader::Reader;
+use crate::dashboard::reader::{Reader, UNREAD};
+use crate::dashboard::summary::raised::Raised;
+use crate::dashboard::summary::sites::{self, SiteCard};
+use crate::dashboard::summary::status::Status;
+use crate::dashboard::summary::summary::{self, Extent, Summary};
 use crate::dashboard::view::addresses::LIST_CSV;
 use crate::dashboard::view::metric::Metric;
-use crate::dashboard::view::view::{Page, View};
+use crate::dashboard::view::view::{Page, SharedPart, View};
 use crate::problem::Message;
 use crate::text::escape;
 
@@ -38,15 +40,20 @@ use crate::text::escape;
 #[template(path = "pages/site.html", whitespace = "minimize")]
 pub(crate) struct Site {
     frame: Frame,
+    /// The sites of a fleet, on the page of all of them.
+    sites: Vec<SiteCard>,
     pub(crate) moving: Moving,
     controls: Controls,
     table: Table,
     layout: Layout,
     sources: Option<Sources>,
-    search: Search,
-    /// The URLs of all pages, as a page and as a file.
-    all_pages: String,
+    search: Option<Search>,
+    /// The URL of all pages as a file.
     pages_csv: String,
+    /// True if the panel of the service is the first one, and open.
+    is_service: bool,
+    /// The URL of the page with another first panel.
+    other_view: String,
     /// The URL to open for the first hit.
     root: Option<String>,
     unread: Option<String>,
@@ -109,16 +116,24 @@ pub(crate) struct Parts {
     unread: Option<String>,
 }
 
-/// A shared view: a chart and distributions, but no navigation.
+/// A shared view: a chart and distributions, or a whole page, but no navigation.
 #[derive(Debug, Template)]
 #[template(path = "pages/shared.html", whitespace = "minimize")]
 pub(crate) struct Shared {
     style: String,
     icon: String,
     site_name: String,
-    title: String,
+    /// What the chart or the page is about, unless it is the whole site.
+    title: Option<String>,
+    period: String,
     moving: Moving,
     measured: Option<Measured>,
+    /// The panels and the table of the site, if the whole page is shared.
+    site: Option<(Layout, Table)>,
+    search: Option<Search>,
+    /// The panels of a counter, if the whole page is shared.
+    panels: Panels,
+    unread: Option<String>,
     alignment: String,
 }
 
@@ -165,28 +180,31 @@ impl Site {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
-        let (moving, mut table, mut panels, slowest, goals) = try_join5(
+        let parts = try_join5(
             Moving::read(&period, view, Extent::Page, now),
             Table::read(&period, view, now),
             labels::panels(&period, view),
             slowest::panel(&period, view),
             goals::panel(&period, view),
-        )
-        .await?;
+        );
+        let (parts, sites) = join(parts, sites::read(&reader, view, now)).await;
+        let (moving, mut table, mut panels, slowest, goals) = parts?;
         panels.extend(slowest);
         panels.extend(goals);
         let layout = Layout::of(panels, std::mem::take(&mut table.facets));
         let (is_empty, all_pages) = (table.suggestions.is_empty(), view.list(None));
         Ok(Self {
             frame: Frame::of(stats, view).pinned(view, moving.metric),
+            sites,
             moving,
             controls: Controls::of(stats, view, now),
             table,
             layout,
             sources: Sources::of(stats, now),
-            search: Search::of(&all_pages),
-            all_pages: all_pages.address(),
+            search: Some(Search::of(&all_pages)),
             pages_csv: all_pages.download(LIST_CSV),
+            is_service: view.is_service,
+            other_view: view.address_with(|view| view.is_service = !view.is_service),
             root: is_empty.then(|| "/".to_owned()),
             unread: reader.unread(),
         })
@@ -197,20 +215,10 @@ impl Counter {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
-        let counter = &view.chart.counters[0];
-        let panels = async {
-            match (counter.pair(), counter.label()) {
-                (Some(_), _) => Ok(Vec::new()),
-                (None, None) => labels::panels_of_page(&period, counter, view).await,
-                (None, Some((label, value))) => {
-                    Ok(labels::pages(&period, label, value, view).await?.into_iter().collect())
-                }
-            }
-        };
         let (moving, mut measured, panels, goal) = try_join4(
             Moving::read(&period, view, Extent::Page, now),
             measured::read(&period, view, now),
-            panels,
+            panels_of_counter(&period, view),
             GoalForms::read(&reader, view),
         )
         .await?;
@@ -221,7 +229,7 @@ impl Counter {
             frame: Frame::of(stats, view).pinned(view, moving.metric),
             moving,
             controls: Controls::of(stats, view, now),
-            name: counters::title(counter),
+            name: counters::title(&view.chart.counters[0]),
             measured,
             goal,
             panels: Panels::of(panels),
@@ -391,18 +399,66 @@ impl Shared {
                 Page::Counter => measured::read(&period, view, now).await,
             }
         };
-        // A shared view should never include the summary.
-        let (moving, measured) = try_join(Moving::read_chart(&period, view, now), measured).await?;
+        let is_page = view.shared == SharedPart::Page;
+        let summary = async {
+            Ok(match view.page {
+                Page::Site if is_page => Some(Summary::of_site(&period, view, Extent::Page, now).await?),
+                Page::Counter if is_page => Some(Summary::of_counter(&period, view, Extent::Page).await?),
+                _ => None,
+            })
+        };
+        let site = async {
+            if !is_page || view.page != Page::Site {
+                return Ok(None);
+            }
+            let panels = labels::panels(&period, view);
+            let (mut table, mut panels, slowest) =
+                try_join3(Table::read(&period, view, now), panels, slowest::panel(&period, view)).await?;
+            panels.extend(slowest);
+            Ok(Some((Layout::of(panels, std::mem::take(&mut table.facets)), table)))
+        };
+        let panels = async {
+            match is_page && view.page == Page::Counter {
+                true => panels_of_counter(&period, view).await,
+                false => Ok(Vec::new()),
+            }
+        };
+        let moving = Moving::read_chart(&period, view, now);
+        let (mut moving, measured, summary, site, panels) =
+            try_join5(moving, measured, summary, site, panels).await?;
+        moving.summary = summary;
         let names: Vec<_> = view.chart.counters.iter().map(counters::title).collect();
         Ok(Self {
             style: format!("{}{}", view.site.mount, assets::style()),
             icon: format!("{}{}", view.site.mount, assets::icon()),
             site_name: view.site_name().to_owned(),
-            title: names.join(", "),
+            title: match (is_page, view.page) {
+                (false, _) => Some(names.join(", ")),
+                (true, Page::Counter) => names.into_iter().next(),
+                (true, Page::Site | Page::List) => None,
+            },
+            period: view.chart.period.title(&view.site.zone, now),
             moving,
             measured,
+            site,
+            search: None,
+            panels: Panels::of(panels),
+            // The reasons contain addresses of servers.
+            unread: reader.unread().map(|_| format!("{UNREAD}.")),
             alignment: alignment(stats, view),
         })
+    }
+}
+
+/// Reads the panels of a counter page: the labels of a page, or the pages of a label value.
+async fn panels_of_counter(period: &PeriodReader<'_>, view: &View) -> Result<Vec<Panel>, Error> {
+    let counter = &view.chart.counters[0];
+    match (counter.pair(), counter.label()) {
+        (Some(_), _) => Ok(Vec::new()),
+        (None, None) => labels::panels_of_page(period, counter, view).await,
+        (None, Some((label, value))) => {
+            Ok(labels::pages(period, label, value, view).await?.into_iter().collect())
+        }
     }
 }
 

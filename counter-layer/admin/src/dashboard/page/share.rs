@@ -23,8 +23,9 @@ use crate::access::signed::secrets::ActiveLink;
 use crate::dashboard::format::counters;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::view::client::Client;
+use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::value::WrongValue;
-use crate::dashboard::view::view::{Page, View};
+use crate::dashboard::view::view::{Page, SHARE_PARAMETER, SharedPart, View};
 use crate::mount::Mount;
 use crate::problem::{Problem, warn};
 use crate::text::escape;
@@ -43,6 +44,8 @@ struct SharePage {
     /// The URL that creates a link.
     create: String,
     fields: Vec<(&'static str, String)>,
+    /// The parts of the page to choose from, the chosen one first.
+    parts: [SharedPart; 2],
     days: u64,
     /// The link that was just created.
     created: Option<Row>,
@@ -238,7 +241,8 @@ impl SharePage {
             back: view.address(),
             shown: Shown::of(view, now),
             create: format!("{mount}{}{SHARE}", view.page.path()),
-            fields: view.fields(&[]),
+            fields: view.fields(&[SHARE_PARAMETER]),
+            parts: SharedPart::ALL,
             days,
             created: None,
             links: Vec::new(),
@@ -267,14 +271,17 @@ impl Row {
 
 impl Shown {
     fn of(view: &View, now: Timestamp) -> Self {
+        let metric = view.chart.metric.unwrap_or(Metric::Hits);
         let name = |counter: &CounterName| {
-            if **counter == *HITS { "Hits".to_owned() } else { counters::title(counter) }
+            if **counter == *HITS { metric.title().to_owned() } else { counters::title(counter) }
         };
         let period = view.chart.period.title(&view.site.zone, now);
         let unit = view.timeline(now).buckets.by.unit();
-        Self {
-            names: view.chart.counters.iter().map(name).collect(),
-            period: format!("{period}, per {unit}"),
-        }
+        let names = match (view.shared, view.page) {
+            (SharedPart::Chart, _) => view.chart.counters.iter().map(name).collect(),
+            (SharedPart::Page, Page::Counter) => vec!["The page".to_owned(), name(&view.chart.counters[0])],
+            (SharedPart::Page, _) => vec!["The page".to_owned()],
+        };
+        Self { names, period: format!("{period}, per {unit}") }
     }
 }

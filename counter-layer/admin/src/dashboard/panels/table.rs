@@ -297,7 +297,8 @@ impl Numbers {
     }
 }
 
-async fn sparks(
+/// Reads the small charts of counters: of their views if these are kept for the buckets, and otherwise of their hits.
+pub(crate) async fn sparks(
     period: &PeriodReader<'_>,
     hits: &[CounterName],
     counted: &[CounterName],

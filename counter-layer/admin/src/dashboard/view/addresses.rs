@@ -4,7 +4,7 @@ use counter_core::CounterName;
 
 use super::chart::MAX_LINES;
 use super::table::TableView;
-use super::view::{Page, View};
+use super::view::{Page, SERVICE, SHARE_PARAMETER, SharedPart, View};
 use crate::access::login::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS};
 use crate::access::signed::link::SHARED;
 use crate::api::site::SITE;
@@ -32,7 +32,7 @@ impl View {
     pub(crate) fn shared_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.chart.counters.iter().map(|counter| ("counter", &**counter)));
-        query.extend_pairs(self.fields(&["counter", "forecast", "zone"]));
+        query.extend_pairs(self.fields(&["counter", "forecast", "zone", "view"]));
         query.finish()
     }
 
@@ -91,7 +91,11 @@ impl View {
         self.with_fields(path, &self.fields(&[]))
     }
 
+    /// Returns an empty URL if the view has no links.
     fn with_fields(&self, path: &str, fields: &[(&'static str, String)]) -> String {
+        if !self.has_links {
+            return String::new();
+        }
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(fields);
         let query = query.finish();
@@ -110,6 +114,9 @@ impl View {
         self.table.write(&mut fields);
         fields.extend(self.of_site.clone().map(|name| (SITE, name)));
         fields.extend(self.is_local.then(|| ("zone", "local".to_owned())));
+        fields.extend(self.is_service.then(|| ("view", SERVICE.to_owned())));
+        let is_default = self.shared == SharedPart::default();
+        fields.extend((!is_default).then(|| (SHARE_PARAMETER, self.shared.name().to_owned())));
         fields.retain(|(name, _)| !without.contains(name));
         fields
     }
@@ -156,6 +163,7 @@ impl View {
         let is_shown = self.chart.counters.contains(name);
         let fixed = self.page == Page::Counter && self.chart.counters.first() == Some(name);
         if fixed
+            || !self.has_links
             || (is_shown && self.chart.counters.len() == 1)
             || (!is_shown && self.chart.counters.len() == MAX_LINES)
         {
@@ -185,7 +193,7 @@ mod tests {
             "/admin/stats?period=custom&from=2026-11-16&to=2026-11-20&by=300",
             "/admin/stats?period=custom&from=1795228740&to=1795228800&compare=none",
             "/admin/stats?period=30d&show=views&forecast=1",
-            "/admin/stats/list?period=1h&label=source&q=a%26b&sort=name&page=3&zone=local",
+            "/admin/stats/list?period=1h&label=source&q=a%26b&sort=name&page=3&zone=local&view=service",
         ] {
             let (path, query) = address.split_once('?').unwrap_or((address, ""));
             let page = if path.ends_with("list") { Page::List } else { Page::Site };

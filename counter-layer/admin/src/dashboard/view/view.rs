@@ -19,8 +19,22 @@ pub(crate) struct View {
     pub(crate) table: TableView,
     /// True to show times in the time zone of the viewer instead of the site.
     pub(crate) is_local: bool,
+    /// True for those who operate the service: its numbers come first.
+    pub(crate) is_service: bool,
     /// The site of a fleet, or `None` for all sites.
     pub(crate) of_site: Option<String>,
+    /// What a link to this view shows.
+    pub(crate) shared: SharedPart,
+    /// False in the view of such a link, because other pages need access.
+    pub(crate) has_links: bool,
+}
+
+/// The part of a page that a link shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SharedPart {
+    #[default]
+    Chart,
+    Page,
 }
 
 /// The site of a page.
@@ -57,6 +71,35 @@ pub(crate) enum Page {
     /// All pages or label values.
     List,
 }
+
+impl SharedPart {
+    pub(crate) const ALL: [Self; 2] = [Self::Page, Self::Chart];
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.name() == text)
+    }
+
+    /// Returns the name in URLs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Chart => "chart",
+            Self::Page => "page",
+        }
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Chart => "Only the chart",
+            Self::Page => "The whole page",
+        }
+    }
+}
+
+/// The value of `view` for those who operate the service.
+pub(super) const SERVICE: &str = "service";
+
+/// The query parameter with the part of a page that a link shows.
+pub(crate) const SHARE_PARAMETER: &str = "share";
 
 impl Page {
     /// Returns its path relative to the router.
@@ -114,11 +157,13 @@ impl View {
         let value =
             |wanted: &str| pairs.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
         let is_local = value("zone") == Some("local");
+        let is_service = value("view") == Some(SERVICE);
         let of_site = value(SITE).map(str::to_owned);
         if let Some(name) = of_site.as_ref().filter(|name| !site.sites.contains(name)) {
             return Err(WrongValue::new(SITE, name, "the name of a site"));
         }
-        Ok(Self { site, client, page, chart, table, is_local, of_site })
+        let shared = value(SHARE_PARAMETER).and_then(SharedPart::parse).unwrap_or_default();
+        Ok(Self { site, client, page, chart, table, is_local, is_service, of_site, shared, has_links: true })
     }
 
     /// Returns the configured name of the site.

@@ -1,9 +1,7 @@
-//! The numbers at the top of a page, and the status of counting.
+//! The numbers at the top of a page.
 
-use std::time::Duration;
-
-use counter_core::visits::{Coverage, Hint, Now, Requests, Uniques};
-use counter_core::{CounterName, Error, Health, Ledger, Timestamp};
+use counter_core::visits::{Coverage, Now, Requests, Uniques};
+use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::{try_join, try_join4};
 
 use crate::dashboard::format::instants;
@@ -17,9 +15,6 @@ use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 use counter_layer::internal::{AGENTS, HITS, STATUSES};
-
-/// How long the store may fail until the page shows an alert.
-const FAILURE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// The numbers at the top of a page.
 #[derive(Debug)]
@@ -50,6 +45,9 @@ pub(crate) struct Card {
     pub(crate) is_chosen: bool,
 }
 
+/// The statuses of requests that the site failed to answer.
+pub(super) const ERRORS: [&str; 2] = ["status:5xx", "status:failed"];
+
 /// Determines which numbers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -57,15 +55,6 @@ pub(crate) enum Extent {
     Live,
     /// All numbers. Visitors and percentiles are more expensive for the store.
     Page,
-}
-
-/// A status line about the store and the ledger.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) is_loud: bool,
-    pub(crate) text: String,
-    /// True if there is nothing to say.
-    pub(crate) is_normal: bool,
 }
 
 impl Summary {
@@ -89,12 +78,8 @@ impl Summary {
         )
         .await?;
         let (hits_before, before): (_, Vec<_>) = (before[0], before.into_iter().map(Before::total).collect());
-        let sum = |totals: &[Option<u64>], requested: &[&str]| {
-            let mut all = names.iter().zip(totals).filter(|(name, _)| requested.contains(&&***name));
-            all.try_fold(0_u64, |sum, (_, total)| Some(sum.saturating_add((*total)?)))
-        };
         let share = |card: Card, parts: &[&str], wholes: &[&str]| {
-            let of = |totals: &[Option<u64>]| sum(totals, parts).zip(sum(totals, wholes));
+            let of = |totals: &[Option<u64>]| part(&names, totals, parts, wholes);
             let known = of(&totals);
             let is_recorded = totals[0] == Some(0) || known.is_none_or(|(_, whole)| whole > 0);
             Card {
@@ -113,11 +98,11 @@ impl Summary {
             note: latest.filter(|_| period.timeline.buckets.end > now),
             ..Card::hits(view, &names[0], totals[0], hits_before)
         };
-        let errors = ["status:5xx", "status:failed", "status:4xx"];
-        let errors = Card::of(view, "errors", "Errors", &errors, Metric::Share);
-        let client_errors = sum(&totals, &["status:4xx"]).zip(sum(&totals, &STATUSES));
+        let shown = [&ERRORS[..], &["status:4xx"]].concat();
+        let errors = Card::of(view, "errors", "Errors", &shown, Metric::Share);
+        let client_errors = part(&names, &totals, &["status:4xx"], &STATUSES);
         let client_errors = client_errors.and_then(|(part, whole)| numbers::share(part, whole));
-        let mut errors = share(errors, &["status:5xx", "status:failed"], &STATUSES);
+        let mut errors = share(errors, &ERRORS, &STATUSES);
         errors.note = errors.note.or_else(|| client_errors.map(|share| format!("4xx: {share}")));
         let bots = Card::of(view, "bots", "Bots", &["agent:bot"], Metric::Share);
         let bots = share(bots, &["agent:bot"], &AGENTS);
@@ -189,6 +174,11 @@ impl Summary {
 }
 
 impl Card {
+    /// Returns the HTML element.
+    pub(crate) const fn element(&self) -> &'static str {
+        if self.address.is_empty() { "div" } else { "a" }
+    }
+
     /// Returns a card that shows these counters in the chart.
     fn of(view: &View, id: &'static str, title: &'static str, counters: &[&str], metric: Metric) -> Self {
         let counters: Vec<_> = counters.iter().filter_map(|name| CounterName::new(name).ok()).collect();
@@ -201,7 +191,7 @@ impl Card {
         Self { id, title, value, change, note, tooltip, address, chart, is_chosen: false }
     }
 
-    fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Before) -> Self {
+    pub(super) fn hits(view: &View, counter: &CounterName, total: Option<u64>, before: Before) -> Self {
         Self {
             value: total.map_or_else(numbers::unknown, digits::grouped),
             change: before.with(total).change_of(counter),
@@ -210,7 +200,7 @@ impl Card {
     }
 
     /// Shows the people of a counter, which are an estimate for these hits.
-    fn people(
+    pub(super) fn people(
         period: &PeriodReader<'_>,
         view: &View,
         counter: &CounterName,
@@ -256,6 +246,20 @@ impl Card {
     }
 }
 
+/// Returns the sum of some counters and that of the counters that they are a part of, if all of them are known.
+pub(super) fn part(
+    names: &[CounterName],
+    totals: &[Option<u64>],
+    parts: &[&str],
+    wholes: &[&str],
+) -> Option<(u64, u64)> {
+    let sum = |requested: &[&str]| {
+        let mut all = names.iter().zip(totals).filter(|(name, _)| requested.contains(&&***name));
+        all.try_fold(0_u64, |sum, (_, total)| Some(sum.saturating_add((*total)?)))
+    };
+    sum(parts).zip(sum(wholes))
+}
+
 /// Reads the cards of people and of response times.
 async fn slow_cards(
     period: &PeriodReader<'_>,
@@ -273,7 +277,8 @@ async fn slow_cards(
         let card = Card::of(view, "p90", "Slow (p90)", &[counter], Metric::Time);
         let (address, chart) = match value.is_some() && percentiles::can_be_charted(period) {
             true => (card.address, card.chart),
-            false => (format!("{}#measured-title", view.counter(counter)), None),
+            false if view.has_links => (format!("{}#measured-title", view.counter(counter)), None),
+            false => (String::new(), None),
         };
         Card {
             note: value.is_none().then(|| "Not recorded".to_owned()),
@@ -329,60 +334,6 @@ async fn latest(
     Ok(total.map(|total| (total, length)))
 }
 
-impl Status {
-    pub(crate) fn of(ledger: &Ledger, health: &Health) -> Self {
-        let mut problems = Vec::new();
-        let queued = hits_that(health.pending, "are queued");
-        let mut is_loud = match (health.failing_for, health.stalled_for) {
-            (Some(failing), _) => {
-                let since = units::about(failing.as_secs());
-                problems.push(format!(
-                    "Writes to the store have failed for {since}. {queued}, none are lost. See the log \
-                      for the reason."
-                ));
-                failing >= FAILURE_GRACE_PERIOD
-            }
-            (None, Some(stalled)) => {
-                let since = units::about(stalled.as_secs());
-                problems.push(format!(
-                    "No writes to the store for {since}, {queued}: the background flush task is not running."
-                ));
-                true
-            }
-            (None, None) => false,
-        };
-        let quiet = problems.len();
-        // The remedy is for developers: it names types and methods.
-        problems
-            .extend(health.hints.iter().map(|Hint { seen, .. }| format!("{seen} See the log for a fix.")));
-        problems.extend(excessive_clock_skew(health));
-        problems.extend(spool_failing(health));
-        problems.extend(missing(ledger));
-        is_loud |= problems.len() > quiet;
-        let mut is_normal = problems.is_empty();
-        if is_normal {
-            problems.push("Counting normally.".to_owned());
-        }
-        if ledger.hits.overflow > 0 {
-            let words = format!("are above the counter limit and counted as {}", CounterName::OTHER);
-            problems.push(format!("{}.", hits_that(ledger.hits.overflow, &words)));
-            is_normal = false;
-        }
-        Self { is_loud, text: problems.join(" "), is_normal }
-    }
-
-    /// Returns the status to show if the store can't be read. A process without pending hits would not notice
-    /// the failure.
-    pub(crate) fn unreadable(ledger: &Ledger, health: &Health) -> Self {
-        let known = Self::of(ledger, health);
-        if known.is_loud {
-            return known;
-        }
-        let queued = hits_that(health.pending, "are queued");
-        Self { is_loud: true, text: format!("The store cannot be read. {queued}."), is_normal: false }
-    }
-}
-
 /// Describes the people of the last minutes. Returns `None` if there may be people without an identity instead.
 pub(crate) fn people_now(now: &Now, requests: Requests) -> Option<String> {
     if now.people.visitors == 0 && requests.unidentified > 0 {
@@ -392,129 +343,4 @@ pub(crate) fn people_now(now: &Now, requests: Requests) -> Option<String> {
     let limit = if now.people.is_upper_bound { "at most " } else { "" };
     let word = if now.people.visitors == 1 { "person" } else { "people" };
     Some(format!("{limit}{people} {word} now"))
-}
-
-fn excessive_clock_skew(health: &Health) -> Option<String> {
-    let skew = health.excessive_clock_skew()?;
-    let (by, direction) = (units::about(skew.unsigned_abs()), if skew > 0 { "ahead of" } else { "behind" });
-    Some(format!(
-        "The clock of this machine is {by} {direction} the store's, so hits are counted at the wrong time."
-    ))
-}
-
-fn spool_failing(health: &Health) -> Option<String> {
-    let spool = health.spool.as_ref()?;
-    let since = units::about(spool.failing_for?.as_secs());
-    let unwritten = hits_that(spool.unwritten, "will be lost");
-    Some(format!(
-        "Writes to the spool have failed for {since}. {unwritten} if this process is killed. See \
-         the log for the reason."
-    ))
-}
-
-/// Returns the hits missing in the buckets, by reason.
-fn missing(ledger: &Ledger) -> impl Iterator<Item = String> {
-    let (hits, dropped) = (ledger.hits, ledger.hits.dropped);
-    let reasons = [
-        (hits.expired, "are past retention and only included in all-time totals"),
-        (hits.lost_by_server, "were accepted and then lost by the store"),
-        (dropped.wrong_type, "were rejected: a key has the wrong type"),
-        (dropped.not_a_number, "were rejected: a stored value is not a number"),
-        (dropped.out_of_range, "were rejected: the sum is too large"),
-        (dropped.ahead, "were rejected: the clock of this machine is too far ahead of the store's"),
-        (dropped.in_doubt, "may or may not be counted: the store did not reply, and then lost its record"),
-        (dropped.other, "were rejected by the store"),
-    ];
-    let missing = reasons.into_iter().filter(|(count, _)| *count > 0);
-    missing.map(|(count, reason)| format!("{}.", hits_that(count, reason)))
-}
-
-/// Formats a sentence on hits, given its end in the plural.
-fn hits_that(count: u64, words: &str) -> String {
-    let singular = |(many, one)| Some(format!("1 hit {one}{}", words.strip_prefix(many)?));
-    match count {
-        1 => {
-            [("are ", "is "), ("were ", "was "), ("", "")].into_iter().find_map(singular).unwrap_or_default()
-        }
-        _ => format!("{} hits {words}", digits::grouped(count)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use counter_core::visits::SpoolHealth;
-    use counter_core::{Counters, MemoryStore};
-
-    use super::*;
-
-    #[test]
-    fn the_status_is_loud_after_long_failures_or_lost_hits() {
-        let stats = Counters::builder(MemoryStore::new()).build().expect("the defaults are fine").stats();
-        let status_after = |change: &dyn Fn(&mut Ledger, &mut Health)| {
-            let (mut ledger, mut health) = (stats.ledger(), stats.health());
-            change(&mut ledger, &mut health);
-            Status::of(&ledger, &health)
-        };
-        let healthy = status_after(&|_, _| {});
-        assert!(!healthy.is_loud && healthy.text.starts_with("Counting normally"), "{}", healthy.text);
-        assert!(!status_after(&|_, health| health.failing_for = Some(Duration::from_secs(1))).is_loud);
-        let failing = status_after(&|_, health| {
-            health.failing_for = Some(Duration::from_secs(12));
-            health.last_error = Some("no connection".to_owned());
-            health.pending = 1234;
-        });
-        assert!(
-            failing.is_loud
-                && failing.text.contains("12 s. 1,234 hits")
-                && !failing.text.contains("connection"),
-            "{}",
-            failing.text
-        );
-        let loud: [fn(&mut Ledger); 3] = [
-            |ledger| ledger.hits.expired = 1,
-            |ledger| ledger.hits.lost_by_server = 1,
-            |ledger| ledger.hits.dropped.wrong_type = 1,
-        ];
-        for change in loud {
-            let status = status_after(&|ledger, _| change(ledger));
-            assert!(status.is_loud && !status.text.contains("Counting normally"), "{}", status.text);
-        }
-        let stalled = status_after(&|_, health| health.stalled_for = Some(Duration::from_secs(60)));
-        assert!(stalled.is_loud && !stalled.text.contains("Counting normally"), "{}", stalled.text);
-        let fast = status_after(&|_, health| health.clock_skew = Some(86_400));
-        assert!(fast.is_loud && fast.text.contains("ahead of the store's"), "{}", fast.text);
-        assert!(!fast.text.contains("Counting normally"), "{}", fast.text);
-        let unreadable = Status::unreadable(&stats.ledger(), &stats.health());
-        assert!(
-            unreadable.is_loud && unreadable.text.starts_with("The store cannot be read"),
-            "{}",
-            unreadable.text
-        );
-        assert!(!status_after(&|_, health| health.clock_skew = Some(-2)).is_loud);
-        let spooled = status_after(&|_, health| {
-            let mut spool = SpoolHealth::default();
-            spool.failing_for = Some(Duration::from_secs(12));
-            (spool.last_error, spool.unwritten) = (Some("disk full".to_owned()), 1234);
-            health.spool = Some(spool);
-        });
-        let words = "have failed for 12 s. 1,234 hits will be lost if";
-        assert!(
-            spooled.is_loud && spooled.text.contains(words) && !spooled.text.contains("disk full"),
-            "{}",
-            spooled.text
-        );
-        assert!(!status_after(&|_, health| health.spool = Some(SpoolHealth::default())).is_loud);
-        let hint = Hint::new("one_address", "All came from one address.", "Trust the proxy.");
-        let hinted = status_after(&|_, health| health.hints = vec![hint]);
-        let words = "All came from one address. See the log for a fix.";
-        assert!(hinted.is_loud && hinted.text.ends_with(words), "{}", hinted.text);
-        assert!(!hinted.text.contains("Trust the proxy"), "{}", hinted.text);
-        assert!(!hinted.text.contains("Counting normally"), "{}", hinted.text);
-        let other = status_after(&|ledger, _| ledger.hits.overflow = 5);
-        assert!(
-            !other.is_loud && other.text.contains("5 hits are above the counter limit"),
-            "{}",
-            other.text
-        );
-    }
 }
