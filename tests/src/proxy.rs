@@ -194,6 +194,11 @@ impl FaultProxy {
         self.faults.conduct.send_modify(|conduct| conduct.delay = delay);
     }
 
+    /// Leaves at least this time between two replies on a connection, like a narrow link.
+    pub fn space_replies(&self, spacing: Duration) {
+        self.faults.conduct.send_modify(|conduct| conduct.spacing = spacing);
+    }
+
     /// Returns the number of replies dropped so far.
     #[must_use]
     pub fn swallowed(&self) -> u64 {

@@ -20,6 +20,10 @@ use super::connection::{COMMAND_TIMEOUT, Command, Connection, command, error_mes
 use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
 
+/// Number of commands sent before waiting for their replies. A slow server or a narrow link must only manage these within the
+/// timeout, and not all commands of a batch: the next attempt would send just as many.
+const MAX_QUEUED: usize = 256;
+
 /// The queue for a transaction. Transactions in the same queue wait for one another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Queue {
@@ -139,9 +143,7 @@ impl<'a> Transaction<'a> {
         if !is_ok(&multi) {
             return Err(self.reject_reply("MULTI did not return OK"));
         }
-        if !commands.is_empty() {
-            self.queue(commands).await?;
-        }
+        self.queue(commands).await?;
         let handle = self.handle()?;
         let reply = handle.call_raw(&self.server.options, command("EXEC", ""), Vec::new()).await;
         let replies = match explained(handle, reply)? {
@@ -158,14 +160,16 @@ impl<'a> Transaction<'a> {
 
     async fn queue(&self, commands: Vec<Command>) -> Result<(), Error> {
         let handle = self.handle()?;
-        let commands = commands.into_iter().map(|(name, arguments)| (command(name, ""), arguments)).collect();
-        let replies = handle.call_each(&self.server.options, commands).await;
-        let replies = replies.and_then(|replies| replies.into_iter().collect::<Result<Vec<_>, _>>());
-        let replies = explained(handle, replies)?;
-        if replies.iter().all(|reply| matches!(reply, Value::Queued)) {
-            return Ok(());
+        let mut commands = commands.into_iter().map(|(name, arguments)| (command(name, ""), arguments));
+        while commands.len() > 0 {
+            let next = commands.by_ref().take(MAX_QUEUED).collect();
+            let replies = handle.call_each(&self.server.options, next).await;
+            let replies = replies.and_then(|replies| replies.into_iter().collect::<Result<Vec<_>, _>>());
+            if explained(handle, replies)?.iter().any(|reply| !matches!(reply, Value::Queued)) {
+                return Err(self.reject_reply("a command of a transaction was not queued"));
+            }
         }
-        Err(self.reject_reply("a command of a transaction was not queued"))
+        Ok(())
     }
 
     /// Ends the transaction without executing any commands.

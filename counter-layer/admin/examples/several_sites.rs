@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A second later, the last two commands print a total of 2 for all sites, and of 1 for the shop. The dashboard
-//! is at `/stats`, with a menu to select the site.
+//! is at `/stats`, with both sites side by side.
 
 #![expect(clippy::print_stdout, reason = "prints the address for the user")]
 

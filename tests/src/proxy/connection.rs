@@ -278,5 +278,6 @@ async fn pass_replies(
         if client.write_all(&bytes).await.is_err() {
             return;
         }
+        faults.space().await;
     }
 }

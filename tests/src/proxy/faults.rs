@@ -55,6 +55,8 @@ pub(super) struct Conduct {
     /// Number of connections that are out of sync, in the order in which they were accepted.
     pub(super) desynchronized: u64,
     pub(super) delay: Duration,
+    /// Time between two replies on a connection.
+    pub(super) spacing: Duration,
     /// Time without requests that is required to forward a reply.
     pub(super) idle_time: Duration,
 }
@@ -148,6 +150,14 @@ impl Faults {
     pub(super) async fn until(&self, such: impl FnMut(&Conduct) -> bool) {
         let mut conduct = self.conduct.subscribe();
         drop(conduct.wait_for(such).await.expect("we hold the sender"));
+    }
+
+    /// Waits after a reply, if replies are spaced.
+    pub(super) async fn space(&self) {
+        let spacing = self.conduct.borrow().spacing;
+        if !spacing.is_zero() {
+            time::sleep(spacing).await;
+        }
     }
 
     /// Waits until a reply of this round trip that was received at this time may be forwarded. The next request then starts

@@ -5,11 +5,12 @@ use std::num::NonZeroU32;
 use axum::Router;
 use axum::body::Body;
 use counter_admin::Access;
+use counter_core::fleet::Fleet;
 use counter_core::{Counters, MemoryStore, Store, Timestamp};
 use counter_layer::{Forwarded, Identity};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
-use tests::{RedisServer, noon_offset, until};
+use tests::{FaultProxy, RedisServer, noon_offset, until};
 use tower::ServiceExt;
 
 use super::site::LIMIT;
@@ -187,6 +188,28 @@ async fn a_link_to_a_whole_page_shows_its_panels_without_other_pages() {
                 "the signature covers the part"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn a_shared_page_says_that_data_is_missing_but_not_on_which_server() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.address()).await;
+    let us = store(&proxy.url()).await;
+    let fleet = Fleet::reader(MemoryStore::new(), "eu", MemoryStore::new()).site("us", us);
+    let fleet = fleet.expect("two names").timeout(LIMIT / 20);
+    let access = Access::bearer("a-token-for-tests").expect("a token");
+    let site = Site::of("a-token-for-tests", fleet, access).await;
+    let links = [site.link("/share?period=7d&share=page").await, site.link("/share?period=7d").await];
+    let warning = "Some data cannot be read, so values are unknown, left out or too low.<";
+    for link in &links {
+        assert!(!site.get(link).await.body.contains(warning), "{link}");
+    }
+    proxy.refuse(true);
+    for link in &links {
+        until("the warning is shown", LIMIT, async || site.get(link).await.body.contains(warning)).await;
+        let page = site.get(link).await.body;
+        assert!(!page.contains("site us") && !page.contains("respond in time"), "{page}");
     }
 }
 

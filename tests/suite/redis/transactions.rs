@@ -259,6 +259,25 @@ async fn scripts_are_used_again_once_they_are_permitted() {
     assert_eq!(number_of_calls(&server, "multi"), before);
 }
 
+#[tokio::test]
+async fn a_large_batch_arrives_over_a_narrow_link() {
+    let server = without_scripts();
+    let proxy = FaultProxy::start(server.address()).await;
+    let mut counters = Counters::builder(store(&proxy.url()).await).build().expect("the defaults are fine");
+    let (recorder, now) = (counters.recorder(), Timestamp::now());
+    let counter = recorder.counter("a");
+    // All of them are in the same batch, because they belong to one counter.
+    for minutes in 0..1000 {
+        recorder.record_at(counter.clone(), None, now.minus(60 * minutes), one());
+    }
+    proxy.space_replies(Duration::from_millis(3));
+    let sent = Instant::now();
+    counters.flush().await.expect("each command has a reply in time");
+    assert!(sent.elapsed() > Duration::from_secs(6), "all commands together take longer than the timeout");
+    proxy.space_replies(Duration::ZERO);
+    assert_eq!(total(&counters.stats(), "a", 86_400).await, 1000);
+}
+
 fn number_of_calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text().expect("INFO returns text");
     let beginning = format!("cmdstat_{command}:calls=");

@@ -19,6 +19,9 @@
 //! instead. Counters also have separate pages. You need to enable the [`Facet`](counter_layer::Facet)s for status and agent to
 //! see the shares of errors and bots.
 //!
+//! The first page of a [fleet](counter_core::fleet) starts with its sites, side by side: people, the change, the share of errors
+//! and a small chart of each. A site without visitors shows hits. If a site can't be read, it says so.
+//!
 //! Everything on a page is about one period, which is part of the address:
 //!
 //! | parameter | values |
@@ -30,6 +33,8 @@
 //! | `show` | the unit of the chart: `people`, `views`, `hits`, `share` for the percentage of hits, or `p90` for the 90 % quantile of the response time |
 //! | `label`, `q`, `sort`, `page` | of a list: the label whose values are listed (pages by default), the text to search for, the order (`name`, `total`, `people`, `change`, `lifetime`), and the page, with 50 rows |
 //! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
+//! | `view` | `service` to show the numbers of the service and what to fix first, for those who are on call |
+//! | `site` | the name of a site of a [fleet](counter_core::fleet) |
 //!
 //! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in
 //! UTC, with a [`utc_offset`](counter_core::Builder::utc_offset), or in the

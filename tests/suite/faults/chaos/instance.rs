@@ -9,9 +9,9 @@ use tests::{until, within};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::LIMIT;
 use super::clients::confirm;
 use super::record::{Record, precisions};
+use super::{LIMIT, STORM_LIMIT};
 use crate::random::Random;
 
 const WRITERS: usize = 2;
@@ -37,7 +37,7 @@ impl Instance {
             .precisions(precisions())
             .flush_interval(Duration::from_millis(25))
             .clean_interval(Duration::from_millis(200))
-            .shutdown_timeout(LIMIT)
+            .shutdown_timeout(STORM_LIMIT)
             .distributions(Distribution::precisions())
             .build()
             .expect("good settings");
@@ -67,7 +67,7 @@ impl Instance {
         self.auditor.await.expect("the ledger always balances");
         // A loss is only reported with the next batch.
         record.write_everywhere(&self.recorder);
-        let stopped = within(2 * LIMIT, self.upkeep.stop()).await.expect("the shutdown ends");
+        let stopped = within(2 * STORM_LIMIT, self.upkeep.stop()).await.expect("the shutdown ends");
         stopped.expect("everything is flushed");
         let ledger = self.stats.ledger();
         let (requests, hits) = (ledger.requests, ledger.hits);
