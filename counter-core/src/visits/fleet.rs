@@ -38,7 +38,7 @@ use std::time::Duration;
 
 pub use super::store::Site;
 use super::store::{Extent, Store, Unreadable, reason};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::family::future::StoreFuture;
 
 /// A store that counts into the store of this process, and reads the stores of all sites.
@@ -163,7 +163,10 @@ impl Fleet {
             None => Ok(Replies { all, missing: None }),
             Some((_, error)) if all.is_empty() => Err(error),
             Some((_, error)) => {
-                let missing = Unreadable::new(key, reason(&error)).with_extent(Extent::Part);
+                // Why a connection failed is in the log: these are errors of an operating system.
+                let is_away = *error.kind() == ErrorKind::Unavailable;
+                let reason = if is_away { error.to_string() } else { reason(&error) };
+                let missing = Unreadable::new(key, reason).with_extent(Extent::Part);
                 Ok(Replies { all, missing: Some(missing) })
             }
         }

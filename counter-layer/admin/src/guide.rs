@@ -310,8 +310,8 @@
 //! # A link to one view
 //!
 //! If you are signed in with a [token](crate::Access::bearer), you can share the current view: the page
-//! `/share` creates a link that is valid for 1 to 366 days. It shows either the whole page or only the chart, and on a counter
-//! page also times and statuses, with current data. Notes, alerts, goals and the state of the service are never shown. The link
+//! `/share` creates a link that is valid for 1 to 366 days. It shows the whole page or only the chart, with current data. A link to
+//! a counter page also shows its times and statuses. Notes, alerts, goals and the state of this process are never shown. The link
 //! can't be used to see another page or a different period, or to call the API. It does not need cookies or scripts.
 //!
 //! The page shows the URL with the host of your request. The scheme is `https` under the same conditions as for

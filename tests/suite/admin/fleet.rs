@@ -167,12 +167,25 @@ async fn the_first_page_shows_the_sites_side_by_side() {
     let page = send(&fleet, "/admin/stats?period=7d", None).await.body;
     assert_eq!(sites(&page), ["eu 3 Hits", "us 4 Hits"]);
     assert!(page.contains("href=\"/admin/stats?period=7d&#38;site=us\""), "{page}");
+    // Another site may not have the counters of the chart.
+    let page = send(&fleet, "/admin/stats?counter=%2Fus&period=7d", None).await.body;
+    assert!(page.contains("href=\"/admin/stats?period=7d&#38;site=eu\""), "{page}");
     for router in [&eu, &fleet] {
         let page = send(router, "/admin/stats?period=7d&site=", None).await.body;
         assert_eq!(page.contains("id=\"sites\""), std::ptr::eq(router, &fleet), "{page}");
     }
     let of_site = send(&fleet, "/admin/stats?period=7d&site=us", None).await.body;
     assert!(!of_site.contains("id=\"sites\""), "{of_site}");
+}
+
+#[tokio::test]
+async fn a_site_that_does_not_fit_has_no_numbers() {
+    let shop = MemoryStore::new();
+    Site::open(shop.clone()).record("hits", Timestamp::now(), 3).await;
+    let fleet =
+        Fleet::reader(MemoryStore::new(), "shop", shop.clone()).site("copy", shop).expect("two names");
+    let page = send(&Site::open(fleet).router, "/admin/stats?period=7d", None).await.body;
+    assert_eq!(sites(&page), ["shop 3 Hits", "copy – Cannot be read"]);
 }
 
 #[tokio::test]

@@ -116,6 +116,8 @@ async fn the_service_comes_first_for_those_who_operate_it() {
         let toggled =
             if is_first { "/admin/stats?period=7d" } else { "/admin/stats?period=7d&#38;view=service" };
         assert!(page.contains(&format!("<a id=\"view\" href=\"{toggled}\"")), "{query}: {page}");
+        let unit = if is_first { "Hits per day" } else { "People per day" };
+        assert_eq!(text(&page, "chart-title", "</h2>"), unit, "{query}");
         // Other pages lead back to it.
         let counters = "/admin/stats/counter?counter=%2F&#38;period=7d";
         let of_page = if is_first { format!("{counters}&#38;view=service") } else { counters.to_owned() };

@@ -174,9 +174,23 @@ async fn a_link_to_a_whole_page_shows_its_panels_without_other_pages() {
         for part in [&[title, "id=\"plot\"", "7 days"], shown].concat() {
             assert!(page.body.contains(part), "{view}: {part} in {}", page.body);
         }
-        for part in
-            [&["<a ", "href=\"\"", "<form", "<script", "id=\"status\"", "id=\"facets\"", "token"], hidden]
-                .concat()
+        for part in [
+            &[
+                "<a ",
+                "href=\"\"",
+                "<form",
+                "<script",
+                "id=\"status\"",
+                "id=\"facets\"",
+                "token",
+                "All time",
+                "all time",
+                "Share of all",
+                "<option",
+            ],
+            hidden,
+        ]
+        .concat()
         {
             assert!(!page.body.contains(part), "{view}: {part} in {}", page.body);
         }

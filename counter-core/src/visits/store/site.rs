@@ -184,11 +184,9 @@ impl Site {
     }
 }
 
-/// Returns the cause of an error, e.g. a wrong password, or the error itself. The cause of a failed connection is only logged:
-/// it is the error of an operating system.
+/// Returns the cause of an error, e.g. a wrong password, or the error itself.
 pub(in crate::visits) fn reason(error: &Error) -> String {
-    let cause = std::error::Error::source(error).filter(|_| *error.kind() != ErrorKind::Unavailable);
-    cause.map_or_else(|| error.to_string(), ToString::to_string)
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl fmt::Debug for Site {

@@ -33,7 +33,7 @@
 //! | `show` | the unit of the chart: `people`, `views`, `hits`, `share` for the percentage of hits, or `p90` for the 90 % quantile of the response time |
 //! | `label`, `q`, `sort`, `page` | of a list: the label whose values are listed (pages by default), the text to search for, the order (`name`, `total`, `people`, `change`, `lifetime`), and the page, with 50 rows |
 //! | `zone` | `local` to show the times of a chart within a day in the time zone of the viewer |
-//! | `view` | `service` to show the numbers of the service and what to fix first, for those who are on call |
+//! | `view` | `service` to show hits, the numbers of the service and what to fix first, for those who are on call |
 //! | `site` | the name of a site of a [fleet](counter_core::fleet) |
 //!
 //! By default, a page shows today if it has hits, and otherwise the last 7 days. Days start at midnight, either in

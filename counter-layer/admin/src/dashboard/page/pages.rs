@@ -2,7 +2,7 @@
 
 use askama::Template;
 use counter_core::{Error, Stats, Timestamp};
-use futures_util::future::{join, try_join, try_join3, try_join4, try_join5};
+use futures_util::future::{try_join, try_join3, try_join4, try_join5};
 
 use super::frame::{Frame, alignment};
 use super::goal_forms::GoalForms;
@@ -152,7 +152,7 @@ pub(crate) struct FailurePage {
 /// The live parts of a page: numbers and the chart.
 #[derive(Debug)]
 pub(crate) struct Moving {
-    /// The numbers at the top, except in shared views.
+    /// The numbers at the top, unless only the chart is shared.
     summary: Option<Summary>,
     /// The raised alerts, only on the site page.
     raised: Option<Raised>,
@@ -180,15 +180,15 @@ impl Site {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
-        let parts = try_join5(
+        let (moving, mut table, mut panels, slowest, goals) = try_join5(
             Moving::read(&period, view, Extent::Page, now),
             Table::read(&period, view, now),
             labels::panels(&period, view),
             slowest::panel(&period, view),
             goals::panel(&period, view),
-        );
-        let (parts, sites) = join(parts, sites::read(&reader, view, now)).await;
-        let (moving, mut table, mut panels, slowest, goals) = parts?;
+        )
+        .await?;
+        let sites = sites::read(&reader, view, now).await;
         panels.extend(slowest);
         panels.extend(goals);
         let layout = Layout::of(panels, std::mem::take(&mut table.facets));

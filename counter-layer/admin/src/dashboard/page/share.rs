@@ -25,7 +25,7 @@ use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::view::client::Client;
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::value::WrongValue;
-use crate::dashboard::view::view::{Page, SHARE_PARAMETER, SharedPart, View};
+use crate::dashboard::view::view::{Page, SharedPart, View};
 use crate::mount::Mount;
 use crate::problem::{Problem, warn};
 use crate::text::escape;
@@ -44,8 +44,6 @@ struct SharePage {
     /// The URL that creates a link.
     create: String,
     fields: Vec<(&'static str, String)>,
-    /// The parts of the page to choose from, the chosen one first.
-    parts: [SharedPart; 2],
     days: u64,
     /// The link that was just created.
     created: Option<Row>,
@@ -241,8 +239,7 @@ impl SharePage {
             back: view.address(),
             shown: Shown::of(view, now),
             create: format!("{mount}{}{SHARE}", view.page.path()),
-            fields: view.fields(&[SHARE_PARAMETER]),
-            parts: SharedPart::ALL,
+            fields: view.fields(&[]),
             days,
             created: None,
             links: Vec::new(),

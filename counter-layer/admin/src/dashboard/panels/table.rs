@@ -278,13 +278,14 @@ impl Numbers {
             None => number(None),
         };
         let lifetime = number(self.lifetimes[place].map(digits::grouped));
+        let lifetime = Some(Cell { style: "number wide", ..lifetime }).filter(|_| view.has_links);
         Row {
             name: Name::new(&entry.name),
             description: entry.description.clone(),
             address: entry.link.as_ref().map(|link| view.counter(link)).unwrap_or_default(),
             spark: self.sparks[place].take(),
             cells: match entries.columns {
-                Columns::Pages => vec![people, total, change, Cell { style: "number wide", ..lifetime }],
+                Columns::Pages => [people, total, change].into_iter().chain(lifetime).collect(),
                 Columns::People(_) => vec![people, change, total],
                 Columns::Share(whole) => {
                     let share = entry.total.and_then(|total| numbers::share(total, whole));
@@ -335,8 +336,13 @@ fn headings(view: &View, entries: &Entries) -> Vec<Heading> {
     let change = ("change", "Change", Some(Sort::Change), "number");
     let columns = match entries.columns {
         Columns::Pages => {
-            let (trend, lifetime) = (("spark", "Trend", None, "wide"), Some(Sort::Lifetime));
-            vec![name, trend, people, total, change, ("lifetime", "All time", lifetime, "number wide")]
+            let lifetime = ("lifetime", "All time", Some(Sort::Lifetime), "number wide");
+            // A link shows no other period.
+            let lifetime = Some(lifetime).filter(|_| view.has_links);
+            [name, ("spark", "Trend", None, "wide"), people, total, change]
+                .into_iter()
+                .chain(lifetime)
+                .collect()
         }
         Columns::People(_) => vec![name, people, change, total],
         Columns::Share(_) => vec![name, total, change, ("share", "Share", None, "number")],

@@ -326,7 +326,7 @@ impl PeopleLines {
             match chart.metric {
                 Some(Metric::People) => kept != Kept::None,
                 // By default, a chart should not have a gap where hits are known.
-                None => kept == Kept::All && !chart.forecast,
+                None => kept == Kept::All && !chart.forecast && !view.is_service,
                 Some(_) => false,
             }
         })

@@ -1,5 +1,6 @@
 //! The sites of a fleet, side by side.
 
+use counter_core::fleet::Site;
 use counter_core::{CounterName, Error, Timestamp};
 use counter_layer::internal::{HITS, STATUSES};
 use futures_util::future::{join_all, try_join4};
@@ -25,26 +26,26 @@ pub(crate) struct SiteCard {
     pub(crate) address: String,
 }
 
-/// Reads all sites of a fleet, unless the page is that of a single site.
+/// Reads all sites of a fleet, unless the page is that of a single site. The page must have been read before, so that the fleet
+/// knows which sites can't be read or don't fit.
 pub(crate) async fn read(reader: &Reader<'_>, view: &View, now: Timestamp) -> Vec<SiteCard> {
-    let sites = if view.of_site.is_none() { &*view.site.sites } else { &[] };
-    join_all(sites.iter().map(|name| SiteCard::read(reader, view, name, now))).await
+    let sites = if view.of_site.is_none() { reader.stats.sites() } else { &[] };
+    join_all(sites.iter().map(|site| SiteCard::read(reader, view, site, now))).await
 }
 
 impl SiteCard {
-    async fn read(reader: &Reader<'_>, view: &View, name: &str, now: Timestamp) -> Self {
-        let address = view.address_with(|view| view.of_site = Some(name.to_owned()));
-        let (name, unread) = (name.to_owned(), (None, None, None));
-        let found = match reader.stats.of_site(&name) {
-            Some(stats) => {
-                let none = Annotators::default();
-                let reader = Reader::new(&stats, &none);
-                // The reason is part of the warning of the page, which reads the same site.
-                numbers(&PeriodReader::new(&reader, view, now), view, now).await.unwrap_or(unread)
+    async fn read(reader: &Reader<'_>, view: &View, site: &Site, now: Timestamp) -> Self {
+        let name = site.name().to_owned();
+        let address = View { of_site: Some(name.clone()), ..view.clone() }.site();
+        let (mut card, mut errors, mut spark) = (None, None, None);
+        if let Some(stats) = reader.stats.of_site(&name).filter(|_| site.failure().is_none()) {
+            let none = Annotators::default();
+            let reader = Reader::new(&stats, &none);
+            // The reason is part of the warning of the page, which reads the same site.
+            if let Ok(found) = numbers(&PeriodReader::new(&reader, view, now), view, now).await {
+                (card, errors, spark) = (Some(found.0), found.1, found.2);
             }
-            None => unread,
-        };
-        let (card, errors, spark) = found;
+        }
         Self { name, card, errors, spark, address }
     }
 }
@@ -53,7 +54,7 @@ async fn numbers(
     period: &PeriodReader<'_>,
     view: &View,
     now: Timestamp,
-) -> Result<(Option<Card>, Option<String>, Option<Spark>), Error> {
+) -> Result<(Card, Option<String>, Option<Spark>), Error> {
     let names = std::iter::once(HITS).chain(STATUSES).filter_map(|name| CounterName::new(name).ok());
     let names: Vec<_> = names.collect();
     let hits = &names[..1];
@@ -65,10 +66,10 @@ async fn numbers(
         try_join4(period.totals(&names), period.before(hits), period.people(hits), trend).await?;
     let visitors = people.all.as_ref().and_then(|all| all[0]).map(|people| people.visitors);
     let card = match visitors {
-        Some(0) if totals[0] != Some(0) => Card::hits(view, &hits[0], totals[0], before[0]),
+        None | Some(0) if totals[0] != Some(0) => Card::hits(view, &hits[0], totals[0], before[0]),
         _ => Card::people(period, view, &hits[0], &people, totals[0]),
     };
     let errors =
         part(&names, &totals, &ERRORS, &STATUSES).and_then(|(part, whole)| numbers::share(part, whole));
-    Ok((Some(card), errors, trend.pop().flatten()))
+    Ok((card, errors, trend.pop().flatten()))
 }

@@ -144,9 +144,11 @@ impl Summary {
         let people =
             people.filter(|of| Metric::People.has(counter) && (counter.label().is_none() || is_known(of)));
         let people = people.map(|people| Card::people(period, view, counter, &people, totals[0]));
+        // A link shows neither another counter nor another period.
+        let [share, lifetime] = [share, lifetime].map(|card| Some(card).filter(|_| view.has_links));
         let cards = match views {
-            Some(views) => [people, Some(views), Some(hits), time, Some(lifetime)],
-            None => [people, Some(hits), Some(share), time, Some(lifetime)],
+            Some(views) => [people, Some(views), Some(hits), time, lifetime],
+            None => [people, Some(hits), share, time, lifetime],
         };
         Ok(Self::of(period, view, cards))
     }
@@ -221,7 +223,7 @@ impl Card {
             value: shown.unwrap_or_else(numbers::unknown),
             change: people.compared[0].change(),
             note,
-            tooltip: uniques.map(|uniques| tooltip(period, uniques)),
+            tooltip: uniques.map(|uniques| tooltip(period, view, uniques)),
             ..Self::of(view, "people", "People", &[counter], Metric::People)
         }
     }
@@ -293,7 +295,7 @@ async fn slow_cards(
 }
 
 /// Describes how visitors are counted.
-fn tooltip(period: &PeriodReader<'_>, uniques: Uniques) -> String {
+fn tooltip(period: &PeriodReader<'_>, view: &View, uniques: Uniques) -> String {
     let mut words = format!("± {:.1} %.", uniques.standard_error * 100.0);
     if period.is_wider() {
         words += " Includes an hour of the day before or after, because the hours of this day are not kept any more.";
@@ -304,7 +306,9 @@ fn tooltip(period: &PeriodReader<'_>, uniques: Uniques) -> String {
     if length(&period.timeline.buckets.range()) > epoch {
         words += &format!(" A visitor without a stable identity is counted once per {}.", units::unit(epoch));
     }
-    if let Some(share) = unidentified(period.reader.stats.ledger().requests) {
+    // A link does not show the state of this process.
+    let unidentified = unidentified(period.reader.stats.ledger().requests).filter(|_| view.has_links);
+    if let Some(share) = unidentified {
         words += &format!(" {share} of human requests to this process are unidentified.");
     }
     words

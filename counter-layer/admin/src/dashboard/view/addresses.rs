@@ -4,7 +4,7 @@ use counter_core::CounterName;
 
 use super::chart::MAX_LINES;
 use super::table::TableView;
-use super::view::{Page, SERVICE, SHARE_PARAMETER, SharedPart, View};
+use super::view::{Page, SERVICE, SHARED_PART, SharedPart, View, WHOLE_PAGE};
 use crate::access::login::{LOGOUT, LOGOUT_EVERYWHERE, REVOKE_LINKS};
 use crate::access::signed::link::SHARED;
 use crate::api::site::SITE;
@@ -33,6 +33,7 @@ impl View {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.chart.counters.iter().map(|counter| ("counter", &**counter)));
         query.extend_pairs(self.fields(&["counter", "forecast", "zone", "view"]));
+        query.extend_pairs((self.shared == SharedPart::Page).then_some((SHARED_PART, WHOLE_PAGE)));
         query.finish()
     }
 
@@ -115,8 +116,6 @@ impl View {
         fields.extend(self.of_site.clone().map(|name| (SITE, name)));
         fields.extend(self.is_local.then(|| ("zone", "local".to_owned())));
         fields.extend(self.is_service.then(|| ("view", SERVICE.to_owned())));
-        let is_default = self.shared == SharedPart::default();
-        fields.extend((!is_default).then(|| (SHARE_PARAMETER, self.shared.name().to_owned())));
         fields.retain(|(name, _)| !without.contains(name));
         fields
     }

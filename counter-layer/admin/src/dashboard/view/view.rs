@@ -30,9 +30,8 @@ pub(crate) struct View {
 }
 
 /// The part of a page that a link shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SharedPart {
-    #[default]
     Chart,
     Page,
 }
@@ -72,34 +71,12 @@ pub(crate) enum Page {
     List,
 }
 
-impl SharedPart {
-    pub(crate) const ALL: [Self; 2] = [Self::Page, Self::Chart];
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.name() == text)
-    }
-
-    /// Returns the name in URLs.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Chart => "chart",
-            Self::Page => "page",
-        }
-    }
-
-    pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::Chart => "Only the chart",
-            Self::Page => "The whole page",
-        }
-    }
-}
-
 /// The value of `view` for those who operate the service.
 pub(super) const SERVICE: &str = "service";
 
-/// The query parameter with the part of a page that a link shows.
-pub(crate) const SHARE_PARAMETER: &str = "share";
+/// The query parameter with the part of a page that a link shows, and its value for the whole page.
+pub(super) const SHARED_PART: &str = "share";
+pub(super) const WHOLE_PAGE: &str = "page";
 
 impl Page {
     /// Returns its path relative to the router.
@@ -162,7 +139,8 @@ impl View {
         if let Some(name) = of_site.as_ref().filter(|name| !site.sites.contains(name)) {
             return Err(WrongValue::new(SITE, name, "the name of a site"));
         }
-        let shared = value(SHARE_PARAMETER).and_then(SharedPart::parse).unwrap_or_default();
+        let is_page = value(SHARED_PART) == Some(WHOLE_PAGE);
+        let shared = if is_page { SharedPart::Page } else { SharedPart::Chart };
         Ok(Self { site, client, page, chart, table, is_local, is_service, of_site, shared, has_links: true })
     }
 
