@@ -22,7 +22,7 @@ use crate::family::future::StoreFuture;
 
 /// Number of commands sent before waiting for their replies. A slow server or a narrow link must only manage these within the
 /// timeout, and not all commands of a batch: the next attempt would send just as many.
-const MAX_QUEUED: usize = 256;
+const MAX_QUEUED: usize = 128;
 
 /// The queue for a transaction. Transactions in the same queue wait for one another.
 #[derive(Clone, Copy, Debug)]

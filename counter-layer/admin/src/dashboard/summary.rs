@@ -2,5 +2,5 @@
 
 pub(crate) mod status;
 pub(crate) mod raised;
-pub(crate) mod summary;
+pub(crate) mod cards;
 pub(crate) mod sites;

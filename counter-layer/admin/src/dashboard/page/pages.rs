@@ -25,10 +25,10 @@ use crate::dashboard::plot::controls::Controls;
 use crate::dashboard::plot::plot::Plot;
 use crate::dashboard::plot::sums::Sums;
 use crate::dashboard::reader::{Reader, UNREAD};
+use crate::dashboard::summary::cards::{self, Extent, Summary};
 use crate::dashboard::summary::raised::Raised;
 use crate::dashboard::summary::sites::{self, SiteCard};
 use crate::dashboard::summary::status::Status;
-use crate::dashboard::summary::summary::{self, Extent, Summary};
 use crate::dashboard::view::addresses::LIST_CSV;
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::view::{Page, SharedPart, View};
@@ -341,7 +341,7 @@ impl Moving {
             }
         };
         let ((mut summary, raised), plot, people) = try_join3(site_parts, plot, people).await?;
-        let people = people.and_then(|people| summary::people_now(&people, stats.ledger().requests));
+        let people = people.and_then(|people| cards::people_now(&people, stats.ledger().requests));
         let rate = summary.as_ref().and_then(|summary| summary.rate.clone());
         let now: Vec<_> = people.into_iter().chain(rate).collect();
         if let Some(summary) = &mut summary {

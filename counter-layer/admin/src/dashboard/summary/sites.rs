@@ -5,7 +5,7 @@ use counter_core::{CounterName, Error, Timestamp};
 use counter_layer::internal::{HITS, STATUSES};
 use futures_util::future::{join_all, try_join4};
 
-use super::summary::{Card, ERRORS, part};
+use super::cards::{Card, ERRORS, part};
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::format::numbers;
 use crate::dashboard::panels::table::{Spark, sparks};
