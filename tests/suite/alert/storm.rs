@@ -41,6 +41,16 @@ async fn alerts_arrive_with_a_single_id_despite_kills_and_failovers() {
     let (mut expected, mut is_raised, mut sent) = (Vec::new(), false, Vec::new());
     for ago in (1..=HOURS).rev() {
         let (start, judged) = hour(ago);
+        // The next flush also sends hits again that were lost. Until then, a pass would miss them. This does not help against an
+        // old master that does not know yet that it was replaced, and that accepts hits in the meantime.
+        match ago {
+            45 => {
+                servers.failover();
+                servers.until_replicated();
+            }
+            20 => servers.kill_master(),
+            _ => {}
+        }
         let is_busy = random.among(0..3) == 0;
         let recorder = counters.recorder();
         let hits = if is_busy { 20 } else { 1 };
@@ -49,11 +59,6 @@ async fn alerts_arrive_with_a_single_id_despite_kills_and_failovers() {
         if is_busy != is_raised {
             expected.push((start.as_unix(), if is_busy { AlertKind::Raised } else { AlertKind::Resolved }));
             is_raised = is_busy;
-        }
-        match ago {
-            45 => servers.failover(),
-            20 => servers.kill_master(),
-            _ => {}
         }
         inbox.set_unavailable(random.among(0..4) == 0);
         let passes = watches.iter_mut().map(|watch| {
