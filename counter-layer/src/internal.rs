@@ -11,7 +11,7 @@ use crate::identity::{self, Address, Forwarded, RequestHead};
 pub use crate::label::{BOT_LABEL, SOURCE_LABEL};
 pub use crate::layer::{Counted, Decider};
 pub use crate::request::logged::Logged;
-pub use crate::reserved::{AGENTS, HITS, STATUSES, is_facet_counter, is_reserved};
+pub use crate::reserved::{AGENTS, ERRORS, HITS, STATUSES, is_facet_counter, is_reserved};
 
 /// Returns the significant bits of the client address, if it is known.
 pub fn client(address: &Address, parts: &Parts) -> Option<u128> {

@@ -9,6 +9,9 @@ pub const HITS: &str = "hits";
 pub const STATUSES: [&str; 7] =
     ["status:1xx", "status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed", "status:aborted"];
 
+/// The counters of requests that the site failed to answer.
+pub const ERRORS: [&str; 2] = ["status:5xx", "status:failed"];
+
 pub(crate) const METHODS: [&str; 8] = [
     "method:GET",
     "method:HEAD",

@@ -62,7 +62,7 @@ enum Quantity {
 #[serde(untagged)]
 pub(crate) enum StoredRule {
     Known(AlertRule),
-    /// A rule of a newer version, which is kept as it is.
+    /// A rule that a newer version has written. We keep it unchanged.
     Unknown(Value),
 }
 

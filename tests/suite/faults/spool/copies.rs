@@ -121,7 +121,7 @@ impl Snapshot {
         copy(folder.path(), copied.path(), true).await;
         proxy.refuse(false);
         sent(&mut original, 30).await;
-        // Each of them is in a batch of its own, with a sequence after those of the snapshot.
+        // Each of these hits has its own batch, whose sequence comes after those in the snapshot.
         for hits in 31..=35 {
             visit(&original, 1);
             sent(&mut original, hits).await;

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use counter_core::{Error, Stats, Timestamp};
-use futures_util::future::{try_join, try_join3, try_join4, try_join5};
+use futures_util::future::{try_join, try_join3, try_join4};
 
 use super::frame::{Frame, alignment};
 use super::goal_forms::GoalForms;
@@ -180,18 +180,9 @@ impl Site {
     pub(crate) async fn read(reader: Reader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
         let stats = reader.stats;
         let period = PeriodReader::new(&reader, view, now);
-        let (moving, mut table, mut panels, slowest, goals) = try_join5(
-            Moving::read(&period, view, Extent::Page, now),
-            Table::read(&period, view, now),
-            labels::panels(&period, view),
-            slowest::panel(&period, view),
-            goals::panel(&period, view),
-        )
-        .await?;
+        let moving = Moving::read(&period, view, Extent::Page, now);
+        let (moving, (layout, table)) = try_join(moving, panels_of_site(&period, view, now)).await?;
         let sites = sites::read(&reader, view, now).await;
-        panels.extend(slowest);
-        panels.extend(goals);
-        let layout = Layout::of(panels, std::mem::take(&mut table.facets));
         let (is_empty, all_pages) = (table.suggestions.is_empty(), view.list(None));
         Ok(Self {
             frame: Frame::of(stats, view).pinned(view, moving.metric),
@@ -389,7 +380,7 @@ impl Moving {
 
 impl Shared {
     pub(crate) async fn read(stats: &Stats, view: &View, now: Timestamp) -> Result<Self, Error> {
-        // Users with a link should not see notes and alerts.
+        // Users with a link should not see notes, alerts and goals.
         let none = Annotators::default();
         let reader = Reader::new(stats, &none);
         let period = PeriodReader::new(&reader, view, now);
@@ -400,32 +391,25 @@ impl Shared {
             }
         };
         let is_page = view.shared == SharedPart::Page;
-        let summary = async {
-            Ok(match view.page {
-                Page::Site if is_page => Some(Summary::of_site(&period, view, Extent::Page, now).await?),
-                Page::Counter if is_page => Some(Summary::of_counter(&period, view, Extent::Page).await?),
-                _ => None,
-            })
-        };
-        let site = async {
-            if !is_page || view.page != Page::Site {
-                return Ok(None);
+        let page = async {
+            let (mut summary, mut site, mut panels) = (None, None, Vec::new());
+            match view.page {
+                Page::Site if is_page => {
+                    let of_site = Summary::of_site(&period, view, Extent::Page, now);
+                    let read = try_join(of_site, panels_of_site(&period, view, now)).await?;
+                    (summary, site) = (Some(read.0), Some(read.1));
+                }
+                Page::Counter if is_page => {
+                    let of_counter = Summary::of_counter(&period, view, Extent::Page);
+                    let read = try_join(of_counter, panels_of_counter(&period, view)).await?;
+                    (summary, panels) = (Some(read.0), read.1);
+                }
+                Page::Site | Page::Counter | Page::List => {}
             }
-            let panels = labels::panels(&period, view);
-            let (mut table, mut panels, slowest) =
-                try_join3(Table::read(&period, view, now), panels, slowest::panel(&period, view)).await?;
-            panels.extend(slowest);
-            Ok(Some((Layout::of(panels, std::mem::take(&mut table.facets)), table)))
-        };
-        let panels = async {
-            match is_page && view.page == Page::Counter {
-                true => panels_of_counter(&period, view).await,
-                false => Ok(Vec::new()),
-            }
+            Ok((summary, site, panels))
         };
         let moving = Moving::read_chart(&period, view, now);
-        let (mut moving, measured, summary, site, panels) =
-            try_join5(moving, measured, summary, site, panels).await?;
+        let (mut moving, measured, (summary, site, panels)) = try_join3(moving, measured, page).await?;
         moving.summary = summary;
         let names: Vec<_> = view.chart.counters.iter().map(counters::title).collect();
         Ok(Self {
@@ -448,6 +432,24 @@ impl Shared {
             alignment: alignment(stats, view),
         })
     }
+}
+
+/// Reads the panels and the table of the site.
+async fn panels_of_site(
+    period: &PeriodReader<'_>,
+    view: &View,
+    now: Timestamp,
+) -> Result<(Layout, Table), Error> {
+    let (mut table, mut panels, slowest, goals) = try_join4(
+        Table::read(period, view, now),
+        labels::panels(period, view),
+        slowest::panel(period, view),
+        goals::panel(period, view),
+    )
+    .await?;
+    panels.extend(slowest.into_iter().chain(goals));
+    let layout = Layout::of(panels, std::mem::take(&mut table.facets));
+    Ok((layout, table))
 }
 
 /// Reads the panels of a counter page: the labels of a page, or the pages of a label value.

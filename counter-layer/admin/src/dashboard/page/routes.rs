@@ -424,7 +424,7 @@ async fn shared(
     let view = dashboard.view(&mount, page, client, query.as_deref());
     let (mut view, now) = (view.map_err(|_| Problem::invalid_link())?, Timestamp::now());
     view.chart.metric.get_or_insert(Metric::Hits);
-    view.has_links = false;
+    view.is_shared = true;
     let shared = async {
         dashboard.read_first_hit(&mut view, now).await?;
         Shared::read(&dashboard.stats, &view, now).await

@@ -3,7 +3,7 @@
 use counter_alert::AlertRule;
 use counter_core::visits::Measure;
 use counter_core::{CounterName, Precision, Precisions, Stats};
-use counter_layer::internal::HITS;
+use counter_layer::internal::{ERRORS, HITS, STATUSES};
 
 use crate::access::form::Form;
 use crate::dashboard::format::units;
@@ -31,9 +31,7 @@ impl SubmittedRule {
     pub(crate) fn needed(&self) -> Vec<CounterName> {
         match self.0.field("kind") {
             // A status that does not occur has no counter.
-            "errors" => {
-                ["status:2xx", "status:3xx", "status:4xx", "status:5xx", "status:failed"].map(counter).into()
-            }
+            "errors" => STATUSES.map(counter).into(),
             _ => self.counter().into_iter().collect(),
         }
     }
@@ -65,7 +63,7 @@ impl SubmittedRule {
         let tenths = self.field("percent").parse::<f64>().map(|percent| (percent * 10.0).round());
         let percent = tenths.ok().filter(|tenths| (1.0..1000.0).contains(tenths)).map(|tenths| tenths / 10.0);
         let percent = percent.ok_or("The share of errors is a number from 0.1 to 99.9.")?;
-        let parts = ["status:5xx", "status:failed"].map(counter);
+        let parts = ERRORS.map(counter);
         let counts = stats.precisions_of(&parts);
         let width = widths(&counts, STAY).last().ok_or(NO_MINUTES)?;
         let rule = AlertRule::share_above(
@@ -186,7 +184,7 @@ mod tests {
         let (hits, page) = (counter("hits"), counter("/a b"));
         let [minute, hour] = [60, 3600].map(|width| Precision::try_from(width).expect("not 0"));
         let five = Precision::try_from(300).expect("not 0");
-        let errors = ["status:5xx", "status:failed"].map(counter);
+        let errors = ERRORS.map(counter);
         for (form, expected) in [
             (
                 "kind=errors&percent=2.5",

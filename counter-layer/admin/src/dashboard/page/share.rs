@@ -276,8 +276,8 @@ impl Shown {
         let unit = view.timeline(now).buckets.by.unit();
         let names = match (view.shared, view.page) {
             (SharedPart::Chart, _) => view.chart.counters.iter().map(name).collect(),
-            (SharedPart::Page, Page::Counter) => vec!["The page".to_owned(), name(&view.chart.counters[0])],
-            (SharedPart::Page, _) => vec!["The page".to_owned()],
+            (SharedPart::Page, Page::Counter) => vec!["Whole page".to_owned(), name(&view.chart.counters[0])],
+            (SharedPart::Page, _) => vec!["Whole page".to_owned()],
         };
         Self { names, period: format!("{period}, per {unit}") }
     }

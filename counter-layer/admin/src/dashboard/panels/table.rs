@@ -278,7 +278,7 @@ impl Numbers {
             None => number(None),
         };
         let lifetime = number(self.lifetimes[place].map(digits::grouped));
-        let lifetime = Some(Cell { style: "number wide", ..lifetime }).filter(|_| view.has_links);
+        let lifetime = Some(Cell { style: "number wide", ..lifetime }).filter(|_| !view.is_shared);
         Row {
             name: Name::new(&entry.name),
             description: entry.description.clone(),
@@ -337,8 +337,7 @@ fn headings(view: &View, entries: &Entries) -> Vec<Heading> {
     let columns = match entries.columns {
         Columns::Pages => {
             let lifetime = ("lifetime", "All time", Some(Sort::Lifetime), "number wide");
-            // A link shows no other period.
-            let lifetime = Some(lifetime).filter(|_| view.has_links);
+            let lifetime = Some(lifetime).filter(|_| !view.is_shared);
             [name, ("spark", "Trend", None, "wide"), people, total, change]
                 .into_iter()
                 .chain(lifetime)

@@ -14,7 +14,7 @@ use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::period::length;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
-use counter_layer::internal::{AGENTS, HITS, STATUSES};
+use counter_layer::internal::{AGENTS, ERRORS, HITS, STATUSES};
 
 /// The numbers at the top of a page.
 #[derive(Debug)]
@@ -44,9 +44,6 @@ pub(crate) struct Card {
     /// True if the chart shows it.
     pub(crate) is_chosen: bool,
 }
-
-/// The statuses of requests that the site failed to answer.
-pub(super) const ERRORS: [&str; 2] = ["status:5xx", "status:failed"];
 
 /// Determines which numbers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,8 +141,7 @@ impl Summary {
         let people =
             people.filter(|of| Metric::People.has(counter) && (counter.label().is_none() || is_known(of)));
         let people = people.map(|people| Card::people(period, view, counter, &people, totals[0]));
-        // A link shows neither another counter nor another period.
-        let [share, lifetime] = [share, lifetime].map(|card| Some(card).filter(|_| view.has_links));
+        let [share, lifetime] = [share, lifetime].map(|card| Some(card).filter(|_| !view.is_shared));
         let cards = match views {
             Some(views) => [people, Some(views), Some(hits), time, lifetime],
             None => [people, Some(hits), share, time, lifetime],
@@ -279,8 +275,8 @@ async fn slow_cards(
         let card = Card::of(view, "p90", "Slow (p90)", &[counter], Metric::Time);
         let (address, chart) = match value.is_some() && percentiles::can_be_charted(period) {
             true => (card.address, card.chart),
-            false if view.has_links => (format!("{}#measured-title", view.counter(counter)), None),
-            false => (String::new(), None),
+            false if view.is_shared => (String::new(), None),
+            false => (format!("{}#measured-title", view.counter(counter)), None),
         };
         Card {
             note: value.is_none().then(|| "Not recorded".to_owned()),
@@ -306,8 +302,8 @@ fn tooltip(period: &PeriodReader<'_>, view: &View, uniques: Uniques) -> String {
     if length(&period.timeline.buckets.range()) > epoch {
         words += &format!(" A visitor without a stable identity is counted once per {}.", units::unit(epoch));
     }
-    // A link does not show the state of this process.
-    let unidentified = unidentified(period.reader.stats.ledger().requests).filter(|_| view.has_links);
+    // This is about the process, which is not shared.
+    let unidentified = unidentified(period.reader.stats.ledger().requests).filter(|_| !view.is_shared);
     if let Some(share) = unidentified {
         words += &format!(" {share} of human requests to this process are unidentified.");
     }

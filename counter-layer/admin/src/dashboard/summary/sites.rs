@@ -2,10 +2,10 @@
 
 use counter_core::fleet::Site;
 use counter_core::{CounterName, Error, Timestamp};
-use counter_layer::internal::{HITS, STATUSES};
+use counter_layer::internal::{ERRORS, HITS, STATUSES};
 use futures_util::future::{join_all, try_join4};
 
-use super::cards::{Card, ERRORS, part};
+use super::cards::{Card, part};
 use crate::dashboard::annotations::Annotators;
 use crate::dashboard::format::numbers;
 use crate::dashboard::panels::table::{Spark, sparks};
@@ -13,17 +13,24 @@ use crate::dashboard::period_reader::PeriodReader;
 use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::View;
 
-/// A site with its numbers of the period.
+/// A site of a fleet.
 #[derive(Debug)]
 pub(crate) struct SiteCard {
     pub(crate) name: String,
-    /// Its people, or its hits if they have no visitors. `None` if the site can't be read.
-    pub(crate) card: Option<Card>,
+    /// The URL of its page.
+    pub(crate) address: String,
+    /// `None` if the site can't be read.
+    pub(crate) numbers: Option<SiteNumbers>,
+}
+
+/// The numbers of a site in the period.
+#[derive(Debug)]
+pub(crate) struct SiteNumbers {
+    /// Its people, or its hits if they have no visitors.
+    pub(crate) card: Card,
     /// The share of requests that failed.
     pub(crate) errors: Option<String>,
     pub(crate) spark: Option<Spark>,
-    /// The URL of its page.
-    pub(crate) address: String,
 }
 
 /// Reads all sites of a fleet, unless the page is that of a single site. The page must have been read before, so that the fleet
@@ -37,39 +44,37 @@ impl SiteCard {
     async fn read(reader: &Reader<'_>, view: &View, site: &Site, now: Timestamp) -> Self {
         let name = site.name().to_owned();
         let address = View { of_site: Some(name.clone()), ..view.clone() }.site();
-        let (mut card, mut errors, mut spark) = (None, None, None);
-        if let Some(stats) = reader.stats.of_site(&name).filter(|_| site.failure().is_none()) {
-            let none = Annotators::default();
-            let reader = Reader::new(&stats, &none);
-            // The reason is part of the warning of the page, which reads the same site.
-            if let Ok(found) = numbers(&PeriodReader::new(&reader, view, now), view, now).await {
-                (card, errors, spark) = (Some(found.0), found.1, found.2);
+        let numbers = match reader.stats.of_site(&name).filter(|_| site.failure().is_none()) {
+            Some(stats) => {
+                let none = Annotators::default();
+                let reader = Reader::new(&stats, &none);
+                // The reason is part of the warning of the page, which reads the same site.
+                SiteNumbers::read(&PeriodReader::new(&reader, view, now), view, now).await.ok()
             }
-        }
-        Self { name, card, errors, spark, address }
+            None => None,
+        };
+        Self { name, address, numbers }
     }
 }
 
-async fn numbers(
-    period: &PeriodReader<'_>,
-    view: &View,
-    now: Timestamp,
-) -> Result<(Card, Option<String>, Option<Spark>), Error> {
-    let names = std::iter::once(HITS).chain(STATUSES).filter_map(|name| CounterName::new(name).ok());
-    let names: Vec<_> = names.collect();
-    let hits = &names[..1];
-    let trend = async {
-        let views = if period.counts_views().await? { hits[0].views() } else { None };
-        sparks(period, hits, views.as_ref().map_or(hits, std::slice::from_ref), now).await
-    };
-    let (totals, before, people, mut trend) =
-        try_join4(period.totals(&names), period.before(hits), period.people(hits), trend).await?;
-    let visitors = people.all.as_ref().and_then(|all| all[0]).map(|people| people.visitors);
-    let card = match visitors {
-        None | Some(0) if totals[0] != Some(0) => Card::hits(view, &hits[0], totals[0], before[0]),
-        _ => Card::people(period, view, &hits[0], &people, totals[0]),
-    };
-    let errors =
-        part(&names, &totals, &ERRORS, &STATUSES).and_then(|(part, whole)| numbers::share(part, whole));
-    Ok((card, errors, trend.pop().flatten()))
+impl SiteNumbers {
+    async fn read(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<Self, Error> {
+        let names = std::iter::once(HITS).chain(STATUSES).filter_map(|name| CounterName::new(name).ok());
+        let names: Vec<_> = names.collect();
+        let hits = &names[..1];
+        let trend = async {
+            let views = if period.counts_views().await? { hits[0].views() } else { None };
+            sparks(period, hits, views.as_ref().map_or(hits, std::slice::from_ref), now).await
+        };
+        let (totals, before, people, mut trend) =
+            try_join4(period.totals(&names), period.before(hits), period.people(hits), trend).await?;
+        let visitors = people.all.as_ref().and_then(|all| all[0]).map(|people| people.visitors);
+        let card = match visitors {
+            None | Some(0) if totals[0] != Some(0) => Card::hits(view, &hits[0], totals[0], before[0]),
+            _ => Card::people(period, view, &hits[0], &people, totals[0]),
+        };
+        let errors = part(&names, &totals, &ERRORS, &STATUSES);
+        let errors = errors.and_then(|(part, whole)| numbers::share(part, whole));
+        Ok(Self { card, errors, spark: trend.pop().flatten() })
+    }
 }

@@ -92,9 +92,9 @@ impl View {
         self.with_fields(path, &self.fields(&[]))
     }
 
-    /// Returns an empty URL if the view has no links.
+    /// Returns an empty URL in a shared view.
     fn with_fields(&self, path: &str, fields: &[(&'static str, String)]) -> String {
-        if !self.has_links {
+        if self.is_shared {
             return String::new();
         }
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -162,7 +162,7 @@ impl View {
         let is_shown = self.chart.counters.contains(name);
         let fixed = self.page == Page::Counter && self.chart.counters.first() == Some(name);
         if fixed
-            || !self.has_links
+            || self.is_shared
             || (is_shown && self.chart.counters.len() == 1)
             || (!is_shown && self.chart.counters.len() == MAX_LINES)
         {

@@ -25,8 +25,8 @@ pub(crate) struct View {
     pub(crate) of_site: Option<String>,
     /// What a link to this view shows.
     pub(crate) shared: SharedPart,
-    /// False in the view of such a link, because other pages need access.
-    pub(crate) has_links: bool,
+    /// True if it is read through such a link. It then has no links, and no data of other pages or periods.
+    pub(crate) is_shared: bool,
 }
 
 /// The part of a page that a link shows.
@@ -141,7 +141,7 @@ impl View {
         }
         let is_page = value(SHARED_PART) == Some(WHOLE_PAGE);
         let shared = if is_page { SharedPart::Page } else { SharedPart::Chart };
-        Ok(Self { site, client, page, chart, table, is_local, is_service, of_site, shared, has_links: true })
+        Ok(Self { site, client, page, chart, table, is_local, is_service, of_site, shared, is_shared: false })
     }
 
     /// Returns the configured name of the site.
