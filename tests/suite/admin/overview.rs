@@ -329,3 +329,41 @@ async fn the_chart_of_errors_and_bots_shows_the_share_of_their_card() {
     let other = send(&site.router, "/admin/stats?period=yesterday&show=share&counter=hits", None).await.body;
     assert_eq!(text(&other, "chart-title", "</h2>"), "Hits per hour");
 }
+
+#[tokio::test]
+async fn the_current_day_has_an_expected_total_that_earlier_days_suggest() {
+    let mut site = site_at_noon();
+    let (recorder, now) = (site.recorder(), Timestamp::now());
+    let record = |days: u64, at: Timestamp, people: std::ops::Range<u64>| {
+        for person in people {
+            let visitor = VisitorKey::new([7; 16]).visitor(&[&days.to_le_bytes(), &person.to_le_bytes()]);
+            recorder.record_at(recorder.counter("hits"), Some(visitor), at, NonZeroU32::MIN);
+        }
+    };
+    record(0, now.minus(3 * 3600), 0..90);
+    let earlier = |days: u64| {
+        let noon = now.minus(days * 86_400);
+        record(days, noon.minus(3 * 3600), 0..60);
+        record(days, noon.plus(3 * 3600), 60..100);
+    };
+    earlier(1);
+    site.counters.flush().await.expect("memory takes all");
+    let one = page(&site, "?period=7d&show=hits").await;
+    assert!(!one.contains("expected today"), "a single day suggests nothing");
+    (2..=4).for_each(earlier);
+    site.counters.flush().await.expect("memory takes all");
+    for (query, is_in_chart) in [("?period=7d&show=hits", true), ("?period=today&by=hour&show=hits", false)] {
+        let page = page(&site, query).await;
+        let sums = text(&page, "sums", "</div>");
+        assert!(sums.contains("≈ 150 expected today, judging by 4 earlier days."), "{query}: {sums}");
+        assert_eq!(page.contains("90 so far, ≈ 150 expected"), is_in_chart, "{query}");
+        assert_eq!(page.contains("class=\"dot hollow\""), is_in_chart, "{query}");
+    }
+    let people = page(&site, "?period=7d").await;
+    let sums = text(&people, "sums", "</div>");
+    let (expected, _) = sums.split_once(" expected today").expect("people");
+    let (_, expected) = expected.rsplit_once("≈ ").expect("a number");
+    let expected: u64 = expected.parse().expect("a number");
+    assert!(expected.abs_diff(150) <= 5, "{expected}");
+    assert!(!page(&site, "?period=yesterday&show=hits").await.contains(" expected "));
+}

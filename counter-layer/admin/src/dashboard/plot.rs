@@ -2,6 +2,7 @@
 
 pub(crate) mod forecast;
 pub(crate) mod percentiles;
+pub(crate) mod projection;
 pub(crate) mod shares;
 pub(crate) mod sums;
 pub(crate) mod visitors;

@@ -73,12 +73,17 @@
 //! at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom; a click on a day, week or month opens
 //! it. The keys D, W, M and Y choose the current day, week, month or year, and the arrow keys the period before or after. The
 //! legend contains the sums of the lines, with the change from the compared period. A change is only shown if the counter, and
-//! every site of a fleet, was counted before the compared period or in its first tenth. Otherwise the page says since when it
+//! every site of a fleet, was counted before the compared period or in its first fiftieth. Otherwise the page says since when it
 //! is counted. If the first hit of a page or value is in the period, the change is "New".
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is
 //! unavailable. Otherwise, empty buckets are shown as 0. The most recent seconds are dashed, because the next
 //! flush may still add hits.
+//!
+//! For the current day, week or month, the page says which total of people, views or hits to expect, and the chart shows it as a
+//! hollow dot. The count so far is divided by the share that earlier ones had reached at this time (chain-ladder method): the same
+//! days of the last four weeks, or the last days, as far as their hours are kept; the last four weeks; or the last three months.
+//! There is no estimate before a quarter of an earlier total, or if less than two earlier ones are known.
 //!
 //! If you set [`Options::notes`](crate::Options::notes), charts show notes as vertical lines, with the text below. Clients with the
 //! right to do so can add and remove notes via a form.

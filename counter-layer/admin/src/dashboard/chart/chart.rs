@@ -65,7 +65,9 @@ pub(crate) fn draw(
     zone: &Zone,
     now: Timestamp,
 ) -> Chart {
-    let axis_max = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count()).max();
+    let counts = lines.iter().flat_map(|line| &line.points).filter_map(|point| point.count());
+    let expected = lines.iter().filter_map(|line| line.expected).map(|(_, value)| value);
+    let axis_max = counts.chain(expected).max();
     let unit = lines.first().map_or_else(Unit::default, |line| line.unit);
     let axis_max = unit.axis_max(axis_max.unwrap_or_default());
     let (top, step) = axis::scale(forecast.map_or(axis_max, |forecast| forecast.axis_max(axis_max)));
@@ -152,7 +154,13 @@ impl Cell {
             None | Some(Point::Unknown) => numbers::unknown(),
             Some(Point::Whole(value)) => line.unit.text(*value),
             Some(Point::Future) => "still to come".to_owned(),
-            Some(Point::Open(value)) => format!("{} so far", line.unit.text(*value)),
+            Some(Point::Open(value)) => {
+                let so_far = format!("{} so far", line.unit.text(*value));
+                match line.expected.filter(|(expected, _)| *expected == place) {
+                    Some((_, total)) => format!("{so_far}, {} expected", numbers::about(total)),
+                    None => so_far,
+                }
+            }
         };
         Self { name: line.title.clone(), text }
     }
@@ -179,6 +187,7 @@ pub(super) mod tests {
             title: String::new(),
             name: "hits".to_owned(),
             points: points.to_vec(),
+            expected: None,
             unit: Unit::Count,
             is_compared: false,
         };
@@ -220,6 +229,7 @@ pub(super) mod tests {
             name: name.to_owned(),
             title: name.to_owned(),
             points: points.to_vec(),
+            expected: None,
             unit: Unit::Count,
             is_compared: false,
         };

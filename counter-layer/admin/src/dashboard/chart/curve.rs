@@ -23,6 +23,8 @@ pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) points: Vec<Point>,
+    /// A bucket that is not over, and the count it is expected to reach.
+    pub(crate) expected: Option<(usize, u64)>,
     /// The unit of the points, which is the same for all lines of a chart.
     pub(crate) unit: Unit,
     /// True for a compared period.
@@ -40,6 +42,8 @@ pub(crate) struct Curve {
     pub(crate) open: String,
     /// Points without neighbors, and the final point.
     pub(crate) dots: String,
+    /// The expected value of a bucket that is not over.
+    pub(crate) expected: String,
     /// The position of the letter: in percent of the width, and in pixels.
     pub(crate) end: Option<(String, String)>,
     pub(crate) letter: char,
@@ -70,6 +74,7 @@ impl Curve {
             whole: String::new(),
             open: String::new(),
             dots: String::new(),
+            expected: String::new(),
             end: None,
             letter: letter(place),
         };
@@ -78,12 +83,19 @@ impl Curve {
         let mut under = false;
         for (place, point) in line.points.iter().enumerate() {
             let Some(value) = point.count() else { continue };
-            let at = format!("{} {}", fixed(canvas.middle(place)), fixed(canvas.y(value)));
+            let at = |value| format!("{} {}", fixed(canvas.middle(place)), fixed(canvas.y(value)));
+            let expected = line.expected.filter(|(expected, _)| *expected == place);
+            let (expected, at) = (expected.map(|(_, value)| at(value)), at(value));
+            if let Some(expected) = &expected {
+                curve.expected = format!("M{expected}h0");
+            }
             let (before, after) = (place.checked_sub(1).and_then(known), known(place + 1));
             match (point, before) {
                 (Point::Open(_), Some(before)) => {
                     let from = format!("{} {}", fixed(canvas.middle(place - 1)), fixed(canvas.y(before)));
-                    curve.open += &format!("M{from}L{at}");
+                    // A line to the count so far would look like a drop.
+                    let to = expected.as_ref().unwrap_or(&at);
+                    curve.open += &format!("M{from}L{to}");
                 }
                 (_, Some(_)) => {
                     curve.whole += &format!("L{at}");

@@ -142,6 +142,7 @@ mod tests {
             name: "hits".to_owned(),
             title: String::new(),
             points,
+            expected: None,
             unit: Unit::Count,
             is_compared: false,
         };

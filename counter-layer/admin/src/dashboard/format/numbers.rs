@@ -76,6 +76,12 @@ pub(crate) fn rounded(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}") } else { group_digits(&format!("{value:.0}")) }
 }
 
+/// Formats an estimate with three digits: `≈ 1,650`.
+pub(crate) fn about(count: u64) -> String {
+    let unit = 10_u64.pow(count.max(1).ilog10().saturating_sub(2));
+    format!("≈ {}", digits::grouped(count.saturating_add(unit / 2) / unit * unit))
+}
+
 /// Formats a number per second: `0.4`, `12`.
 pub(crate) fn rate(count: u64, seconds: u64) -> String {
     let rate = count as f64 / seconds as f64;

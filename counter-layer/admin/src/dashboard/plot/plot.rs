@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use counter_core::time::Retention;
 use counter_core::{CounterName, Error, Precision, Precisions, Sample, Series, Stats, Timestamp};
-use futures_util::future::{try_join_all, try_join3, try_join4};
+use futures_util::future::{try_join, try_join_all, try_join3, try_join4};
 
 use super::controls;
 use super::forecast;
 use super::percentiles::Percentiles;
+use super::projection::{Expected, Projection};
 use super::shares::Shares;
 use super::sums::{Sums, Totals};
 use super::visitors::{self, Kept};
@@ -20,6 +21,7 @@ use crate::dashboard::chart::curve::{Line, Point};
 use crate::dashboard::chart::forecast::ForecastView;
 use crate::dashboard::period_reader::{PeriodPeople, PeriodReader};
 use crate::dashboard::view::buckets::Buckets;
+use crate::dashboard::view::by::By;
 use crate::dashboard::view::metric::Metric;
 use crate::dashboard::view::timeline::Timeline;
 use crate::dashboard::view::view::View;
@@ -70,6 +72,8 @@ struct ChartData<'a> {
     /// The series of each coarser precision.
     coarser: Vec<(Precision, Vec<Option<Series>>)>,
     values: Values<'a>,
+    /// The counts for the projection of the first line.
+    projection: Option<Projection>,
     forecast: Option<ForecastView>,
     annotations: Vec<Annotation>,
 }
@@ -89,6 +93,7 @@ struct PeopleLines {
     lines: Vec<Vec<Option<u64>>>,
     /// Those of the first counter in the compared period.
     compared: Option<Vec<Option<u64>>>,
+    projection: Option<Projection>,
     period: PeriodPeople,
 }
 
@@ -102,6 +107,10 @@ impl Plot {
         let mut found = ChartData::read(period, view, now).await?;
         let since = found.since();
         let mut lines = found.lines(&since);
+        let expected = found.expected(&lines, &since);
+        if let (Some(expected), Some(line)) = (&expected, lines.first_mut()) {
+            line.expected = expected.in_bucket(found.buckets);
+        }
         let mut starts = found.buckets.starts.clone();
         if let Some(forecast) = &mut found.forecast {
             add_forecast(forecast, found.buckets.end > now, &mut starts, &mut lines);
@@ -113,7 +122,7 @@ impl Plot {
         Ok(Self {
             chart,
             metric: found.metric,
-            sums: found.sums(period, &lines, &since),
+            sums: Sums { expected, ..found.sums(period, &lines, &since) },
             annotations: found.annotations,
             forecast: found.forecast.map(|forecast| forecast.words),
             lines,
@@ -175,39 +184,37 @@ impl<'a> ChartData<'a> {
                 _ => Ok(None),
             }
         };
-        let (((_, series), compared_series, totals), coarser, (people, percentiles, forecast, annotations)) =
-            try_join3(
-                try_join3(read(buckets.read), compared_series, totals),
-                try_join_all(coarser.map(read)),
-                try_join4(
-                    PeopleLines::read(period, view, now),
-                    percentiles,
-                    forecast::read(
-                        stats,
-                        (&names[0], metric.line(&counters[0])),
-                        view,
-                        &period.timeline,
-                        until,
-                    ),
-                    reader.annotations(counters, range.clone()),
-                ),
-            )
-            .await?;
+        let (
+            ((_, series), compared_series, totals),
+            coarser,
+            (people, (percentiles, projection), forecast, annotations),
+        ) = try_join3(
+            try_join3(read(buckets.read), compared_series, totals),
+            try_join_all(coarser.map(read)),
+            try_join4(
+                PeopleLines::read(period, view, now),
+                try_join(percentiles, Projection::of_counts(period, &names[0], until)),
+                forecast::read(stats, (&names[0], metric.line(&counters[0])), view, &period.timeline, until),
+                reader.annotations(counters, range.clone()),
+            ),
+        )
+        .await?;
         let failing = failing.is_some();
         let is_label = counters.iter().any(|counter| counter.label().is_some());
         let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
         let people = people.filter(|people| is_chosen || people.are_any());
-        let (metric, totals, values) = match (people, percentiles, shares) {
-            (Some(people), ..) => {
+        let (metric, totals, values, projection) = match (people, percentiles, shares) {
+            (Some(mut people), ..) => {
                 let totals = Totals::of_people(period, &people.period, &totals);
-                (Metric::People, totals, Values::People(people))
+                let projection = people.projection.take();
+                (Metric::People, totals, Values::People(people), projection)
             }
             (_, Some(percentiles), _) => {
                 let totals = Totals::of_percentiles(&percentiles, &totals);
-                (Metric::Time, totals, Values::Percentiles(percentiles))
+                (Metric::Time, totals, Values::Percentiles(percentiles), None)
             }
-            (.., Some(shares)) => (metric, totals, Values::Shares(shares)),
-            (None, None, None) => (metric, totals, Values::Counts),
+            (.., Some(shares)) => (metric, totals, Values::Shares(shares), None),
+            (None, None, None) => (metric, totals, Values::Counts, projection),
         };
         Ok(Self {
             view,
@@ -222,6 +229,7 @@ impl<'a> ChartData<'a> {
             totals,
             coarser,
             values,
+            projection: projection.filter(|_| !failing),
             forecast,
             annotations,
         })
@@ -286,6 +294,7 @@ impl<'a> ChartData<'a> {
             name: metric.column(counter),
             title: metric.line(counter),
             points: known(&since[place]).points(buckets, counts(place)),
+            expected: None,
             unit: metric.unit(),
             is_compared: false,
         };
@@ -306,9 +315,18 @@ impl<'a> ChartData<'a> {
             points.resize(buckets.starts.len(), Point::Unknown);
             let name = |of: &str| controls::compared(self.view, of);
             let (name, title) = (name(&metric.column(counter)), name(&metric.line(counter)));
-            lines.push(Line { name, title, points, unit: metric.unit(), is_compared: true });
+            lines.push(Line { name, title, points, expected: None, unit: metric.unit(), is_compared: true });
         }
         lines
+    }
+
+    /// Returns what the current day, week or month of the first line is expected to reach.
+    fn expected(&self, lines: &[Line], since: &[Option<Timestamp>]) -> Option<Expected> {
+        let so_far = match self.buckets.by {
+            By::Width(_) => self.totals.first(),
+            _ => lines.first()?.points.iter().rev().find_map(|point| point.count()),
+        };
+        self.projection.as_ref()?.expected(so_far?, (*since.first()?)?)
     }
 
     fn sums(&self, period: &PeriodReader<'_>, lines: &[Line], since: &[Option<Timestamp>]) -> Sums {
@@ -346,15 +364,16 @@ impl PeopleLines {
             }
         };
         let lines = visitors::read(period.reader, &chart.counters, &kept, buckets, now);
-        let (mut lines, mut compared, people) =
-            try_join3(lines, of_compared, period.people(&chart.counters)).await?;
+        let projection = Projection::of_people(period, &chart.counters[0], now.minus(LAG));
+        let (mut lines, mut compared, people, projection) =
+            try_join4(lines, of_compared, period.people(&chart.counters), projection).await?;
         // A label may count people later than hits.
         let of_label = chart.counters.iter().zip(&mut lines).filter(|(counter, _)| counter.label().is_some());
         of_label.for_each(|(_, line)| unknown_until_first(line));
         if chart.counters[0].label().is_some() {
             compared.iter_mut().for_each(|line| unknown_until_first(line));
         }
-        Ok(Some(Self { lines, compared, period: people }))
+        Ok(Some(Self { lines, compared, projection, period: people }))
     }
 
     fn are_any(&self) -> bool {

@@ -6,6 +6,7 @@ use counter_core::{CounterName, Error, Timestamp};
 use futures_util::future::try_join;
 
 use super::percentiles::Percentiles;
+use super::projection::Expected;
 use super::shares::Shares;
 use crate::dashboard::format::instants::{self, Style};
 use crate::dashboard::format::numbers::{self, Change, Unit};
@@ -29,6 +30,8 @@ pub(crate) struct Sums {
     pub(crate) compared: Option<(Instant, Instant)>,
     /// The bucket of the first line with the most, and its value.
     pub(crate) peak: Option<(Instant, String)>,
+    /// What the current day, week or month of the first line is expected to reach.
+    pub(crate) expected: Option<Expected>,
     /// The hits of the first counter, its views, or the hits that it is a share of.
     pub(crate) hits: Option<u64>,
     /// True if only a part of the period is retained.
@@ -109,6 +112,10 @@ impl Totals {
         Self { totals, hits: hits.hits, changes, since }
     }
 
+    pub(super) fn first(&self) -> Option<u64> {
+        self.totals.first().copied().flatten()
+    }
+
     /// Returns the people of counters with these hits.
     pub(super) fn of_people(period: &PeriodReader<'_>, people: &PeriodPeople, hits: &Self) -> Self {
         let total = |(place, hits): (usize, &Option<u64>)| {
@@ -179,6 +186,7 @@ impl Sums {
             to: (range.end <= now).then(|| instant(last(range.end))),
             lines: (0..view.chart.counters.len()).map(sum).collect(),
             since: totals.since.map(instant),
+            expected: None,
             peak: peak.map(|(at, count)| (instant(at), metric.unit().text(count))),
             compared: timeline.compared.as_ref().map(|other| {
                 let other = other.range();

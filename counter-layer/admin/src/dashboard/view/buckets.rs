@@ -49,13 +49,10 @@ impl Buckets {
         let first = calendar.day(range.start);
         let last = calendar.day(range.end.minus(1));
         let end = calendar.next_day(last);
-        let next = |start: Timestamp| match by {
-            By::Week => calendar.plus_days(calendar.week(start), 7),
-            By::Month => calendar.plus_months(start, 1),
-            _ => calendar.next_day(start),
-        };
         let mut starts = vec![first];
-        while let Some(start) = starts.last().map(|start| next(*start)).filter(|start| *start < end) {
+        while let Some(start) =
+            starts.last().map(|start| by.end(calendar, *start)).filter(|start| *start < end)
+        {
             if starts.len() >= MAX_BUCKETS {
                 return None;
             }
@@ -109,7 +106,8 @@ pub(super) fn known(unreadable: Option<&Unreadable>, count: u64) -> Option<u64> 
     (count > 0 || !is_part).then_some(count)
 }
 
-fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
+/// Returns the sum of the samples in a range, or `None` if any of them is unreadable.
+pub(crate) fn count(series: &Series, bucket: &Range<Timestamp>) -> Option<u64> {
     let unknown = series.unreadable.as_ref().map_or(&[][..], |unreadable| unreadable.extent.buckets());
     if unknown.iter().any(|start| bucket.contains(start)) {
         return None;

@@ -1,7 +1,10 @@
 //! The interval of a chart.
 
+use counter_core::Timestamp;
+
 use super::value::WrongValue;
 use crate::dashboard::format::units;
+use crate::zone::Zone;
 
 /// The length of a bucket in a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,15 @@ impl By {
 
     pub(crate) const fn is_within_day(self) -> bool {
         matches!(self, Self::Width(..86_400))
+    }
+
+    /// Returns the end of the day, week or month that includes this time, or of the day for shorter intervals.
+    pub(crate) fn end(self, calendar: &Zone, at: Timestamp) -> Timestamp {
+        match self {
+            Self::Week => calendar.plus_days(calendar.week(at), 7),
+            Self::Month => calendar.plus_months(at, 1),
+            Self::Width(_) | Self::Day => calendar.next_day(at),
+        }
     }
 
     /// Formats the interval as in `hits per …`.

@@ -115,6 +115,24 @@ impl Timeline {
         }
     }
 
+    /// Returns the day, week or month that is not over: the one of the chart's intervals, or the day that the whole chart shows.
+    pub(crate) fn current(&self, now: Timestamp) -> Option<(By, Timestamp)> {
+        let (calendar, range) = (&self.calendar, self.buckets.range());
+        let (by, starts) = match self.buckets.by {
+            By::Width(_) => (By::Day, &self.buckets.starts[..1]),
+            by => (by, &self.buckets.starts[..]),
+        };
+        let start = *starts.iter().rfind(|start| **start <= now)?;
+        let is_whole = match by {
+            By::Week => calendar.week(start) == start,
+            By::Month => calendar.plus_months(start, 0) == start,
+            By::Width(_) | By::Day => calendar.day(start) == start,
+        };
+        let end = by.end(calendar, start);
+        (is_whole && now < end && end <= range.end && (starts.len() > 1 || end == range.end))
+            .then_some((by, start))
+    }
+
     /// Returns the part of the compared period that corresponds to the elapsed part of this period.
     pub(crate) fn elapsed(&self, now: Timestamp) -> Option<Range<Timestamp>> {
         let (range, compared) = (self.buckets.range(), self.compared.as_ref()?.range());
