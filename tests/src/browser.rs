@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -98,10 +98,10 @@ pub async fn browse_at<F: Future<Output: 'static> + 'static>(
 ) -> F::Output {
     let _turn = Turn::take();
     let site = Url::parse(&link).expect("a link").socket_addrs(|| None).expect("an address")[0];
-    let (_driver, port) = start_driver().await;
     let profile = tempfile::tempdir().expect("a folder");
+    let (_driver, port) = start_driver(profile.path()).await;
     let client = ClientBuilder::new(HttpConnector::new())
-        .capabilities(capabilities(settings, profile.path().to_str().expect("text")))
+        .capabilities(capabilities(settings))
         .connect(&format!("http://127.0.0.1:{port}"))
         .await
         .expect("the browser starts");
@@ -155,8 +155,8 @@ async fn start_example(demo: bool) -> (Process, String) {
     (example, format!("{link}{and}token=a-token-for-tests"))
 }
 
-/// Starts the browser driver. Returns the process and its port.
-async fn start_driver() -> (Process, u16) {
+/// Starts the browser driver, which creates the profile in this folder. Returns the process and its port.
+async fn start_driver(folder: &Path) -> (Process, u16) {
     let started = |line: &str| {
         // The driver needs the port for both IPv4 and IPv6, but a port that is free for IPv4 might be taken
         // for IPv6.
@@ -167,7 +167,10 @@ async fn start_driver() -> (Process, u16) {
         port.trim_end_matches('.').parse::<u16>().ok().map(Some)
     };
     for _ in 0..MAX_PORT_ATTEMPTS {
-        let driver = Process::start(Command::new("chromedriver").arg("--port=0").env("TZ", "Asia/Tokyo"));
+        let mut command = Command::new("chromedriver");
+        // With a profile of our own, pages of Chromium 148 have no focus.
+        command.arg("--port=0").env("TZ", "Asia/Tokyo").env("TMPDIR", folder);
+        let driver = Process::start(&mut command);
         if let Some(port) = driver.wait_line(started, LIMIT).await {
             return (driver, port);
         }
@@ -175,12 +178,12 @@ async fn start_driver() -> (Process, u16) {
     panic!("chromedriver does not find a port");
 }
 
-fn capabilities(settings: BrowserSettings, profile: &str) -> Map<String, Value> {
+fn capabilities(settings: BrowserSettings) -> Map<String, Value> {
     let BrowserSettings { width, height, .. } = settings;
     let mut chrome = json!({"args": [
         "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-        format!("--window-size={width},{height}"), format!("--user-data-dir={profile}"),
+        format!("--window-size={width},{height}"),
     ]});
     if !settings.script {
         chrome["prefs"] = json!({"profile.managed_default_content_settings.javascript": 2});
