@@ -46,7 +46,8 @@ impl Rarity {
             self.deviations.add(deviation);
         }
         self.drifts.add(drift);
-        share.min(share_of_drift)
+        // A drift lasts, so it is also noticed if it is twice as rare.
+        share.min(2.0 * share_of_drift)
     }
 }
 

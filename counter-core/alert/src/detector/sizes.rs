@@ -12,6 +12,9 @@ const BINS_PER_OCTAVE: f64 = 4.0;
 const MAX_BINS: usize = 128;
 /// The number of sizes after which all bins are halved, so that old sizes will be forgotten.
 const MAX_TOTAL: f32 = 16_384.0;
+/// The assumed index of the tail beyond the largest size. Most heavy tails are lighter, i.e. have an index of
+/// 2 to 4.
+const TAIL_INDEX: f64 = 2.0;
 
 /// The maximum number of errors to learn from an event.
 pub(super) const MAX_EVENT_ERRORS: usize = 3;
@@ -27,8 +30,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the share of sizes that are at least this large. For a record, the share falls with the ratio
-    /// to the largest size.
+    /// Returns the share of sizes that are at least this large. For a record, the share falls with the
+    /// square of the ratio to the largest size.
     pub(super) fn share_above(&self, size: f64) -> f64 {
         let Some((largest, _)) = self.bins.last() else { return 1.0 };
         let position = position(size);
@@ -39,7 +42,7 @@ impl Sizes {
         });
         let share = (above.sum::<f64>() + 0.5) / (f64::from(self.total) + 1.0);
         let octaves = (position.floor() - f64::from(*largest)) / BINS_PER_OCTAVE;
-        (share * (-octaves.max(0.0)).exp2()).min(1.0)
+        (share * (-TAIL_INDEX * octaves.max(0.0)).exp2()).min(1.0)
     }
 
     /// Returns the size that is exceeded by this share of sizes, but at least by four.
