@@ -57,6 +57,8 @@ async fn a_report_has_the_numbers_and_changes_of_a_day() {
     assert_eq!(inbox.take(), []);
 
     let before = [("hits", 1000), ("status:5xx", 10), ("/", 700), ("/falls", 200), ("/gone", 100)];
+    // The day before it was counted in full, because there were hits even earlier.
+    record(&counters, today.minus(3 * DAY), &before);
     record(&counters, today.minus(2 * DAY), &before);
     let yesterday = [
         ("hits", 1250),
@@ -96,7 +98,7 @@ async fn a_report_has_the_numbers_and_changes_of_a_day() {
 
     let text = report.to_string();
     for line in [
-        "        1253  hits  +25 %",
+        "       1,253  hits  +25 %",
         "           3  visitors",
         "         500  /<new>  new",
         "          50  /falls  −75 %",
@@ -123,7 +125,7 @@ async fn a_report_includes_readable_data_and_names_the_rest() {
     let mut watch = builder.deliver(inbox.receiver()).build().expect("a good schedule");
     watch.check_once(today.minus(3 * DAY).plus(7200)).await.expect("it answers");
     let hits = [("hits", 9), ("status:5xx", 1), ("/", 7), ("/about", 2), ("label:device:tv", 3)];
-    for ago in [2, 3] {
+    for ago in [2, 3, 4] {
         record(&counters, today.minus(ago * DAY), &hits);
     }
     record(&counters, today.minus(2 * DAY), &[("label:device:phone", 5)]);

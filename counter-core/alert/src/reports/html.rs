@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::report::{Change, Percent, Report};
+use super::report::{Change, Percent, Report, grouped};
 
 const CELL: &str = "padding:2px 12px 2px 0;text-align:left;font-weight:normal";
 const NUMBER: &str = "padding:2px 12px 2px 0;text-align:right;white-space:nowrap";
@@ -72,7 +72,7 @@ fn row(page: &mut String, name: &str, hits: Change) -> fmt::Result {
         "<tr><th scope=\"row\" style=\"{CELL}\"><bdi>{}</bdi></th><td style=\"{NUMBER}\">{}</td>\
          <td style=\"{NUMBER}\">{}</td></tr>",
         Escaped(name),
-        hits.now,
+        grouped(hits.now),
         Percent(hits)
     )
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::schedule::{Period, ReportSchedule};
 use crate::alert::Alert;
 use crate::isolated::Isolated;
+use crate::rules::condition::Grouped;
 
 /// A report on a day or a week: hits, visitors, pages, labels and changes.
 ///
@@ -359,6 +360,11 @@ impl Change {
 /// Formats a change like `+12 %`, or as an empty string if it is unknown.
 pub(crate) struct Percent(pub(crate) Change);
 
+/// Formats a number of hits or people.
+pub(super) fn grouped(hits: u64) -> String {
+    Grouped(hits as f64).to_string()
+}
+
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.percent(), self.0.before) {
@@ -374,7 +380,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         let line = |f: &mut fmt::Formatter<'_>, name: &str, hits: Change| {
-            let line = format!("{:>12}  {}  {}", hits.now, Isolated(name), Percent(hits));
+            let line = format!("{:>12}  {}  {}", grouped(hits.now), Isolated(name), Percent(hits));
             writeln!(f, "{}", line.trim_end())
         };
         if let Some(hits) = self.hits {
@@ -395,7 +401,7 @@ impl fmt::Display for Report {
         for (label, values) in &self.labels {
             writeln!(f, "\n{label}")?;
             for (value, hits) in values {
-                writeln!(f, "{hits:>12}  {}", Isolated(value))?;
+                writeln!(f, "{:>12}  {}", grouped(*hits), Isolated(value))?;
             }
         }
         if !self.alerts.is_empty() {

@@ -215,7 +215,7 @@ impl fmt::Display for Hits {
 }
 
 /// Formats a number of hits with groups of three digits.
-struct Grouped(f64);
+pub(crate) struct Grouped(pub(crate) f64);
 
 impl fmt::Display for Grouped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
