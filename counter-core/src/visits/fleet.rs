@@ -38,7 +38,7 @@ use std::time::Duration;
 
 pub use super::store::Site;
 use super::store::{Extent, Store, Unreadable, reason};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::family::future::StoreFuture;
 
 /// A store that counts into the store of this process, and reads the stores of all sites.
@@ -117,6 +117,11 @@ impl Fleet {
         Self { home, sites: vec![site], timeout: TIMEOUT, shares_visitors: false }
     }
 
+    /// Creates a fleet of one site of another fleet, which is read with the same timeout and checks.
+    pub(super) fn single(site: Site) -> Self {
+        Self::of(Arc::clone(&site.store), site)
+    }
+
     /// Adds a site.
     ///
     /// # Errors
@@ -157,19 +162,21 @@ impl Fleet {
                 Err(error) => failed.push((site.name(), error)),
             }
         }
-        let names: Vec<_> = failed.iter().map(|(name, _)| *name).collect();
-        let key = format!("site {}", names.join(", "));
-        match failed.into_iter().next() {
-            None => Ok(Replies { all, missing: None }),
-            Some((_, error)) if all.is_empty() => Err(error),
-            Some((_, error)) => {
-                // Why a connection failed is in the log: these are errors of an operating system.
-                let is_away = *error.kind() == ErrorKind::Unavailable;
-                let reason = if is_away { error.to_string() } else { reason(&error) };
-                let missing = Unreadable::new(key, reason).with_extent(Extent::Part);
-                Ok(Replies { all, missing: Some(missing) })
-            }
+        if failed.is_empty() {
+            return Ok(Replies { all, missing: None });
         }
+        let names: Vec<_> = failed.iter().map(|(name, _)| *name).collect();
+        let reasons: Vec<_> =
+            failed.iter().map(|(name, error)| format!("{name}: {}", reason(error))).collect();
+        let reason = match &*failed {
+            [(_, error)] => reason(error),
+            _ => reasons.join("; "),
+        };
+        let missing = Unreadable::new(format!("site {}", names.join(", ")), reason).with_extent(Extent::Part);
+        if all.is_empty() {
+            return Err(missing.into());
+        }
+        Ok(Replies { all, missing: Some(missing) })
     }
 }
 

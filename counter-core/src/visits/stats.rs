@@ -20,6 +20,7 @@ pub use uniques::{Now, Uniques};
 
 #[cfg(feature = "dump")]
 use super::dump::{Dump, Restore};
+use super::fleet::Fleet;
 use super::ledger::{Health, Hint, Ledger, Metric};
 use super::source::{SourceStatus, Sources};
 use super::store::{Site, Store};
@@ -117,7 +118,7 @@ impl Stats {
     pub async fn forget(&self, counter: &CounterName) -> Result<(), Error> {
         self.forget_in_store(counter).await?;
         for site in self.sites() {
-            self.over(site).forget_in_store(counter).await?;
+            self.over(Arc::clone(&site.store)).forget_in_store(counter).await?;
         }
         Ok(())
     }
@@ -188,7 +189,8 @@ impl Stats {
     /// Returns a handle to read a single site of a [fleet](crate::fleet). Returns `None` if the name is unknown.
     #[must_use]
     pub fn of_site(&self, name: &str) -> Option<Self> {
-        self.sites().iter().find(|site| site.name() == name).map(|site| self.over(site))
+        let site = self.sites().iter().find(|site| site.name() == name)?;
+        Some(self.over(Arc::new(Fleet::single(site.clone()))))
     }
 
     /// Checks whether each site can be read and fits the [fleet](crate::fleet), in the order of [`sites`](Self::sites). A read
@@ -217,9 +219,8 @@ impl Stats {
         Site::read_all(self.sites(), |_| Box::pin(async { Ok(()) })).await
     }
 
-    fn over(&self, site: &Site) -> Self {
-        let (store, tally) = (Arc::clone(&site.store), Arc::clone(&self.tally));
-        Self::new(store, tally, self.salt_epoch, self.sources.clone())
+    fn over(&self, store: Arc<dyn Store>) -> Self {
+        Self::new(store, Arc::clone(&self.tally), self.salt_epoch, self.sources.clone())
     }
 
     /// Returns the width of a salt epoch. A visitor is counted once in each epoch, unless your visitors are

@@ -48,8 +48,8 @@ fn keep(width: u32, samples: u32) -> Retention {
 
 #[tokio::test]
 async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
-    let mut site = site();
-    let start = hour();
+    let (mut site, start) = (site(), hour());
+    site.record("/", start.minus(3 * 3600), 1).await;
     // In the latest two hours, half of the requests take twice as long, and 404 increases to a quarter.
     measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
     measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 45), (100, 404, 25)]).await;
@@ -71,8 +71,8 @@ async fn percentiles_statuses_and_sizes_are_shown_with_error_and_change() {
 
 #[tokio::test]
 async fn the_chart_shows_percentiles_by_interval_if_they_are_chosen() {
-    let mut site = site();
-    let start = hour();
+    let (mut site, start) = (site(), hour());
+    site.record("/", start.minus(3 * 3600), 1).await;
     measure(&mut site, start, &[(20, 200, 90), (100, 404, 10)]).await;
     measure(&mut site, start.plus(7200), &[(20, 200, 30), (40, 200, 70)]).await;
     let (from, to) = (start.plus(3600), start.plus(10_800));
@@ -279,6 +279,7 @@ async fn percentiles_of_a_running_period_are_compared_up_to_the_same_time() {
     let counters = counters.utc_offset(noon_offset()).build().expect("the offset is one of whole hours");
     let mut site = Site::of(counters, Access::open());
     let noon = hour().plus(3 * 3600);
+    site.record("/", noon.minus(2 * 86_400), 1).await;
     measure(&mut site, noon.minus(3600), &[(40, 200, 9)]).await;
     measure(&mut site, noon.minus(86_400 + 3600), &[(20, 200, 9)]).await;
     measure(&mut site, noon.minus(86_400 - 7200), &[(4000, 503, 9)]).await;

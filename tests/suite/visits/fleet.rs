@@ -293,3 +293,29 @@ async fn a_period_is_covered_if_all_sites_counted_before_it() {
     let early = stats.coverage(&hits, days_ago(90 * 365)..days_ago(89 * 365), now).await.expect("no read");
     assert_eq!(early, [Coverage::Unknown], "it is past retention");
 }
+
+#[tokio::test]
+async fn a_period_is_not_covered_if_counting_may_have_begun_late_on_its_first_day() {
+    let instance = Instance::over(MemoryStore::new());
+    let (mut counters, now) = (instance.counters, Timestamp::now());
+    let midnight = precision(86_400).bucket(now).start;
+    let days_ago = |days: u64| midnight.minus(days * 86_400);
+    // In the evening of the first day, then every day.
+    for at in [days_ago(35).plus(20 * 3600)].into_iter().chain((1..35).map(days_ago)) {
+        counters.recorder().record_at(counters.recorder().counter("hits"), None, at, ONE);
+    }
+    counters.flush().await.expect("in memory");
+    let (stats, hits) = (counters.stats(), [name("hits")]);
+    for (first, last, expected) in [
+        (35, 28, Coverage::Since(days_ago(35))),
+        (34, 27, Coverage::Complete),
+        (21, 14, Coverage::Complete),
+        // A twentieth of 30 days is more than a day.
+        (35, 5, Coverage::Complete),
+        (36, 1, Coverage::Since(days_ago(35))),
+    ] {
+        let period = days_ago(first)..days_ago(last);
+        let coverage = stats.coverage(&hits, period, now).await.expect("readable");
+        assert_eq!(coverage, [expected], "{first} to {last} days ago");
+    }
+}

@@ -230,7 +230,7 @@ async fn list(store: &dyn Store, reach: &Grid) -> Result<(BTreeSet<CounterName>,
             }
         }
     }
-    if !store.info().sites.is_empty() {
+    if store.info().sites.len() > 1 {
         let reason = "lifetimes of sites are not listed: dump each site";
         unreadable.push(Unreadable::new("sites", reason).with_extent(Extent::Part));
     }

@@ -11,8 +11,8 @@ use crate::family::name::CounterName;
 use crate::time::{Kind, Precision, Precisions, Retention, Timestamp};
 use crate::visits::store::{Query, Reading, Site, Store, Unreadable};
 
-/// The part of a period in which counting may begin without affecting a comparison: a tenth.
-const TOLERANCE: u64 = 10;
+/// The part of a period in which counting may begin without affecting a comparison: a twentieth.
+const TOLERANCE: u64 = 20;
 
 /// The minimum number of buckets in a period, so that a bucket that is counted in part does not matter.
 const MIN_BUCKETS: u64 = 7;
@@ -23,10 +23,10 @@ const MIN_BUCKETS: u64 = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coverage {
-    /// The counter was counted before the period, or began in the first tenth of it. This is also the case for a counter
+    /// The counter has hits before the period, or began in the first twentieth of it. This is also the case for a counter
     /// without any hits.
     Complete,
-    /// The start of the first bucket with hits, which is later. In a [fleet](crate::fleet), it is that of the last site.
+    /// The start of the first bucket with hits, if counting may have begun later. In a [fleet](crate::fleet), it is that of the last site.
     Since(Timestamp),
     /// A site can't be read, or the buckets of the period are not retained, or are more than 10,000 up to the end.
     Unknown,
@@ -75,9 +75,11 @@ impl Stats {
         else {
             return Ok(vec![Coverage::Unknown; counters.len()]);
         };
-        let within = (within, range);
         let before = before(&near, &period, length, now);
-        let latest = period.start.plus(length / TOLERANCE);
+        // Counting may have begun at the end of the first bucket, unless it has hits before the period.
+        let latest = period.start.plus(length / TOLERANCE).minus(within.precision.as_seconds().into());
+        let latest = latest.max(period.start.minus(1));
+        let within = (within, range);
         let sites = self.store.info().sites;
         let reads = [Some(&within), before.as_ref()].into_iter().flatten();
         let samples = reads.map(|(read, range)| buckets(read.precision, range)).sum::<u64>();
@@ -105,7 +107,8 @@ impl Stats {
     }
 }
 
-/// Returns the buckets before a period in which to look for hits: the coarsest that are retained.
+/// Returns the buckets before a period in which to look for hits: the coarsest that are retained, and not longer than the
+/// period, because the last one may end before the period.
 fn before(
     counts: &Precisions,
     period: &Range<Timestamp>,
@@ -117,7 +120,10 @@ fn before(
         end.minus(length.max(part.precision.as_seconds().into()))..end
     };
     let all = counts.iter().map(|part| (part, range(&part)));
-    all.filter(|(part, range)| part.oldest(now) <= range.start).last()
+    let retained: Vec<_> = all.filter(|(part, range)| part.oldest(now) <= range.start).collect();
+    let is_short =
+        |(part, _): &&(Retention, Range<Timestamp>)| u64::from(part.precision.as_seconds()) <= length;
+    retained.iter().rfind(is_short).or(retained.first()).cloned()
 }
 
 /// Returns the coarsest precision with enough buckets in a period of this length at the start of a range.

@@ -9,7 +9,7 @@ use super::{MAX_UNREADABLE, Stats, buckets};
 use crate::error::{Error, ErrorKind};
 use crate::family::name::{CounterName, PAIR_SUFFIX};
 use crate::time::{Bucket, Precision, Timestamp};
-use crate::visits::store::Unreadable;
+use crate::visits::store::{Total, Unreadable};
 use crate::visits::tally::{MISSED, NONE, OTHER_VALUE, hours, is_reserved};
 
 /// The label values with the most hits.
@@ -578,13 +578,17 @@ impl Stats {
         let (values_start, pairs_start) =
             (format!("{}{label}:", CounterName::LABELS), CounterName::pairs(label));
         let (total, of_values, of_pairs) = try_join3(
-            self.total(of, precision, range.clone()),
+            self.totals(std::slice::from_ref(of), precision, range.clone()),
             self.total_missed(&values_start, precision, &range),
             self.total_missed(&pairs_start, precision, &range),
         )
         .await?;
         let RankedValues { ranking: Ranking { counters, mut unreadable }, is_partial } = pairs;
+        let total = total.into_iter().next().unwrap_or_else(|| Ok(Total::default()))?;
+        // A site that is away lacks in the pairs and in the total.
+        unreadable.extend(total.unreadable);
         unreadable.truncate(MAX_UNREADABLE);
+        let total = total.count;
         let known = counters.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
         let other = total.saturating_sub(known);
         let mut values: Vec<_> =
@@ -596,7 +600,7 @@ impl Stats {
         Ok(LabelRanking { values, none: 0, other, missed, total, is_partial, unreadable })
     }
 
-    /// Returns the error bound in a range, given the start of the names.
+    /// Returns the error bound in a range, given the start of the names, and `u64::MAX` if it is unknown.
     async fn total_missed(
         &self,
         prefix: &str,
@@ -605,7 +609,10 @@ impl Stats {
     ) -> Result<u64, Error> {
         match self.missed(prefix, precision, range.clone()).await? {
             Some(missed) => Ok(missed),
-            None => self.total(&name(&format!("{prefix}{MISSED}"))?, precision, range.clone()).await,
+            None => {
+                let missed = self.total(&name(&format!("{prefix}{MISSED}"))?, precision, range.clone()).await;
+                Ok(missed.unwrap_or(u64::MAX))
+            }
         }
     }
 }

@@ -184,13 +184,78 @@ impl Site {
     }
 }
 
+/// Words in the causes of failed connections, and what they mean to the reader of a page. The causes themselves are in the log:
+/// they are errors of an operating system, and contain addresses.
+const CAUSES: [(&[&str], &str); 6] = [
+    (
+        &["wrongpass", "noauth", "noperm", "password", "access denied"],
+        "the server does not accept the user or the password",
+    ),
+    (&["refused"], "the connection was refused"),
+    (&["timed out", "timeout", "deadline", "unresponsive"], "there was no answer in time"),
+    (&["lookup", "resolve", "dns", "not known"], "the name of the server is unknown"),
+    (&["tls", "certificate"], "the TLS connection failed"),
+    (&["not connected", "pipe", "reset", "closed", "canceled", "eof"], "the connection was lost"),
+];
+
 /// Returns the cause of an error, e.g. a wrong password, or the error itself.
 pub(in crate::visits) fn reason(error: &Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    let cause = cause.unwrap_or_else(|| error.to_string());
+    if *error.kind() != ErrorKind::Unavailable {
+        return cause;
+    }
+    let lower = cause.to_lowercase();
+    let known = CAUSES.iter().find(|(words, _)| words.iter().any(|word| lower.contains(word)));
+    known.map_or_else(|| error.to_string(), |(_, reason)| (*reason).to_owned())
 }
 
 impl fmt::Debug for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_failed_connection_is_in_plain_words() {
+        for (kind, cause, expected) in [
+            (
+                ErrorKind::Unavailable,
+                "IO Error: Os { code: 111, message: \"Connection refused\" }",
+                "the connection was refused",
+            ),
+            (
+                ErrorKind::Unavailable,
+                "WRONGPASS invalid username-password pair",
+                "the server does not accept the user or the password",
+            ),
+            (
+                ErrorKind::Unavailable,
+                "password authentication failed for user \"a\"",
+                "the server does not accept the user or the password",
+            ),
+            (ErrorKind::Unavailable, "IO Error: Unresponsive connection.", "there was no answer in time"),
+            (
+                ErrorKind::Unavailable,
+                "failed to lookup address information",
+                "the name of the server is unknown",
+            ),
+            (ErrorKind::Unavailable, "invalid peer certificate: UnknownIssuer", "the TLS connection failed"),
+            (ErrorKind::Unavailable, "Broken pipe (os error 32)", "the connection was lost"),
+            (
+                ErrorKind::Unavailable,
+                "10.0.0.1 is odd",
+                "the store is unavailable or did not respond in time",
+            ),
+            (ErrorKind::Rejected, "the stored grid differs", "the stored grid differs"),
+        ] {
+            assert_eq!(reason(&Error::new(kind).caused_by(cause)), expected, "{cause}");
+        }
+        let without_cause = Error::new(ErrorKind::Unavailable);
+        assert_eq!(reason(&without_cause), without_cause.to_string());
     }
 }

@@ -438,7 +438,8 @@ impl<'a> PeriodReader<'a> {
         Retained::of(self.reader.stats.reach().distributions.as_ref()?, &self.timeline, self.now)
     }
 
-    /// Reads the distributions of a counter for these measures, if distributions are retained.
+    /// Reads the distributions of a counter for these measures, if distributions are retained. Those of the compared period are
+    /// only returned if all of it was counted.
     async fn distributions(
         &self,
         counter: &CounterName,
@@ -449,8 +450,15 @@ impl<'a> PeriodReader<'a> {
             Some(range) => self.reader.distributions(counter, retained.precision, range, measures).await,
             None => Ok(Vec::new()),
         };
-        let (all, compared) =
-            try_join(read(Some(retained.range.clone())), read(retained.compared.clone())).await?;
+        let (all, mut compared, coverage) = try_join3(
+            read(Some(retained.range.clone())),
+            read(retained.compared.clone()),
+            self.coverage(std::slice::from_ref(counter)),
+        )
+        .await?;
+        if coverage[0] != Before::Known(()) {
+            compared.clear();
+        }
         Ok(Some(PeriodDistributions { retained, all, compared }))
     }
 

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::annotations::{self, Annotators};
 use super::chart::annotations::Annotation;
+use super::format::numbers;
 
 /// The warning of a page that lacks data.
 pub(crate) const UNREAD: &str = "Some data cannot be read, so values are unknown, left out or too low";
@@ -183,6 +184,16 @@ impl<'a> Reader<'a> {
                 return Ok((names, after.is_some()));
             }
         }
+    }
+
+    /// Returns `false` if a part of what was read is missing, such as a site, so that counts are too low.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.missing.lock().expect("the lock is never poisoned").is_none()
+    }
+
+    /// Formats a share, unless a part is missing: its share may be another one.
+    pub(crate) fn share(&self, part: u64, whole: u64) -> Option<String> {
+        numbers::share(part, whole).filter(|_| self.is_complete())
     }
 
     /// Returns an error if a part of the data could not be read, such as a site or a list of counters. A file

@@ -73,7 +73,7 @@
 //! at most 100 buckets, where weeks and months must be whole. Drag on the chart to zoom; a click on a day, week or month opens
 //! it. The keys D, W, M and Y choose the current day, week, month or year, and the arrow keys the period before or after. The
 //! legend contains the sums of the lines, with the change from the compared period. A change is only shown if the counter, and
-//! every site of a fleet, was counted before the compared period or in its first fiftieth. Otherwise the page says since when it
+//! every site of a fleet, was counted before the compared period or in its first twentieth. Otherwise the page says since when it
 //! is counted. If the first hit of a page or value is in the period, the change is "New".
 //!
 //! A line has gaps if the count is unknown, i.e. until the counter gets a hit, or if the store is

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router, routing::get};
-use counter_core::{Error, Timestamp};
+use counter_core::Timestamp;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 
 use super::routes::{Dashboard, Rejection, check_counters, failure, rendered};
@@ -75,22 +75,23 @@ async fn download(
         check_counters(dashboard.stats(), &view).await?;
     }
     let period = PeriodReader::new(&reader, &view, now);
-    let counter = counters::title(&view.chart.counters[0]);
+    let counter = &view.chart.counters[0];
+    let chart = |plot: &Plot, extension| file_name(&view, &plot.metric.of(counter), extension, now);
     let (kind, name, text) = match file {
         File::ListCsv => {
             let listed = view.listed();
-            let owner = listed.has_owner().then_some(counter);
+            let owner = listed.has_owner().then(|| counters::title(counter));
             let content = [Some(listed.title().to_lowercase()), owner];
             let content = content.into_iter().flatten().collect::<Vec<_>>().join(" ");
             (CSV, file_name(&view, &content, "csv", now), Table::csv(&period, &view).await)
         }
-        File::ChartCsv => (CSV, file_name(&view, &counter, "csv", now), chart_csv(&period, &view, now).await),
-        File::ChartSvg => match Plot::read(&period, &view, now).await {
-            Ok(plot) => {
-                let image = rendered(&image(&view, plot, now))?;
-                ("image/svg+xml", file_name(&view, &counter, "svg", now), Ok(image))
+        File::ChartCsv | File::ChartSvg => match (Plot::read(&period, &view, now).await, file) {
+            (Ok(plot), File::ChartSvg) => {
+                let name = chart(&plot, "svg");
+                ("image/svg+xml", name, Ok(rendered(&image(&view, plot, now))?))
             }
-            Err(error) => return Ok(failure(dashboard.stats(), &view, &error)),
+            (Ok(plot), _) => (CSV, chart(&plot, "csv"), Ok(chart_csv(&plot))),
+            (Err(error), _) => return Ok(failure(dashboard.stats(), &view, &error)),
         },
     };
     Ok(match reader.require_complete().and(text) {
@@ -126,9 +127,8 @@ fn file_name(view: &View, content: &str, extension: &str, now: Timestamp) -> Str
 }
 
 /// Returns the values of the chart, with an empty field if a value is unknown.
-async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Result<String, Error> {
-    let Plot { lines, starts, metric, .. } = Plot::read(period, view, now).await?;
-    let unit = if metric == Metric::Time { " in ms" } else { "" };
+fn chart_csv(Plot { lines, starts, metric, .. }: &Plot) -> String {
+    let unit = if *metric == Metric::Time { " in ms" } else { "" };
     let names: Vec<_> = lines.iter().map(|line| csv::name(&format!("{}{unit}", line.name))).collect();
     let mut text = format!("start,{}\r\n", names.join(","));
     for (place, start) in starts.iter().enumerate() {
@@ -139,7 +139,7 @@ async fn chart_csv(period: &PeriodReader<'_>, view: &View, now: Timestamp) -> Re
         let values = values.collect::<Vec<_>>().join(",");
         write!(text, "{},{values}\r\n", instants::iso(*start)).expect("writing to a string never fails");
     }
-    Ok(text)
+    text
 }
 
 fn image(view: &View, plot: Plot, now: Timestamp) -> Image {

@@ -353,7 +353,7 @@ impl Moving {
         let Plot { chart, metric, annotations, sums, forecast, .. } = plot;
         let (stats, buckets) = (period.reader.stats, &period.timeline.buckets);
         let names: Vec<_> =
-            view.chart.counters.iter().map(|counter| escape::isolated(&metric.column(counter))).collect();
+            view.chart.counters.iter().map(|counter| escape::isolated(&metric.line(counter))).collect();
         let shown = buckets.starts.len();
         let mut label = format!("{} per {}, {shown} values", names.join(", "), buckets.by.unit());
         let forecast_buckets = chart.columns.len().saturating_sub(shown);

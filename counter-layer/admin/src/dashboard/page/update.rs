@@ -6,9 +6,12 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
 
 use axum::response::{Html, IntoResponse, Response};
-use http::header::{CACHE_CONTROL, HeaderName};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, HeaderName, VARY};
 use http::{HeaderMap, StatusCode};
 
 use crate::dashboard::view::by::By;
@@ -31,7 +34,10 @@ pub(crate) struct Pace {
 
 /// The tags of the parts that a client has.
 #[derive(Debug, Default)]
-pub(crate) struct KnownParts<'a>(HashSet<&'a str>);
+pub(crate) struct KnownParts<'a> {
+    tags: HashSet<&'a str>,
+    accepts_gzip: bool,
+}
 
 /// An element of a page.
 struct Element<'a> {
@@ -67,8 +73,25 @@ impl<'a> KnownParts<'a> {
     /// Returns `None` if the client does not show the page yet.
     pub(crate) fn of(headers: &'a HeaderMap) -> Option<Self> {
         let tags = headers.get(KNOWN_PARTS)?.to_str().unwrap_or_default();
-        Some(Self(tags.split_ascii_whitespace().collect()))
+        Some(Self { tags: tags.split_ascii_whitespace().collect(), accepts_gzip: accepts_gzip(headers) })
     }
+}
+
+/// Returns `true` if a client accepts compressed responses (RFC 9110, section 12.5.3).
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let texts = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|text| text.to_str().ok());
+    texts.flat_map(|text| text.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_some_and(|weight| weight > 0.0)
+    })
+}
+
+/// Compresses a text, which takes about 0.1 ms for an update.
+fn compressed(text: &str) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).ok()?;
+    encoder.finish().ok()
 }
 
 /// Responds with a page, or with its unknown parts. If there are none, the response is empty.
@@ -77,7 +100,14 @@ pub(crate) fn respond(known: Option<&KnownParts<'_>>, page: &str) -> Response {
     let cache_control = [(CACHE_CONTROL, "no-store")];
     match unknown_parts(page, known) {
         parts if parts.is_empty() => (StatusCode::NO_CONTENT, cache_control).into_response(),
-        parts => (cache_control, Html(parts)).into_response(),
+        // Whole pages can contain links with a signature beside what a request contains, which would reveal them (BREACH).
+        parts => match compressed(&parts).filter(|_| known.accepts_gzip) {
+            Some(bytes) => {
+                let encoding = [(CONTENT_ENCODING, "gzip"), (VARY, "accept-encoding")];
+                (cache_control, encoding, Html(bytes)).into_response()
+            }
+            None => (cache_control, Html(parts)).into_response(),
+        },
     }
 }
 
@@ -93,7 +123,7 @@ fn unknown_parts(page: &str, known: &KnownParts<'_>) -> String {
     let (mut text, mut rest) = (String::new(), page);
     while let Some((_, part, after)) = next_part(rest) {
         rest = after;
-        if known.0.contains(&*part.tag()) {
+        if known.tags.contains(&*part.tag()) {
             continue;
         }
         // Browsers ignore these elements outside of a table.
@@ -164,7 +194,7 @@ impl Element<'_> {
     fn write(&self, known: &KnownParts<'_>, text: &mut String) {
         let (Self { name, start, .. }, tag) = (self, self.tag());
         *text += start;
-        if known.0.contains(&*tag) {
+        if known.tags.contains(&*tag) {
             *text += " data-same>";
         } else {
             *text += &format!(" data-tag=\"{tag}\">");
@@ -176,6 +206,8 @@ impl Element<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     const PAGE: &str = "<main title=\"a data-part b\"><p>data-part</p><div id=\"a\" data-part class=\"c\"><div>1</div>\
@@ -200,9 +232,11 @@ mod tests {
     fn known_parts_are_not_sent() {
         let page = with_tags(PAGE);
         let [a, b, c] = tags(&page).try_into().expect("three parts");
-        let known = |tags: &[&'static str]| KnownParts(tags.iter().copied().collect());
-        let sent =
-            |html: &str, tags: &[&str]| unknown_parts(html, &KnownParts(tags.iter().copied().collect()));
+        let known =
+            |tags: &[&'static str]| KnownParts { tags: tags.iter().copied().collect(), accepts_gzip: false };
+        let sent = |html: &str, tags: &[&str]| {
+            unknown_parts(html, &KnownParts { tags: tags.iter().copied().collect(), accepts_gzip: false })
+        };
         assert_eq!(sent(PAGE, &[a, b, c]), "");
         let parts = sent(PAGE, &[]);
         assert!(parts.starts_with("<div id=\"a\"") && !parts.contains("main"), "{parts}");
@@ -219,5 +253,34 @@ mod tests {
             )
         );
         assert_eq!(respond(Some(&known(&[])), "<p>1</p>").status(), StatusCode::NO_CONTENT);
+    }
+
+    #[tokio::test]
+    async fn updates_are_compressed_if_the_client_accepts_it() {
+        let update = async |accepted: &'static str| {
+            let headers = [(KNOWN_PARTS, ""), (ACCEPT_ENCODING, accepted)];
+            let headers = headers.map(|(name, value)| (name, value.parse().expect("text")));
+            let headers: HeaderMap = headers.into_iter().collect();
+            let response = respond(KnownParts::of(&headers).as_ref(), PAGE);
+            let encoding = response.headers().get(CONTENT_ENCODING).cloned();
+            let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+            (encoding, bytes)
+        };
+        let (_, plain) = update("").await;
+        for accepted in ["gzip", "br, gzip;q=0.5", "deflate,GZIP"] {
+            let (encoding, bytes) = update(accepted).await;
+            assert_eq!(
+                encoding.as_ref().map(|encoding| encoding.as_bytes()),
+                Some(&b"gzip"[..]),
+                "{accepted}"
+            );
+            let mut text = String::new();
+            flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).expect("gzip");
+            assert_eq!(text, plain, "{accepted}");
+        }
+        for accepted in ["", "br", "gzip;q=0", "gzip;q=0.0, br", "*"] {
+            assert_eq!(update(accepted).await, (None, plain.clone()), "{accepted}");
+        }
+        assert_eq!(respond(None, PAGE).headers().get(CONTENT_ENCODING), None);
     }
 }

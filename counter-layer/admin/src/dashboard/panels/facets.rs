@@ -7,6 +7,7 @@ use counter_core::CounterName;
 use super::name::Name;
 use super::panel::{Panel, PanelRow, Role};
 use crate::dashboard::format::numbers;
+use crate::dashboard::reader::Reader;
 use crate::dashboard::view::view::View;
 use crate::text::digits;
 
@@ -19,7 +20,7 @@ const PANELS: [(&str, &str, &str); 4] = [
 ];
 
 /// Creates the panels for these counters and counts.
-pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<Panel> {
+pub(crate) fn panels(reader: &Reader<'_>, view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<Panel> {
     let panel = |(id, title, prefix): (&str, &str, &str)| {
         let parts =
             totals.iter().filter_map(|(name, total)| Some((name, name.strip_prefix(prefix)?, *total)));
@@ -27,7 +28,8 @@ pub(crate) fn panels(view: &View, totals: &[(CounterName, Option<u64>)]) -> Vec<
         // The sort is stable, so equal counts are sorted by name.
         parts.sort_by_key(|(.., total)| Reverse(*total));
         let known: Option<Vec<_>> = parts.iter().map(|(.., total)| *total).collect();
-        let shares = known.map(|totals| numbers::shares(&totals)).unwrap_or_default();
+        let shares = known.filter(|_| reader.is_complete()).map(|totals| numbers::shares(&totals));
+        let shares = shares.unwrap_or_default();
         let max = parts.first().and_then(|(.., total)| *total).unwrap_or_default();
         let row = |(index, (counter, name, total)): (usize, &(&CounterName, &str, Option<u64>))| PanelRow {
             name: Name::new(name),

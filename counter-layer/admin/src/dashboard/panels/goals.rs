@@ -36,7 +36,7 @@ pub(crate) async fn panel(period: &PeriodReader<'_>, view: &View) -> Result<Opti
             (None, None) => numbers::unknown(),
         };
         let conversion =
-            reached.zip(people_of(0)).and_then(|(people, of)| numbers::share(people.min(of), of));
+            reached.zip(people_of(0)).and_then(|(people, of)| period.reader.share(people.min(of), of));
         PanelRow {
             name: Name::new(goal.name()),
             description: None,

@@ -92,7 +92,8 @@ pub(crate) async fn pages(
         |page: &str| pair(page).and_then(|pair| before.get(&pair).copied()).unwrap_or(Before::Unknown);
     let address = |page: &str| CounterName::new(page).ok().map(|page| view.counter(&page));
     period.reader.note_all(&ranking.unreadable);
-    let mut panel = panel(ranking, rest(Listed::PagesOfValue(label, value)), before, address);
+    let panel = panel(ranking, rest(Listed::PagesOfValue(label, value)), before, address);
+    let mut panel = panel.known_to(period.reader);
     if Values::of(label, &[]).is_neutral() {
         panel.rows.iter_mut().for_each(PanelRow::neutral);
     }
@@ -146,7 +147,8 @@ async fn compare(
         if label == BOT_LABEL {
             let (people, others) = (ranking.none, ranking.total.saturating_sub(ranking.none));
             let clients = bots::Clients { people, others, of_page, limits: limits(&ranking) };
-            return Panel { all, ..bots::panel(ranking.values, &clients, &before, &address) };
+            let panel = bots::panel(ranking.values, &clients, &before, &address).known_to(period.reader);
+            return Panel { all, ..panel };
         }
         ranking.values.truncate(MAX_VALUES);
         let listed = page.map_or(Listed::Values(&label), |page| Listed::ValuesOfPage(&label, page));
@@ -161,7 +163,7 @@ async fn compare(
                 }
                 panel_of_people(period, &label, &ranking, people, rest, address)
             }
-            None => panel(ranking, rest, before, address),
+            None => panel(ranking, rest, before, address).known_to(period.reader),
         };
         let values = Values::of(&label, &links);
         for row in &mut panel.rows {

@@ -75,7 +75,8 @@ pub(crate) async fn read(
     let Retained { precision, range, .. } = &found.retained;
     let merged = |all: &[Distributions]| all.iter().map(Distributions::merged).collect::<Vec<_>>();
     let (now_merged, before_merged) = (merged(&found.all), merged(&found.compared));
-    if now_merged.iter().all(|of| of.count() == 0) {
+    // A site that is away may have other times.
+    if now_merged.iter().all(|of| of.count() == 0) || !period.reader.is_complete() {
         return Ok(None);
     }
     let pairs = || now_merged.iter().enumerate().map(|(place, of)| (of, before_merged.get(place)));

@@ -2,6 +2,7 @@
 
 use super::name::Name;
 use crate::dashboard::format::numbers::Change;
+use crate::dashboard::reader::Reader;
 use crate::text::digits;
 
 /// A panel with a list of values and their share.
@@ -22,6 +23,14 @@ impl Panel {
     /// Returns `true` if no hits were counted. If values can't be shown, there is a note.
     fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.note.is_none()
+    }
+
+    /// Removes the shares of a panel of hits if they are not known, because a site is away.
+    pub(super) fn known_to(mut self, reader: &Reader<'_>) -> Self {
+        if !reader.is_complete() {
+            self.rows.iter_mut().for_each(|row| row.share = None);
+        }
+        self
     }
 
     /// Returns `true` if any row has a change.

@@ -31,6 +31,10 @@ pub(crate) async fn panel(period: &PeriodReader<'_>, view: &View) -> Result<Opti
         found => found?,
     };
     period.reader.note_all(&found.unreadable);
+    // Other pages may be slower at a site that is away.
+    if !period.reader.is_complete() {
+        return Ok(None);
+    }
     let max = found.counters.first().and_then(|(_, times)| times.mean()).unwrap_or(1.0);
     let row = |(counter, times): &(CounterName, Distribution)| {
         let mean = times.mean()?;

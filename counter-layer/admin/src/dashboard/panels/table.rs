@@ -124,7 +124,7 @@ impl Table {
             title: view.listed().title().to_owned(),
             columns: headings(view, &entries),
             rows,
-            facets: facets::panels(view, &entries.facets),
+            facets: facets::panels(period.reader, view, &entries.facets),
             suggestions: entries.suggestions,
             shown: description,
             before: leaf.checked_sub(1).map(|leaf| view.address_with(|view| view.table.leaf = leaf)),
@@ -134,7 +134,8 @@ impl Table {
                 (Some(_), _) => {
                     "Views are not kept by the minute, so this list needs a longer period".to_owned()
                 }
-                (None, "") => "No data yet".to_owned(),
+                (None, "") if entries.notes.is_empty() => "No data yet".to_owned(),
+                (None, "") => "No value in this period".to_owned(),
                 (None, search) => format!("Nothing contains {}", escape::isolated(search)),
             },
         })
@@ -288,7 +289,7 @@ impl Numbers {
                 Columns::Pages => [people, total, change].into_iter().chain(lifetime).collect(),
                 Columns::People(_) => vec![people, change, total],
                 Columns::Share(whole) => {
-                    let share = entry.total.and_then(|total| numbers::share(total, whole));
+                    let share = entry.total.and_then(|total| period.reader.share(total, whole));
                     vec![total, change, number(share)]
                 }
             },

@@ -65,6 +65,8 @@ struct ChartData<'a> {
     until: Timestamp,
     now: Timestamp,
     failing: bool,
+    /// False if a site is away, which may have other shares and percentiles.
+    is_complete: bool,
     series: Vec<Option<Series>>,
     /// The series of the compared period, if any.
     compared_series: Vec<Option<Series>>,
@@ -199,7 +201,7 @@ impl<'a> ChartData<'a> {
             ),
         )
         .await?;
-        let failing = failing.is_some();
+        let (failing, is_complete) = (failing.is_some(), reader.is_complete());
         let is_label = counters.iter().any(|counter| counter.label().is_some());
         let is_chosen = view.chart.metric == Some(Metric::People) && !is_label;
         let people = people.filter(|people| is_chosen || people.are_any());
@@ -216,6 +218,7 @@ impl<'a> ChartData<'a> {
             (.., Some(shares)) => (metric, totals, Values::Shares(shares), None),
             (None, None, None) => (metric, totals, Values::Counts, projection),
         };
+        let has_sums = matches!(values, Values::Counts | Values::People(_));
         Ok(Self {
             view,
             metric,
@@ -224,9 +227,10 @@ impl<'a> ChartData<'a> {
             until,
             now,
             failing,
+            is_complete,
             series,
             compared_series,
-            totals,
+            totals: if has_sums || is_complete { totals } else { totals.unknown() },
             coarser,
             values,
             projection: projection.filter(|_| !failing),
@@ -286,6 +290,9 @@ impl<'a> ChartData<'a> {
                     };
                     people.lines[place].iter().zip(hits()).map(at_most).collect()
                 }
+                Values::Shares(_) | Values::Percentiles(_) if !self.is_complete => {
+                    vec![None; buckets.starts.len()]
+                }
                 Values::Shares(shares) => shares.line(place, &counts_of(buckets, &self.series)),
                 Values::Percentiles(percentiles) => percentiles.line(place, buckets),
             }
@@ -305,6 +312,7 @@ impl<'a> ChartData<'a> {
             let counts = match &self.values {
                 Values::Counts => other.counts(self.compared_series.first()?.as_ref()),
                 Values::People(people) => people.compared.clone()?,
+                Values::Shares(_) | Values::Percentiles(_) if !self.is_complete => return None,
                 Values::Shares(shares) => shares.line(0, &counts_of(other, &self.compared_series)),
                 Values::Percentiles(percentiles) => percentiles.compared(0, other)?,
             };

@@ -112,6 +112,11 @@ impl Totals {
         Self { totals, hits: hits.hits, changes, since }
     }
 
+    /// Removes what is not known while a site is away.
+    pub(super) fn unknown(self) -> Self {
+        Self { hits: self.hits, since: self.since, ..Self::default() }
+    }
+
     pub(super) fn first(&self) -> Option<u64> {
         self.totals.first().copied().flatten()
     }

@@ -76,7 +76,7 @@ impl Summary {
         .await?;
         let (hits_before, before): (_, Vec<_>) = (before[0], before.into_iter().map(Before::total).collect());
         let share = |card: Card, parts: &[&str], wholes: &[&str]| {
-            let of = |totals: &[Option<u64>]| part(&names, totals, parts, wholes);
+            let of = |totals: &[Option<u64>]| part(period, &names, totals, parts, wholes);
             let known = of(&totals);
             let is_recorded = totals[0] == Some(0) || known.is_none_or(|(_, whole)| whole > 0);
             Card {
@@ -97,7 +97,7 @@ impl Summary {
         };
         let shown = [&ERRORS[..], &["status:4xx"]].concat();
         let errors = Card::of(view, "errors", "Errors", &shown, Metric::Share);
-        let client_errors = part(&names, &totals, &["status:4xx"], &STATUSES);
+        let client_errors = part(period, &names, &totals, &["status:4xx"], &STATUSES);
         let client_errors = client_errors.and_then(|(part, whole)| numbers::share(part, whole));
         let mut errors = share(errors, &ERRORS, &STATUSES);
         errors.note = errors.note.or_else(|| client_errors.map(|share| format!("4xx: {share}")));
@@ -133,7 +133,7 @@ impl Summary {
             ..Card::of(view, id, title, &[counter], Metric::Hits)
         };
         let hits = Card::hits(view, counter, totals[0], before[0]);
-        let share = totals[0].zip(totals[1]).and_then(|(total, hits)| numbers::share(total, hits));
+        let share = totals[0].zip(totals[1]).and_then(|(total, hits)| period.reader.share(total, hits));
         let share = own("part", "Share of all hits", share);
         let lifetime = own("lifetime", "Hits, all time", lifetimes[0].map(digits::grouped));
         // Facets count only hits, and so do most labels.
@@ -246,6 +246,7 @@ impl Card {
 
 /// Returns the sum of some counters and that of the counters that they are a part of, if all of them are known.
 pub(super) fn part(
+    period: &PeriodReader<'_>,
     names: &[CounterName],
     totals: &[Option<u64>],
     parts: &[&str],
@@ -255,7 +256,8 @@ pub(super) fn part(
         let mut all = names.iter().zip(totals).filter(|(name, _)| requested.contains(&&***name));
         all.try_fold(0_u64, |sum, (_, total)| Some(sum.saturating_add((*total)?)))
     };
-    sum(parts).zip(sum(wholes))
+    // A site that is away may have other shares.
+    sum(parts).zip(sum(wholes)).filter(|_| period.reader.is_complete())
 }
 
 /// Reads the cards of people and of response times.
@@ -271,15 +273,18 @@ async fn slow_cards(
     let (people, times) =
         try_join(period.people(std::slice::from_ref(counter)), period.times(counter)).await?;
     let times = times.filter(|_| Metric::Time.has(counter));
+    let is_complete = period.reader.is_complete();
     let time = times.map(|times| percentiles::percentile(&times)).map(|(value, change)| {
+        let is_recorded = value.is_some();
+        let (value, change) = (value.filter(|_| is_complete), change.filter(|_| is_complete));
         let card = Card::of(view, "p90", "Slow (p90)", &[counter], Metric::Time);
-        let (address, chart) = match value.is_some() && percentiles::can_be_charted(period) {
+        let (address, chart) = match is_recorded && percentiles::can_be_charted(period) {
             true => (card.address, card.chart),
             false if view.is_shared => (String::new(), None),
             false => (format!("{}#measured-title", view.counter(counter)), None),
         };
         Card {
-            note: value.is_none().then(|| "Not recorded".to_owned()),
+            note: (!is_recorded).then(|| "Not recorded".to_owned()),
             value: value.map_or_else(numbers::unknown, units::seconds),
             change,
             address,

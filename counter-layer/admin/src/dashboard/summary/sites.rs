@@ -33,8 +33,7 @@ pub(crate) struct SiteNumbers {
     pub(crate) spark: Option<Spark>,
 }
 
-/// Reads all sites of a fleet, unless the page is that of a single site. The page must have been read before, so that the fleet
-/// knows which sites can't be read or don't fit.
+/// Reads all sites of a fleet, unless the page is that of a single site.
 pub(crate) async fn read(reader: &Reader<'_>, view: &View, now: Timestamp) -> Vec<SiteCard> {
     let sites = if view.of_site.is_none() { reader.stats.sites() } else { &[] };
     join_all(sites.iter().map(|site| SiteCard::read(reader, view, site, now))).await
@@ -44,7 +43,7 @@ impl SiteCard {
     async fn read(reader: &Reader<'_>, view: &View, site: &Site, now: Timestamp) -> Self {
         let name = site.name().to_owned();
         let address = View { of_site: Some(name.clone()), ..view.clone() }.site();
-        let numbers = match reader.stats.of_site(&name).filter(|_| site.failure().is_none()) {
+        let numbers = match reader.stats.of_site(&name) {
             Some(stats) => {
                 let none = Annotators::default();
                 let reader = Reader::new(&stats, &none);
@@ -73,7 +72,7 @@ impl SiteNumbers {
             None | Some(0) if totals[0] != Some(0) => Card::hits(view, &hits[0], totals[0], before[0]),
             _ => Card::people(period, view, &hits[0], &people, totals[0]),
         };
-        let errors = part(&names, &totals, &ERRORS, &STATUSES);
+        let errors = part(period, &names, &totals, &ERRORS, &STATUSES);
         let errors = errors.and_then(|(part, whole)| numbers::share(part, whole));
         Ok(Self { card, errors, spark: trend.pop().flatten() })
     }

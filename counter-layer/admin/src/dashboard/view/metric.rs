@@ -90,6 +90,15 @@ impl Metric {
         if **counter == *HITS { self.name().to_owned() } else { counters::title(counter) }
     }
 
+    /// Returns the name of a line on its own, such as in the name of a file.
+    pub(crate) fn of(self, counter: &CounterName) -> String {
+        match self {
+            _ if **counter == *HITS => self.name().to_owned(),
+            Self::Hits => counters::title(counter),
+            _ => format!("{} of {}", self.name(), counters::title(counter)),
+        }
+    }
+
     /// Returns the name of a line in a file.
     pub(crate) fn column(self, counter: &CounterName) -> String {
         match self {
